@@ -1,0 +1,26 @@
+/** Lower-case hexadecimal. */
+export function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Base64 (RFC 4648, section 4), padded. */
+export function toBase64(bytes: Uint8Array): string {
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+/** The bytes of a base64 text; throws on anything else. */
+export function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+/** Base64url without padding (RFC 4648, section 5). */
+export function toBase64Url(bytes: Uint8Array): string {
+  return toBase64(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** The bytes of a base64url text without padding; throws on anything else. */
+export function fromBase64Url(text: string): Uint8Array<ArrayBuffer> {
+  const bytes = fromBase64(text.replaceAll("-", "+").replaceAll("_", "/"));
+  if (toBase64Url(bytes) !== text) throw new SyntaxError("not canonical base64url");
+  return bytes;
+}

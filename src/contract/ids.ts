@@ -1,0 +1,53 @@
+import { toHex } from "./bytes.ts";
+
+/** The type prefix of each kind of identifier (contract, Identifiers; the last two are internal). */
+export const ID_PREFIXES = {
+  automation: "aut_",
+  agent: "agt_",
+  run: "run_",
+  lead: "lea_",
+  webhook: "whk_",
+  event: "evt_",
+  workspace: "wks_",
+  key: "key_",
+} as const;
+
+export type IdKind = keyof typeof ID_PREFIXES;
+
+const ID_BYTES = 16;
+/** 2^128 written in base 36. */
+const ID_DIGITS = 25;
+
+/**
+ * The identifier of what the platform calls `reference` in a workspace: a hash, so that recording
+ * the same reference again names the same row without looking it up.
+ */
+export async function derivedId(kind: IdKind, workspaceId: string, reference: string) {
+  const source = new TextEncoder().encode(JSON.stringify([kind, workspaceId, reference]));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", source));
+  return write(kind, digest.subarray(0, ID_BYTES));
+}
+
+/** A new identifier, 128 bits of randomness behind its prefix. */
+export function randomId(kind: IdKind): string {
+  return write(kind, crypto.getRandomValues(new Uint8Array(ID_BYTES)));
+}
+
+/** Whether `text` could be an identifier that we made; what could not be is in no table. */
+export function isId(kind: IdKind, text: string): boolean {
+  const prefix = ID_PREFIXES[kind];
+  return (
+    text.length === prefix.length + ID_DIGITS &&
+    text.startsWith(prefix) &&
+    /^[0-9a-z]+$/.test(text.slice(prefix.length))
+  );
+}
+
+function write(kind: IdKind, bytes: Uint8Array): string {
+  return (
+    ID_PREFIXES[kind] +
+    BigInt(`0x${toHex(bytes)}`)
+      .toString(36)
+      .padStart(ID_DIGITS, "0")
+  );
+}

@@ -1,0 +1,124 @@
+import { z } from "zod";
+import { RECORD_MAX_BYTES, RECORDS_MAX } from "./limits.ts";
+import {
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  SOCIAL_AUTOMATION_TYPES,
+  TriggerType,
+} from "./resources.ts";
+
+/** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
+function text(max: number) {
+  return z
+    .string()
+    .max(max)
+    .refine((value) => value.isWellFormed() && !value.includes("\0"), "must be well-formed text");
+}
+
+const Name = text(1_000).min(1);
+const Reference = text(512).min(1);
+const Id = z.string().max(100);
+
+/** ISO 8601 with `Z` or an offset; read as Unix milliseconds. */
+const Instant = z.iso.datetime({ offset: true }).transform((value) => Date.parse(value));
+
+const Agent = z.strictObject({ reference: Reference, name: Name });
+
+function records<T extends z.ZodType>(item: T) {
+  return z
+    .array(
+      item.refine(
+        (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+        `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
+      ),
+    )
+    .min(1)
+    .max(RECORDS_MAX);
+}
+
+const AutomationReport = z
+  .strictObject({
+    reference: Reference,
+    type: AutomationType,
+    provider: Name,
+    agent: Agent,
+    /** Of a `crm_source` automation; the name of a social one is composed. */
+    name: Name.nullish(),
+    status: AutomationStatus,
+    updatedAt: Instant.nullish(),
+  })
+  .refine(({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name, {
+    path: ["name"],
+    message: "a crm_source automation brings its name",
+  });
+
+const LeadReport = z.strictObject({
+  reference: Reference,
+  source: LeadSource,
+  agent: Agent,
+  name: text(1_000).nullish(),
+  email: text(1_000).nullish(),
+  phone: text(100).nullish(),
+  customFields: z.record(z.string(), z.json()).nullish(),
+  createdAt: Instant.nullish(),
+});
+
+const RunReport = z.strictObject({
+  reference: Reference,
+  automationId: Id,
+  status: RunStatus,
+  triggerType: TriggerType,
+  occurredAt: Instant.nullish(),
+  actions: z
+    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
+    .max(100)
+    .nullish(),
+  leadId: Id.nullish(),
+});
+
+/** What each method of the Platform door takes. */
+export const PLATFORM_INPUTS = {
+  createWorkspace: z.strictObject({
+    name: Name,
+    adminEmails: z.array(z.email()).max(50).nullish(),
+  }),
+  setWorkspaceAccess: z.strictObject({ workspaceId: Id, granted: z.boolean() }),
+  createApiKey: z.strictObject({
+    workspaceId: Id,
+    requestsPerWindow: z.int().min(1).max(1_000_000).nullish(),
+  }),
+  revokeApiKey: z.strictObject({ keyId: Id }),
+  recordAutomations: z.strictObject({ workspaceId: Id, automations: records(AutomationReport) }),
+  removeAutomations: z.strictObject({ workspaceId: Id, ids: z.array(Id).min(1).max(RECORDS_MAX) }),
+  recordLeads: z.strictObject({ workspaceId: Id, leads: records(LeadReport) }),
+  recordRuns: z.strictObject({ workspaceId: Id, runs: records(RunReport) }),
+  ledger: z.strictObject({ workspaceId: Id.nullish() }),
+  enableWebhook: z.strictObject({ webhookId: Id }),
+};
+
+export type PlatformMethod = keyof typeof PLATFORM_INPUTS;
+
+/** The input of a method, as its caller writes it. */
+export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
+
+/**
+ * Reads the input of a method.
+ *
+ * @throws Error that says what is wrong and where, in one line, without the value.
+ */
+export function readInput<M extends PlatformMethod>(
+  method: M,
+  input: unknown,
+): z.output<(typeof PLATFORM_INPUTS)[M]> {
+  const result = PLATFORM_INPUTS[method].safeParse(input);
+  if (result.success) return result.data as z.output<(typeof PLATFORM_INPUTS)[M]>;
+  const [issue] = result.error.issues;
+  const where = issue?.path.reduce<string>(
+    (path, key) =>
+      typeof key === "number" ? `${path}[${key}]` : `${path}${path && "."}${String(key)}`,
+    "",
+  );
+  throw new Error(`${method}: ${where ? `${where}: ` : ""}${issue?.message}`);
+}

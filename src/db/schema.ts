@@ -1,0 +1,185 @@
+import { sql } from "drizzle-orm";
+import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import type {
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  TriggerType,
+  WebhookEvent,
+} from "../contract/resources.ts";
+
+/*
+ * Times are Unix milliseconds. Every table that belongs to a workspace names it, and every list is
+ * an index that starts with it: a page reads the rows that it shows and one more.
+ */
+
+export const workspaces = sqliteTable("workspaces", {
+  id: text().primaryKey(),
+  name: text().notNull(),
+  adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
+  accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+  createdAt: integer("created_at").notNull(),
+});
+
+export const apiKeys = sqliteTable(
+  "api_keys",
+  {
+    id: text().primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    /** SHA-256 of the key, in hexadecimal; the key itself is stored nowhere. */
+    keyHash: text("key_hash").notNull().unique(),
+    requestsPerWindow: integer("requests_per_window"),
+    createdAt: integer("created_at").notNull(),
+    revokedAt: integer("revoked_at"),
+  },
+  (table) => [index("api_keys_by_workspace").on(table.workspaceId)],
+);
+
+export const automations = sqliteTable(
+  "automations",
+  {
+    id: text().primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    reference: text().notNull(),
+    type: text().$type<AutomationType>().notNull(),
+    provider: text().notNull(),
+    agentId: text("agent_id").notNull(),
+    agentName: text("agent_name").notNull(),
+    name: text().notNull(),
+    status: text().$type<AutomationStatus>().notNull(),
+    updatedAt: integer("updated_at").notNull(),
+    createdAt: integer("created_at").notNull(),
+    /** Counts the changes: a write that read revision n applies to revision n only. */
+    revision: integer().notNull().default(1),
+  },
+  (table) => [index("automations_newest").on(table.workspaceId, table.createdAt, table.id)],
+);
+
+export const leads = sqliteTable(
+  "leads",
+  {
+    id: text().primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    reference: text().notNull(),
+    source: text().$type<LeadSource>().notNull(),
+    agentId: text("agent_id").notNull(),
+    name: text(),
+    email: text(),
+    phone: text(),
+    customFields: text("custom_fields", { mode: "json" })
+      .$type<Record<string, unknown>>()
+      .notNull(),
+    createdAt: integer("created_at").notNull(),
+  },
+  (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
+);
+
+export const runs = sqliteTable(
+  "runs",
+  {
+    id: text().primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    reference: text().notNull(),
+    automationId: text("automation_id")
+      .notNull()
+      .references(() => automations.id, { onDelete: "cascade" }),
+    status: text().$type<RunStatus>().notNull(),
+    triggerType: text("trigger_type").$type<TriggerType>().notNull(),
+    occurredAt: integer("occurred_at").notNull(),
+    actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
+    leadId: text("lead_id").references(() => leads.id),
+  },
+  (table) => [
+    index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),
+    index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
+  ],
+);
+
+export const subscriptions = sqliteTable(
+  "subscriptions",
+  {
+    id: text().primaryKey(),
+    workspaceId: text("workspace_id")
+      .notNull()
+      .references(() => workspaces.id),
+    url: text().notNull(),
+    events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
+    sealedSecret: text("sealed_secret").notNull(),
+    createdAt: integer("created_at").notNull(),
+    disabledAt: integer("disabled_at"),
+    /** The first failed attempt since the last success; null in good health. */
+    failingSince: integer("failing_since"),
+    /** Failed attempts since the last success. */
+    failures: integer().notNull().default(0),
+  },
+  (table) => [index("subscriptions_newest").on(table.workspaceId, table.createdAt, table.id)],
+);
+
+export const events = sqliteTable(
+  "events",
+  {
+    id: text().primaryKey(),
+    workspaceId: text("workspace_id").notNull(),
+    type: text().$type<WebhookEvent>().notNull(),
+    /** The exact text that is signed and posted. */
+    body: text().notNull(),
+    /** Deliveries that this event was owed, counted on their own for the ledger. */
+    owed: integer().notNull(),
+    createdAt: integer("created_at").notNull(),
+  },
+  (table) => [index("events_oldest").on(table.createdAt)],
+);
+
+export type DeliveryState = "pending" | "delivered" | "exhausted" | "cancelled";
+
+export const deliveries = sqliteTable(
+  "deliveries",
+  {
+    eventId: text("event_id").notNull(),
+    subscriptionId: text("subscription_id").notNull(),
+    workspaceId: text("workspace_id").notNull(),
+    state: text().$type<DeliveryState>().notNull(),
+    /** Attempts whose outcome is recorded. */
+    attempts: integer().notNull().default(0),
+    /** When a pending delivery is due: the next attempt, or the end of the lease on it. */
+    dueAt: integer("due_at").notNull(),
+    /** The consumer run that holds the lease. */
+    claim: text(),
+    lastOutcome: text("last_outcome"),
+    lastStatus: integer("last_status"),
+    settledAt: integer("settled_at"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.eventId, table.subscriptionId] }),
+    index("deliveries_due_of_subscription")
+      .on(table.subscriptionId, table.dueAt)
+      .where(sql`state = 'pending'`),
+  ],
+);
+
+/** E-mails owed to administrators: a subscription of theirs was disabled. */
+export const notices = sqliteTable(
+  "notices",
+  {
+    id: integer().primaryKey({ autoIncrement: true }),
+    workspaceId: text("workspace_id").notNull(),
+    subscriptionId: text("subscription_id").notNull(),
+    host: text().notNull(),
+    events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
+    failingSince: integer("failing_since").notNull(),
+    lastOutcome: text("last_outcome"),
+    lastStatus: integer("last_status"),
+    createdAt: integer("created_at").notNull(),
+    sentAt: integer("sent_at"),
+  },
+  (table) => [index("notices_unsent").on(table.id).where(sql`sent_at IS NULL`)],
+);

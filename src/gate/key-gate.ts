@@ -1,0 +1,77 @@
+import { DurableObject } from "cloudflare:workers";
+import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
+import { openDatabase, retrying } from "../db/client.ts";
+import { findStanding, type Standing } from "../model/workspaces.ts";
+import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
+
+/** A gate's answer to one request. */
+export type Admission =
+  | { verdict: "unknown_key" }
+  | {
+      verdict: "access_denied" | "quota_exceeded" | "admitted";
+      workspaceId: string;
+      figures: Figures;
+    };
+
+interface Kept {
+  standing: Standing;
+  /** Unix milliseconds. */
+  loadedAt: number;
+}
+
+/**
+ * The gate of one API key, named by the key's hash: its standing and its quota, in one call. The
+ * standing is read from the database once and kept until `forget`; the window is counted in memory
+ * and written without waiting for the disk.
+ */
+export class KeyGate extends DurableObject<Env> {
+  #kept = this.ctx.storage.kv.get<Kept>("standing");
+  #window = this.ctx.storage.kv.get<Window>("window");
+  /** Counts the calls of `forget`: what was read before the last one is out of date. */
+  #forgotten = 0;
+
+  /**
+   * Decides on one request made with the key.
+   *
+   * @param keyHash the name of this object.
+   * @param now Unix milliseconds.
+   */
+  async admit(keyHash: string, now = Date.now()): Promise<Admission> {
+    const standing = await this.#standing(keyHash, now);
+    if (!standing) return { verdict: "unknown_key" };
+    const rule: Rule = {
+      limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
+      windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
+    };
+    const { workspaceId } = standing;
+    const window = windowAt(this.#window, rule, now);
+    if (!standing.accessGranted)
+      return { verdict: "access_denied", workspaceId, figures: figuresOf(window, rule, now) };
+    const taken = take(window, rule);
+    if (!taken)
+      return { verdict: "quota_exceeded", workspaceId, figures: figuresOf(window, rule, now) };
+    this.#window = taken;
+    this.ctx.waitUntil(this.ctx.storage.put("window", taken, { allowUnconfirmed: true }));
+    return { verdict: "admitted", workspaceId, figures: figuresOf(taken, rule, now) };
+  }
+
+  /** Drops the key's standing: the platform has changed it. When it returns, nothing old is admitted. */
+  forget(): void {
+    this.#forgotten++;
+    this.#kept = undefined;
+    this.ctx.storage.kv.delete("standing");
+  }
+
+  async #standing(keyHash: string, now: number): Promise<Standing | null> {
+    while (!this.#kept || now - this.#kept.loadedAt > STANDING_MAX_AGE_MS) {
+      const forgotten = this.#forgotten;
+      const standing = await retrying(() => findStanding(openDatabase(this.env.DB), keyHash));
+      // Forgotten while it was being read: it may be the old one.
+      if (forgotten !== this.#forgotten) continue;
+      if (!standing) return null;
+      this.#kept = { standing, loadedAt: now };
+      this.ctx.storage.kv.put("standing", this.#kept);
+    }
+    return this.#kept.standing;
+  }
+}

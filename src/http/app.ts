@@ -1,0 +1,24 @@
+import { OpenAPIHono } from "@hono/zod-openapi";
+import { automations } from "./automations.ts";
+import type { AppEnv } from "./context.ts";
+import { serveDocument } from "./document.ts";
+import { answerError, answerNotFound, envelope, refuseInvalid } from "./envelope.ts";
+import { gate } from "./gate.ts";
+import { leads } from "./leads.ts";
+import { runs } from "./runs.ts";
+import { webhooks } from "./webhooks.ts";
+
+/** The HTTP door. */
+export const app = new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
+
+app.onError(answerError);
+app.notFound(answerNotFound);
+app.use(envelope);
+
+app.use("/v1/*", gate);
+app.route("/v1", automations);
+app.route("/v1", leads);
+app.route("/v1", runs);
+app.route("/v1", webhooks);
+
+serveDocument(app);

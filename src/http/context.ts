@@ -1,0 +1,16 @@
+import type { Database } from "../db/client.ts";
+import type { Figures } from "../gate/window.ts";
+
+/** What a handler finds in its Hono context. */
+export interface AppEnv {
+  Bindings: Env;
+  Variables: {
+    /** Names the request in the logs. */
+    requestId: string;
+    /** The window that the answer's headers tell of. */
+    figures: Figures | undefined;
+    /** The workspace that the key belongs to. */
+    workspaceId: string;
+    db: Database;
+  };
+}

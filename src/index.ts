@@ -1,0 +1,13 @@
+import { consume } from "./delivery/consumer.ts";
+import { app } from "./http/app.ts";
+import { sweep } from "./sweep.ts";
+
+export { AddressGate } from "./gate/address-gate.ts";
+export { KeyGate } from "./gate/key-gate.ts";
+export { Platform } from "./platform.ts";
+
+export default {
+  fetch: app.fetch,
+  queue: consume,
+  scheduled: (controller, env) => sweep(env, controller.scheduledTime),
+} satisfies ExportedHandler<Env>;

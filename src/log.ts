@@ -1,0 +1,24 @@
+/** What a log line may hold: figures, identifiers and names of ours, never what a client wrote. */
+export type LogFields = Record<string, string | number | boolean | null | undefined>;
+
+/** Writes one line of JSON. */
+export function log(event: string, fields: LogFields = {}): void {
+  console.log(JSON.stringify({ event, ...fields }));
+}
+
+/** Writes one line of JSON about something that an operator should look into. */
+export function logError(event: string, error: unknown, fields: LogFields = {}): void {
+  console.error(JSON.stringify({ event, ...fields, ...describe(error) }));
+}
+
+/**
+ * An error without personal data. Drizzle writes a query's parameters into its message, so only the
+ * message of its cause, the database's own, is kept.
+ */
+function describe(error: unknown): LogFields {
+  if (!(error instanceof Error)) return { error: typeof error };
+  const { cause } = error;
+  if (cause instanceof Error) return { error: cause.name, message: cause.message };
+  const fromDrizzle = error.message.startsWith("Failed query");
+  return fromDrizzle ? { error: error.name } : { error: error.name, message: error.message };
+}

@@ -1,0 +1,144 @@
+import { and, desc, eq, ne, type SQL, sql } from "drizzle-orm";
+import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { type Database, jsonParameters, type Statement } from "../db/client.ts";
+import { automations } from "../db/schema.ts";
+import { olderThan, type PageRequest, toPage } from "./page.ts";
+
+export type AutomationRow = typeof automations.$inferSelect;
+
+/** Which automations a deployment shows: those triggered by a CRM are served apart. */
+export interface Visibility {
+  crmSource: boolean;
+}
+
+export const AUTOMATIONS_LIST = "automations";
+
+/** One page of the workspace's automations, newest first. */
+export async function listAutomations(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  { limit, after }: PageRequest,
+) {
+  const rows = await db
+    .select()
+    .from(automations)
+    .where(
+      and(
+        eq(automations.workspaceId, workspaceId),
+        visible(visibility),
+        olderThan(automations.createdAt, automations.id, after),
+      ),
+    )
+    .orderBy(desc(automations.createdAt), desc(automations.id))
+    .limit(limit + 1);
+  const position = (row: AutomationRow) => ({ at: row.createdAt, id: row.id });
+  return toPage(AUTOMATIONS_LIST, rows, limit, position, toAutomation);
+}
+
+/** The query for one automation of the workspace. */
+export function findAutomation(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  id: string,
+) {
+  return db
+    .select()
+    .from(automations)
+    .where(
+      and(eq(automations.id, id), eq(automations.workspaceId, workspaceId), visible(visibility)),
+    );
+}
+
+function visible({ crmSource }: Visibility) {
+  return crmSource ? undefined : ne(automations.type, "crm_source");
+}
+
+/** Sets the status of an automation that is still at `row.revision`. */
+export function changeStatus(row: AutomationRow, changed: AutomationRow): Statement {
+  return sql`UPDATE ${automations} SET status = ${changed.status}, updated_at = ${changed.updatedAt},
+    revision = ${changed.revision} WHERE ${isAtRevision(row)}`;
+}
+
+/** True in SQL while nobody has changed the automation since `row` was read. */
+export function isAtRevision(row: AutomationRow): SQL {
+  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision})`;
+}
+
+/** An automation as the platform reports it; without `updatedAt`, a change dates from `now`. */
+export interface ReportedAutomation {
+  id: string;
+  reference: string;
+  type: AutomationType;
+  provider: string;
+  agentId: string;
+  agentName: string;
+  name: string;
+  status: AutomationStatus;
+  updatedAt: number | null;
+}
+
+/** Inserts automations, or brings those that are known up to date; what is equal stays untouched. */
+export function recordAutomations(
+  workspaceId: string,
+  reported: ReportedAutomation[],
+  now: number,
+): Statement[] {
+  const same = sql`(known.reference, known.type, known.provider, known.agent_id, known.agent_name, known.name, known.status)
+    IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
+  return jsonParameters(reported).map(
+    (rows) =>
+      sql`
+      INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
+      SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
+        r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
+        coalesce(r.value->>'updatedAt', CASE WHEN ${same} THEN known.updated_at ELSE ${now} END), ${now}
+      FROM json_each(${rows}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
+      WHERE known.id IS NULL OR NOT ${same} OR coalesce(r.value->>'updatedAt', known.updated_at) <> known.updated_at
+      ON CONFLICT (id) DO UPDATE SET
+        reference = excluded.reference, type = excluded.type, provider = excluded.provider,
+        agent_id = excluded.agent_id, agent_name = excluded.agent_name, name = excluded.name,
+        status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`,
+  );
+}
+
+/** Deletes automations of the workspace; their runs go with them. */
+export function removeAutomations(workspaceId: string, ids: string[]): Statement {
+  return sql`DELETE FROM ${automations} WHERE workspace_id = ${workspaceId}
+    AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+}
+
+/** The workspace's automations among `ids`, with their types. */
+export async function typesOfAutomations(db: Database, workspaceId: string, ids: string[]) {
+  const rows = await db
+    .select({ id: automations.id, type: automations.type })
+    .from(automations)
+    .where(
+      and(
+        eq(automations.workspaceId, workspaceId),
+        sql`${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+      ),
+    );
+  return new Map(rows.map(({ id, type }) => [id, type]));
+}
+
+/** The public shape. */
+export function toAutomation(
+  row: Pick<
+    AutomationRow,
+    "id" | "name" | "type" | "provider" | "agentId" | "agentName" | "status" | "updatedAt"
+  >,
+): Automation {
+  return {
+    id: row.id,
+    name: row.name,
+    type: row.type,
+    provider: row.provider,
+    agent_id: row.agentId,
+    agent_name: row.agentName,
+    status: row.status,
+    updated_at: isoTime(row.updatedAt),
+  };
+}

@@ -1,0 +1,72 @@
+import { sql } from "drizzle-orm";
+import type { AutomationStatus } from "../contract/resources.ts";
+import { changes, type Database } from "../db/client.ts";
+import { automations } from "../db/schema.ts";
+import {
+  type AutomationRow,
+  changeStatus,
+  findAutomation,
+  isAtRevision,
+  toAutomation,
+  type Visibility,
+} from "./automations.ts";
+import type { Wake } from "./deliveries.ts";
+import { announce, commitAnnounced, draftEvent } from "./events.ts";
+
+/** The states that a client may move an automation to, and from. */
+export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
+
+export type Control =
+  | { result: "done"; row: AutomationRow; wakes: Wake[] }
+  | { result: "not_found" }
+  | { result: "not_controllable" };
+
+const ROUNDS = 50;
+
+/**
+ * Pauses or activates an automation and announces it (contract, States and transitions). Where it is
+ * there already, nothing is written. Of clients that race, one wins each round, and the others look
+ * again at what it left.
+ */
+export async function controlAutomation(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  id: string,
+  status: (typeof CONTROLLABLE)[number],
+  now: number,
+): Promise<Control> {
+  for (let round = 0; round < ROUNDS; round++) {
+    const [row] = await findAutomation(db, workspaceId, visibility, id);
+    if (!row) return { result: "not_found" };
+    if (row.status === status) return { result: "done", row, wakes: [] };
+    if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };
+    const moved = await move(db, row, status, now);
+    if (moved) return moved;
+  }
+  throw new Error("an automation was changed by others in every round");
+}
+
+/** Moves an automation from the state that `row` shows; `null` when it has moved meanwhile. */
+async function move(
+  db: Database,
+  row: AutomationRow,
+  status: AutomationStatus,
+  now: number,
+): Promise<Control | null> {
+  const changed = { ...row, status, updatedAt: now, revision: row.revision + 1 };
+  const { results, wakes } = await commitAnnounced(
+    db,
+    row.workspaceId,
+    announce(
+      row.workspaceId,
+      "automation.status_changed",
+      [draftEvent("automation.status_changed", toAutomation(changed), now)],
+      sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`,
+      now,
+    ),
+    [changeStatus(row, changed)],
+    now,
+  );
+  return changes(results[0]) > 0 ? { result: "done", row: changed, wakes } : null;
+}

@@ -1,0 +1,286 @@
+import { type SQL, sql } from "drizzle-orm";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  LEASE_MS,
+  OVERDUE_AFTER_MS,
+  RETENTION_MS,
+  SWEEP_GRACE_MS,
+  SWEEP_MAX,
+} from "../contract/limits.ts";
+import type { Database, Statement } from "../db/client.ts";
+import { type DeliveryState, deliveries, events, notices, subscriptions } from "../db/schema.ts";
+
+/** A subscription that has deliveries to be sent, and whether it has been failing. */
+export interface Wake {
+  subscriptionId: string;
+  failing: boolean;
+}
+
+/** Subscriptions of a workspace with something due now. */
+export function dueInWorkspace(workspaceId: string, now: number): Statement {
+  return sql`
+    SELECT s.id AS subscriptionId, s.failing_since IS NOT NULL AS failing
+    FROM ${subscriptions} AS s
+    WHERE s.workspace_id = ${workspaceId} AND ${hasPending(sql`s.id`, now)}`;
+}
+
+/** At most `SWEEP_MAX` subscriptions, of all workspaces, with something overdue. */
+export async function overdueAnywhere(db: Database, now: number): Promise<Wake[]> {
+  // Walks from subscription to subscription in the index, however many deliveries each has waiting.
+  const rows = await db.all<WakeRow>(sql`
+    WITH RECURSIVE waiting (id) AS (
+      SELECT min(subscription_id) FROM ${deliveries} WHERE state = 'pending'
+      UNION ALL
+      SELECT (SELECT min(d.subscription_id) FROM ${deliveries} AS d
+        WHERE d.state = 'pending' AND d.subscription_id > waiting.id)
+      FROM waiting WHERE waiting.id IS NOT NULL
+    )
+    SELECT waiting.id AS subscriptionId, s.failing_since IS NOT NULL AS failing
+    FROM waiting LEFT JOIN ${subscriptions} AS s ON s.id = waiting.id
+    WHERE waiting.id IS NOT NULL AND ${hasPending(sql`waiting.id`, now - SWEEP_GRACE_MS)}
+    LIMIT ${SWEEP_MAX}`);
+  return rows.map(toWake);
+}
+
+function hasPending(subscriptionId: SQL, dueBy: number): SQL {
+  return sql`EXISTS (SELECT 1 FROM ${deliveries} AS p
+    WHERE p.subscription_id = ${subscriptionId} AND p.state = 'pending' AND p.due_at <= ${dueBy})`;
+}
+
+/** A wake as SQL gives it. */
+export interface WakeRow {
+  subscriptionId: string;
+  failing: 0 | 1;
+}
+
+export function toWake(row: WakeRow): Wake {
+  return { subscriptionId: row.subscriptionId, failing: row.failing === 1 };
+}
+
+/** The hold of one consumer run on what it claimed: nobody else touches it before `until`. */
+export interface Lease {
+  claim: string;
+  /** Unix milliseconds. */
+  until: number;
+}
+
+/** A delivery under lease, with all that posting it takes. */
+export interface Claimed {
+  eventId: string;
+  subscriptionId: string;
+  /** Attempts whose outcome is recorded. */
+  attempts: number;
+  url: string;
+  sealedSecret: string;
+  body: string;
+}
+
+/** A lease that starts now. */
+export function newLease(now: number): Lease {
+  return { claim: crypto.randomUUID(), until: now + LEASE_MS };
+}
+
+/**
+ * Leases up to `quota` due deliveries of each subscription, oldest first. The last statement gives them (`Claimed`). What nobody is owed any more is cancelled.
+ */
+export function claimDue(
+  subscriptionIds: string[],
+  quota: number,
+  lease: Lease,
+  now: number,
+): Statement[] {
+  const ids = JSON.stringify(subscriptionIds);
+  return [
+    cancelUnowed(subscriptionIds, now),
+    sql`
+      UPDATE ${deliveries} SET claim = ${lease.claim}, due_at = ${lease.until}
+      WHERE rowid IN (
+        SELECT d.rowid FROM json_each(${ids}) AS woken
+        JOIN ${deliveries} AS d ON d.rowid IN (
+          SELECT due.rowid FROM ${deliveries} AS due
+          WHERE due.subscription_id = woken.value AND due.state = 'pending' AND due.due_at <= ${now}
+          ORDER BY due.due_at LIMIT ${quota}))`,
+    sql`
+      SELECT d.event_id AS eventId, d.subscription_id AS subscriptionId, d.attempts AS attempts,
+        s.url AS url, s.sealed_secret AS sealedSecret, e.body AS body
+      FROM json_each(${ids}) AS woken
+        JOIN ${deliveries} AS d ON d.subscription_id = woken.value
+          AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim}
+        JOIN ${subscriptions} AS s ON s.id = d.subscription_id
+        JOIN ${events} AS e ON e.id = d.event_id
+      ORDER BY e.created_at, e.id`,
+  ];
+}
+
+/** How an attempt ended, or `counted: 0` when none was made and the lease is given back. */
+export interface Settlement {
+  eventId: string;
+  subscriptionId: string;
+  state: DeliveryState;
+  counted: 0 | 1;
+  /** When it is due again, for a pending one. */
+  dueAt: number;
+  outcome: string | null;
+  status: number | null;
+  settledAt: number | null;
+}
+
+/** What a run learnt about a subscription. */
+export interface Health {
+  subscriptionId: string;
+  host: string;
+  /** Whether an attempt succeeded. */
+  succeeded: boolean;
+  /** Failed attempts, after the last success if there was one, and the first of them. */
+  failures: number;
+  failingSince: number | null;
+  outcome: string | null;
+  status: number | null;
+}
+
+/**
+ * Records the outcomes of a run, all in one transaction: the health of the subscriptions, those that
+ * are disabled by it with the e-mail owed for that, and each delivery that `lease` still holds. The
+ * last statement gives when each subscription has something due next.
+ */
+export function settle(
+  lease: Lease,
+  settlements: Settlement[],
+  health: Health[],
+  now: number,
+): Statement[] {
+  const learnt = JSON.stringify(health);
+  const subscriptionIds = health.map(({ subscriptionId }) => subscriptionId);
+  const ids = JSON.stringify(subscriptionIds);
+  const toDisable = sql`s.disabled_at IS NULL AND s.failures >= ${DISABLE_AFTER_FAILURES}
+    AND s.failing_since <= ${now - DISABLE_AFTER_MS}`;
+  return [
+    sql`
+      UPDATE ${subscriptions} SET
+        failures = h.value->>'failures' + CASE WHEN h.value->>'succeeded' THEN 0 ELSE failures END,
+        failing_since = CASE WHEN h.value->>'succeeded' THEN h.value->>'failingSince'
+          ELSE coalesce(failing_since, h.value->>'failingSince') END
+      FROM json_each(${learnt}) AS h
+      WHERE ${subscriptions.id} = h.value->>'subscriptionId'
+        AND (h.value->>'failures' > 0 OR h.value->>'succeeded' AND failing_since IS NOT NULL)
+        AND EXISTS (SELECT 1 FROM ${deliveries} AS d WHERE d.subscription_id = ${subscriptions.id}
+          AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim})`,
+    sql`
+      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at)
+      SELECT s.workspace_id, s.id, h.value->>'host', s.events, s.failing_since,
+        h.value->>'outcome', h.value->>'status', ${now}
+      FROM json_each(${learnt}) AS h JOIN ${subscriptions} AS s ON s.id = h.value->>'subscriptionId'
+      WHERE ${toDisable}`,
+    sql`
+      UPDATE ${subscriptions} AS s SET disabled_at = ${now}
+      WHERE s.id IN (SELECT value FROM json_each(${ids})) AND ${toDisable}`,
+    sql`
+      UPDATE ${deliveries} SET
+        state = o.value->>'state', attempts = attempts + (o.value->>'counted'), due_at = o.value->>'dueAt',
+        claim = NULL, settled_at = o.value->>'settledAt',
+        last_outcome = coalesce(o.value->>'outcome', last_outcome),
+        last_status = CASE WHEN o.value->>'counted' THEN o.value->>'status' ELSE last_status END
+      FROM json_each(${JSON.stringify(settlements)}) AS o
+      WHERE event_id = o.value->>'eventId' AND subscription_id = o.value->>'subscriptionId'
+        AND claim = ${lease.claim} AND ${deliveries.state} = 'pending'`,
+    cancelUnowed(subscriptionIds, now),
+    sql`
+      SELECT woken.value AS subscriptionId, s.failing_since IS NOT NULL AS failing,
+        (SELECT min(d.due_at) FROM ${deliveries} AS d
+          WHERE d.subscription_id = woken.value AND d.state = 'pending') AS dueAt
+      FROM json_each(${ids}) AS woken JOIN ${subscriptions} AS s ON s.id = woken.value`,
+  ];
+}
+
+/** When a subscription has something due next, as `settle` gives it. */
+export interface NextDue extends WakeRow {
+  dueAt: number | null;
+}
+
+/** Cancels what is pending for those of the subscriptions that are gone, disabled or without access. */
+function cancelUnowed(subscriptionIds: string[], now: number): Statement {
+  return cancelPending(
+    sql`SELECT value FROM json_each(${JSON.stringify(subscriptionIds)}) WHERE NOT EXISTS (
+      SELECT 1 FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
+      WHERE s.id = value AND s.disabled_at IS NULL AND w.access_granted)`,
+    now,
+  );
+}
+
+/**
+ * Cancels what is pending for the subscriptions that `ids` selects. An attempt under way keeps its
+ * delivery until it is settled: nothing is posted after it has been cancelled.
+ */
+export function cancelPending(ids: SQL, now: number): Statement {
+  return sql`
+    UPDATE ${deliveries} SET state = 'cancelled', settled_at = ${now}, claim = NULL
+    WHERE subscription_id IN (${ids}) AND state = 'pending' AND (claim IS NULL OR due_at <= ${now})`;
+}
+
+/** Cancels what is pending for a workspace. */
+export function cancelWorkspace(workspaceId: string, now: number): Statement {
+  return cancelPending(
+    sql`SELECT id FROM ${subscriptions} WHERE workspace_id = ${workspaceId}`,
+    now,
+  );
+}
+
+/** Deletes events, with their deliveries, that are older than the retention and long settled. */
+export function deleteExpired(now: number): Statement[] {
+  const before = now - RETENTION_MS;
+  const expired = sql`SELECT e.id FROM ${events} AS e
+    WHERE e.created_at < ${before} AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
+      WHERE d.event_id = e.id AND (d.state = 'pending' OR d.settled_at >= ${before}))
+    ORDER BY e.created_at LIMIT ${SWEEP_MAX}`;
+  return [
+    // The second selection is the first one again: deleting deliveries frees no other event.
+    sql`DELETE FROM ${deliveries} WHERE event_id IN (${expired})`,
+    sql`DELETE FROM ${events} WHERE id IN (${expired})`,
+  ];
+}
+
+/** Counts of deliveries; `created` is counted from the events, on its own. */
+export interface Ledger {
+  created: number;
+  pending: number;
+  delivered: number;
+  exhausted: number;
+  cancelled: number;
+  /** Pending and due for more than five minutes. */
+  overdue: number;
+  /** Age of the oldest event that is pending somewhere, in seconds; null when none is. */
+  oldestPendingSeconds: number | null;
+  /** Whether created = pending + delivered + exhausted + cancelled. */
+  addsUp: boolean;
+}
+
+/** The ledger of one workspace, or of all. */
+export async function readLedger(
+  db: Database,
+  workspaceId: string | undefined,
+  now: number,
+): Promise<Ledger> {
+  const within = (alias: SQL) =>
+    workspaceId === undefined ? sql`true` : sql`${alias}.workspace_id = ${workspaceId}`;
+  const [row] = await db.all<Omit<Ledger, "addsUp"> & { oldestPendingAt: number | null }>(sql`
+    SELECT
+      (SELECT coalesce(sum(e.owed), 0) FROM ${events} AS e WHERE ${within(sql`e`)}) AS created,
+      coalesce(sum(d.state = 'pending'), 0) AS pending,
+      coalesce(sum(d.state = 'delivered'), 0) AS delivered,
+      coalesce(sum(d.state = 'exhausted'), 0) AS exhausted,
+      coalesce(sum(d.state = 'cancelled'), 0) AS cancelled,
+      coalesce(sum(d.state = 'pending' AND d.due_at < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      (SELECT min(e.created_at) FROM ${deliveries} AS p JOIN ${events} AS e ON e.id = p.event_id
+        WHERE p.state = 'pending' AND ${within(sql`p`)}) AS oldestPendingAt
+    FROM ${deliveries} AS d WHERE ${within(sql`d`)}`);
+  if (!row) throw new Error("the ledger query gave no row");
+  const { oldestPendingAt, ...counts } = row;
+  return {
+    ...counts,
+    oldestPendingSeconds:
+      oldestPendingAt === null ? null : Math.max(0, Math.floor((now - oldestPendingAt) / 1000)),
+    addsUp:
+      counts.created === counts.pending + counts.delivered + counts.exhausted + counts.cancelled,
+  };
+}

@@ -1,0 +1,92 @@
+import { type SQL, sql } from "drizzle-orm";
+import { randomId } from "../contract/ids.ts";
+import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { commit, type Database, jsonParameters, rowsOf, type Statement } from "../db/client.ts";
+import { automations, deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
+import { dueInWorkspace, toWake, type Wake, type WakeRow } from "./deliveries.ts";
+
+/** An event that is announced if, when it is committed, its subject makes it true. */
+export interface Draft {
+  id: string;
+  /** The identifier of the record that it is about. */
+  subject: string;
+  /** The status that an automation moves to, for the condition `isMove`. */
+  status?: string;
+  /** The exact text that every subscriber gets. */
+  body: string;
+}
+
+/** Drafts the event that tells subscribers of `data`. */
+export function draftEvent<T extends WebhookDelivery>(
+  type: T["type"],
+  data: T["data"],
+  now: number,
+): Draft {
+  const id = randomId("event");
+  const body = JSON.stringify({ id, type, created_at: isoTime(now), data });
+  const status = type === "automation.status_changed" && "status" in data ? data.status : "";
+  return { id, subject: data.id, status, body };
+}
+
+/** Conditions on a draft, true in SQL before the record itself is written. */
+export const isNewLead = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
+export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.id} = draft.value->>'subject')`;
+export const isMove = sql`EXISTS (SELECT 1 FROM ${automations}
+  WHERE ${automations.id} = draft.value->>'subject' AND ${automations.status} <> draft.value->>'status')`;
+
+/**
+ * Statements that announce those of `drafts` whose `condition` holds: each event, and a delivery to
+ * every subscription that is active and lists its kind. They come before the statements that write
+ * the record, in the same transaction: the condition looks at what was there before.
+ */
+export function announce(
+  workspaceId: string,
+  type: WebhookEvent,
+  drafts: Draft[],
+  condition: SQL,
+  now: number,
+): Statement[] {
+  if (drafts.length === 0) return [];
+  const owed = sql`FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
+    WHERE s.workspace_id = ${workspaceId} AND s.disabled_at IS NULL AND w.access_granted
+      AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
+  const ids = JSON.stringify(drafts.map(({ id }) => id));
+  return [
+    ...jsonParameters(drafts).map(
+      (rows) =>
+        sql`
+        INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
+        SELECT draft.value->>'id', ${workspaceId}, ${type}, draft.value->>'body', (SELECT count(*) ${owed}), ${now}
+        FROM json_each(${rows}) AS draft
+        WHERE ${condition}
+        ON CONFLICT (id) DO NOTHING`,
+    ),
+    sql`
+      INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
+      SELECT e.id, s.id, ${workspaceId}, 'pending', ${now}
+      FROM (SELECT s.id ${owed}) AS s
+        JOIN json_each(${ids}) AS draft
+        JOIN ${events} AS e ON e.id = draft.value
+      WHERE true
+      ON CONFLICT (event_id, subscription_id) DO NOTHING`,
+  ];
+}
+
+/**
+ * Commits a record together with the events that announce it.
+ *
+ * @returns the results of `writes`, in order, and the subscriptions to be woken.
+ */
+export async function commitAnnounced(
+  db: Database,
+  workspaceId: string,
+  announcement: Statement[],
+  writes: Statement[],
+  now: number,
+): Promise<{ results: D1Result[]; wakes: Wake[] }> {
+  const due = dueInWorkspace(workspaceId, now);
+  const results = await commit(db, [...announcement, ...writes, due]);
+  const wakes = rowsOf<WakeRow>(results.pop()).map(toWake);
+  return { results: results.slice(announcement.length), wakes };
+}

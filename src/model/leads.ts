@@ -1,0 +1,80 @@
+import { and, desc, eq, sql } from "drizzle-orm";
+import type { Lead, LeadSource } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { type Database, jsonParameters, type Statement } from "../db/client.ts";
+import { leads } from "../db/schema.ts";
+import { olderThan, type PageRequest, toPage } from "./page.ts";
+
+type LeadRow = typeof leads.$inferSelect;
+
+export const LEADS_LIST = "leads";
+
+/** One page of the workspace's leads, newest first. */
+export async function listLeads(db: Database, workspaceId: string, { limit, after }: PageRequest) {
+  const rows = await db
+    .select()
+    .from(leads)
+    .where(and(eq(leads.workspaceId, workspaceId), olderThan(leads.createdAt, leads.id, after)))
+    .orderBy(desc(leads.createdAt), desc(leads.id))
+    .limit(limit + 1);
+  return toPage(LEADS_LIST, rows, limit, (row) => ({ at: row.createdAt, id: row.id }), toLead);
+}
+
+/** A lead as the platform reports it. */
+export interface ReportedLead {
+  id: string;
+  reference: string;
+  source: LeadSource;
+  agentId: string;
+  name: string | null;
+  email: string | null;
+  phone: string | null;
+  customFields: Record<string, unknown>;
+  createdAt: number;
+}
+
+/** Inserts leads; one that is known already stays as it is. */
+export function recordLeads(workspaceId: string, reported: ReportedLead[]): Statement[] {
+  const rows = reported.map((lead) => ({
+    ...lead,
+    customFields: JSON.stringify(lead.customFields),
+  }));
+  return jsonParameters(rows).map(
+    (rows) =>
+      sql`
+      INSERT INTO ${leads} (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
+      SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'source', r.value->>'agentId',
+        r.value->>'name', r.value->>'email', r.value->>'phone', r.value->>'customFields', r.value->>'createdAt'
+      FROM json_each(${rows}) AS r
+      WHERE true
+      ON CONFLICT (id) DO NOTHING`,
+  );
+}
+
+/** Which of `ids` are leads of the workspace. */
+export async function knownLeads(db: Database, workspaceId: string, ids: string[]) {
+  const rows = await db
+    .select({ id: leads.id })
+    .from(leads)
+    .where(
+      and(
+        eq(leads.workspaceId, workspaceId),
+        sql`${leads.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+      ),
+    );
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** The public shape. */
+export function toLead(row: Omit<LeadRow, "workspaceId" | "reference">): Lead {
+  return {
+    id: row.id,
+    source: row.source,
+    agent_id: row.agentId,
+    name: row.name,
+    email: row.email,
+    phone: row.phone,
+    custom_fields: row.customFields,
+    created_at: isoTime(row.createdAt),
+  };
+}

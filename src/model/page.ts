@@ -1,0 +1,33 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { encodeCursor, type Position } from "../contract/cursor.ts";
+import type { Page } from "../contract/resources.ts";
+
+/** What a client asks of a list: at most `limit` items, those older than `after`. */
+export interface PageRequest {
+  limit: number;
+  after: Position | null;
+}
+
+/** The rows behind `after` in a list ordered newest first by (`at`, `id`). */
+export function olderThan(at: SQLiteColumn, id: SQLiteColumn, after: Position | null) {
+  return after ? (sql`(${at}, ${id}) < (${after.at}, ${after.id})` as SQL) : undefined;
+}
+
+/** Makes a page of the `limit + 1` rows that were read: the last one only tells that there is more. */
+export function toPage<Row, Item>(
+  list: string,
+  rows: Row[],
+  limit: number,
+  position: (row: Row) => Position,
+  toItem: (row: Row) => Item,
+): Page<Item> {
+  const shown = rows.slice(0, limit);
+  const last = shown.at(-1);
+  const more = rows.length > limit && last !== undefined;
+  return {
+    data: shown.map(toItem),
+    has_more: more,
+    next_cursor: more ? encodeCursor(list, position(last)) : null,
+  };
+}

@@ -1,0 +1,114 @@
+import { and, desc, eq, sql } from "drizzle-orm";
+import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { type Database, jsonParameters, type Statement } from "../db/client.ts";
+import { automations, runs } from "../db/schema.ts";
+import { findAutomation, type Visibility } from "./automations.ts";
+import { olderThan, type PageRequest, toPage } from "./page.ts";
+
+type RunRow = typeof runs.$inferSelect;
+
+export const RUNS_LIST = "runs";
+
+/** The list of one automation's runs, as its cursors name it. */
+export function runsListOf(automationId: string): string {
+  return `automations/${automationId}/runs`;
+}
+
+/** One page of the workspace's runs, newest first. */
+export async function listRuns(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  { limit, after }: PageRequest,
+) {
+  const rows = await db
+    .select()
+    .from(runs)
+    .where(
+      and(
+        eq(runs.workspaceId, workspaceId),
+        ofVisibleAutomation(visibility),
+        olderThan(runs.occurredAt, runs.id, after),
+      ),
+    )
+    .orderBy(desc(runs.occurredAt), desc(runs.id))
+    .limit(limit + 1);
+  return toPage(RUNS_LIST, rows, limit, position, toRun);
+}
+
+/** One page of one automation's runs, newest first; `null` when the workspace has no such automation. */
+export async function listRunsOfAutomation(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  automationId: string,
+  { limit, after }: PageRequest,
+) {
+  const [known, rows] = await db.batch([
+    findAutomation(db, workspaceId, visibility, automationId),
+    db
+      .select()
+      .from(runs)
+      .where(
+        and(
+          eq(runs.automationId, automationId),
+          eq(runs.workspaceId, workspaceId),
+          olderThan(runs.occurredAt, runs.id, after),
+        ),
+      )
+      .orderBy(desc(runs.occurredAt), desc(runs.id))
+      .limit(limit + 1),
+  ]);
+  return known.length > 0 ? toPage(runsListOf(automationId), rows, limit, position, toRun) : null;
+}
+
+function ofVisibleAutomation({ crmSource }: Visibility) {
+  return crmSource
+    ? undefined
+    : sql`NOT EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${runs.automationId} AND ${automations.type} = 'crm_source')`;
+}
+
+function position(row: RunRow) {
+  return { at: row.occurredAt, id: row.id };
+}
+
+/** A run as the platform reports it. */
+export interface ReportedRun {
+  id: string;
+  reference: string;
+  automationId: string;
+  status: RunStatus;
+  triggerType: TriggerType;
+  occurredAt: number;
+  actions: { type?: string; status?: string }[];
+  leadId: string | null;
+}
+
+/** Inserts runs; one that is known already stays as it is. */
+export function recordRuns(workspaceId: string, reported: ReportedRun[]): Statement[] {
+  const rows = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
+  return jsonParameters(rows).map(
+    (rows) =>
+      sql`
+      INSERT INTO ${runs} (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions, lead_id)
+      SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'automationId', r.value->>'status',
+        r.value->>'triggerType', r.value->>'occurredAt', r.value->>'actions', r.value->>'leadId'
+      FROM json_each(${rows}) AS r
+      WHERE true
+      ON CONFLICT (id) DO NOTHING`,
+  );
+}
+
+/** The public shape. */
+export function toRun(row: Omit<RunRow, "workspaceId" | "reference">): Run {
+  return {
+    id: row.id,
+    automation_id: row.automationId,
+    status: row.status,
+    trigger_type: row.triggerType,
+    occurred_at: isoTime(row.occurredAt),
+    actions: row.actions,
+    lead_id: row.leadId,
+  };
+}

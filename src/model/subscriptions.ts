@@ -1,0 +1,87 @@
+import { and, desc, eq, sql } from "drizzle-orm";
+import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
+import type { Webhook } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import type { Database, Statement } from "../db/client.ts";
+import { subscriptions } from "../db/schema.ts";
+import { cancelPending } from "./deliveries.ts";
+import { olderThan, type PageRequest, toPage } from "./page.ts";
+
+type SubscriptionRow = typeof subscriptions.$inferSelect;
+
+export const WEBHOOKS_LIST = "webhooks";
+
+/** One page of the workspace's subscriptions, newest first. */
+export async function listSubscriptions(
+  db: Database,
+  workspaceId: string,
+  { limit, after }: PageRequest,
+) {
+  const rows = await db
+    .select()
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, workspaceId),
+        olderThan(subscriptions.createdAt, subscriptions.id, after),
+      ),
+    )
+    .orderBy(desc(subscriptions.createdAt), desc(subscriptions.id))
+    .limit(limit + 1);
+  const position = (row: SubscriptionRow) => ({ at: row.createdAt, id: row.id });
+  return toPage(WEBHOOKS_LIST, rows, limit, position, toWebhook);
+}
+
+/**
+ * Statements that insert a subscription, unless the workspace has as many as it may; the last one
+ * gives a row if it is there.
+ */
+export function insertSubscription(
+  row: Pick<
+    SubscriptionRow,
+    "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
+  >,
+): Statement[] {
+  return [
+    sql`
+      INSERT INTO ${subscriptions} (id, workspace_id, url, events, sealed_secret, created_at)
+      SELECT ${row.id}, ${row.workspaceId}, ${row.url}, ${JSON.stringify(row.events)}, ${row.sealedSecret}, ${row.createdAt}
+      WHERE (SELECT count(*) FROM ${subscriptions} WHERE workspace_id = ${row.workspaceId}) < ${SUBSCRIPTIONS_MAX}
+      ON CONFLICT (id) DO NOTHING`,
+    sql`SELECT id FROM ${subscriptions} WHERE id = ${row.id}`,
+  ];
+}
+
+/**
+ * Statements that delete a subscription of the workspace and cancel what it was still owed; the last
+ * one changes a row if there was one.
+ */
+export function deleteSubscription(workspaceId: string, id: string, now: number): Statement[] {
+  const own = sql`id = ${id} AND workspace_id = ${workspaceId}`;
+  return [
+    cancelPending(sql`SELECT id FROM ${subscriptions} WHERE ${own}`, now),
+    sql`DELETE FROM ${subscriptions} WHERE ${own}`,
+  ];
+}
+
+/** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
+export function enableSubscription(db: Database, id: string) {
+  return db
+    .update(subscriptions)
+    .set({ disabledAt: null, failingSince: null, failures: 0 })
+    .where(eq(subscriptions.id, id))
+    .returning({ id: subscriptions.id });
+}
+
+/** The public shape, without the secret. */
+export function toWebhook(
+  row: Pick<SubscriptionRow, "id" | "url" | "events" | "createdAt" | "disabledAt">,
+): Webhook {
+  return {
+    id: row.id,
+    url: row.url,
+    events: row.events,
+    created_at: isoTime(row.createdAt),
+    disabled_at: row.disabledAt === null ? null : isoTime(row.disabledAt),
+  };
+}

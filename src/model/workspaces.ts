@@ -1,0 +1,66 @@
+import { and, eq, isNull, sql } from "drizzle-orm";
+import type { Database, Statement } from "../db/client.ts";
+import { apiKeys, workspaces } from "../db/schema.ts";
+
+/** Inserts a workspace that has access to the service. */
+export function insertWorkspace(
+  db: Database,
+  workspace: { id: string; name: string; adminEmails: string[]; createdAt: number },
+) {
+  return db.insert(workspaces).values(workspace).onConflictDoNothing();
+}
+
+/** Whether there is such a workspace. */
+export async function workspaceExists(db: Database, id: string): Promise<boolean> {
+  const rows = await db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id));
+  return rows.length > 0;
+}
+
+/** Grants or denies a workspace access to the service. */
+export function updateAccess(id: string, granted: boolean): Statement {
+  return sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`;
+}
+
+/** Inserts an API key, known by its hash only. */
+export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
+  return db.insert(apiKeys).values(key).onConflictDoNothing();
+}
+
+/** Revokes a key for good and gives its hash; nothing when there is no such key. */
+export function revokeKey(db: Database, id: string, now: number) {
+  return db
+    .update(apiKeys)
+    .set({ revokedAt: now })
+    .where(eq(apiKeys.id, id))
+    .returning({ keyHash: apiKeys.keyHash });
+}
+
+/** The hashes of a workspace's keys that are not revoked. */
+export function liveKeyHashes(db: Database, workspaceId: string) {
+  return db
+    .select({ keyHash: apiKeys.keyHash })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt)));
+}
+
+/** What a gate must know of a key. */
+export interface Standing {
+  workspaceId: string;
+  accessGranted: boolean;
+  /** The key's own quota; null for the deployment's. */
+  requestsPerWindow: number | null;
+}
+
+/** The standing of a key; `null` when it is unknown or revoked. */
+export async function findStanding(db: Database, keyHash: string): Promise<Standing | null> {
+  const [standing] = await db
+    .select({
+      workspaceId: workspaces.id,
+      accessGranted: workspaces.accessGranted,
+      requestsPerWindow: apiKeys.requestsPerWindow,
+    })
+    .from(apiKeys)
+    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+    .where(and(eq(apiKeys.keyHash, keyHash), isNull(apiKeys.revokedAt)));
+  return standing ?? null;
+}

@@ -1,0 +1,28 @@
+import { commit, openDatabase } from "./db/client.ts";
+import { sendNotices } from "./delivery/notify.ts";
+import { wake } from "./delivery/wake.ts";
+import { log, logError } from "./log.ts";
+import { deleteExpired, overdueAnywhere } from "./model/deliveries.ts";
+
+/**
+ * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
+ * what is past its retention. Each part runs whether or not another failed; a failure is thrown, so
+ * that the platform shows the run as failed.
+ *
+ * @param now Unix milliseconds.
+ */
+export async function sweep(env: Env, now: number): Promise<void> {
+  const db = openDatabase(env.DB);
+  const parts = await Promise.allSettled([
+    overdueAnywhere(db, now).then(async (overdue) => {
+      if (overdue.length === 0) return;
+      await wake(env, overdue);
+      log("sweep_woke", { subscriptions: overdue.length });
+    }),
+    sendNotices(db, env, now),
+    commit(db, deleteExpired(now)),
+  ]);
+  const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
+  for (const failure of failures) logError("sweep_failed", failure);
+  if (failures.length > 0) throw new Error(`${failures.length} parts of the sweep failed`);
+}

@@ -1,0 +1,38 @@
+import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
+import { defineConfig } from "vitest/config";
+import { answerAsSubscriber } from "./test/support/subscribers.ts";
+
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        plugins: [
+          cloudflareTest(async () => ({
+            wrangler: { configPath: "./wrangler.toml" },
+            miniflare: {
+              bindings: {
+                MIGRATIONS: await readD1Migrations("./migrations"),
+                WEBHOOK_ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+              },
+              outboundService: answerAsSubscriber,
+            },
+          })),
+        ],
+        test: {
+          name: "worker",
+          include: ["test/**/*.test.ts"],
+          exclude: ["test/end-to-end/**", "test/floors.test.ts"],
+          setupFiles: ["./test/support/migrate.ts"],
+        },
+      },
+      {
+        test: {
+          name: "node",
+          include: ["test/end-to-end/**/*.test.ts", "test/floors.test.ts"],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+    ],
+  },
+});
