@@ -4,8 +4,10 @@ import {
   ERRORS,
   ErrorBody,
   type ErrorCode,
+  type ErrorDetails,
   type ErrorStatus,
 } from "../contract/errors.ts";
+import { BODY_MAX_BYTES } from "../contract/limits.ts";
 
 /** What every operation may answer, whatever it does. */
 const EVERYWHERE = [
@@ -58,11 +60,11 @@ export function errors(codes: ErrorCode[] = [], withBody = false) {
     for (const status of statuses) byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
   return Object.fromEntries(
-    [...byStatus].map(([status, codes]) => [status, errorResponse(status, codes)]),
+    [...byStatus].map(([status, codes]) => [status, errorResponse(status, codes, withBody)]),
   ) as Record<ErrorStatus, ErrorResponse>;
 }
 
-function errorResponse(status: ErrorStatus, codes: ErrorCode[]) {
+function errorResponse(status: ErrorStatus, codes: ErrorCode[], withBody: boolean) {
   return {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join("\n\n"),
     headers: status === 429 ? HEADERS_OF_429 : HEADERS,
@@ -70,24 +72,22 @@ function errorResponse(status: ErrorStatus, codes: ErrorCode[]) {
       "application/json": {
         schema: ErrorBody,
         examples: Object.fromEntries(
-          codes.map((code) => [code, { value: exampleOf(code, status) }]),
+          codes.map((code) => [code, { value: exampleOf(code, status, withBody) }]),
         ),
       },
     },
   };
 }
 
-function exampleOf(code: ErrorCode, status: ErrorStatus) {
+function exampleOf(code: ErrorCode, status: ErrorStatus, withBody: boolean) {
   if (code === "rate_limited") return new ApiError(code, { retry_after_seconds: 42 }).toBody();
   if (code !== "invalid_request") return new ApiError(code).toBody();
   if (status === 413)
-    return new ApiError(code, { reason: "body_too_large", max: 16384 }, status).toBody();
+    return new ApiError(code, { reason: "body_too_large", max: BODY_MAX_BYTES }, status).toBody();
   if (status === 415)
     return new ApiError(code, { reason: "unsupported_media_type" }, status).toBody();
-  return new ApiError(code, {
-    parameter: "limit",
-    reason: "out_of_range",
-    min: 1,
-    max: 100,
-  }).toBody();
+  const details: ErrorDetails = withBody
+    ? { parameter: "colour", reason: "unknown_property" }
+    : { parameter: "limit", reason: "out_of_range", min: 1, max: 100 };
+  return new ApiError(code, details).toBody();
 }

@@ -1,0 +1,100 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { convertV4MiniflareOptions, Miniflare } from "miniflare";
+import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import type { Platform } from "../src/platform.ts";
+
+/** The root of the checkout. */
+export const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+const BUNDLE = join(ROOT, "dist/worker");
+
+/** Builds the Worker as a deployment would, into `dist/worker`. @throws Error with what wrangler said. */
+export function buildWorker(): string {
+  const { status, stdout, stderr } = spawnSync(
+    join(ROOT, "node_modules/.bin/wrangler"),
+    ["deploy", "--dry-run", "--outdir", BUNDLE],
+    { cwd: ROOT, encoding: "utf8", env: { ...process.env, WRANGLER_SEND_METRICS: "false" } },
+  );
+  if (status !== 0 || !existsSync(join(BUNDLE, "index.js")))
+    throw new Error(`the build failed:\n${stdout}${stderr}`);
+  return BUNDLE;
+}
+
+export interface RuntimeOptions {
+  /** The folder that keeps its storage; without one, storage ends with the process. */
+  persist?: string;
+  /** Overrides of the variables in wrangler.toml. */
+  vars?: Record<string, string | number>;
+  /** What the Worker prints; dropped when left out. */
+  onLog?: (line: string) => void;
+}
+
+/** The bindings of the Worker, as Node reaches them, and the Platform door. */
+export type RuntimeEnv = Env & { PLATFORM: Service<typeof Platform> };
+
+/** The built Worker in the real runtime, without a development server in front. */
+export interface Runtime {
+  url: URL;
+  env: RuntimeEnv;
+  /** Runs the cron door as if it were `now`. */
+  scheduled(now?: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
+export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
+  const settings = unstable_readConfig({ config: join(ROOT, "wrangler.toml") }, { hideWarnings: true });
+  // Without the list of required secrets: they are given below, and not looked for elsewhere.
+  const { workerOptions } = unstable_getMiniflareWorkerOptions({ ...settings, secrets: undefined });
+  const { rootPath: _, modulesRules: __, ...config } = workerOptions as typeof workerOptions & {
+    rootPath: string;
+  };
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      ...config,
+      name: "public-api",
+      modules: [{ type: "ESModule", path: join(BUNDLE, "index.js") }],
+      bindings: {
+        ...config.bindings,
+        ALLOW_LOCAL_WEBHOOKS: "true",
+        WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+        ...options.vars,
+      },
+      serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
+      ...(options.persist ? { defaultPersistRoot: options.persist } : {}),
+      handleStructuredLogs: ({ message }) => options.onLog?.(message),
+    }),
+  );
+  const url = await miniflare.ready;
+  const env = await miniflare.getBindings<RuntimeEnv>();
+  const worker = await miniflare.getWorker();
+  await applyMigrations(env.DB);
+  return {
+    url,
+    env,
+    scheduled: async (now = Date.now()) => {
+      const { outcome } = await worker.scheduled({ scheduledTime: new Date(now) });
+      if (outcome !== "ok") throw new Error(`the cron run ended with ${outcome}`);
+    },
+    stop: () => miniflare.dispose(),
+  };
+}
+
+/** Brings a database up to date, and remembers how far, where wrangler does. */
+async function applyMigrations(db: D1Database): Promise<void> {
+  const folder = join(ROOT, "migrations");
+  await db.exec("CREATE TABLE IF NOT EXISTS d1_migrations (name TEXT PRIMARY KEY)");
+  const { results } = await db.prepare("SELECT name FROM d1_migrations").all<{ name: string }>();
+  const applied = new Set(results.map(({ name }) => name));
+  for (const name of readdirSync(folder).filter((file) => file.endsWith(".sql")).sort()) {
+    if (applied.has(name)) continue;
+    const statements = readFileSync(join(folder, name), "utf8").split("--> statement-breakpoint");
+    await db.batch([
+      ...statements.map((statement) => db.prepare(statement)),
+      db.prepare("INSERT INTO d1_migrations (name) VALUES (?)").bind(name),
+    ]);
+  }
+}

@@ -1,0 +1,46 @@
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** A request that a receiver got, with the exact bytes of its body. */
+export interface Post {
+  path: string;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+  /** Unix milliseconds. */
+  at: number;
+}
+
+/** A subscriber's server on this machine. */
+export interface Receiver {
+  url: string;
+  /** What was posted, oldest first. */
+  posts: Post[];
+  close(): Promise<void>;
+}
+
+/** Starts a receiver; `answer` gives the status of each answer, 204 when left out. */
+export async function startReceiver(
+  answer: (post: Post) => number | Promise<number> = () => 204,
+): Promise<Receiver> {
+  const posts: Post[] = [];
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const { url = "", headers } = request;
+    const post = { path: url, headers, body: Buffer.concat(chunks), at: Date.now() };
+    posts.push(post);
+    const status = await answer(post);
+    response.writeHead(status, status >= 300 && status < 400 ? { Location: "/elsewhere" } : {}).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    posts,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
