@@ -2,6 +2,13 @@ import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-worker
 import { defineConfig } from "vitest/config";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
+/** What runs in Node, because it starts the built Worker, reads files or simulates; the rest runs in workerd. */
+const NODE_TESTS = [
+  "test/end-to-end/**/*.test.ts",
+  "test/simulation/**/*.test.ts",
+  "test/floors.test.ts",
+];
+
 export default defineConfig({
   test: {
     projects: [
@@ -21,14 +28,14 @@ export default defineConfig({
         test: {
           name: "worker",
           include: ["test/**/*.test.ts"],
-          exclude: ["test/end-to-end/**", "test/floors.test.ts"],
+          exclude: NODE_TESTS,
           setupFiles: ["./test/support/migrate.ts"],
         },
       },
       {
         test: {
           name: "node",
-          include: ["test/end-to-end/**/*.test.ts", "test/floors.test.ts"],
+          include: NODE_TESTS,
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

@@ -51,7 +51,7 @@ CREATE TABLE `events` (
 	`created_at` integer NOT NULL
 );
 --> statement-breakpoint
-CREATE INDEX `events_oldest` ON `events` (`created_at`);--> statement-breakpoint
+CREATE INDEX `events_oldest` ON `events` (`workspace_id`,`created_at`);--> statement-breakpoint
 CREATE TABLE `leads` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,
@@ -77,10 +77,11 @@ CREATE TABLE `notices` (
 	`last_outcome` text,
 	`last_status` integer,
 	`created_at` integer NOT NULL,
+	`failures` integer DEFAULT 0 NOT NULL,
 	`sent_at` integer
 );
 --> statement-breakpoint
-CREATE INDEX `notices_unsent` ON `notices` (`id`) WHERE sent_at IS NULL;--> statement-breakpoint
+CREATE INDEX `notices_unsent` ON `notices` (`failures`,`id`) WHERE sent_at IS NULL;--> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,

@@ -8,6 +8,6 @@ export { Platform } from "./platform.ts";
 
 export default {
   fetch: app.fetch,
-  queue: consume,
+  queue: (batch, env) => consume(batch, env),
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),
 } satisfies ExportedHandler<Env>;

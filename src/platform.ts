@@ -30,6 +30,7 @@ import {
   isNewRun,
 } from "./model/events.ts";
 import { knownLeads, type ReportedLead, recordLeads, toLead } from "./model/leads.ts";
+import { redeliver } from "./model/redelivery.ts";
 import { type ReportedRun, recordRuns, toRun } from "./model/runs.ts";
 import { enableSubscription } from "./model/subscriptions.ts";
 import {
@@ -60,7 +61,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { name, adminEmails } = readInput("createWorkspace", input);
     const id = randomId("workspace");
     const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
-    await retrying(async () => insertWorkspace(this.#db, workspace));
+    await insertWorkspace(this.#db, workspace);
     return { workspaceId: id };
   }
 
@@ -75,7 +76,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       ...(granted ? [] : [cancelWorkspace(workspaceId, Date.now())]),
     ]);
     if (changes(updated) === 0) throw unknownWorkspace();
-    const keys = await retrying(async () => liveKeyHashes(db, workspaceId));
+    const keys = await liveKeyHashes(db, workspaceId);
     await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
     return {};
   }
@@ -94,14 +95,14 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await inKnownWorkspace(retrying(async () => insertApiKey(this.#db, key)));
+    await inKnownWorkspace(insertApiKey(this.#db, key));
     return { keyId: id, apiKey };
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
     const { keyId } = readInput("revokeApiKey", input);
-    const [revoked] = await retrying(async () => revokeKey(this.#db, keyId, Date.now()));
+    const [revoked] = await revokeKey(this.#db, keyId, Date.now());
     if (!revoked) throw new Error("keyId: no such key");
     await this.#forget(revoked.keyHash);
     return {};
@@ -215,11 +216,18 @@ export class Platform extends WorkerEntrypoint<Env> {
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
   }
 
-  /** Makes a disabled subscription active again. */
+  /**
+   * Makes a disabled subscription active again. With `redeliverSince`, it also gets what it has
+   * missed since then, oldest first, a few a second.
+   */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<Record<string, never>> {
-    const { webhookId } = readInput("enableWebhook", input);
-    const enabled = await retrying(async () => enableSubscription(this.#db, webhookId));
+    const { webhookId, redeliverSince } = readInput("enableWebhook", input);
+    const enabled = await enableSubscription(this.#db, webhookId);
     if (enabled.length === 0) throw new Error("webhookId: no such subscription");
+    if (redeliverSince != null) {
+      await redeliver(this.#db, webhookId, redeliverSince, Date.now());
+      this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, failing: false }]));
+    }
     return {};
   }
 

@@ -106,16 +106,20 @@ export type ErrorDetails = z.infer<typeof ErrorBody>["error"]["details"];
 
 /** An answer of the contract, thrown: the HTTP door turns it into the error body. */
 export class ApiError extends Error {
+  readonly code: ErrorCode;
+  readonly details: ErrorDetails;
   readonly status: ErrorStatus;
 
   /** @param status one of the code's statuses; the usual one when left out. */
   constructor(
-    readonly code: ErrorCode,
-    readonly details: ErrorDetails = {},
+    code: ErrorCode,
+    details: ErrorDetails = {},
     status: ErrorStatus = ERRORS[code].statuses[0],
   ) {
     super(details.reason ? REASONS[details.reason] : ERRORS[code].message);
     this.name = "ApiError";
+    this.code = code;
+    this.details = details;
     this.status = status;
   }
 

@@ -53,10 +53,13 @@ export const POSTS_AT_ONCE = 6;
 /** Posts under way at once to one subscription. */
 export const POSTS_PER_SUBSCRIPTION = 3;
 
+/** Longest event body, in characters, that a claim reads along; a longer one is read by itself. */
+export const INLINE_BODY_MAX = 32_768;
+
 /** A claim is a lease: a delivery not settled by then is due again. */
-export const LEASE_MS = 180_000;
+export const LEASE_MS = 60_000;
 /** No post starts later than this into a run, so that none outlives its lease. */
-export const RUN_MAX_MS = 120_000;
+export const RUN_MAX_MS = 30_000;
 
 /** The sweep looks at deliveries that are overdue by more than this. */
 export const SWEEP_GRACE_MS = 60_000;
@@ -69,6 +72,11 @@ export const UNTRIED_WAIT_MS = 300_000;
 export const SWEEP_MAX = 1_000;
 /** Settled deliveries and their events are kept this long. */
 export const RETENTION_MS = 30 * 86_400_000;
+
+/** What is delivered again to a subscription that was enabled is spread by this rate. */
+export const REDELIVERIES_PER_SECOND = 10;
+/** Events that one transaction looks through for such a redelivery. */
+export const REDELIVERY_CHUNK = 1_000;
 
 /** A gate reads a key's standing anew after this long, whatever it has been told. */
 export const STANDING_MAX_AGE_MS = 3_600_000;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RECORD_MAX_BYTES, RECORDS_MAX } from "./limits.ts";
+import { RECORD_MAX_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
 import {
   AutomationStatus,
   AutomationType,
@@ -95,7 +95,13 @@ export const PLATFORM_INPUTS = {
   recordLeads: z.strictObject({ workspaceId: Id, leads: records(LeadReport) }),
   recordRuns: z.strictObject({ workspaceId: Id, runs: records(RunReport) }),
   ledger: z.strictObject({ workspaceId: Id.nullish() }),
-  enableWebhook: z.strictObject({ webhookId: Id }),
+  enableWebhook: z.strictObject({
+    webhookId: Id,
+    redeliverSince: Instant.refine(
+      (since) => since >= Date.now() - RETENTION_MS,
+      "must be at most 30 days ago: older events are deleted",
+    ).nullish(),
+  }),
 };
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;

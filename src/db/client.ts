@@ -36,7 +36,7 @@ export async function commit(
 }
 
 /** Runs an idempotent query anew while D1 fails in passing. */
-export async function retrying<T>(query: () => Promise<T>, tries = TRIES): Promise<T> {
+export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await query();

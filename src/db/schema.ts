@@ -136,7 +136,7 @@ export const events = sqliteTable(
     owed: integer().notNull(),
     createdAt: integer("created_at").notNull(),
   },
-  (table) => [index("events_oldest").on(table.createdAt)],
+  (table) => [index("events_oldest").on(table.workspaceId, table.createdAt)],
 );
 
 export type DeliveryState = "pending" | "delivered" | "exhausted" | "cancelled";
@@ -179,7 +179,9 @@ export const notices = sqliteTable(
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     createdAt: integer("created_at").notNull(),
+    /** Times that it could not be sent. */
+    failures: integer().notNull().default(0),
     sentAt: integer("sent_at"),
   },
-  (table) => [index("notices_unsent").on(table.id).where(sql`sent_at IS NULL`)],
+  (table) => [index("notices_unsent").on(table.failures, table.id).where(sql`sent_at IS NULL`)],
 );

@@ -1,11 +1,11 @@
 import { CLAIM_FAILING_MAX, CLAIM_MAX } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { type Claimed, toWake } from "../model/deliveries.ts";
+import { type Claimed, readBody, toWake } from "../model/deliveries.ts";
 import type { Outcome } from "./policy.ts";
 import { post } from "./post.ts";
 import { type RunTools, runDeliveries } from "./run.ts";
-import { type KeyRing, open, readKeyRing } from "./seal.ts";
+import { open, readKeyRing } from "./seal.ts";
 import { signatureHeaders } from "./signature.ts";
 import { targetFault } from "./target.ts";
 import { type WakeMessage, wake } from "./wake.ts";
@@ -15,18 +15,20 @@ const RETRY_DELAY_SECONDS = 10;
 /**
  * The queue door: delivers what is due to the subscriptions that the batch names. A message is
  * acknowledged once the outcomes stand in the database, however they are; until then it comes back.
+ *
+ * @param attempt makes one attempt; another one stands in for the network in the simulation.
  */
-export async function consume(batch: MessageBatch<unknown>, env: Env): Promise<void> {
+export async function consume(
+  batch: MessageBatch<unknown>,
+  env: Env,
+  attempt: RunTools["attempt"] = (delivery) => attemptDelivery(env, delivery),
+): Promise<void> {
   const subscriptionIds = [...new Set(batch.messages.map(readMessage))].filter((id) => id !== null);
   const share = Math.max(1, Math.floor(CLAIM_MAX / Math.max(1, subscriptionIds.length)));
   const failingLane = batch.queue.endsWith("redeliveries");
   const quota = failingLane ? Math.min(share, CLAIM_FAILING_MAX) : share;
   try {
-    const tools: RunTools = {
-      now: Date.now,
-      random: Math.random,
-      attempt: attemptWith(env, readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS)),
-    };
+    const tools: RunTools = { now: Date.now, random: Math.random, attempt };
     const next = await runDeliveries(openDatabase(env.DB), subscriptionIds, quota, tools);
     await wakeNext(env, next);
   } catch (error) {
@@ -57,35 +59,31 @@ async function wakeNext(env: Env, next: Awaited<ReturnType<typeof runDeliveries>
 }
 
 /** One attempt, signed afresh and logged. */
-function attemptWith(env: Env, ring: KeyRing): RunTools["attempt"] {
-  return async (delivery) => {
-    const startedAt = Date.now();
-    const about = {
-      delivery: delivery.eventId,
-      subscription: delivery.subscriptionId,
-      host: new URL(delivery.url).host,
-      attempt: delivery.attempts + 1,
-    };
-    try {
-      const outcome = await send(env, ring, delivery, startedAt);
-      const status = outcome.kind === "answered" ? outcome.status : null;
-      log("attempt", {
-        ...about,
-        outcome: outcome.kind,
-        status,
-        durationMs: Date.now() - startedAt,
-      });
-      return outcome;
-    } catch (error) {
-      logError("attempt_impossible", error, about);
-      throw error;
-    }
+async function attemptDelivery(env: Env, delivery: Claimed): Promise<Outcome> {
+  const startedAt = Date.now();
+  const about = {
+    delivery: delivery.eventId,
+    subscription: delivery.subscriptionId,
+    host: new URL(delivery.url).host,
+    attempt: delivery.attempts + 1,
   };
+  try {
+    const outcome = await send(env, delivery, startedAt);
+    const status = outcome.kind === "answered" ? outcome.status : null;
+    const durationMs = Date.now() - startedAt;
+    log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
+    return outcome;
+  } catch (error) {
+    logError("attempt_impossible", error, about);
+    throw error;
+  }
 }
 
-async function send(env: Env, ring: KeyRing, delivery: Claimed, now: number): Promise<Outcome> {
-  const { url, body, eventId, subscriptionId, sealedSecret } = delivery;
+async function send(env: Env, delivery: Claimed, now: number): Promise<Outcome> {
+  const { url, eventId, subscriptionId, sealedSecret } = delivery;
   if (targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null) return { kind: "refused" };
+  const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
   const secret = await open(ring, subscriptionId, sealedSecret);
+  const body = delivery.body ?? (await readBody(openDatabase(env.DB), eventId));
   return post(url, body, await signatureHeaders(secret, eventId, body, now), now);
 }

@@ -1,6 +1,6 @@
 import type { Database } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { markSent, type OwedNotice, owedNotices } from "../model/notices.ts";
+import { markFailed, markSent, type OwedNotice, owedNotices } from "../model/notices.ts";
 
 /**
  * Sends the e-mails that are owed to administrators: their subscription was disabled. One that
@@ -20,6 +20,7 @@ export async function sendNotices(db: Database, env: Env, now: number): Promise<
       log("notice_sent", { notice: notice.id, recipients: notice.adminEmails.length });
     } catch (error) {
       logError("notice_failed", error, { notice: notice.id });
+      await markFailed(db, notice.id);
     }
   }
 }

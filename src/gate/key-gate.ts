@@ -1,6 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
-import { openDatabase, retrying } from "../db/client.ts";
+import { openDatabase } from "../db/client.ts";
 import { findStanding, type Standing } from "../model/workspaces.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
@@ -65,7 +65,7 @@ export class KeyGate extends DurableObject<Env> {
   async #standing(keyHash: string, now: number): Promise<Standing | null> {
     while (!this.#kept || now - this.#kept.loadedAt > STANDING_MAX_AGE_MS) {
       const forgotten = this.#forgotten;
-      const standing = await retrying(() => findStanding(openDatabase(this.env.DB), keyHash));
+      const standing = await findStanding(openDatabase(this.env.DB), keyHash);
       // Forgotten while it was being read: it may be the old one.
       if (forgotten !== this.#forgotten) continue;
       if (!standing) return null;

@@ -66,7 +66,7 @@ automations.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const [row] = await findAutomation(c.var.db, c.var.workspaceId, visibilityOf(c.env), id);
+    const row = await findAutomation(c.var.db, c.var.workspaceId, visibilityOf(c.env), id);
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },

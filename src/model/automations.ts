@@ -1,7 +1,7 @@
 import { and, desc, eq, ne, type SQL, sql } from "drizzle-orm";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, type Statement } from "../db/client.ts";
+import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import { olderThan, type PageRequest, toPage } from "./page.ts";
 
@@ -21,24 +21,37 @@ export async function listAutomations(
   visibility: Visibility,
   { limit, after }: PageRequest,
 ) {
-  const rows = await db
-    .select()
-    .from(automations)
-    .where(
-      and(
-        eq(automations.workspaceId, workspaceId),
-        visible(visibility),
-        olderThan(automations.createdAt, automations.id, after),
-      ),
-    )
-    .orderBy(desc(automations.createdAt), desc(automations.id))
-    .limit(limit + 1);
+  const rows = await retrying(() =>
+    db
+      .select()
+      .from(automations)
+      .where(
+        and(
+          eq(automations.workspaceId, workspaceId),
+          visible(visibility),
+          olderThan(automations.createdAt, automations.id, after),
+        ),
+      )
+      .orderBy(desc(automations.createdAt), desc(automations.id))
+      .limit(limit + 1),
+  );
   const position = (row: AutomationRow) => ({ at: row.createdAt, id: row.id });
   return toPage(AUTOMATIONS_LIST, rows, limit, position, toAutomation);
 }
 
-/** The query for one automation of the workspace. */
-export function findAutomation(
+/** One automation of the workspace; undefined when it has no such one. */
+export async function findAutomation(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  id: string,
+): Promise<AutomationRow | undefined> {
+  const [row] = await retrying(() => selectAutomation(db, workspaceId, visibility, id));
+  return row;
+}
+
+/** The query of `findAutomation`, for a batch with others. */
+export function selectAutomation(
   db: Database,
   workspaceId: string,
   visibility: Visibility,
@@ -112,15 +125,17 @@ export function removeAutomations(workspaceId: string, ids: string[]): Statement
 
 /** The workspace's automations among `ids`, with their types. */
 export async function typesOfAutomations(db: Database, workspaceId: string, ids: string[]) {
-  const rows = await db
-    .select({ id: automations.id, type: automations.type })
-    .from(automations)
-    .where(
-      and(
-        eq(automations.workspaceId, workspaceId),
-        sql`${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+  const rows = await retrying(() =>
+    db
+      .select({ id: automations.id, type: automations.type })
+      .from(automations)
+      .where(
+        and(
+          eq(automations.workspaceId, workspaceId),
+          sql`${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+        ),
       ),
-    );
+  );
   return new Map(rows.map(({ id, type }) => [id, type]));
 }
 

@@ -37,7 +37,7 @@ export async function controlAutomation(
   now: number,
 ): Promise<Control> {
   for (let round = 0; round < ROUNDS; round++) {
-    const [row] = await findAutomation(db, workspaceId, visibility, id);
+    const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
     if (row.status === status) return { result: "done", row, wakes: [] };
     if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };

@@ -1,14 +1,15 @@
-import { type SQL, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  INLINE_BODY_MAX,
   LEASE_MS,
   OVERDUE_AFTER_MS,
   RETENTION_MS,
   SWEEP_GRACE_MS,
   SWEEP_MAX,
 } from "../contract/limits.ts";
-import type { Database, Statement } from "../db/client.ts";
+import { type Database, retrying, type Statement } from "../db/client.ts";
 import { type DeliveryState, deliveries, events, notices, subscriptions } from "../db/schema.ts";
 
 /** A subscription that has deliveries to be sent, and whether it has been failing. */
@@ -28,7 +29,8 @@ export function dueInWorkspace(workspaceId: string, now: number): Statement {
 /** At most `SWEEP_MAX` subscriptions, of all workspaces, with something overdue. */
 export async function overdueAnywhere(db: Database, now: number): Promise<Wake[]> {
   // Walks from subscription to subscription in the index, however many deliveries each has waiting.
-  const rows = await db.all<WakeRow>(sql`
+  const rows = await retrying(() =>
+    db.all<WakeRow>(sql`
     WITH RECURSIVE waiting (id) AS (
       SELECT min(subscription_id) FROM ${deliveries} WHERE state = 'pending'
       UNION ALL
@@ -39,7 +41,8 @@ export async function overdueAnywhere(db: Database, now: number): Promise<Wake[]
     SELECT waiting.id AS subscriptionId, s.failing_since IS NOT NULL AS failing
     FROM waiting LEFT JOIN ${subscriptions} AS s ON s.id = waiting.id
     WHERE waiting.id IS NOT NULL AND ${hasPending(sql`waiting.id`, now - SWEEP_GRACE_MS)}
-    LIMIT ${SWEEP_MAX}`);
+    LIMIT ${SWEEP_MAX}`),
+  );
   return rows.map(toWake);
 }
 
@@ -73,7 +76,8 @@ export interface Claimed {
   attempts: number;
   url: string;
   sealedSecret: string;
-  body: string;
+  /** The exact text to post; null for a large one, which `readBody` reads when its turn comes. */
+  body: string | null;
 }
 
 /** A lease that starts now. */
@@ -103,14 +107,24 @@ export function claimDue(
           ORDER BY due.due_at LIMIT ${quota}))`,
     sql`
       SELECT d.event_id AS eventId, d.subscription_id AS subscriptionId, d.attempts AS attempts,
-        s.url AS url, s.sealed_secret AS sealedSecret, e.body AS body
+        s.url AS url, s.sealed_secret AS sealedSecret,
+        CASE WHEN length(e.body) <= ${INLINE_BODY_MAX} THEN e.body END AS body
       FROM json_each(${ids}) AS woken
         JOIN ${deliveries} AS d ON d.subscription_id = woken.value
           AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim}
         JOIN ${subscriptions} AS s ON s.id = d.subscription_id
         JOIN ${events} AS e ON e.id = d.event_id
-      ORDER BY e.created_at, e.id`,
+      ORDER BY e.created_at, e.rowid`,
   ];
+}
+
+/** The body of an event. @throws Error when there is no such event. */
+export async function readBody(db: Database, eventId: string): Promise<string> {
+  const [row] = await retrying(() =>
+    db.select({ body: events.body }).from(events).where(eq(events.id, eventId)),
+  );
+  if (!row) throw new Error(`no event ${eventId}`);
+  return row.body;
 }
 
 /** How an attempt ended, or `counted: 0` when none was made and the lease is given back. */
@@ -229,10 +243,11 @@ export function cancelWorkspace(workspaceId: string, now: number): Statement {
 /** Deletes events, with their deliveries, that are older than the retention and long settled. */
 export function deleteExpired(now: number): Statement[] {
   const before = now - RETENTION_MS;
-  const expired = sql`SELECT e.id FROM ${events} AS e
-    WHERE e.created_at < ${before} AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
+  const expired = sql`SELECT e.id FROM workspaces AS w
+    JOIN ${events} AS e ON e.workspace_id = w.id AND e.created_at < ${before}
+    WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
       WHERE d.event_id = e.id AND (d.state = 'pending' OR d.settled_at >= ${before}))
-    ORDER BY e.created_at LIMIT ${SWEEP_MAX}`;
+    ORDER BY w.id, e.created_at LIMIT ${SWEEP_MAX}`;
   return [
     // The second selection is the first one again: deleting deliveries frees no other event.
     sql`DELETE FROM ${deliveries} WHERE event_id IN (${expired})`,
@@ -263,7 +278,8 @@ export async function readLedger(
 ): Promise<Ledger> {
   const within = (alias: SQL) =>
     workspaceId === undefined ? sql`true` : sql`${alias}.workspace_id = ${workspaceId}`;
-  const [row] = await db.all<Omit<Ledger, "addsUp"> & { oldestPendingAt: number | null }>(sql`
+  const [row] = await retrying(() =>
+    db.all<Omit<Ledger, "addsUp"> & { oldestPendingAt: number | null }>(sql`
     SELECT
       (SELECT coalesce(sum(e.owed), 0) FROM ${events} AS e WHERE ${within(sql`e`)}) AS created,
       coalesce(sum(d.state = 'pending'), 0) AS pending,
@@ -273,7 +289,8 @@ export async function readLedger(
       coalesce(sum(d.state = 'pending' AND d.due_at < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       (SELECT min(e.created_at) FROM ${deliveries} AS p JOIN ${events} AS e ON e.id = p.event_id
         WHERE p.state = 'pending' AND ${within(sql`p`)}) AS oldestPendingAt
-    FROM ${deliveries} AS d WHERE ${within(sql`d`)}`);
+    FROM ${deliveries} AS d WHERE ${within(sql`d`)}`),
+  );
   if (!row) throw new Error("the ledger query gave no row");
   const { oldestPendingAt, ...counts } = row;
   return {

@@ -1,7 +1,7 @@
 import { and, desc, eq, sql } from "drizzle-orm";
 import type { Lead, LeadSource } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, type Statement } from "../db/client.ts";
+import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
 import { olderThan, type PageRequest, toPage } from "./page.ts";
 
@@ -11,12 +11,14 @@ export const LEADS_LIST = "leads";
 
 /** One page of the workspace's leads, newest first. */
 export async function listLeads(db: Database, workspaceId: string, { limit, after }: PageRequest) {
-  const rows = await db
-    .select()
-    .from(leads)
-    .where(and(eq(leads.workspaceId, workspaceId), olderThan(leads.createdAt, leads.id, after)))
-    .orderBy(desc(leads.createdAt), desc(leads.id))
-    .limit(limit + 1);
+  const rows = await retrying(() =>
+    db
+      .select()
+      .from(leads)
+      .where(and(eq(leads.workspaceId, workspaceId), olderThan(leads.createdAt, leads.id, after)))
+      .orderBy(desc(leads.createdAt), desc(leads.id))
+      .limit(limit + 1),
+  );
   return toPage(LEADS_LIST, rows, limit, (row) => ({ at: row.createdAt, id: row.id }), toLead);
 }
 
@@ -53,15 +55,17 @@ export function recordLeads(workspaceId: string, reported: ReportedLead[]): Stat
 
 /** Which of `ids` are leads of the workspace. */
 export async function knownLeads(db: Database, workspaceId: string, ids: string[]) {
-  const rows = await db
-    .select({ id: leads.id })
-    .from(leads)
-    .where(
-      and(
-        eq(leads.workspaceId, workspaceId),
-        sql`${leads.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+  const rows = await retrying(() =>
+    db
+      .select({ id: leads.id })
+      .from(leads)
+      .where(
+        and(
+          eq(leads.workspaceId, workspaceId),
+          sql`${leads.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+        ),
       ),
-    );
+  );
   return new Set(rows.map(({ id }) => id));
 }
 

@@ -1,9 +1,9 @@
 import { and, desc, eq, sql } from "drizzle-orm";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, type Statement } from "../db/client.ts";
+import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { findAutomation, type Visibility } from "./automations.ts";
+import { selectAutomation, type Visibility } from "./automations.ts";
 import { olderThan, type PageRequest, toPage } from "./page.ts";
 
 type RunRow = typeof runs.$inferSelect;
@@ -22,18 +22,20 @@ export async function listRuns(
   visibility: Visibility,
   { limit, after }: PageRequest,
 ) {
-  const rows = await db
-    .select()
-    .from(runs)
-    .where(
-      and(
-        eq(runs.workspaceId, workspaceId),
-        ofVisibleAutomation(visibility),
-        olderThan(runs.occurredAt, runs.id, after),
-      ),
-    )
-    .orderBy(desc(runs.occurredAt), desc(runs.id))
-    .limit(limit + 1);
+  const rows = await retrying(() =>
+    db
+      .select()
+      .from(runs)
+      .where(
+        and(
+          eq(runs.workspaceId, workspaceId),
+          ofVisibleAutomation(visibility),
+          olderThan(runs.occurredAt, runs.id, after),
+        ),
+      )
+      .orderBy(desc(runs.occurredAt), desc(runs.id))
+      .limit(limit + 1),
+  );
   return toPage(RUNS_LIST, rows, limit, position, toRun);
 }
 
@@ -45,21 +47,23 @@ export async function listRunsOfAutomation(
   automationId: string,
   { limit, after }: PageRequest,
 ) {
-  const [known, rows] = await db.batch([
-    findAutomation(db, workspaceId, visibility, automationId),
-    db
-      .select()
-      .from(runs)
-      .where(
-        and(
-          eq(runs.automationId, automationId),
-          eq(runs.workspaceId, workspaceId),
-          olderThan(runs.occurredAt, runs.id, after),
-        ),
-      )
-      .orderBy(desc(runs.occurredAt), desc(runs.id))
-      .limit(limit + 1),
-  ]);
+  const [known, rows] = await retrying(() =>
+    db.batch([
+      selectAutomation(db, workspaceId, visibility, automationId),
+      db
+        .select()
+        .from(runs)
+        .where(
+          and(
+            eq(runs.automationId, automationId),
+            eq(runs.workspaceId, workspaceId),
+            olderThan(runs.occurredAt, runs.id, after),
+          ),
+        )
+        .orderBy(desc(runs.occurredAt), desc(runs.id))
+        .limit(limit + 1),
+    ]),
+  );
   return known.length > 0 ? toPage(runsListOf(automationId), rows, limit, position, toRun) : null;
 }
 

@@ -2,7 +2,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import type { Database, Statement } from "../db/client.ts";
+import { type Database, retrying, type Statement } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { cancelPending } from "./deliveries.ts";
 import { olderThan, type PageRequest, toPage } from "./page.ts";
@@ -17,17 +17,19 @@ export async function listSubscriptions(
   workspaceId: string,
   { limit, after }: PageRequest,
 ) {
-  const rows = await db
-    .select()
-    .from(subscriptions)
-    .where(
-      and(
-        eq(subscriptions.workspaceId, workspaceId),
-        olderThan(subscriptions.createdAt, subscriptions.id, after),
-      ),
-    )
-    .orderBy(desc(subscriptions.createdAt), desc(subscriptions.id))
-    .limit(limit + 1);
+  const rows = await retrying(() =>
+    db
+      .select()
+      .from(subscriptions)
+      .where(
+        and(
+          eq(subscriptions.workspaceId, workspaceId),
+          olderThan(subscriptions.createdAt, subscriptions.id, after),
+        ),
+      )
+      .orderBy(desc(subscriptions.createdAt), desc(subscriptions.id))
+      .limit(limit + 1),
+  );
   const position = (row: SubscriptionRow) => ({ at: row.createdAt, id: row.id });
   return toPage(WEBHOOKS_LIST, rows, limit, position, toWebhook);
 }
@@ -66,11 +68,13 @@ export function deleteSubscription(workspaceId: string, id: string, now: number)
 
 /** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
 export function enableSubscription(db: Database, id: string) {
-  return db
-    .update(subscriptions)
-    .set({ disabledAt: null, failingSince: null, failures: 0 })
-    .where(eq(subscriptions.id, id))
-    .returning({ id: subscriptions.id });
+  return retrying(() =>
+    db
+      .update(subscriptions)
+      .set({ disabledAt: null, failingSince: null, failures: 0 })
+      .where(eq(subscriptions.id, id))
+      .returning({ id: subscriptions.id }),
+  );
 }
 
 /** The public shape, without the secret. */

@@ -1,5 +1,5 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
-import type { Database, Statement } from "../db/client.ts";
+import { type Database, retrying, type Statement } from "../db/client.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 
 /** Inserts a workspace that has access to the service. */
@@ -7,12 +7,14 @@ export function insertWorkspace(
   db: Database,
   workspace: { id: string; name: string; adminEmails: string[]; createdAt: number },
 ) {
-  return db.insert(workspaces).values(workspace).onConflictDoNothing();
+  return retrying(() => db.insert(workspaces).values(workspace).onConflictDoNothing());
 }
 
 /** Whether there is such a workspace. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
-  const rows = await db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id));
+  const rows = await retrying(() =>
+    db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
+  );
   return rows.length > 0;
 }
 
@@ -23,24 +25,28 @@ export function updateAccess(id: string, granted: boolean): Statement {
 
 /** Inserts an API key, known by its hash only. */
 export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
-  return db.insert(apiKeys).values(key).onConflictDoNothing();
+  return retrying(() => db.insert(apiKeys).values(key).onConflictDoNothing());
 }
 
 /** Revokes a key for good and gives its hash; nothing when there is no such key. */
 export function revokeKey(db: Database, id: string, now: number) {
-  return db
-    .update(apiKeys)
-    .set({ revokedAt: now })
-    .where(eq(apiKeys.id, id))
-    .returning({ keyHash: apiKeys.keyHash });
+  return retrying(() =>
+    db
+      .update(apiKeys)
+      .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
+      .where(eq(apiKeys.id, id))
+      .returning({ keyHash: apiKeys.keyHash }),
+  );
 }
 
 /** The hashes of a workspace's keys that are not revoked. */
 export function liveKeyHashes(db: Database, workspaceId: string) {
-  return db
-    .select({ keyHash: apiKeys.keyHash })
-    .from(apiKeys)
-    .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt)));
+  return retrying(() =>
+    db
+      .select({ keyHash: apiKeys.keyHash })
+      .from(apiKeys)
+      .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt))),
+  );
 }
 
 /** What a gate must know of a key. */
@@ -53,14 +59,16 @@ export interface Standing {
 
 /** The standing of a key; `null` when it is unknown or revoked. */
 export async function findStanding(db: Database, keyHash: string): Promise<Standing | null> {
-  const [standing] = await db
-    .select({
-      workspaceId: workspaces.id,
-      accessGranted: workspaces.accessGranted,
-      requestsPerWindow: apiKeys.requestsPerWindow,
-    })
-    .from(apiKeys)
-    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
-    .where(and(eq(apiKeys.keyHash, keyHash), isNull(apiKeys.revokedAt)));
+  const [standing] = await retrying(() =>
+    db
+      .select({
+        workspaceId: workspaces.id,
+        accessGranted: workspaces.accessGranted,
+        requestsPerWindow: apiKeys.requestsPerWindow,
+      })
+      .from(apiKeys)
+      .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+      .where(and(eq(apiKeys.keyHash, keyHash), isNull(apiKeys.revokedAt))),
+  );
   return standing ?? null;
 }

@@ -56,7 +56,9 @@ async function recordEverything(workspaceId: string) {
     name: `Zoë “${i}” 🌻`,
     customFields: { budget: "10 000 €", nested: { i } },
   }));
-  const { ids: leadIds } = JSON.parse(JSON.stringify(await PLATFORM.recordLeads({ workspaceId, leads })));
+  const { ids: leadIds } = JSON.parse(
+    JSON.stringify(await PLATFORM.recordLeads({ workspaceId, leads })),
+  );
   const runs = leadIds.map((leadId: string, i: number) => ({
     reference: `run-${i}`,
     automationId: automations[0],
@@ -76,7 +78,10 @@ function eventsOf(posts: Post[]) {
 describe("a subscriber over HTTP", () => {
   test("gets each event once, signed so that both families of verifiers accept it", async () => {
     const { workspaceId, call } = await makeWorkspace();
-    const created = await call("POST", "/v1/webhooks", { url: `${receiver.url}/all`, events: EVENTS });
+    const created = await call("POST", "/v1/webhooks", {
+      url: `${receiver.url}/all`,
+      events: EVENTS,
+    });
     expect(created.status).toBe(201);
     const { automationId, leadIds } = await recordEverything(workspaceId);
     const paused = await call("PATCH", `/v1/automations/${automationId}`, { status: "paused" });
@@ -90,7 +95,11 @@ describe("a subscriber over HTTP", () => {
     expect(new Set(events.map(({ id }) => id)).size).toBe(25);
     expect(events).toHaveLength(25);
     const ofType = (type: string) => events.filter((event) => event.type === type);
-    expect(ofType("lead.created").map(({ data }) => data.id).sort()).toEqual(leadIds.toSorted());
+    expect(
+      ofType("lead.created")
+        .map(({ data }) => data.id)
+        .sort(),
+    ).toEqual(leadIds.toSorted());
     expect(ofType("run.completed")).toHaveLength(12);
     expect(ofType("automation.status_changed").map(({ data }) => data)).toEqual([paused.body]);
 
@@ -98,14 +107,20 @@ describe("a subscriber over HTTP", () => {
     const standard = new Webhook(created.body.secret);
     for (const { body, headers } of posts()) {
       const signature = headers["x-service-signature"] as string;
-      const verified = await stripe.webhooks.constructEventAsync(body, signature, created.body.secret);
+      const verified = await stripe.webhooks.constructEventAsync(
+        body,
+        signature,
+        created.body.secret,
+      );
       expect(verified.id).toMatch(/^evt_/);
       expect(standard.verify(body, headers as Record<string, string>)).toEqual(verified);
       const tampered = Buffer.concat([body, Buffer.from(" ")]);
       await expect(
         stripe.webhooks.constructEventAsync(tampered, signature, created.body.secret),
       ).rejects.toThrow(/signature/i);
-      expect(() => standard.verify(tampered, headers as Record<string, string>)).toThrow(/signature/i);
+      expect(() => standard.verify(tampered, headers as Record<string, string>)).toThrow(
+        /signature/i,
+      );
     }
     const list = await call("GET", "/v1/leads?limit=100");
     const told = ofType("lead.created").map(({ data }) => data);
@@ -118,7 +133,11 @@ describe("a subscriber over HTTP", () => {
     const failing = await startReceiver(() => (failing.posts.length === 1 ? 500 : 200));
     const { workspaceId, call } = await makeWorkspace();
     await call("POST", "/v1/webhooks", { url: failing.url, events: ["lead.created"] });
-    const lead = { reference: "1", source: "widget" as const, agent: { reference: "a", name: "A" } };
+    const lead = {
+      reference: "1",
+      source: "widget" as const,
+      agent: { reference: "a", name: "A" },
+    };
     await runtime.env.PLATFORM.recordLeads({ workspaceId, leads: [lead] });
     await until(() => failing.posts.length === 2, 20_000);
     const [first, second] = failing.posts as [Post, Post];
@@ -135,7 +154,11 @@ describe("a subscriber over HTTP", () => {
     const { workspaceId, call } = await makeWorkspace();
     for (const { url } of [redirecting, hanging])
       await call("POST", "/v1/webhooks", { url, events: ["lead.created"] });
-    const lead = { reference: "1", source: "widget" as const, agent: { reference: "a", name: "A" } };
+    const lead = {
+      reference: "1",
+      source: "widget" as const,
+      agent: { reference: "a", name: "A" },
+    };
     await runtime.env.PLATFORM.recordLeads({ workspaceId, leads: [lead] });
     const outcomes = () =>
       logs

@@ -1,0 +1,86 @@
+/**
+ * Runs the delivery code in simulated worlds, one a seed, and says whether every invariant held.
+ *
+ *     npm run simulate -- --seeds 1000 --from 1
+ *
+ * A seed that fails prints its history; `--seeds 1 --from SEED` plays it again.
+ */
+import { spawn } from "node:child_process";
+import { registerHooks } from "node:module";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { loadDoors, simulate } from "../test/simulation/scenario.ts";
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: "string", default: "300" },
+    from: { type: "string", default: "1" },
+    src: { type: "string", default: join(import.meta.dirname, "../src") },
+    jobs: { type: "string", default: String(availableParallelism()) },
+    verbose: { type: "boolean", default: false },
+  },
+});
+
+// Outside the Workers runtime its base classes only have to keep what they are given.
+const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
+  export { Base as WorkerEntrypoint, Base as DurableObject };`;
+registerHooks({
+  resolve: (specifier, context, next) =>
+    specifier === "cloudflare:workers"
+      ? { url: `data:text/javascript,${encodeURIComponent(STAND_IN)}`, shortCircuit: true }
+      : next(specifier, context),
+});
+
+const first = Number(values.from);
+const seeds = Number(values.seeds);
+const jobs = Math.min(Number(values.jobs), seeds);
+const startedAt = performance.now();
+if (jobs > 1) await share();
+else await simulateAll();
+
+/** Shares the seeds out to as many processes as there are jobs. */
+async function share(): Promise<void> {
+  const size = Math.ceil(seeds / jobs);
+  const children = Array.from({ length: jobs }, (_, i) => {
+    const count = Math.min(size, seeds - i * size);
+    const args = ["--jobs", "1", "--from", String(first + i * size), "--seeds", String(count)];
+    return spawn(process.execPath, [import.meta.filename, ...args, "--src", values.src], {
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+  });
+  const codes = await Promise.all(
+    children.map(
+      (child) => new Promise<number>((resolve) => child.on("exit", (code) => resolve(code ?? 1))),
+    ),
+  );
+  if (codes.some((code) => code !== 0)) process.exit(1);
+  console.log(`${seeds} seeds, 0 violations in ${secondsSince(startedAt)} s`);
+}
+
+async function simulateAll(): Promise<void> {
+  const doors = await loadDoors(values.src);
+  const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
+  for (let seed = first; seed < first + seeds; seed++) {
+    const report = await simulate(seed, doors);
+    totals.events += report.events;
+    totals.posts += report.posts;
+    totals.crashes += report.crashes;
+    totals.simulatedHours += report.simulatedMs / 3_600_000;
+    if (values.verbose || report.violation) console.log(report.history.join("\n"));
+    if (report.violation) {
+      console.log(`seed ${seed} failed: ${report.violation}`);
+      console.log(`npm run simulate -- --seeds 1 --from ${seed}`);
+      process.exit(1);
+    }
+  }
+  console.log(
+    `seeds ${first} to ${first + seeds - 1}: ${Math.round(totals.simulatedHours)} simulated hours, ` +
+      `${totals.events} events, ${totals.posts} posts, ${totals.crashes} crashes, ` +
+      `0 violations in ${secondsSince(startedAt)} s`,
+  );
+}
+
+function secondsSince(start: number): string {
+  return ((performance.now() - start) / 1000).toFixed(1);
+}

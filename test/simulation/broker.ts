@@ -1,0 +1,102 @@
+import { Isolate, type World } from "./world.ts";
+
+interface Held {
+  id: string;
+  body: unknown;
+}
+
+/** What a queue hands messages to: the queue door of the Worker, in an isolate of its own. */
+export type Consumer = (batch: MessageBatch<unknown>, isolate: Isolate) => Promise<void>;
+
+/** A queue that loses, doubles, delays and reorders messages, and at times refuses to take them. */
+export class Broker {
+  #waiting: Held[] = [];
+  #running = 0;
+  #sent = 0;
+
+  readonly world: World;
+  readonly name: string;
+  readonly consumer: Consumer;
+
+  constructor(world: World, name: string, consumer: Consumer) {
+    this.world = world;
+    this.name = name;
+    this.consumer = consumer;
+  }
+
+  /** The binding that an isolate has. */
+  producer(isolate: Isolate): Queue {
+    return {
+      sendBatch: async (messages: MessageSendRequest<unknown>[]) => {
+        const { world } = this;
+        await isolate.step();
+        await world.sleep(world.between(1, 20));
+        if (world.faults && world.chance(0.05)) {
+          // Some of them may have been taken.
+          for (const message of messages) if (world.chance(0.5)) this.#take(message);
+          throw new Error("Queue sendBatch failed: overloaded");
+        }
+        for (const message of messages) this.#take(message);
+        await isolate.step();
+      },
+    } as unknown as Queue;
+  }
+
+  #take({ body, delaySeconds = 0 }: MessageSendRequest<unknown>): void {
+    const { world } = this;
+    if (world.faults && world.chance(0.03)) {
+      world.note(`${this.name} loses a message`);
+      return;
+    }
+    const copies = world.faults && world.chance(0.03) ? world.between(2, 20) : 1;
+    for (let i = 0; i < copies; i++) {
+      const late = world.faults && world.chance(0.1) ? world.between(0, 300_000) : 0;
+      const held = { id: `message-${this.#sent++}`, body };
+      this.#enqueue(held, delaySeconds * 1000 + late);
+    }
+  }
+
+  #enqueue(held: Held, delayMs: number): void {
+    this.world.after(delayMs, () => {
+      this.#waiting.splice(this.world.between(0, this.#waiting.length), 0, held);
+      this.#dispatch();
+    });
+  }
+
+  #dispatch(): void {
+    const { world } = this;
+    while (this.#waiting.length > 0 && this.#running < 3) {
+      const batch = this.#waiting.splice(0, world.between(1, 10));
+      this.#running++;
+      let ended = false;
+      const end = (retryAfterMs: number | null) => {
+        if (ended) return;
+        ended = true;
+        this.#running--;
+        if (retryAfterMs !== null) for (const held of batch) this.#enqueue(held, retryAfterMs);
+        this.#dispatch();
+      };
+      // A batch whose consumer dies comes back after a while, or, rarely, never.
+      const isolate = new Isolate(world, `${this.name} consumer`, 0.01, () =>
+        end(world.chance(0.2) ? null : world.between(1_000, 60_000)),
+      );
+      let retryAfterMs: number | null = null;
+      const messages = batch.map(({ id, body }) => ({ id, body }));
+      const handed = {
+        queue: this.name,
+        messages,
+        ackAll: () => {},
+        retryAll: ({ delaySeconds = 0 } = {}) => {
+          retryAfterMs = delaySeconds * 1000;
+        },
+      } as unknown as MessageBatch<unknown>;
+      this.consumer(handed, isolate).then(
+        () => end(retryAfterMs),
+        (error) => {
+          world.note(`${this.name} consumer throws ${error}`);
+          end(world.between(0, 10_000));
+        },
+      );
+    }
+  }
+}

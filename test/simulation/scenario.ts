@@ -1,0 +1,428 @@
+import { pathToFileURL } from "node:url";
+import type { Outcome } from "../../src/delivery/policy.ts";
+import type { Claimed } from "../../src/model/deliveries.ts";
+import { Broker } from "./broker.ts";
+import {
+  checkCommit,
+  checkEnd,
+  checkOverdue,
+  checkPost,
+  type Post,
+  Violation,
+} from "./invariants.ts";
+import { Store } from "./store.ts";
+import { Isolate, World } from "./world.ts";
+
+/** The doors of the Worker, loaded from a tree of sources: the shipped one, or one with a planted bug. */
+export interface Doors {
+  Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
+  consume: typeof import("../../src/delivery/consumer.ts").consume;
+  sweep: typeof import("../../src/sweep.ts").sweep;
+  commit: typeof import("../../src/db/client.ts").commit;
+  openDatabase: typeof import("../../src/db/client.ts").openDatabase;
+  insertSubscription: typeof import("../../src/model/subscriptions.ts").insertSubscription;
+  deleteSubscription: typeof import("../../src/model/subscriptions.ts").deleteSubscription;
+}
+
+/** Loads the doors from the folder `src`. `cloudflare:workers` must have been given a stand-in. */
+export async function loadDoors(src: string): Promise<Doors> {
+  const load = (file: string) => import(new URL(file, pathToFileURL(`${src}/`)).href);
+  const modules = await Promise.all([
+    load("platform.ts"),
+    load("delivery/consumer.ts"),
+    load("sweep.ts"),
+    load("db/client.ts"),
+    load("model/subscriptions.ts"),
+  ]);
+  return Object.assign({}, ...modules);
+}
+
+/** What became of one seed. */
+export interface Report {
+  seed: number;
+  /** What failed; null when every invariant held. */
+  violation: string | null;
+  history: string[];
+  events: number;
+  posts: number;
+  crashes: number;
+  /** True time that passed in the world. */
+  simulatedMs: number;
+}
+
+/** How a subscriber's server behaves: it changes with time. */
+type Behaviour = "fine" | "flaky" | "error" | "hang" | "unreachable" | "stall" | "overloaded";
+const BEHAVIOURS: Behaviour[] = [
+  "fine",
+  "flaky",
+  "error",
+  "hang",
+  "unreachable",
+  "stall",
+  "overloaded",
+];
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
+const AGENT = { reference: "agent", name: "Agent" };
+
+/** Lives one world through: some hours of work and of faults, then days in which all must settle. */
+export async function simulate(seed: number, doors: Doors): Promise<Report> {
+  const world = new World(seed);
+  const restore = world.install();
+  const startedAt = world.now;
+  const store = new Store(world);
+  const scenario = new Scenario(world, store, doors);
+  let violation: string | null = null;
+  try {
+    await scenario.live();
+  } catch (error) {
+    if (!(error instanceof Violation)) throw error;
+    violation = error.message;
+  } finally {
+    restore();
+  }
+  const [count] = store.rows<{ n: number }>("SELECT count(*) AS n FROM events");
+  store.db.close();
+  return {
+    seed,
+    violation,
+    history: world.history,
+    events: count?.n ?? 0,
+    posts: scenario.posts.length,
+    crashes: world.history.filter((line) => line.endsWith("crashes")).length,
+    simulatedMs: world.now - startedAt,
+  };
+}
+
+class Scenario {
+  readonly posts: Post[] = [];
+  /** What failed outside the task that checks, to be thrown there. */
+  #failure: unknown = null;
+  #workspaces: string[] = [];
+  #references = 0;
+  #healthySince = 0;
+  #behaviours = new Map<string, Behaviour>();
+  #lanes: { deliveries: Broker; redeliveries: Broker };
+
+  readonly world: World;
+  readonly store: Store;
+  readonly doors: Doors;
+
+  constructor(world: World, store: Store, doors: Doors) {
+    this.world = world;
+    this.store = store;
+    this.doors = doors;
+    const broker = (name: string) =>
+      new Broker(world, name, (batch, isolate) =>
+        doors.consume(batch, this.#env(isolate), (delivery) => this.#attempt(delivery, isolate)),
+      );
+    this.#lanes = {
+      deliveries: broker("webhook-deliveries"),
+      redeliveries: broker("webhook-redeliveries"),
+    };
+    store.onCommit = () => this.#guard(() => checkCommit(store));
+  }
+
+  async live(): Promise<void> {
+    const { world } = this;
+    let working = true;
+    const work = async () => {
+      for (let i = 0; i < 2; i++) await this.#createWorkspace();
+      for (let i = world.between(1, 4); i > 0; i--) await this.#subscribe();
+      for (let i = world.between(8, 30); i > 0; i--) {
+        await world.sleep(
+          world.chance(0.5) ? world.between(0, 200) : world.between(0, 20 * MINUTE_MS),
+        );
+        await this.#somethingHappens();
+      }
+      working = false;
+    };
+    work().catch((error) => this.#fail(error));
+    this.#sweepAgain();
+    await world.run(() => this.#failure !== null || !working);
+    this.#throwFailure();
+    world.note("— the work is over, faults end —");
+    Object.assign(world, { faults: false, skewMs: 0 });
+    this.#healthySince = world.now;
+    for (const [host, behaviour] of this.#behaviours)
+      if (behaviour === "stall" || world.chance(0.7)) this.#behaviours.set(host, "fine");
+    const settledBy = world.now + 7 * 24 * HOUR_MS;
+    await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
+    // What is still on its way may end.
+    const quietAt = world.now + 10 * MINUTE_MS;
+    await world.run(() => this.#failure !== null || world.now > quietAt);
+    this.#throwFailure();
+    checkEnd(this.store, this.posts);
+  }
+
+  /** How long nothing has gone wrong but at subscribers, in milliseconds. */
+  #healthyFor(): number {
+    return this.world.faults ? 0 : this.world.now - this.#healthySince;
+  }
+
+  #pending(): number {
+    return this.store.rows("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1").length;
+  }
+
+  #env(isolate: Isolate): Env {
+    return {
+      DB: this.store.binding(isolate),
+      DELIVERIES: this.#lanes.deliveries.producer(isolate),
+      REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
+      SERVED_ROUTES: "automations.crm_source",
+      KEY_GATE: { getByName: () => ({ forget: async () => isolate.step() }) },
+      EMAIL: { send: async () => this.#sendEmail(isolate) },
+      EMAIL_FROM: "api@example.com",
+    } as unknown as Env;
+  }
+
+  async #sendEmail(isolate: Isolate): Promise<void> {
+    await isolate.step();
+    if (this.world.faults && this.world.chance(0.3)) throw new Error("the mail server is busy");
+    this.world.note("an e-mail is sent");
+    await isolate.step();
+  }
+
+  /** A call of the Platform door, tried again with the same input until it is answered. */
+  async #call(method: string, input: unknown): Promise<Record<string, never>> {
+    const { world } = this;
+    for (let attempt = 1; ; attempt++) {
+      let crashed = false;
+      const background: Promise<unknown>[] = [];
+      const crash = Promise.withResolvers<"crashed">();
+      const isolate = new Isolate(world, `platform ${method}`, 0.02, () => {
+        crashed = true;
+        crash.resolve("crashed");
+      });
+      const ctx = { waitUntil: (task: Promise<unknown>) => background.push(task) };
+      const platform = new this.doors.Platform(ctx, this.#env(isolate));
+      try {
+        const answer = await Promise.race([platform[method]?.(input), crash.promise]);
+        if (!crashed) {
+          world.note(`platform ${method} ${JSON.stringify(input)} → ${JSON.stringify(answer)}`);
+          return answer as unknown as Record<string, never>;
+        }
+      } catch (error) {
+        world.note(`platform ${method} throws ${error}`);
+        if (!/Network connection lost|overloaded/.test(String(error))) throw error;
+      }
+      if (attempt > 50) throw new Error(`${method} never got through`);
+      await world.sleep(world.between(10, 5_000));
+    }
+  }
+
+  async #createWorkspace(): Promise<void> {
+    const input = { name: "Agence", adminEmails: ["admin@example.com"] };
+    this.#workspaces.push((await this.#call("createWorkspace", input)).workspaceId as never);
+  }
+
+  async #subscribe(): Promise<void> {
+    const { world } = this;
+    const host = `subscriber-${this.#behaviours.size}.example`;
+    const row = {
+      id: `whk_${this.#behaviours.size}`,
+      workspaceId: world.pick(this.#workspaces),
+      url: `https://${host}/`,
+      events: KINDS.filter(() => world.chance(0.7)) as never[],
+      sealedSecret: "sealed",
+      createdAt: Date.now(),
+    };
+    this.#behaviours.set(host, world.pick(BEHAVIOURS));
+    const isolate = new Isolate(world, "http", 0);
+    const db = this.doors.openDatabase(this.store.binding(isolate));
+    await this.doors.commit(db, this.doors.insertSubscription(row)).catch((error) => {
+      world.note(`subscribing fails: ${error}`);
+    });
+    world.note(`${row.id} subscribes to ${row.events}`);
+  }
+
+  async #somethingHappens(): Promise<void> {
+    const { world } = this;
+    const workspaceId = world.pick(this.#workspaces);
+    const dice = world.random();
+    if (dice < 0.5) return this.#recordLeads(workspaceId);
+    if (dice < 0.65) return this.#recordAutomationAndRuns(workspaceId);
+    if (dice < 0.7) return this.#recordNonsense(workspaceId);
+    if (dice < 0.8) return this.#changeWeather();
+    if (dice < 0.85) return this.#subscribe();
+    if (dice < 0.88) return this.#unsubscribe();
+    if (dice < 0.91) return this.#jumpClock();
+    if (dice < 0.95) {
+      await this.#call("setWorkspaceAccess", { workspaceId, granted: false });
+      await world.sleep(world.between(0, 10 * MINUTE_MS));
+      await this.#call("setWorkspaceAccess", { workspaceId, granted: true });
+      return;
+    }
+    // The long way to a disabled subscription, and back.
+    await world.sleep(world.between(1, 30) * HOUR_MS);
+    const [disabled] = this.store.rows<{ id: string }>(
+      "SELECT id FROM subscriptions ORDER BY disabled_at IS NULL, id LIMIT 1",
+    );
+    const redeliverSince = new Date(world.now - world.between(0, 100) * HOUR_MS).toISOString();
+    if (disabled) await this.#call("enableWebhook", { webhookId: disabled.id, redeliverSince });
+  }
+
+  async #recordLeads(workspaceId: string): Promise<void> {
+    const { world } = this;
+    const burst = world.chance(0.1) ? 40 : 3;
+    const leads = Array.from({ length: world.between(1, burst) }, () => ({
+      // At times one that was recorded before.
+      reference: `lead-${world.chance(0.15) ? world.between(0, this.#references) : ++this.#references}`,
+      source: "crm",
+      agent: AGENT,
+      name: "Lead",
+    }));
+    await this.#call("recordLeads", { workspaceId, leads });
+  }
+
+  async #recordAutomationAndRuns(workspaceId: string): Promise<void> {
+    const { world } = this;
+    const automation = {
+      reference: `automation-${world.between(0, 2)}`,
+      type: "lead_ads",
+      provider: "facebook",
+      agent: AGENT,
+      status: world.pick(["active", "paused", "draft", "error"]),
+    };
+    const { ids } = await this.#call("recordAutomations", {
+      workspaceId,
+      automations: [automation],
+    });
+    const run = {
+      reference: `run-${++this.#references}`,
+      automationId: (ids as string[])[0],
+      status: "success",
+      triggerType: "lead_ads",
+    };
+    await this.#call("recordRuns", { workspaceId, runs: [run] });
+  }
+
+  /** A call that is refused: nothing of it may be written. */
+  async #recordNonsense(workspaceId: string): Promise<void> {
+    const run = { status: "success", triggerType: "lead_ads" };
+    const runs = [
+      { ...run, reference: `refused-${++this.#references}`, automationId: "aut_nowhere" },
+    ];
+    await this.#call("recordRuns", { workspaceId, runs }).then(
+      () => {
+        throw new Violation("a run of an unknown automation was recorded");
+      },
+      (error) => {
+        if (error instanceof Violation) throw error;
+      },
+    );
+  }
+
+  #changeWeather(): void {
+    for (const host of this.#behaviours.keys())
+      if (this.world.chance(0.5)) this.#behaviours.set(host, this.world.pick(BEHAVIOURS));
+    this.world.note(`subscribers are now ${[...this.#behaviours.values()]}`);
+  }
+
+  async #unsubscribe(): Promise<void> {
+    const rows = this.store.rows<{ id: string; workspace_id: string }>(
+      "SELECT id, workspace_id FROM subscriptions",
+    );
+    if (rows.length === 0) return;
+    const { id, workspace_id } = this.world.pick(rows);
+    const db = this.doors.openDatabase(this.store.binding(new Isolate(this.world, "http", 0)));
+    const statements = this.doors.deleteSubscription(workspace_id, id, Date.now());
+    await this.doors.commit(db, statements, 1).catch((error) => {
+      this.world.note(`unsubscribing fails: ${error}`);
+    });
+    this.world.note(`${id} is deleted`);
+  }
+
+  #jumpClock(): void {
+    this.world.skewMs = this.world.between(-10 * MINUTE_MS, 10 * MINUTE_MS);
+    this.world.note(`clocks are off by ${this.world.skewMs} ms`);
+  }
+
+  /** The network and the subscriber's server, for one attempt. */
+  async #attempt(delivery: Claimed, isolate: Isolate): Promise<Outcome> {
+    const { world } = this;
+    await isolate.step();
+    const { eventId, subscriptionId } = delivery;
+    const { host } = new URL(delivery.url);
+    const [event] = this.store.rows<{ body: string }>(
+      "SELECT body FROM events WHERE id = ?",
+      eventId,
+    );
+    const body = delivery.body ?? event?.body ?? "";
+    const post: Post = { eventId, subscriptionId, body, startedAt: world.now, acknowledged: false };
+    this.#guard(() => checkPost(this.store, post));
+    this.posts.push(post);
+    const behaviour = this.#behaviours.get(host) ?? "fine";
+    const outcome = await this.#answer(behaviour);
+    post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
+    world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
+    await isolate.step();
+    return outcome;
+  }
+
+  async #answer(behaviour: Behaviour): Promise<Outcome> {
+    const { world } = this;
+    const answered = (status: number, retryAfterSeconds: number | null = null): Outcome => ({
+      kind: "answered",
+      status,
+      retryAfterSeconds,
+    });
+    // A machine that stalls gets its answer long after its lease has ended.
+    await world.sleep(behaviour === "stall" ? world.between(1, 600_000) : world.between(5, 500));
+    switch (behaviour) {
+      case "flaky":
+        return answered(world.chance(0.5) ? 200 : 500);
+      case "error":
+        return answered(world.pick([301, 400, 404, 410, 500, 503]));
+      case "overloaded":
+        return answered(world.pick([429, 503]), world.between(0, 100_000));
+      case "unreachable":
+        return { kind: "unreachable" };
+      case "hang":
+        await world.sleep(10_000);
+        return { kind: "timed_out" };
+      case "stall":
+        return world.chance(0.5) ? answered(200) : { kind: "timed_out" };
+      default:
+        return answered(world.pick([200, 201, 204, 299]));
+    }
+  }
+
+  /** The cron door: at the minutes at which it could have something to do. */
+  #sweepAgain(): void {
+    const { world } = this;
+    const [next] = this.store.rows<{ due: number | null; owed: number }>(
+      `SELECT min(due_at) AS due, (SELECT count(*) FROM notices WHERE sent_at IS NULL) AS owed
+        FROM deliveries WHERE state = 'pending'`,
+    );
+    this.#guard(() => checkOverdue(this.store, this.#healthyFor()));
+    const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
+    const waitMs = next?.owed
+      ? MINUTE_MS
+      : Math.min(overdueInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
+    world.after(Math.max(MINUTE_MS, Math.ceil(waitMs / MINUTE_MS) * MINUTE_MS), () => {
+      const isolate = new Isolate(world, "sweep", 0.02);
+      this.doors.sweep(this.#env(isolate), Date.now()).catch((error) => world.note(String(error)));
+      this.#sweepAgain();
+    });
+  }
+
+  /** Runs a check wherever it is called; what it finds ends the run. */
+  #guard(check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== null) throw this.#failure;
+  }
+}

@@ -1,0 +1,139 @@
+import { createHash } from "node:crypto";
+
+/** What crashed never goes on: nothing that it waits for ever comes. */
+const NEVER = new Promise<never>(() => {});
+
+const realImmediate = setImmediate;
+
+/**
+ * A world with its own clock and its own chance, both decided by a seed. While it is installed, the
+ * code under test gets its time, timers and randomness from it; it has no other source of either, so
+ * that the same seed gives the same history.
+ */
+export class World {
+  /** The true time, in Unix milliseconds. */
+  now = Date.UTC(2026, 0, 5);
+  /** How far the machines' clocks are off, in milliseconds. */
+  skewMs = 0;
+  /** Whether anything fails at all. */
+  faults = true;
+  readonly history: string[] = [];
+  #seed: number;
+  #timers: { at: number; order: number; run: () => void }[] = [];
+  #order = 0;
+
+  constructor(seed: number) {
+    this.#seed = seed >>> 0;
+  }
+
+  /** From 0 to 1 (mulberry32). */
+  random = (): number => {
+    this.#seed = (this.#seed + 0x6d2b79f5) >>> 0;
+    let t = this.#seed;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+
+  between(min: number, max: number): number {
+    return Math.floor(min + this.random() * (max - min + 1));
+  }
+
+  chance(probability: number): boolean {
+    return this.random() < probability;
+  }
+
+  pick<T>(items: readonly T[]): T {
+    return items[this.between(0, items.length - 1)] as T;
+  }
+
+  note(line: string): void {
+    this.history.push(`${new Date(this.now).toISOString()} ${line}`);
+  }
+
+  /** Runs `run` after `ms` of true time. */
+  after(ms: number, run: () => void): void {
+    this.#timers.push({ at: this.now + Math.max(0, ms), order: this.#order++, run });
+  }
+
+  sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.after(ms, resolve));
+  }
+
+  /** Lets time pass, from timer to timer, until `done` or until nothing is left to happen. */
+  async run(done: () => boolean): Promise<void> {
+    for (;;) {
+      await new Promise((resolve) => realImmediate(resolve));
+      if (done()) return;
+      if (this.#timers.length === 0) return;
+      let next = 0;
+      this.#timers.forEach((timer, i) => {
+        const best = this.#timers[next] as typeof timer;
+        if (timer.at < best.at || (timer.at === best.at && timer.order < best.order)) next = i;
+      });
+      const [timer] = this.#timers.splice(next, 1) as [{ at: number; run: () => void }];
+      this.now = Math.max(this.now, timer.at);
+      timer.run();
+    }
+  }
+
+  /** Puts this world's clock, timers and chance in place of the process's; gives the way back. */
+  install(): () => void {
+    const {
+      setTimeout,
+      console,
+      Date: { now },
+      Math: { random },
+    } = globalThis;
+    const { randomUUID, getRandomValues } = crypto;
+    const { digest } = crypto.subtle;
+    Date.now = () => this.now + this.skewMs;
+    Math.random = this.random;
+    globalThis.setTimeout = ((run: () => void, ms = 0) => this.after(ms, run)) as never;
+    globalThis.console = {
+      ...console,
+      log: (line) => this.note(line),
+      error: (line) => this.note(line),
+    };
+    crypto.getRandomValues = ((bytes: Uint8Array) =>
+      bytes.map((_, i) => (bytes[i] = this.between(0, 255)))) as never;
+    crypto.randomUUID = (() => `uuid-${this.between(0, 2 ** 40)}`) as never;
+    crypto.subtle.digest = (async (_: string, bytes: Uint8Array) =>
+      createHash("sha256").update(bytes).digest().buffer.slice(0)) as never;
+    return () => {
+      Object.assign(globalThis, { setTimeout, console });
+      Object.assign(Date, { now });
+      Object.assign(Math, { random });
+      Object.assign(crypto, { randomUUID, getRandomValues });
+      crypto.subtle.digest = digest;
+    };
+  }
+}
+
+/** One run of the Worker: it lives until it ends, or until a crash between any two steps. */
+export class Isolate {
+  #dead = false;
+
+  readonly world: World;
+  readonly name: string;
+  readonly crashProbability: number;
+  readonly onCrash: () => void;
+
+  constructor(world: World, name: string, crashProbability: number, onCrash = () => {}) {
+    this.world = world;
+    this.name = name;
+    this.crashProbability = crashProbability;
+    this.onCrash = onCrash;
+  }
+
+  /** A moment at which the isolate may crash, and at which one that did stays silent for ever. */
+  async step(): Promise<void> {
+    const { world } = this;
+    if (!this.#dead && world.faults && world.chance(this.crashProbability)) {
+      this.#dead = true;
+      world.note(`${this.name} crashes`);
+      this.onCrash();
+    }
+    if (this.#dead) await NEVER;
+  }
+}
