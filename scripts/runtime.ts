@@ -1,29 +1,32 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { basename, join } from "node:path";
 import { convertV4MiniflareOptions, Miniflare } from "miniflare";
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 import type { Platform } from "../src/platform.ts";
-
-/** The root of the checkout. */
-export const ROOT = fileURLToPath(new URL("..", import.meta.url));
+import { ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 const BUNDLE = join(ROOT, "dist/worker");
 
-/** Builds the Worker as a deployment would, into `dist/worker`. @throws Error with what wrangler said. */
-export function buildWorker(): string {
+/**
+ * Builds the Worker as a deployment would, into `dist/worker`, or another `entry` into `outdir`.
+ *
+ * @throws Error with what wrangler said.
+ */
+export function buildWorker(outdir = BUNDLE, entry = join(ROOT, "src/index.ts")): string {
   const { status, stdout, stderr } = spawnSync(
     join(ROOT, "node_modules/.bin/wrangler"),
-    ["deploy", "--dry-run", "--outdir", BUNDLE],
-    { cwd: ROOT, encoding: "utf8", env: { ...process.env, WRANGLER_SEND_METRICS: "false" } },
+    ["deploy", entry, "--dry-run", "--outdir", outdir],
+    { cwd: ROOT, encoding: "utf8", env: { ...process.env, ...WRANGLER_ENV } },
   );
-  if (status !== 0 || !existsSync(join(BUNDLE, "index.js")))
-    throw new Error(`the build failed:\n${stdout}${stderr}`);
-  return BUNDLE;
+  const bundle = join(outdir, basename(entry).replace(/\.ts$/, ".js"));
+  if (status !== 0 || !existsSync(bundle)) throw new Error(`the build failed:\n${stdout}${stderr}`);
+  return bundle;
 }
 
 export interface RuntimeOptions {
+  /** The bundle to run; that of the shipped Worker when left out. */
+  bundle?: string;
   /** The folder that keeps its storage; without one, storage ends with the process. */
   persist?: string;
   /** Overrides of the variables in wrangler.toml. */
@@ -46,31 +49,37 @@ export interface Runtime {
 
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
 export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
-  const settings = unstable_readConfig({ config: join(ROOT, "wrangler.toml") }, { hideWarnings: true });
+  const settings = unstable_readConfig(
+    { config: join(ROOT, "wrangler.toml") },
+    { hideWarnings: true },
+  );
   // Without the list of required secrets: they are given below, and not looked for elsewhere.
   const { workerOptions } = unstable_getMiniflareWorkerOptions({ ...settings, secrets: undefined });
-  const { rootPath: _, modulesRules: __, ...config } = workerOptions as typeof workerOptions & {
-    rootPath: string;
-  };
+  // The bundle is built: where its sources lie, and how to read them, is behind us.
+  const config: Record<string, unknown> = { ...workerOptions };
+  delete config.rootPath;
+  delete config.modulesRules;
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       ...config,
       name: "public-api",
-      modules: [{ type: "ESModule", path: join(BUNDLE, "index.js") }],
+      modules: [{ type: "ESModule", path: options.bundle ?? join(BUNDLE, "index.js") }],
       bindings: {
-        ...config.bindings,
+        ...(workerOptions.bindings as Record<string, string | number>),
         ALLOW_LOCAL_WEBHOOKS: "true",
         WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
         ...options.vars,
       },
       serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
-      ...(options.persist ? { defaultPersistRoot: options.persist } : {}),
+      ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
       handleStructuredLogs: ({ message }) => options.onLog?.(message),
     }),
   );
   const url = await miniflare.ready;
   const env = await miniflare.getBindings<RuntimeEnv>();
-  const worker = await miniflare.getWorker();
+  const worker = (await miniflare.getWorker()) as unknown as {
+    scheduled(options: { scheduledTime: Date }): Promise<{ outcome: string }>;
+  };
   await applyMigrations(env.DB);
   return {
     url,
@@ -89,7 +98,9 @@ async function applyMigrations(db: D1Database): Promise<void> {
   await db.exec("CREATE TABLE IF NOT EXISTS d1_migrations (name TEXT PRIMARY KEY)");
   const { results } = await db.prepare("SELECT name FROM d1_migrations").all<{ name: string }>();
   const applied = new Set(results.map(({ name }) => name));
-  for (const name of readdirSync(folder).filter((file) => file.endsWith(".sql")).sort()) {
+  for (const name of readdirSync(folder)
+    .filter((file) => file.endsWith(".sql"))
+    .sort()) {
     if (applied.has(name)) continue;
     const statements = readFileSync(join(folder, name), "utf8").split("--> statement-breakpoint");
     await db.batch([

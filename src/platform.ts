@@ -53,7 +53,8 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
  * method takes one plain object and gives one; wrong input is an `Error` that says what and where,
- * and then nothing is written. Every method can be called again after a lost reply.
+ * and then nothing is written. All but the two that create a workspace and a key can be called again
+ * after a lost reply.
  */
 export class Platform extends WorkerEntrypoint<Env> {
   /** Creates a workspace that has access to the service. */

@@ -73,7 +73,12 @@ test("only the HTTP door knows Hono, and only the model and the database know Dr
 });
 
 test("the policy, the signature, the targets and the window are pure", () => {
-  const pure = ["delivery/policy.ts", "delivery/signature.ts", "delivery/target.ts", "gate/window.ts"];
+  const pure = [
+    "delivery/policy.ts",
+    "delivery/signature.ts",
+    "delivery/target.ts",
+    "gate/window.ts",
+  ];
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ specifier }) => specifier))).toEqual(
     new Set(["../contract/limits.ts", "../contract/bytes.ts", "ipaddr.js"]),

@@ -32,7 +32,8 @@ async function makeWorkspace() {
       headers,
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    return { status: answer.status, body: await answer.json().catch(() => null) };
+    const text = await answer.text();
+    return { status: answer.status, body: text === "" ? null : JSON.parse(text) };
   };
   return { workspaceId, call };
 }

@@ -30,10 +30,10 @@ export class Broker {
       sendBatch: async (messages: MessageSendRequest<unknown>[]) => {
         const { world } = this;
         await isolate.step();
-        await world.sleep(world.between(1, 20));
-        if (world.faults && world.chance(0.05)) {
+        await world.sleep(world.chance.between(1, 20));
+        if (world.faults && world.chance.happens(0.05)) {
           // Some of them may have been taken.
-          for (const message of messages) if (world.chance(0.5)) this.#take(message);
+          for (const message of messages) if (world.chance.happens(0.5)) this.#take(message);
           throw new Error("Queue sendBatch failed: overloaded");
         }
         for (const message of messages) this.#take(message);
@@ -44,13 +44,13 @@ export class Broker {
 
   #take({ body, delaySeconds = 0 }: MessageSendRequest<unknown>): void {
     const { world } = this;
-    if (world.faults && world.chance(0.03)) {
+    if (world.faults && world.chance.happens(0.03)) {
       world.note(`${this.name} loses a message`);
       return;
     }
-    const copies = world.faults && world.chance(0.03) ? world.between(2, 20) : 1;
+    const copies = world.faults && world.chance.happens(0.03) ? world.chance.between(2, 20) : 1;
     for (let i = 0; i < copies; i++) {
-      const late = world.faults && world.chance(0.1) ? world.between(0, 300_000) : 0;
+      const late = world.faults && world.chance.happens(0.1) ? world.chance.between(0, 300_000) : 0;
       const held = { id: `message-${this.#sent++}`, body };
       this.#enqueue(held, delaySeconds * 1000 + late);
     }
@@ -58,7 +58,7 @@ export class Broker {
 
   #enqueue(held: Held, delayMs: number): void {
     this.world.after(delayMs, () => {
-      this.#waiting.splice(this.world.between(0, this.#waiting.length), 0, held);
+      this.#waiting.splice(this.world.chance.between(0, this.#waiting.length), 0, held);
       this.#dispatch();
     });
   }
@@ -66,7 +66,7 @@ export class Broker {
   #dispatch(): void {
     const { world } = this;
     while (this.#waiting.length > 0 && this.#running < 3) {
-      const batch = this.#waiting.splice(0, world.between(1, 10));
+      const batch = this.#waiting.splice(0, world.chance.between(1, 10));
       this.#running++;
       let ended = false;
       const end = (retryAfterMs: number | null) => {
@@ -78,7 +78,7 @@ export class Broker {
       };
       // A batch whose consumer dies comes back after a while, or, rarely, never.
       const isolate = new Isolate(world, `${this.name} consumer`, 0.01, () =>
-        end(world.chance(0.2) ? null : world.between(1_000, 60_000)),
+        end(world.chance.happens(0.2) ? null : world.chance.between(1_000, 60_000)),
       );
       let retryAfterMs: number | null = null;
       const messages = batch.map(({ id, body }) => ({ id, body }));
@@ -94,7 +94,7 @@ export class Broker {
         () => end(retryAfterMs),
         (error) => {
           world.note(`${this.name} consumer throws ${error}`);
-          end(world.between(0, 10_000));
+          end(world.chance.between(0, 10_000));
         },
       );
     }

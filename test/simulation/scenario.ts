@@ -130,10 +130,12 @@ class Scenario {
     let working = true;
     const work = async () => {
       for (let i = 0; i < 2; i++) await this.#createWorkspace();
-      for (let i = world.between(1, 4); i > 0; i--) await this.#subscribe();
-      for (let i = world.between(8, 30); i > 0; i--) {
+      for (let i = world.chance.between(1, 4); i > 0; i--) await this.#subscribe();
+      for (let i = world.chance.between(8, 30); i > 0; i--) {
         await world.sleep(
-          world.chance(0.5) ? world.between(0, 200) : world.between(0, 20 * MINUTE_MS),
+          world.chance.happens(0.5)
+            ? world.chance.between(0, 200)
+            : world.chance.between(0, 20 * MINUTE_MS),
         );
         await this.#somethingHappens();
       }
@@ -147,7 +149,7 @@ class Scenario {
     Object.assign(world, { faults: false, skewMs: 0 });
     this.#healthySince = world.now;
     for (const [host, behaviour] of this.#behaviours)
-      if (behaviour === "stall" || world.chance(0.7)) this.#behaviours.set(host, "fine");
+      if (behaviour === "stall" || world.chance.happens(0.7)) this.#behaviours.set(host, "fine");
     const settledBy = world.now + 7 * 24 * HOUR_MS;
     await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
     // What is still on its way may end.
@@ -180,7 +182,8 @@ class Scenario {
 
   async #sendEmail(isolate: Isolate): Promise<void> {
     await isolate.step();
-    if (this.world.faults && this.world.chance(0.3)) throw new Error("the mail server is busy");
+    if (this.world.faults && this.world.chance.happens(0.3))
+      throw new Error("the mail server is busy");
     this.world.note("an e-mail is sent");
     await isolate.step();
   }
@@ -209,7 +212,7 @@ class Scenario {
         if (!/Network connection lost|overloaded/.test(String(error))) throw error;
       }
       if (attempt > 50) throw new Error(`${method} never got through`);
-      await world.sleep(world.between(10, 5_000));
+      await world.sleep(world.chance.between(10, 5_000));
     }
   }
 
@@ -223,13 +226,13 @@ class Scenario {
     const host = `subscriber-${this.#behaviours.size}.example`;
     const row = {
       id: `whk_${this.#behaviours.size}`,
-      workspaceId: world.pick(this.#workspaces),
+      workspaceId: world.chance.pick(this.#workspaces),
       url: `https://${host}/`,
-      events: KINDS.filter(() => world.chance(0.7)) as never[],
+      events: KINDS.filter(() => world.chance.happens(0.7)) as never[],
       sealedSecret: "sealed",
       createdAt: Date.now(),
     };
-    this.#behaviours.set(host, world.pick(BEHAVIOURS));
+    this.#behaviours.set(host, world.chance.pick(BEHAVIOURS));
     const isolate = new Isolate(world, "http", 0);
     const db = this.doors.openDatabase(this.store.binding(isolate));
     await this.doors.commit(db, this.doors.insertSubscription(row)).catch((error) => {
@@ -240,8 +243,8 @@ class Scenario {
 
   async #somethingHappens(): Promise<void> {
     const { world } = this;
-    const workspaceId = world.pick(this.#workspaces);
-    const dice = world.random();
+    const workspaceId = world.chance.pick(this.#workspaces);
+    const dice = world.chance.number();
     if (dice < 0.5) return this.#recordLeads(workspaceId);
     if (dice < 0.65) return this.#recordAutomationAndRuns(workspaceId);
     if (dice < 0.7) return this.#recordNonsense(workspaceId);
@@ -251,25 +254,27 @@ class Scenario {
     if (dice < 0.91) return this.#jumpClock();
     if (dice < 0.95) {
       await this.#call("setWorkspaceAccess", { workspaceId, granted: false });
-      await world.sleep(world.between(0, 10 * MINUTE_MS));
+      await world.sleep(world.chance.between(0, 10 * MINUTE_MS));
       await this.#call("setWorkspaceAccess", { workspaceId, granted: true });
       return;
     }
     // The long way to a disabled subscription, and back.
-    await world.sleep(world.between(1, 30) * HOUR_MS);
+    await world.sleep(world.chance.between(1, 30) * HOUR_MS);
     const [disabled] = this.store.rows<{ id: string }>(
       "SELECT id FROM subscriptions ORDER BY disabled_at IS NULL, id LIMIT 1",
     );
-    const redeliverSince = new Date(world.now - world.between(0, 100) * HOUR_MS).toISOString();
+    const redeliverSince = new Date(
+      world.now - world.chance.between(0, 100) * HOUR_MS,
+    ).toISOString();
     if (disabled) await this.#call("enableWebhook", { webhookId: disabled.id, redeliverSince });
   }
 
   async #recordLeads(workspaceId: string): Promise<void> {
     const { world } = this;
-    const burst = world.chance(0.1) ? 40 : 3;
-    const leads = Array.from({ length: world.between(1, burst) }, () => ({
+    const burst = world.chance.happens(0.1) ? 40 : 3;
+    const leads = Array.from({ length: world.chance.between(1, burst) }, () => ({
       // At times one that was recorded before.
-      reference: `lead-${world.chance(0.15) ? world.between(0, this.#references) : ++this.#references}`,
+      reference: `lead-${world.chance.happens(0.15) ? world.chance.between(0, this.#references) : ++this.#references}`,
       source: "crm",
       agent: AGENT,
       name: "Lead",
@@ -280,11 +285,11 @@ class Scenario {
   async #recordAutomationAndRuns(workspaceId: string): Promise<void> {
     const { world } = this;
     const automation = {
-      reference: `automation-${world.between(0, 2)}`,
+      reference: `automation-${world.chance.between(0, 2)}`,
       type: "lead_ads",
       provider: "facebook",
       agent: AGENT,
-      status: world.pick(["active", "paused", "draft", "error"]),
+      status: world.chance.pick(["active", "paused", "draft", "error"]),
     };
     const { ids } = await this.#call("recordAutomations", {
       workspaceId,
@@ -292,7 +297,7 @@ class Scenario {
     });
     const run = {
       reference: `run-${++this.#references}`,
-      automationId: (ids as string[])[0],
+      automationId: (ids as unknown as string[])[0],
       status: "success",
       triggerType: "lead_ads",
     };
@@ -317,7 +322,8 @@ class Scenario {
 
   #changeWeather(): void {
     for (const host of this.#behaviours.keys())
-      if (this.world.chance(0.5)) this.#behaviours.set(host, this.world.pick(BEHAVIOURS));
+      if (this.world.chance.happens(0.5))
+        this.#behaviours.set(host, this.world.chance.pick(BEHAVIOURS));
     this.world.note(`subscribers are now ${[...this.#behaviours.values()]}`);
   }
 
@@ -326,7 +332,7 @@ class Scenario {
       "SELECT id, workspace_id FROM subscriptions",
     );
     if (rows.length === 0) return;
-    const { id, workspace_id } = this.world.pick(rows);
+    const { id, workspace_id } = this.world.chance.pick(rows);
     const db = this.doors.openDatabase(this.store.binding(new Isolate(this.world, "http", 0)));
     const statements = this.doors.deleteSubscription(workspace_id, id, Date.now());
     await this.doors.commit(db, statements, 1).catch((error) => {
@@ -336,7 +342,7 @@ class Scenario {
   }
 
   #jumpClock(): void {
-    this.world.skewMs = this.world.between(-10 * MINUTE_MS, 10 * MINUTE_MS);
+    this.world.skewMs = this.world.chance.between(-10 * MINUTE_MS, 10 * MINUTE_MS);
     this.world.note(`clocks are off by ${this.world.skewMs} ms`);
   }
 
@@ -370,23 +376,25 @@ class Scenario {
       retryAfterSeconds,
     });
     // A machine that stalls gets its answer long after its lease has ended.
-    await world.sleep(behaviour === "stall" ? world.between(1, 600_000) : world.between(5, 500));
+    await world.sleep(
+      behaviour === "stall" ? world.chance.between(1, 600_000) : world.chance.between(5, 500),
+    );
     switch (behaviour) {
       case "flaky":
-        return answered(world.chance(0.5) ? 200 : 500);
+        return answered(world.chance.happens(0.5) ? 200 : 500);
       case "error":
-        return answered(world.pick([301, 400, 404, 410, 500, 503]));
+        return answered(world.chance.pick([301, 400, 404, 410, 500, 503]));
       case "overloaded":
-        return answered(world.pick([429, 503]), world.between(0, 100_000));
+        return answered(world.chance.pick([429, 503]), world.chance.between(0, 100_000));
       case "unreachable":
         return { kind: "unreachable" };
       case "hang":
         await world.sleep(10_000);
         return { kind: "timed_out" };
       case "stall":
-        return world.chance(0.5) ? answered(200) : { kind: "timed_out" };
+        return world.chance.happens(0.5) ? answered(200) : { kind: "timed_out" };
       default:
-        return answered(world.pick([200, 201, 204, 299]));
+        return answered(world.chance.pick([200, 201, 204, 299]));
     }
   }
 

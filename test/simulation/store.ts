@@ -32,13 +32,15 @@ export class Store {
     const execute = async (statements: Bound[]) => {
       const { world } = this;
       await isolate.step();
-      await world.sleep(world.between(1, 40));
+      await world.sleep(world.chance.between(1, 40));
       await isolate.step();
-      if (world.faults && world.chance(0.02)) throw new Error("D1_ERROR: Network connection lost.");
+      if (world.faults && world.chance.happens(0.02))
+        throw new Error("D1_ERROR: Network connection lost.");
       const results = this.#transaction(statements);
       await isolate.step();
-      if (world.faults && world.chance(0.02)) throw new Error("D1_ERROR: Network connection lost.");
-      await world.sleep(world.between(1, 40));
+      if (world.faults && world.chance.happens(0.02))
+        throw new Error("D1_ERROR: Network connection lost.");
+      await world.sleep(world.chance.between(1, 40));
       await isolate.step();
       return results;
     };

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { Chance } from "../../scripts/chance.ts";
 
 /** What crashed never goes on: nothing that it waits for ever comes. */
 const NEVER = new Promise<never>(() => {});
@@ -18,33 +19,12 @@ export class World {
   /** Whether anything fails at all. */
   faults = true;
   readonly history: string[] = [];
-  #seed: number;
+  readonly chance: Chance;
   #timers: { at: number; order: number; run: () => void }[] = [];
   #order = 0;
 
   constructor(seed: number) {
-    this.#seed = seed >>> 0;
-  }
-
-  /** From 0 to 1 (mulberry32). */
-  random = (): number => {
-    this.#seed = (this.#seed + 0x6d2b79f5) >>> 0;
-    let t = this.#seed;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-
-  between(min: number, max: number): number {
-    return Math.floor(min + this.random() * (max - min + 1));
-  }
-
-  chance(probability: number): boolean {
-    return this.random() < probability;
-  }
-
-  pick<T>(items: readonly T[]): T {
-    return items[this.between(0, items.length - 1)] as T;
+    this.chance = new Chance(seed);
   }
 
   note(line: string): void {
@@ -71,7 +51,8 @@ export class World {
         const best = this.#timers[next] as typeof timer;
         if (timer.at < best.at || (timer.at === best.at && timer.order < best.order)) next = i;
       });
-      const [timer] = this.#timers.splice(next, 1) as [{ at: number; run: () => void }];
+      const [timer] = this.#timers.splice(next, 1);
+      if (!timer) return;
       this.now = Math.max(this.now, timer.at);
       timer.run();
     }
@@ -88,7 +69,7 @@ export class World {
     const { randomUUID, getRandomValues } = crypto;
     const { digest } = crypto.subtle;
     Date.now = () => this.now + this.skewMs;
-    Math.random = this.random;
+    Math.random = () => this.chance.number();
     globalThis.setTimeout = ((run: () => void, ms = 0) => this.after(ms, run)) as never;
     globalThis.console = {
       ...console,
@@ -96,8 +77,8 @@ export class World {
       error: (line) => this.note(line),
     };
     crypto.getRandomValues = ((bytes: Uint8Array) =>
-      bytes.map((_, i) => (bytes[i] = this.between(0, 255)))) as never;
-    crypto.randomUUID = (() => `uuid-${this.between(0, 2 ** 40)}`) as never;
+      bytes.map((_, i) => (bytes[i] = this.chance.between(0, 255)))) as never;
+    crypto.randomUUID = (() => `uuid-${this.chance.between(0, 2 ** 40)}`) as never;
     crypto.subtle.digest = (async (_: string, bytes: Uint8Array) =>
       createHash("sha256").update(bytes).digest().buffer.slice(0)) as never;
     return () => {
@@ -129,7 +110,7 @@ export class Isolate {
   /** A moment at which the isolate may crash, and at which one that did stays silent for ever. */
   async step(): Promise<void> {
     const { world } = this;
-    if (!this.#dead && world.faults && world.chance(this.crashProbability)) {
+    if (!this.#dead && world.faults && world.chance.happens(this.crashProbability)) {
       this.#dead = true;
       world.note(`${this.name} crashes`);
       this.onCrash();

@@ -1,0 +1,99 @@
+/**
+ * The shipped Worker with meters on its bindings: it counts what each call costs in the platform's
+ * billed units, and can make every call to a binding take as long as it would from far away.
+ */
+import worker, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+
+/** What the bindings were used for since the meters were reset. */
+export interface Meters {
+  d1RoundTrips: number;
+  rowsRead: number;
+  rowsWritten: number;
+  queueSends: number;
+  queueMessages: number;
+  queueBatches: number;
+}
+
+const meters: Meters = {
+  d1RoundTrips: 0,
+  rowsRead: 0,
+  rowsWritten: 0,
+  queueSends: 0,
+  queueMessages: 0,
+  queueBatches: 0,
+};
+
+function metered(env: Env): Env {
+  return {
+    ...env,
+    DB: meterDatabase(env.DB),
+    DELIVERIES: meterQueue(env.DELIVERIES),
+    REDELIVERIES: meterQueue(env.REDELIVERIES),
+  };
+}
+
+function meterDatabase(db: D1Database): D1Database {
+  const count = <T extends D1Result | D1Result[]>(results: T): T => {
+    meters.d1RoundTrips++;
+    for (const { meta } of [results].flat() as D1Result[]) {
+      meters.rowsRead += meta.rows_read;
+      meters.rowsWritten += meta.rows_written;
+    }
+    return results;
+  };
+  const meterStatement = (statement: D1PreparedStatement): D1PreparedStatement =>
+    ({
+      statement,
+      bind: (...values: unknown[]) => meterStatement(statement.bind(...values)),
+      all: async () => count(await statement.all()),
+      run: async () => count(await statement.run()),
+      // `raw` tells no cost: the same query by `all` gives the same rows.
+      raw: async () => count(await statement.all()).results.map((row) => Object.values(row)),
+    }) as unknown as D1PreparedStatement;
+  return {
+    prepare: (query: string) => meterStatement(db.prepare(query)),
+    batch: async (statements: D1PreparedStatement[]) =>
+      count(
+        await db.batch(
+          statements.map(
+            (statement) => (statement as unknown as { statement: D1PreparedStatement }).statement,
+          ),
+        ),
+      ),
+  } as unknown as D1Database;
+}
+
+function meterQueue(queue: Queue): Queue {
+  return {
+    sendBatch: (messages: MessageSendRequest[]) => {
+      meters.queueSends++;
+      meters.queueMessages += messages.length;
+      return queue.sendBatch(messages);
+    },
+  } as unknown as Queue;
+}
+
+export class Platform extends ShippedPlatform {
+  constructor(ctx: ExecutionContext, env: Env) {
+    super(ctx, metered(env));
+  }
+}
+
+export { AddressGate, KeyGate };
+
+export default {
+  fetch(request, env, ctx) {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/bench/meters") return Response.json(meters);
+    if (pathname === "/bench/reset") {
+      for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
+      return new Response();
+    }
+    return worker.fetch(request, metered(env), ctx);
+  },
+  queue(batch, env) {
+    meters.queueBatches++;
+    return worker.queue(batch, metered(env));
+  },
+  scheduled: (controller, env) => worker.scheduled(controller, metered(env)),
+} satisfies ExportedHandler<Env>;

@@ -1,0 +1,45 @@
+/** A repeatable source of choices: the same seed makes the same ones in the same order (mulberry32). */
+export class Chance {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed;
+  }
+
+  /** What always comes out the same for the same name (seeded with its FNV-1a hash). */
+  static of(name: string): Chance {
+    let hash = 0x811c9dc5;
+    for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
+    return new Chance(hash);
+  }
+
+  /** From 0 to 1, 1 excluded. */
+  number(): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  /** A whole number, both ends included. */
+  between(min: number, max: number): number {
+    return min + Math.floor(this.number() * (max - min + 1));
+  }
+
+  /** True with this probability. */
+  happens(probability: number): boolean {
+    return this.number() < probability;
+  }
+
+  /** One of `items`, all equally likely. @throws Error when there is none. */
+  pick<T>(items: readonly T[]): T {
+    const item = items[this.between(0, items.length - 1)];
+    if (item === undefined) throw new Error("nothing to pick from");
+    return item;
+  }
+
+  /** A number of so many decimal digits, as other systems write their identifiers. */
+  digits(count: number): string {
+    return Array.from({ length: count }, (_, i) => this.between(i === 0 ? 1 : 0, 9)).join("");
+  }
+}

@@ -1,0 +1,270 @@
+/**
+ * Records events while the runtime is killed again and again, and checks that nothing was lost.
+ *
+ *     npm run chaos -- --events 2000 --kills 25 --seed 1
+ *
+ * The built Worker runs in a process of its own on storage that persists; SIGKILL ends it together
+ * with its in-memory queues. Exits 1 if anything was lost or an invariant failed.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import type { Ledger } from "../src/model/deliveries.ts";
+import { type Post, startReceiver } from "../test/support/receiver.ts";
+import { Chance } from "./chance.ts";
+import { buildWorker } from "./runtime.ts";
+
+const { values } = parseArgs({
+  options: {
+    events: { type: "string", default: "1000" },
+    kills: { type: "string", default: "20" },
+    seed: { type: "string", default: String(Date.now() % 1_000_000) },
+  },
+});
+const eventsWanted = Number(values.events);
+const killsWanted = Number(values.kills);
+const chance = new Chance(Number(values.seed));
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The runtime in its process; calls fail when it dies, and wait while it starts again. */
+class Victim {
+  kills = 0;
+  #folder = mkdtempSync(join(tmpdir(), "chaos-"));
+  #child: ChildProcess | null = null;
+  #ready: Promise<URL> | null = null;
+  #calls = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
+  #lastCall = 0;
+
+  start(): Promise<URL> {
+    const child = fork(join(import.meta.dirname, "chaos-runtime.ts"), [this.#folder], {
+      detached: true,
+      stdio: ["ignore", "ignore", "inherit", "ipc"],
+    });
+    this.#child = child;
+    this.#ready = new Promise((resolve) => {
+      child.on(
+        "message",
+        (message: { url?: string; call?: number; error?: string; value?: never }) => {
+          if (message.url) resolve(new URL(message.url));
+          const call = this.#calls.get(message.call ?? -1);
+          if (message.error !== undefined) call?.reject(new Error(message.error));
+          else call?.resolve(message.value as never);
+        },
+      );
+    });
+    child.on("exit", () => {
+      for (const { reject } of this.#calls.values()) reject(new Error("killed"));
+      this.#calls.clear();
+    });
+    return this.#ready;
+  }
+
+  async kill(): Promise<void> {
+    await this.#ready;
+    this.kills++;
+    await this.#end();
+    await this.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#end();
+    this.#child = null;
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  /** Ends the process and the runtime that it started, at once. */
+  async #end(): Promise<void> {
+    const child = this.#child;
+    if (!child?.pid) return;
+    const ended = new Promise((resolve) => child.on("exit", resolve));
+    this.killNow();
+    await ended;
+  }
+
+  /** Kills the process and the runtime that it started, without waiting. */
+  killNow(): void {
+    if (this.#child?.pid && this.#child.exitCode === null)
+      process.kill(-this.#child.pid, "SIGKILL");
+  }
+
+  async call<T>(target: string, input: unknown): Promise<T> {
+    const url = await this.#ready;
+    if (!url) throw new Error("not started");
+    const call = ++this.#lastCall;
+    return new Promise<T>((resolve, reject) => {
+      this.#calls.set(call, { resolve: resolve as (value: never) => void, reject });
+      this.#child?.send({ call, target, input }, (error) => error && reject(new Error("killed")));
+    });
+  }
+
+  /** A call, made again with the same input until it is answered, as a platform does. */
+  async insist<T>(target: string, input: unknown): Promise<T> {
+    for (;;) {
+      try {
+        return await this.call<T>(target, input);
+      } catch (error) {
+        if (!/killed|Network connection lost|internal error|aborted/i.test(String(error)))
+          throw error;
+        await sleep(50);
+      }
+    }
+  }
+
+  get url(): Promise<URL> {
+    return this.#ready ?? this.start();
+  }
+}
+
+buildWorker();
+const victim = new Victim();
+process.on("exit", () => victim.killNow());
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+await victim.start();
+
+// Receivers: quick, slow, and one that refuses the first attempt of some events.
+const refused = new Set<string>();
+const receivers = await Promise.all([
+  startReceiver(),
+  startReceiver(async () => {
+    await sleep(chance.between(0, 200));
+    return 200;
+  }),
+  startReceiver(({ headers }) => {
+    const id = String(headers["webhook-id"]);
+    if (refused.has(id) || !chance.happens(0.02)) return 204;
+    refused.add(id);
+    return 503;
+  }),
+]);
+const { workspaceId } = await victim.insist<{ workspaceId: string }>("createWorkspace", {
+  name: "Chaos",
+});
+const { apiKey } = await victim.insist<{ apiKey: string }>("createApiKey", { workspaceId });
+for (const { url } of receivers) {
+  const answer = await fetch(new URL("/v1/webhooks", await victim.url), {
+    method: "POST",
+    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+    body: JSON.stringify({
+      url,
+      events: ["lead.created", "run.completed", "automation.status_changed"],
+    }),
+  });
+  if (answer.status !== 201) throw new Error(`subscribing answered ${answer.status}`);
+}
+
+const agent = { reference: "agent", name: "Agent" };
+const recorded = new Set<string>();
+let references = 0;
+
+async function recordLeads(): Promise<void> {
+  const count = Math.min(chance.between(1, 20), eventsWanted - references);
+  if (count <= 0) return;
+  const leads = Array.from({ length: count }, () => ({
+    reference: `lead-${++references}`,
+    source: "crm",
+    agent,
+    name: `Lead ${references}`,
+  }));
+  const { ids } = await victim.insist<{ ids: string[] }>("recordLeads", { workspaceId, leads });
+  for (const id of ids) recorded.add(id);
+}
+
+/** A call of which one item is wrong: nothing of it may be recorded. */
+async function recordNonsense(): Promise<void> {
+  const good = { source: "crm", agent, name: "Refusé" };
+  const leads = [
+    { ...good, reference: `refused-${references}` },
+    { ...good, reference: "" },
+  ];
+  const taken = await victim.call("recordLeads", { workspaceId, leads }).then(
+    () => true,
+    () => false,
+  );
+  if (taken) throw new Error("a call with a wrong item was taken");
+}
+
+const startedAt = Date.now();
+let working = true;
+const work = (async () => {
+  while (references < eventsWanted) {
+    await Promise.all([
+      recordLeads(),
+      recordLeads(),
+      ...(chance.happens(0.2) ? [recordNonsense()] : []),
+    ]);
+    // Spread over the kills.
+    const share = (Date.now() - startedAt) / (killsWanted * 1_500);
+    if (victim.kills < killsWanted && references / eventsWanted > share) await sleep(20);
+  }
+  working = false;
+})();
+while (working || victim.kills < killsWanted) {
+  await sleep(chance.between(200, 1_700));
+  if (victim.kills < killsWanted) await victim.kill();
+  progress();
+}
+await work;
+
+let ledger = await victim.insist<Ledger>("ledger", {});
+for (const until = Date.now() + 600_000; ledger.pending > 0 && Date.now() < until; ) {
+  await sleep(1_000);
+  progress(`, ${ledger.pending} pending`);
+  ledger = await victim.insist<Ledger>("ledger", {});
+}
+
+const failures: string[] = [];
+const events = await victim.insist<{ id: string; body: string }[]>(
+  "query",
+  "SELECT id, body FROM events",
+);
+const rows = await victim.insist<
+  { event_id: string; url: string; state: string; settled_at: number | null }[]
+>(
+  "query",
+  "SELECT d.event_id, s.url, d.state, d.settled_at FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id",
+);
+await victim.stop();
+await Promise.all(receivers.map((receiver) => receiver.close()));
+
+const bodies = new Map(events.map(({ id, body }) => [id, body]));
+const told = new Map(events.map(({ body }) => [JSON.parse(body).data.id as string, body]));
+for (const id of recorded) if (!told.has(id)) failures.push(`${id} was recorded, but has no event`);
+if (told.size !== events.length) failures.push("two events tell of one record");
+for (const [id, body] of told)
+  if (body.includes("Refusé")) failures.push(`${id} was refused, but has an event`);
+if (recorded.size !== eventsWanted || events.length !== recorded.size)
+  failures.push(`${recorded.size} records and ${events.length} events of ${eventsWanted}`);
+if (rows.length !== events.length * receivers.length)
+  failures.push(`${rows.length} deliveries for ${events.length} events`);
+if (!ledger.addsUp || ledger.pending > 0) failures.push(`the ledger: ${JSON.stringify(ledger)}`);
+
+let posts = 0;
+let lost = 0;
+const settledAt = new Map(rows.map((row) => [`${row.event_id} ${row.url}`, row.settled_at]));
+for (const { url, posts: got } of receivers) {
+  posts += got.length;
+  const byEvent = Map.groupBy(got, ({ headers }: Post) => String(headers["webhook-id"]));
+  for (const id of bodies.keys()) if (!byEvent.has(id)) lost++;
+  for (const { headers, body, at } of got) {
+    const id = String(headers["webhook-id"]);
+    if (bodies.get(id) !== body.toString()) failures.push(`${id} reached ${url} with other bytes`);
+    const settled = settledAt.get(`${id} ${url}`);
+    if (settled != null && at > settled) failures.push(`${id} reached ${url} after it was settled`);
+  }
+}
+const duplicates = posts - refused.size - (rows.length - lost);
+progress("\n");
+console.log(
+  `events ${events.length}, kills ${victim.kills}, deliveries ${posts}, duplicates ${duplicates}, ` +
+    `refused once ${refused.size}, lost ${lost}, seed ${values.seed}, ${Math.round((Date.now() - startedAt) / 1000)} s`,
+);
+for (const failure of failures.slice(0, 20)) console.log(`FAILED: ${failure}`);
+process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
+
+function progress(more = ""): void {
+  if (process.stderr.isTTY)
+    process.stderr.write(`\r${references} events, ${victim.kills} kills${more}      `);
+}

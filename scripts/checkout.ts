@@ -1,0 +1,13 @@
+import { join } from "node:path";
+
+/** The root of the checkout. */
+export const ROOT = join(import.meta.dirname, "..");
+
+/** What keeps wrangler inside the checkout, silent about itself and off the network. */
+export const WRANGLER_ENV = {
+  WRANGLER_REGISTRY_PATH: join(ROOT, ".wrangler/registry"),
+  WRANGLER_LOG_PATH: join(ROOT, ".wrangler/logs"),
+  WRANGLER_SEND_METRICS: "false",
+  WRANGLER_HIDE_BANNER: "true",
+  CLOUDFLARE_CF_FETCH_ENABLED: "false",
+} as const;

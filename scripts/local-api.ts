@@ -1,0 +1,38 @@
+/** An answer of the API that is not a success. */
+export class Refusal extends Error {
+  /** The error code of the contract. */
+  readonly code: string;
+
+  constructor(request: string, status: number, code: string) {
+    super(`${request} answered ${status} ${code}`);
+    this.code = code;
+  }
+}
+
+/**
+ * Makes a request and gives the body of the answer; beyond the quota of the key, it waits and tries
+ * again.
+ *
+ * @throws Refusal when the answer is not a success.
+ */
+export type LocalApi = <T>(method: string, path: string, body?: object) => Promise<T>;
+
+/** The API at `base`, such as `http://localhost:8787`, as one key uses it. */
+export function openApi(base: string, apiKey: string): LocalApi {
+  return async function request<T>(method: string, path: string, body?: object): Promise<T> {
+    const answer = await fetch(base + path, {
+      method,
+      headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    const text = await answer.text();
+    if (answer.status === 429) {
+      const waitSeconds = Number(answer.headers.get("Retry-After"));
+      await new Promise((resolve) => setTimeout(resolve, waitSeconds * 1000));
+      return request(method, path, body);
+    }
+    const content = text === "" ? null : JSON.parse(text);
+    if (!answer.ok) throw new Refusal(`${method} ${path}`, answer.status, content?.error?.code);
+    return content;
+  };
+}
