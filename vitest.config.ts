@@ -36,6 +36,7 @@ export default defineConfig({
         test: {
           name: "node",
           include: NODE_TESTS,
+          globalSetup: ["./test/support/build.ts"],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

@@ -4,7 +4,8 @@
  *     npm run chaos -- --events 2000 --kills 25 --seed 1
  *
  * The built Worker runs in a process of its own on storage that persists; SIGKILL ends it together
- * with its in-memory queues. Exits 1 if anything was lost or an invariant failed.
+ * with its in-memory queues. `--built` takes the bundle that is there.
+ * Exits 1 if anything was lost or an invariant failed.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -20,6 +21,7 @@ const { values } = parseArgs({
   options: {
     events: { type: "string", default: "1000" },
     kills: { type: "string", default: "20" },
+    built: { type: "boolean", default: false },
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
   },
 });
@@ -118,7 +120,7 @@ class Victim {
   }
 }
 
-buildWorker();
+if (!values.built) buildWorker();
 const victim = new Victim();
 process.on("exit", () => victim.killNow());
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));

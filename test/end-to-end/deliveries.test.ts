@@ -1,7 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { buildWorker, type Runtime, startRuntime } from "../../scripts/runtime.ts";
+import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
 import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
 import { until } from "../support/until.ts";
 
@@ -10,7 +10,6 @@ let receiver: Receiver;
 const logs: string[] = [];
 
 beforeAll(async () => {
-  buildWorker();
   runtime = await startRuntime({ onLog: (line) => logs.push(line) });
   receiver = await startReceiver();
 });

@@ -1,4 +1,5 @@
-import { createServer, type IncomingHttpHeaders } from "node:http";
+import { createServer, type IncomingHttpHeaders, type RequestListener } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 
 /** A request that a receiver got, with the exact bytes of its body. */
@@ -18,24 +19,31 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
-/** Starts a receiver; `answer` gives the status of each answer, 204 when left out. */
+/**
+ * Starts a receiver; `answer` gives the status of each answer, 204 when left out. With a certificate
+ * it speaks HTTPS, as `localhost`.
+ */
 export async function startReceiver(
   answer: (post: Post) => number | Promise<number> = () => 204,
+  certificate?: { key: string; cert: string },
 ): Promise<Receiver> {
   const posts: Post[] = [];
-  const server = createServer(async (request, response) => {
+  const listener: RequestListener = async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const { url = "", headers } = request;
     const post = { path: url, headers, body: Buffer.concat(chunks), at: Date.now() };
     posts.push(post);
     const status = await answer(post);
-    response.writeHead(status, status >= 300 && status < 400 ? { Location: "/elsewhere" } : {}).end();
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    response
+      .writeHead(status, status >= 300 && status < 400 ? { Location: "/elsewhere" } : {})
+      .end();
+  };
+  const server = certificate ? createSecureServer(certificate, listener) : createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));
   const { port } = server.address() as AddressInfo;
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: certificate ? `https://localhost:${port}` : `http://127.0.0.1:${port}`,
     posts,
     close: () =>
       new Promise((resolve) => {
