@@ -1,5 +1,5 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
-import { derivedId, randomId } from "./contract/ids.ts";
+import { randomId } from "./contract/ids.ts";
 import { type PlatformInput, readInput } from "./contract/platform.ts";
 import type { AutomationType } from "./contract/resources.ts";
 import { isServed } from "./contract/served.ts";
@@ -15,12 +15,13 @@ import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import {
   type ReportedAutomation,
+  readAutomation,
   recordAutomations,
   removeAutomations,
   toAutomation,
   typesOfAutomations,
 } from "./model/automations.ts";
-import { cancelWorkspace, type Ledger, readLedger } from "./model/deliveries.ts";
+import { cancelWorkspace } from "./model/deliveries.ts";
 import {
   announce,
   commitAnnounced,
@@ -29,9 +30,10 @@ import {
   isNewLead,
   isNewRun,
 } from "./model/events.ts";
-import { knownLeads, type ReportedLead, recordLeads, toLead } from "./model/leads.ts";
+import { knownLeads, readLead, recordLeads, toLead } from "./model/leads.ts";
+import { type Ledger, readLedger } from "./model/ledger.ts";
 import { redeliver } from "./model/redelivery.ts";
-import { type ReportedRun, recordRuns, toRun } from "./model/runs.ts";
+import { type ReportedRun, readRun, recordRuns, toRun } from "./model/runs.ts";
 import { enableSubscription } from "./model/subscriptions.ts";
 import {
   insertApiKey,
@@ -41,14 +43,6 @@ import {
   updateAccess,
   workspaceExists,
 } from "./model/workspaces.ts";
-
-/** What the name of a social automation says of its kind, before the agent's name. */
-const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
-  social_comments: "Réponse aux commentaires",
-  social_story: "Réponse aux stories",
-  social_messages: "Réponse aux messages",
-  lead_ads: "Réponse aux formulaires publicitaires",
-};
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -114,14 +108,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { workspaceId, automations } = readInput("recordAutomations", input);
     const now = Date.now();
     const reported = await Promise.all(
-      automations.map(async ({ agent, name, updatedAt, ...automation }) => ({
-        ...automation,
-        id: await derivedId("automation", workspaceId, automation.reference),
-        agentId: await derivedId("agent", workspaceId, agent.reference),
-        agentName: agent.name,
-        name: nameOf(automation.type, name ?? "", agent.name),
-        updatedAt: updatedAt ?? null,
-      })),
+      automations.map((automation) => readAutomation(workspaceId, automation)),
     );
     // Of several reports of one automation in a call, the last one counts.
     const latest: ReportedAutomation[] = [
@@ -157,19 +144,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async recordLeads(input: PlatformInput<"recordLeads">): Promise<{ ids: string[] }> {
     const { workspaceId, leads } = readInput("recordLeads", input);
     const now = Date.now();
-    const reported: ReportedLead[] = await Promise.all(
-      leads.map(async (lead) => ({
-        id: await derivedId("lead", workspaceId, lead.reference),
-        reference: lead.reference,
-        source: lead.source,
-        agentId: await derivedId("agent", workspaceId, lead.agent.reference),
-        name: lead.name ?? null,
-        email: lead.email ?? null,
-        phone: lead.phone ?? null,
-        customFields: lead.customFields ?? {},
-        createdAt: lead.createdAt ?? now,
-      })),
-    );
+    const reported = await Promise.all(leads.map((lead) => readLead(workspaceId, lead, now)));
     const fresh = firstOfEach(reported);
     const drafts = fresh.map((lead) => draftEvent("lead.created", toLead(lead), now));
     await this.#record(
@@ -185,18 +160,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async recordRuns(input: PlatformInput<"recordRuns">): Promise<{ ids: string[] }> {
     const { workspaceId, runs } = readInput("recordRuns", input);
     const now = Date.now();
-    const reported: ReportedRun[] = await Promise.all(
-      runs.map(async (run) => ({
-        id: await derivedId("run", workspaceId, run.reference),
-        reference: run.reference,
-        automationId: run.automationId,
-        status: run.status,
-        triggerType: run.triggerType,
-        occurredAt: run.occurredAt ?? now,
-        actions: (run.actions ?? []) as ReportedRun["actions"],
-        leadId: run.leadId ?? null,
-      })),
-    );
+    const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, now)));
     const types = await this.#checkReferences(workspaceId, reported);
     const fresh = firstOfEach(reported);
     const drafts = fresh
@@ -277,11 +241,6 @@ export class Platform extends WorkerEntrypoint<Env> {
   #forget(keyHash: string): Promise<void> {
     return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
   }
-}
-
-/** A social automation's name is composed; another brings its own. */
-function nameOf(type: AutomationType, name: string, agentName: string): string {
-  return type === "crm_source" ? name : `${KIND_LABELS[type]} – ${agentName}`;
 }
 
 /** Of several records with one id, the first. */

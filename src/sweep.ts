@@ -2,7 +2,8 @@ import { commit, openDatabase } from "./db/client.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
-import { deleteExpired, overdueAnywhere } from "./model/deliveries.ts";
+import { overdueAnywhere } from "./model/deliveries.ts";
+import { deleteExpired } from "./model/retention.ts";
 
 /**
  * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes

@@ -20,6 +20,8 @@ export const RECORDS_MAX = 100;
 
 /** Largest lead or run that the Platform door records, in bytes of JSON. */
 export const RECORD_MAX_BYTES = 1_000_000;
+/** The same once it is quoted as a JSON string, which is how it travels to the database. */
+export const RECORD_MAX_QUOTED_BYTES = 1_900_000;
 
 /** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RECORD_MAX_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
+import { RECORD_MAX_BYTES, RECORD_MAX_QUOTED_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
 import {
   AutomationStatus,
   AutomationType,
@@ -29,10 +29,13 @@ const Agent = z.strictObject({ reference: Reference, name: Name });
 function records<T extends z.ZodType>(item: T) {
   return z
     .array(
-      item.refine(
-        (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
-        `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
-      ),
+      item.refine((value) => {
+        const text = JSON.stringify(value);
+        return (
+          bytesOf(text) <= RECORD_MAX_BYTES &&
+          bytesOf(JSON.stringify(text)) <= RECORD_MAX_QUOTED_BYTES
+        );
+      }, `must be at most ${RECORD_MAX_BYTES} bytes of JSON (${RECORD_MAX_QUOTED_BYTES} quoted)`),
     )
     .min(1)
     .max(RECORDS_MAX);
@@ -78,6 +81,10 @@ const RunReport = z.strictObject({
   leadId: Id.nullish(),
 });
 
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length;
+}
+
 /** What each method of the Platform door takes. */
 export const PLATFORM_INPUTS = {
   createWorkspace: z.strictObject({
@@ -108,6 +115,12 @@ export type PlatformMethod = keyof typeof PLATFORM_INPUTS;
 
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
+
+/** One item of the array `K` of a method's input, once it has been read. */
+export type PlatformRecord<
+  M extends PlatformMethod,
+  K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
+> = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
 
 /**
  * Reads the input of a method.

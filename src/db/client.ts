@@ -6,6 +6,7 @@ export type Database = DrizzleD1Database & { $client: D1Database };
 /** A statement that its caller commits, alone or with others in one transaction. */
 export type Statement = SQL;
 
+const encoder = new TextEncoder();
 const dialect = new SQLiteAsyncDialect();
 
 /** Drizzle over a D1 binding. */
@@ -68,7 +69,8 @@ export function rowsOf<Row>(result: D1Result | undefined): Row[] {
   return (result?.results ?? []) as Row[];
 }
 
-const JSON_PARAMETER_MAX = 1_500_000;
+/** D1 binds texts of at most 2,000,000 bytes. */
+const JSON_PARAMETER_MAX_BYTES = 1_950_000;
 
 /**
  * `rows` as JSON texts for `json_each(?)`, each short enough for one bound parameter: one text
@@ -79,12 +81,13 @@ export function jsonParameters(rows: readonly unknown[]): string[] {
   let size = Number.POSITIVE_INFINITY;
   for (const row of rows) {
     const text = JSON.stringify(row);
-    if (size + text.length > JSON_PARAMETER_MAX) {
+    const bytes = encoder.encode(text).length + 1;
+    if (size + bytes > JSON_PARAMETER_MAX_BYTES) {
       chunks.push([]);
       size = 0;
     }
     chunks.at(-1)?.push(text);
-    size += text.length;
+    size += bytes;
   }
   return chunks.map((texts) => `[${texts.join()}]`);
 }

@@ -1,4 +1,6 @@
 import { and, desc, eq, ne, type SQL, sql } from "drizzle-orm";
+import { derivedId } from "../contract/ids.ts";
+import type { PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
@@ -91,6 +93,30 @@ export interface ReportedAutomation {
   name: string;
   status: AutomationStatus;
   updatedAt: number | null;
+}
+
+/** What the name of a social automation says of its kind, before the agent's name. */
+const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
+  social_comments: "Réponse aux commentaires",
+  social_story: "Réponse aux stories",
+  social_messages: "Réponse aux messages",
+  lead_ads: "Réponse aux formulaires publicitaires",
+};
+
+/** Reads what the platform reports of an automation: a social one's name is composed. */
+export async function readAutomation(
+  workspaceId: string,
+  { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
+): Promise<ReportedAutomation> {
+  return {
+    ...report,
+    id: await derivedId("automation", workspaceId, report.reference),
+    agentId: await derivedId("agent", workspaceId, agent.reference),
+    agentName: agent.name,
+    name:
+      report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
+    updatedAt: updatedAt ?? null,
+  };
 }
 
 /** Inserts automations, or brings those that are known up to date; what is equal stays untouched. */

@@ -1,4 +1,6 @@
 import { and, desc, eq, sql } from "drizzle-orm";
+import { derivedId } from "../contract/ids.ts";
+import type { PlatformRecord } from "../contract/platform.ts";
 import type { Lead, LeadSource } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
@@ -33,6 +35,25 @@ export interface ReportedLead {
   phone: string | null;
   customFields: Record<string, unknown>;
   createdAt: number;
+}
+
+/** Reads what the platform reports of a lead; without `createdAt`, it dates from `now`. */
+export async function readLead(
+  workspaceId: string,
+  { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
+  now: number,
+): Promise<ReportedLead> {
+  return {
+    id: await derivedId("lead", workspaceId, report.reference),
+    reference: report.reference,
+    source: report.source,
+    agentId: await derivedId("agent", workspaceId, agent.reference),
+    name: report.name ?? null,
+    email: report.email ?? null,
+    phone: report.phone ?? null,
+    customFields: report.customFields ?? {},
+    createdAt: report.createdAt ?? now,
+  };
 }
 
 /** Inserts leads; one that is known already stays as it is. */

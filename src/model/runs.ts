@@ -1,4 +1,6 @@
 import { and, desc, eq, sql } from "drizzle-orm";
+import { derivedId } from "../contract/ids.ts";
+import type { PlatformRecord } from "../contract/platform.ts";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
@@ -87,6 +89,24 @@ export interface ReportedRun {
   occurredAt: number;
   actions: { type?: string; status?: string }[];
   leadId: string | null;
+}
+
+/** Reads what the platform reports of a run; without `occurredAt`, it dates from `now`. */
+export async function readRun(
+  workspaceId: string,
+  report: PlatformRecord<"recordRuns", "runs">,
+  now: number,
+): Promise<ReportedRun> {
+  return {
+    id: await derivedId("run", workspaceId, report.reference),
+    reference: report.reference,
+    automationId: report.automationId,
+    status: report.status,
+    triggerType: report.triggerType,
+    occurredAt: report.occurredAt ?? now,
+    actions: (report.actions ?? []) as ReportedRun["actions"],
+    leadId: report.leadId ?? null,
+  };
 }
 
 /** Inserts runs; one that is known already stays as it is. */
