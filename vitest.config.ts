@@ -5,6 +5,7 @@ import { answerAsSubscriber } from "./test/support/subscribers.ts";
 /** What runs in Node, because it starts the built Worker, reads files or simulates; the rest runs in workerd. */
 const NODE_TESTS = [
   "test/end-to-end/**/*.test.ts",
+  "test/fuzz/**/*.test.ts",
   "test/simulation/**/*.test.ts",
   "test/floors.test.ts",
 ];

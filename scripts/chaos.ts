@@ -12,7 +12,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { Ledger } from "../src/model/deliveries.ts";
+import type { Ledger } from "../src/model/ledger.ts";
 import { type Post, startReceiver } from "../test/support/receiver.ts";
 import { Chance } from "./chance.ts";
 import { buildWorker } from "./runtime.ts";

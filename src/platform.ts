@@ -11,6 +11,7 @@ import {
   retrying,
   type Statement,
 } from "./db/client.ts";
+import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import {
@@ -34,7 +35,7 @@ import { knownLeads, readLead, recordLeads, toLead } from "./model/leads.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
 import { redeliver } from "./model/redelivery.ts";
 import { type ReportedRun, readRun, recordRuns, toRun } from "./model/runs.ts";
-import { enableSubscription } from "./model/subscriptions.ts";
+import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
 import {
   insertApiKey,
   insertWorkspace,
@@ -194,6 +195,26 @@ export class Platform extends WorkerEntrypoint<Env> {
       this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, failing: false }]));
     }
     return {};
+  }
+
+  /**
+   * Seals up to 100 webhook secrets under the first of `WEBHOOK_ENCRYPTION_KEYS`. Once nothing
+   * remains, the other keys can go.
+   */
+  async resealSecrets(
+    input: PlatformInput<"resealSecrets">,
+  ): Promise<{ resealed: number; remaining: number }> {
+    readInput("resealSecrets", input);
+    const ring = readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS);
+    const { secrets, count } = await secretsUnderOtherKeys(this.#db, sealingKeyId(ring), 100);
+    const replacements = await Promise.all(
+      secrets.map(async (secret) => {
+        const { id, sealedSecret } = secret;
+        return replaceSecret(secret, await seal(ring, id, await open(ring, id, sealedSecret)));
+      }),
+    );
+    if (replacements.length > 0) await commit(this.#db, replacements);
+    return { resealed: secrets.length, remaining: count - secrets.length };
   }
 
   get #db(): Database {

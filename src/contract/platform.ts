@@ -109,6 +109,7 @@ export const PLATFORM_INPUTS = {
       "must be at most 30 days ago: older events are deleted",
     ).nullish(),
   }),
+  resealSecrets: z.strictObject({}),
 };
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;

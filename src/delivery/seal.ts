@@ -43,6 +43,13 @@ export async function seal(ring: KeyRing, owner: string, secret: string): Promis
   return `${keyId}.${toBase64(new Uint8Array([...iv, ...new Uint8Array(sealed)]))}`;
 }
 
+/** The identifier of the key that seals. */
+export function sealingKeyId(ring: KeyRing): string {
+  const [keyId] = ring.keys();
+  if (!keyId) throw new Error("WEBHOOK_ENCRYPTION_KEYS is empty");
+  return keyId;
+}
+
 /**
  * Opens what `seal` made for the same owner.
  *

@@ -8,6 +8,14 @@ import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
 import { addressGate } from "./gate.ts";
 
+/** An API has no page: nothing may be framed, run or guessed from its answers. */
+const SECURITY_HEADERS = [
+  ["Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"],
+  ["Referrer-Policy", "no-referrer"],
+  ["Strict-Transport-Security", "max-age=31536000; includeSubDomains"],
+  ["X-Content-Type-Options", "nosniff"],
+] as const;
+
 /** Puts the headers of the contract on every answer, and writes its line into the log. */
 export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
@@ -21,7 +29,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   headers.set("X-RateLimit-Remaining", String(figures.remaining));
   headers.set("X-RateLimit-Reset", String(figures.resetSeconds));
   if (c.res.status === 429) headers.set("Retry-After", String(figures.resetSeconds));
-  headers.set("X-Content-Type-Options", "nosniff");
+  for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   log("request", {
     requestId,
     method: c.req.method,

@@ -89,3 +89,35 @@ export function toWebhook(
     disabled_at: row.disabledAt === null ? null : isoTime(row.disabledAt),
   };
 }
+
+/** A subscription's secret as it is stored. */
+export interface SealedSecret {
+  id: string;
+  sealedSecret: string;
+}
+
+/** Secrets that are not sealed under the key `keyId`: at most `limit` of them, and how many in all. */
+export async function secretsUnderOtherKeys(
+  db: Database,
+  keyId: string,
+  limit: number,
+): Promise<{ secrets: SealedSecret[]; count: number }> {
+  const other = sql`substr(${subscriptions.sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+  const [secrets, counts] = await retrying(() =>
+    db.batch([
+      db
+        .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
+        .from(subscriptions)
+        .where(other)
+        .limit(limit),
+      db.select({ count: sql<number>`count(*)` }).from(subscriptions).where(other),
+    ]),
+  );
+  return { secrets, count: counts[0]?.count ?? 0 };
+}
+
+/** Puts `sealed` in place of the secret that was read, unless it has changed since. */
+export function replaceSecret({ id, sealedSecret }: SealedSecret, sealed: string): Statement {
+  return sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed}
+    WHERE id = ${id} AND sealed_secret = ${sealedSecret}`;
+}

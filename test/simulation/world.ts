@@ -1,9 +1,6 @@
 import { createHash } from "node:crypto";
 import { Chance } from "../../scripts/chance.ts";
 
-/** What crashed never goes on: nothing that it waits for ever comes. */
-const NEVER = new Promise<never>(() => {});
-
 const realImmediate = setImmediate;
 
 /**
@@ -115,6 +112,7 @@ export class Isolate {
       world.note(`${this.name} crashes`);
       this.onCrash();
     }
-    if (this.#dead) await NEVER;
+    // What crashed never goes on: nothing that it waits for ever comes.
+    if (this.#dead) await new Promise(() => {});
   }
 }
