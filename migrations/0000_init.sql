@@ -77,11 +77,11 @@ CREATE TABLE `notices` (
 	`last_outcome` text,
 	`last_status` integer,
 	`created_at` integer NOT NULL,
-	`failures` integer DEFAULT 0 NOT NULL,
+	`due_at` integer NOT NULL,
 	`sent_at` integer
 );
 --> statement-breakpoint
-CREATE INDEX `notices_unsent` ON `notices` (`failures`,`id`) WHERE sent_at IS NULL;--> statement-breakpoint
+CREATE INDEX `notices_unsent` ON `notices` (`due_at`) WHERE sent_at IS NULL;--> statement-breakpoint
 CREATE TABLE `runs` (
 	`id` text PRIMARY KEY NOT NULL,
 	`workspace_id` text NOT NULL,

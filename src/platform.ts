@@ -179,6 +179,8 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Counts the deliveries of a workspace, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
     const { workspaceId } = readInput("ledger", input);
+    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
+      throw unknownWorkspace();
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
   }
 

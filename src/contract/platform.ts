@@ -21,8 +21,47 @@ const Name = text(1_000).min(1);
 const Reference = text(512).min(1);
 const Id = z.string().max(100);
 
+const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
+const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
+
 /** ISO 8601 with `Z` or an offset; read as Unix milliseconds. */
-const Instant = z.iso.datetime({ offset: true }).transform((value) => Date.parse(value));
+const Instant = z.iso
+  .datetime({ offset: true })
+  .transform((value) => Date.parse(value))
+  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must lie in the years 0000 to 9999, in UTC");
+
+const DEEPEST = 500;
+
+/** Where a value is not what JSON can say, or is nested too deep, as a path; null when it is fine. */
+function findFault(value: unknown, depth = 0): string[] | null {
+  if (value === null || typeof value === "boolean" || typeof value === "string") return null;
+  if (Number.isFinite(value)) return null;
+  if (!Array.isArray(value) && !isPlainObject(value)) return [];
+  if (depth > DEEPEST) return [];
+  for (const [key, item] of Object.entries(value)) {
+    const fault = findFault(item, depth + 1);
+    if (fault) return [key, ...fault];
+  }
+  return null;
+}
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
+const CustomFields = z
+  .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
+  .superRefine((fields, context) => {
+    const path = findFault(fields);
+    if (path)
+      context.addIssue({
+        code: "custom",
+        continue: false,
+        // A path that nobody can read is left out.
+        path: path.length > 10 ? [] : path,
+        message: `must be JSON, nested at most ${DEEPEST} deep`,
+      });
+  });
 
 const Agent = z.strictObject({ reference: Reference, name: Name });
 
@@ -64,7 +103,7 @@ const LeadReport = z.strictObject({
   name: text(1_000).nullish(),
   email: text(1_000).nullish(),
   phone: text(100).nullish(),
-  customFields: z.record(z.string(), z.json()).nullish(),
+  customFields: CustomFields.nullish(),
   createdAt: Instant.nullish(),
 });
 

@@ -179,9 +179,9 @@ export const notices = sqliteTable(
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     createdAt: integer("created_at").notNull(),
-    /** Times that it could not be sent. */
-    failures: integer().notNull().default(0),
+    /** When the next sweep may try to send it; pushed on by each try. */
+    dueAt: integer("due_at").notNull(),
     sentAt: integer("sent_at"),
   },
-  (table) => [index("notices_unsent").on(table.failures, table.id).where(sql`sent_at IS NULL`)],
+  (table) => [index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`)],
 );

@@ -1,13 +1,13 @@
 import type { Database } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { markFailed, markSent, type OwedNotice, owedNotices } from "../model/notices.ts";
+import { markSent, type OwedNotice, takeOwedNotices } from "../model/notices.ts";
 
 /**
  * Sends the e-mails that are owed to administrators: their subscription was disabled. One that
- * cannot be sent stays owed; only a crash between sending and recording can send one twice.
+ * cannot be sent is tried again in five minutes; only a crash between sending and recording can send one twice.
  */
 export async function sendNotices(db: Database, env: Env, now: number): Promise<void> {
-  for (const notice of await owedNotices(db)) {
+  for (const notice of await takeOwedNotices(db, now)) {
     try {
       if (notice.adminEmails.length > 0) {
         await env.EMAIL.send({
@@ -20,7 +20,6 @@ export async function sendNotices(db: Database, env: Env, now: number): Promise<
       log("notice_sent", { notice: notice.id, recipients: notice.adminEmails.length });
     } catch (error) {
       logError("notice_failed", error, { notice: notice.id });
-      await markFailed(db, notice.id);
     }
   }
 }

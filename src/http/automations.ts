@@ -106,7 +106,7 @@ automations.openapi(
     const { db, workspaceId } = c.var;
     const { status } = c.req.valid("json");
     const visibility = visibilityOf(c.env);
-    const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now());
+    const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable") throw new ApiError("automation_not_controllable");
     c.executionCtx.waitUntil(wake(c.env, control.wakes));

@@ -1,9 +1,10 @@
 import type { Hook } from "@hono/zod-openapi";
-import type { ErrorHandler, NotFoundHandler } from "hono";
+import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import type { z } from "zod";
 import { ApiError, type ErrorDetails, REASONS, type Reason } from "../contract/errors.ts";
+import type { Figures } from "../gate/window.ts";
 import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
 import { addressGate } from "./gate.ts";
@@ -22,7 +23,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = c.req.header("CF-Ray") ?? crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  const figures = c.var.figures ?? (await addressGate(c).peek());
+  const figures = c.var.figures ?? (await peekFigures(c));
   const { headers } = c.res;
   headers.set("Cache-Control", "no-store");
   headers.set("X-RateLimit-Limit", String(figures.limit));
@@ -39,6 +40,17 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     workspace: c.var.workspaceId,
   });
 });
+
+/** The window of the address; when its gate does not answer, that nothing is left of it. */
+async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
+  try {
+    return await addressGate(c).peek();
+  } catch (error) {
+    logError("address_gate_failed", error, { requestId: c.var.requestId });
+    const resetSeconds = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS);
+    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetSeconds };
+  }
+}
 
 /** Answers whatever was thrown in the error body of the contract. */
 export const answerError: ErrorHandler<AppEnv> = (error, c) => {

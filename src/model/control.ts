@@ -26,7 +26,7 @@ const ROUNDS = 50;
 /**
  * Pauses or activates an automation and announces it (contract, States and transitions). Where it is
  * there already, nothing is written. Of clients that race, one wins each round, and the others look
- * again at what it left.
+ * again at what it left; the time is taken then, so that times follow the order of the changes.
  */
 export async function controlAutomation(
   db: Database,
@@ -34,14 +34,14 @@ export async function controlAutomation(
   visibility: Visibility,
   id: string,
   status: (typeof CONTROLLABLE)[number],
-  now: number,
+  clock: () => number,
 ): Promise<Control> {
   for (let round = 0; round < ROUNDS; round++) {
     const row = await findAutomation(db, workspaceId, visibility, id);
     if (!row) return { result: "not_found" };
     if (row.status === status) return { result: "done", row, wakes: [] };
     if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };
-    const moved = await move(db, row, status, now);
+    const moved = await move(db, row, status, clock());
     if (moved) return moved;
   }
   throw new Error("an automation was changed by others in every round");

@@ -102,7 +102,10 @@ export function claimDue(
         JOIN ${deliveries} AS d ON d.rowid IN (
           SELECT due.rowid FROM ${deliveries} AS due
           WHERE due.subscription_id = woken.value AND due.state = 'pending' AND due.due_at <= ${now}
-          ORDER BY due.due_at LIMIT ${quota}))`,
+          ORDER BY due.due_at LIMIT ${quota})
+        -- Once: the reply to this statement may have been lost.
+        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} AS held WHERE held.subscription_id = woken.value
+          AND held.state = 'pending' AND held.due_at = ${lease.until} AND held.claim = ${lease.claim}))`,
     sql`
       SELECT d.event_id AS eventId, d.subscription_id AS subscriptionId, d.attempts AS attempts,
         s.url AS url, s.sealed_secret AS sealedSecret,
@@ -165,28 +168,29 @@ export function settle(
   const learnt = JSON.stringify(health);
   const subscriptionIds = health.map(({ subscriptionId }) => subscriptionId);
   const ids = JSON.stringify(subscriptionIds);
+  const stillHeld = sql`EXISTS (SELECT 1 FROM ${deliveries} AS d WHERE d.subscription_id = s.id
+    AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim})`;
   const toDisable = sql`s.disabled_at IS NULL AND s.failures >= ${DISABLE_AFTER_FAILURES}
-    AND s.failing_since <= ${now - DISABLE_AFTER_MS}`;
+    AND s.failing_since <= ${now - DISABLE_AFTER_MS} AND ${stillHeld}`;
   return [
     sql`
-      UPDATE ${subscriptions} SET
+      UPDATE ${subscriptions} AS s SET
         failures = h.value->>'failures' + CASE WHEN h.value->>'succeeded' THEN 0 ELSE failures END,
         failing_since = CASE WHEN h.value->>'succeeded' THEN h.value->>'failingSince'
           ELSE coalesce(failing_since, h.value->>'failingSince') END
       FROM json_each(${learnt}) AS h
-      WHERE ${subscriptions.id} = h.value->>'subscriptionId'
-        AND (h.value->>'failures' > 0 OR h.value->>'succeeded' AND failing_since IS NOT NULL)
-        AND EXISTS (SELECT 1 FROM ${deliveries} AS d WHERE d.subscription_id = ${subscriptions.id}
-          AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim})`,
+      WHERE s.id = h.value->>'subscriptionId' AND ${stillHeld}
+        AND (h.value->>'failures' > 0 OR h.value->>'succeeded' AND failing_since IS NOT NULL)`,
     sql`
-      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at)
+      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
       SELECT s.workspace_id, s.id, h.value->>'host', s.events, s.failing_since,
-        h.value->>'outcome', h.value->>'status', ${now}
+        h.value->>'outcome', h.value->>'status', ${now}, ${now}
       FROM json_each(${learnt}) AS h JOIN ${subscriptions} AS s ON s.id = h.value->>'subscriptionId'
-      WHERE ${toDisable}`,
+      WHERE h.value->>'failures' > 0 AND ${toDisable}`,
     sql`
       UPDATE ${subscriptions} AS s SET disabled_at = ${now}
-      WHERE s.id IN (SELECT value FROM json_each(${ids})) AND ${toDisable}`,
+      FROM json_each(${learnt}) AS h
+      WHERE s.id = h.value->>'subscriptionId' AND h.value->>'failures' > 0 AND ${toDisable}`,
     sql`
       UPDATE ${deliveries} SET
         state = o.value->>'state', attempts = attempts + (o.value->>'counted'), due_at = o.value->>'dueAt',

@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/resources.ts";
-import { type Database, retrying } from "../db/client.ts";
+import { commit, type Database, retrying, rowsOf } from "../db/client.ts";
 import { notices, workspaces } from "../db/schema.ts";
 
 /** An e-mail owed to the administrators of a workspace. */
@@ -17,9 +17,25 @@ export interface OwedNotice {
 }
 
 const AT_ONCE = 50;
+const TRY_AGAIN_AFTER_MS = 300_000;
 
-/** E-mails that are still owed, those that failed least first. */
-export async function owedNotices(db: Database): Promise<OwedNotice[]> {
+/**
+ * Takes e-mails that are owed and due, the longest due first, so that nobody else sends them: what is
+ * not marked as sent is due again in five minutes.
+ */
+export async function takeOwedNotices(db: Database, now: number): Promise<OwedNotice[]> {
+  const [taken] = await commit(
+    db,
+    [
+      sql`UPDATE ${notices} SET due_at = ${now + TRY_AGAIN_AFTER_MS}
+        WHERE id IN (SELECT id FROM ${notices} WHERE sent_at IS NULL AND due_at <= ${now}
+          ORDER BY due_at, id LIMIT ${AT_ONCE})
+        RETURNING id`,
+    ],
+    1,
+  );
+  const ids = rowsOf<{ id: number }>(taken).map(({ id }) => id);
+  if (ids.length === 0) return [];
   return retrying(() =>
     db
       .select({
@@ -35,23 +51,12 @@ export async function owedNotices(db: Database): Promise<OwedNotice[]> {
       })
       .from(notices)
       .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
-      .where(sql`sent_at IS NULL`)
-      .orderBy(notices.failures, notices.id)
-      .limit(AT_ONCE),
+      .where(sql`${notices.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`)
+      .orderBy(notices.id),
   );
 }
 
 /** Records that an e-mail was sent. */
 export function markSent(db: Database, id: number, now: number) {
   return retrying(() => db.update(notices).set({ sentAt: now }).where(eq(notices.id, id)));
-}
-
-/** Records that an e-mail could not be sent; it stays owed. */
-export function markFailed(db: Database, id: number) {
-  return retrying(() =>
-    db
-      .update(notices)
-      .set({ failures: sql`${notices.failures} + 1` })
-      .where(eq(notices.id, id)),
-  );
 }

@@ -3,8 +3,12 @@
  * comes here, in Node. A host answers as its first label says and keeps what it was sent:
  *
  * - `ok-…`: 200; `status-503-…`: that status; `hang-…`: no answer;
+ * - `endless-…`: 200, and a body that never ends;
  * - `first-fails-…`: 500 to the first request, 200 to the others;
+ * - `?retry-after=…` in the URL: the header `Retry-After` of the answer;
  * - `GET https://<host>/received`: what was posted there, oldest first.
+ *
+ * `https://dns.example/` is a resolver (DNS over HTTPS, JSON API): see `resolve`.
  */
 export interface Received {
   url: string;
@@ -15,20 +19,58 @@ export interface Received {
 const received = new Map<string, Received[]>();
 
 export async function answerAsSubscriber(request: Request): Promise<Response> {
-  const { hostname, pathname } = new URL(request.url);
+  const { hostname, pathname, searchParams } = new URL(request.url);
+  if (hostname === "dns.example") return resolve(searchParams);
   const posts = received.get(hostname) ?? [];
   if (request.method === "GET" && pathname === "/received") return Response.json(posts);
-  posts.push({
-    url: request.url,
-    headers: Object.fromEntries(request.headers),
-    body: await request.text(),
-  });
   received.set(hostname, posts);
-  if (hostname.startsWith("hang-")) await new Promise((resolve) => setTimeout(resolve, 15_000));
+  const { url, headers: sent } = request;
+  posts.push({ url, headers: Object.fromEntries(sent), body: await request.text() });
+  if (hostname.startsWith("hang-")) await sleep(15_000);
+  if (hostname.startsWith("endless-")) return new Response(new ReadableStream({ start }));
   if (hostname.startsWith("first-fails-") && posts.length === 1)
     return new Response(null, { status: 500 });
   const status = Number(/^status-(\d+)-/.exec(hostname)?.[1] ?? 200);
-  const headers =
-    status >= 300 && status < 400 ? { Location: "https://ok-elsewhere.example/" } : {};
+  const headers = new Headers();
+  if (status >= 300 && status < 400) headers.set("Location", "https://ok-elsewhere.example/");
+  const retryAfter = searchParams.get("retry-after");
+  if (retryAfter !== null) headers.set("Retry-After", retryAfter);
   return new Response(null, { status, headers });
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function start(controller: ReadableStreamDefaultController<Uint8Array>): void {
+  controller.enqueue(new TextEncoder().encode("."));
+}
+
+/** What the names that the resolver knows stand for, by their first label: A and AAAA. */
+const ADDRESSES: Record<string, [a: string[], aaaa: string[]]> = {
+  public: [["8.8.8.8"], ["2606:4700:4700::1111"]],
+  private: [["10.0.0.1", "169.254.169.254"], ["fd00::1"]],
+  mixed: [["10.0.0.1", "8.8.8.8"], []],
+  privatev4: [["192.168.1.2"], []],
+  publicv6: [["127.0.0.1"], ["2606:4700:4700::1111"]],
+  empty: [[], []],
+};
+
+/** Answers as the first label of the name says: an entry above, or one of those below. */
+async function resolve(query: URLSearchParams): Promise<Response> {
+  const name = query.get("name") ?? "";
+  const [label = ""] = name.split(/[-.]/);
+  if (label === "nxdomain") return Response.json({ Status: 3 });
+  if (label === "servfail") return Response.json({ Status: 2 });
+  if (label === "halfnx") return Response.json({ Status: query.get("type") === "A" ? 3 : 2 });
+  if (label === "silent") await sleep(5_000);
+  if (label === "garbage") return new Response("<html>");
+  if (label === "odd") return Response.json({ Status: 0, Answer: [{ type: 1, data: "nonsense" }] });
+  if (label === "null") return Response.json(null);
+  if (label === "down") return new Response("overloaded", { status: 503 });
+  const [a, aaaa] = ADDRESSES[label] ?? [[], []];
+  const [type, addresses] = query.get("type") === "AAAA" ? [28, aaaa] : [1, a];
+  const alias = { name, type: 5, TTL: 60, data: "alias.example." };
+  const records = addresses.map((data) => ({ name: alias.data, type, TTL: 60, data }));
+  return Response.json({ Status: 0, Answer: [alias, ...records] });
 }

@@ -1,0 +1,188 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { expect } from "vitest";
+import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
+import type { PlatformInput } from "../../src/contract/platform.ts";
+import type { WebhookDelivery } from "../../src/contract/resources.ts";
+import { app } from "../../src/http/app.ts";
+
+/** An answer as it came over the wire; `body` is its JSON, null when there is none. */
+export interface Answer<Body = unknown> {
+  status: number;
+  headers: Record<string, string>;
+  body: Body;
+}
+
+type Fetch = (request: Request) => Promise<Response>;
+
+const ORIGIN = "https://api.example";
+const throughTheDoor: Fetch = (request) => exports.default.fetch(request);
+
+/** The Worker as another deployment of it, whose variables or bindings differ. */
+export function deployedWith(overrides: Partial<Env>): Fetch {
+  return async (request) => {
+    const context = createExecutionContext();
+    const response = await app.fetch(request, { ...env, ...overrides }, context);
+    await waitOnExecutionContext(context);
+    return response;
+  };
+}
+
+let addresses = 0;
+
+/** An IPv4 address that no other request of this file comes from. */
+export function freshAddress(): string {
+  addresses++;
+  return `198.18.${addresses >> 8}.${addresses & 255}`;
+}
+
+/** Sends one request; it comes from an address of its own unless it names one. */
+export async function send<Body = unknown>(
+  path: string,
+  init: RequestInit = {},
+  fetch = throughTheDoor,
+): Promise<Answer<Body>> {
+  const headers = new Headers(init.headers);
+  if (!headers.has("CF-Connecting-IP")) headers.set("CF-Connecting-IP", freshAddress());
+  const response = await fetch(new Request(ORIGIN + path, { ...init, headers }));
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: Object.fromEntries(response.headers),
+    body: (text === "" ? null : JSON.parse(text)) as Body,
+  };
+}
+
+/** The API as the holder of a key uses it. */
+export function openApi(apiKey: string, fetch = throughTheDoor) {
+  const authorized = <Body>(path: string, { headers, ...init }: RequestInit = {}) => {
+    const all = new Headers(headers);
+    all.set("Authorization", `Bearer ${apiKey}`);
+    return send<Body>(path, { ...init, headers: all }, fetch);
+  };
+  const withJson = <Body>(method: string, path: string, body: unknown) =>
+    authorized<Body>(path, {
+      method,
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+  return {
+    send: authorized,
+    get: <Body = unknown>(path: string) => authorized<Body>(path),
+    post: <Body = unknown>(path: string, body: unknown) => withJson<Body>("POST", path, body),
+    patch: <Body = unknown>(path: string, body: unknown) => withJson<Body>("PATCH", path, body),
+    delete: (path: string) => authorized(path, { method: "DELETE" }),
+  };
+}
+
+/** A new workspace with a key, and the API as this key sees it. */
+export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
+  const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, ...key });
+  return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
+}
+
+const FIGURE = expect.stringMatching(/^[0-9]+$/);
+
+/** The four headers that every answer carries, and those that it may have beside them. */
+export const EVERY_ANSWER = {
+  "cache-control": "no-store",
+  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "strict-transport-security": "max-age=31536000; includeSubDomains",
+  "x-content-type-options": "nosniff",
+  "x-ratelimit-limit": FIGURE,
+  "x-ratelimit-remaining": FIGURE,
+  "x-ratelimit-reset": FIGURE,
+};
+
+/** What a success should look like, whole. */
+export function success(status: number, body: unknown): Answer {
+  return { status, headers: { ...EVERY_ANSWER, "content-type": "application/json" }, body };
+}
+
+/** What an error should look like, whole. */
+export function refusal(status: number, code: ErrorCode, details: ErrorDetails = {}): Answer {
+  const { message } = new ApiError(code, details);
+  const answer = success(status, { error: { code, message, details } });
+  if (status !== 429) return answer;
+  return { ...answer, headers: { ...answer.headers, "retry-after": FIGURE } };
+}
+
+/** What the headers of an answer say of a window. */
+export function figuresOf({ headers }: Answer) {
+  return {
+    limit: Number(headers["x-ratelimit-limit"]),
+    remaining: Number(headers["x-ratelimit-remaining"]),
+    resetSeconds: Number(headers["x-ratelimit-reset"]),
+  };
+}
+
+/** An answer without the figures of its window: what two answers must share to be told apart by nothing. */
+export function apartFromFigures({ status, headers, body }: Answer): Answer {
+  const same = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  return { status, headers: Object.fromEntries(same), body };
+}
+
+/** The message of a call of the Platform door that fails, as it must. */
+export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
+  return call.then(
+    () => expect.unreachable("the call succeeded"),
+    (error: Error) => error.message,
+  );
+}
+
+/** The events of a workspace, oldest first, whether or not somebody subscribes to them. */
+export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
+  const { results } = await env.DB.prepare(
+    "SELECT body FROM events WHERE workspace_id = ? ORDER BY rowid",
+  )
+    .bind(workspaceId)
+    .all<{ body: string }>();
+  return results.map(({ body }) => JSON.parse(body));
+}
+
+export type AutomationReport = PlatformInput<"recordAutomations">["automations"][number];
+export type LeadReport = PlatformInput<"recordLeads">["leads"][number];
+export type RunReport = PlatformInput<"recordRuns">["runs"][number];
+
+const AGENT = { reference: "agent-1", name: "Agence Lumière" };
+
+/** An automation as the platform reports it. */
+export function automationReport(
+  reference: string,
+  differences: Partial<AutomationReport> = {},
+): AutomationReport {
+  return {
+    reference,
+    type: "social_comments",
+    provider: "instagram",
+    agent: AGENT,
+    status: "active",
+    ...differences,
+  };
+}
+
+/** A lead as the platform reports it. */
+export function leadReport(reference: string, differences: Partial<LeadReport> = {}): LeadReport {
+  return { reference, source: "social", agent: AGENT, ...differences };
+}
+
+/** A run as the platform reports it. */
+export function runReport(
+  reference: string,
+  automationId: string,
+  differences: Partial<RunReport> = {},
+): RunReport {
+  return { reference, automationId, status: "success", triggerType: "comment", ...differences };
+}
+
+/** Records one automation and gives its id. */
+export async function recordAutomation(
+  workspaceId: string,
+  differences: Partial<AutomationReport> = {},
+): Promise<string> {
+  const automations = [automationReport(crypto.randomUUID(), differences)];
+  const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
+  return ids[0] as string;
+}

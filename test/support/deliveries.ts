@@ -1,0 +1,287 @@
+import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { eq, sql } from "drizzle-orm";
+import { randomId } from "../../src/contract/ids.ts";
+import type { WebhookEvent } from "../../src/contract/resources.ts";
+import { isoTime } from "../../src/contract/time.ts";
+import { commit, openDatabase } from "../../src/db/client.ts";
+import { deliveries, notices, subscriptions } from "../../src/db/schema.ts";
+import { consume } from "../../src/delivery/consumer.ts";
+import type { Outcome } from "../../src/delivery/policy.ts";
+import { type RunTools, runDeliveries } from "../../src/delivery/run.ts";
+import { readKeyRing, seal } from "../../src/delivery/seal.ts";
+import { mintSecret } from "../../src/delivery/signature.ts";
+import type { WakeMessage } from "../../src/delivery/wake.ts";
+import type { Claimed } from "../../src/model/deliveries.ts";
+import { announce, type Draft, draftEvent, isNewLead } from "../../src/model/events.ts";
+import { insertSubscription } from "../../src/model/subscriptions.ts";
+import type { Received } from "./subscribers.ts";
+
+export const db = openDatabase(env.DB);
+
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
+/** A workspace without a key. */
+export async function createWorkspace(adminEmails = ["admin@example.com"]): Promise<string> {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence", adminEmails });
+  return workspaceId;
+}
+
+let hosts = 0;
+
+/** The URL of a subscriber of its own, who answers as `behaviour` says (see subscribers.ts). */
+export function subscriberUrl(behaviour = "ok"): string {
+  return `https://${behaviour}-${++hosts}-${crypto.randomUUID()}.example/hooks/in?token=t0ken`;
+}
+
+/** A subscription of the workspace as `POST /webhooks` makes it, but at a time of its own. */
+export async function subscribe(
+  workspaceId: string,
+  { url = subscriberUrl(), events = ["lead.created"] as WebhookEvent[], createdAt = 0 } = {},
+): Promise<{ id: string; url: string; secret: string }> {
+  const id = randomId("webhook");
+  const secret = mintSecret();
+  const sealedSecret = await seal(readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS), id, secret);
+  await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
+  return { id, url, secret };
+}
+
+/** Drafts of events about new leads. */
+export function draftLeads(count: number, now: number, customFields = {}): Draft[] {
+  return Array.from({ length: count }, (_, i) => {
+    const lead = {
+      id: randomId("lead"),
+      source: "crm" as const,
+      agent_id: "agt_1",
+      name: `Zoë “${i}” 🌻`,
+      email: "zoe@example.com",
+      phone: "+33600000000",
+      custom_fields: customFields,
+      created_at: isoTime(now),
+    };
+    return draftEvent("lead.created", lead, now);
+  });
+}
+
+/** Announces new leads at `now`, oldest first, and wakes nobody: no queue gets in between. */
+export async function announceLeads(
+  workspaceId: string,
+  count: number,
+  now: number,
+  customFields = {},
+): Promise<Draft[]> {
+  const drafts = draftLeads(count, now, customFields);
+  await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead, now));
+  return drafts;
+}
+
+/** The delivery rows of a subscription, in the order in which they were written. */
+export function deliveriesTo(subscriptionId: string) {
+  return db
+    .select()
+    .from(deliveries)
+    .where(eq(deliveries.subscriptionId, subscriptionId))
+    .orderBy(sql`rowid`);
+}
+
+/** The one delivery row of a subscription. */
+export async function deliveryTo(subscriptionId: string) {
+  const [row, ...others] = await deliveriesTo(subscriptionId);
+  if (!row || others.length > 0) throw new Error(`${others.length} deliveries beside the first`);
+  return row;
+}
+
+/** How many deliveries of a subscription are in each state. */
+export async function statesOf(subscriptionId: string): Promise<Record<string, number>> {
+  const rows = await deliveriesTo(subscriptionId);
+  const byState = Map.groupBy(rows, ({ state }) => state);
+  return Object.fromEntries([...byState].map(([state, { length }]) => [state, length]));
+}
+
+/** The row of a subscription. */
+export async function subscriptionRow(id: string) {
+  const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, id));
+  if (!row) throw new Error(`no subscription ${id}`);
+  return row;
+}
+
+/** The e-mails that a subscription gave rise to. */
+export function noticesOf(subscriptionId: string) {
+  return db.select().from(notices).where(eq(notices.subscriptionId, subscriptionId));
+}
+
+/** What a subscriber has received, oldest first. */
+export async function receivedBy({ url }: { url: string }): Promise<Received[]> {
+  const answer = await fetch(`https://${new URL(url).host}/received`);
+  return answer.json();
+}
+
+/** A complete answer of a subscriber. */
+export function answered(status: number, retryAfterSeconds: number | null = null): Outcome {
+  return { kind: "answered", status, retryAfterSeconds };
+}
+
+/** Runs one turn at `now`, in which every attempt ends as `attempt` says. */
+export function runAt(
+  now: number,
+  subscriptionIds: string[],
+  attempt: RunTools["attempt"] | Outcome,
+  quota = 100,
+) {
+  const tools: RunTools = {
+    now: () => now,
+    random: () => 0.5,
+    attempt: typeof attempt === "function" ? attempt : async () => attempt,
+  };
+  return runDeliveries(db, subscriptionIds, quota, tools);
+}
+
+/** Fails one attempt, with a 503, at each of the times. */
+export async function failAt(subscriptionId: string, times: number[]): Promise<void> {
+  for (const time of times) await runAt(time, [subscriptionId], answered(503), 1);
+}
+
+/** A message of a queue's producer, as it was sent. */
+export interface Sent {
+  subscriptionId: string;
+  delaySeconds: number;
+}
+
+/**
+ * The deployment with producers that keep what they are given, so that no consumer of the runtime
+ * interferes; `overrides` replace other bindings.
+ */
+export function isolated(overrides: Partial<Env> = {}) {
+  const healthy: Sent[] = [];
+  const failing: Sent[] = [];
+  const keepIn = (sent: Sent[]) =>
+    ({
+      sendBatch: async (messages: MessageSendRequest<WakeMessage>[]) => {
+        for (const { body, delaySeconds = 0 } of messages) sent.push({ ...body, delaySeconds });
+      },
+    }) as unknown as Queue;
+  const bindings: Env = {
+    ...env,
+    DELIVERIES: keepIn(healthy),
+    REDELIVERIES: keepIn(failing),
+    ...overrides,
+  };
+  return { env: bindings, healthy, failing };
+}
+
+/** A queue that takes nothing. */
+export const REFUSING_QUEUE = {
+  sendBatch: async () => {
+    throw new Error("Queue sendBatch failed: overloaded");
+  },
+} as unknown as Queue;
+
+type QueueResult = Awaited<ReturnType<typeof getQueueResult>>;
+
+/** What becomes of a batch that is acknowledged whole, and of one that comes back whole. */
+export const ACKNOWLEDGED = { outcome: "ok", ackAll: true, retryBatch: { retry: false } };
+export const RETRIED = { outcome: "ok", ackAll: false, retryBatch: { retry: true } };
+
+/** Hands a batch with these bodies to the queue door, and gives what became of the messages. */
+export async function consumeBodies(
+  bodies: unknown[],
+  bindings: Env,
+  attempt?: (delivery: Claimed) => Promise<Outcome>,
+  queue = "webhook-deliveries",
+): Promise<QueueResult> {
+  const messages = bodies.map((body, i) => ({
+    id: `message-${i}`,
+    timestamp: new Date(),
+    attempts: 1,
+    body,
+  }));
+  const batch = createMessageBatch(queue, messages);
+  await consume(batch, bindings, attempt);
+  return getQueueResult(batch, createExecutionContext());
+}
+
+/** Wakes the consumer for the subscriptions. */
+export function consumeFor(
+  subscriptionIds: string[],
+  bindings: Env,
+  attempt?: (delivery: Claimed) => Promise<Outcome>,
+): Promise<QueueResult> {
+  const bodies = subscriptionIds.map((subscriptionId) => ({ subscriptionId }));
+  return consumeBodies(bodies, bindings, attempt);
+}
+
+/**
+ * The real database, each round trip of which is counted; `before` and `after` see its number, from
+ * 1, and the SQL that it carries, and what they throw is what the caller gets.
+ */
+export function observedDatabase({
+  before = () => {},
+  after = () => {},
+}: {
+  before?: (trip: number, sql: string[]) => void | Promise<void>;
+  after?: (trip: number) => void;
+} = {}) {
+  const trips: string[][] = [];
+  const texts = new WeakMap<D1PreparedStatement, string>();
+  const travel = async <T>(sql: string[], go: () => Promise<T>): Promise<T> => {
+    const trip = trips.push(sql);
+    await before(trip, sql);
+    const result = await go();
+    after(trip);
+    return result;
+  };
+  const observe = (statement: D1PreparedStatement, sql: string): D1PreparedStatement => {
+    const observed = new Proxy(statement, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name);
+        if (typeof value !== "function") return value;
+        if (name === "bind") return (...values: unknown[]) => observe(target.bind(...values), sql);
+        return (...args: unknown[]) => travel([sql], () => value.apply(target, args));
+      },
+    });
+    texts.set(observed, sql);
+    return observed;
+  };
+  const DB = new Proxy(env.DB, {
+    get: (target, name) => {
+      if (name === "prepare") return (sql: string) => observe(target.prepare(sql), sql);
+      if (name === "batch")
+        return (statements: D1PreparedStatement[]) =>
+          travel(
+            statements.map((statement) => texts.get(statement) ?? ""),
+            () => target.batch(statements),
+          );
+      const value = Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  return { DB, trips };
+}
+
+/** Both signatures of a delivery, computed without the code under test. */
+export async function expectedSignatures(
+  secret: string,
+  eventId: string,
+  timestamp: number | string,
+  body: string,
+) {
+  const encoder = new TextEncoder();
+  const sign = async (key: Uint8Array, text: string) => {
+    const imported = await crypto.subtle.importKey(
+      "raw",
+      new Uint8Array(key),
+      { name: "HMAC", hash: "SHA-256" },
+      false,
+      ["sign"],
+    );
+    const digest = await crypto.subtle.sign("HMAC", imported, encoder.encode(text));
+    return String.fromCharCode(...new Uint8Array(digest));
+  };
+  const service = await sign(encoder.encode(secret), `${timestamp}.${body}`);
+  const decoded = Uint8Array.from(atob(secret.replace("whsec_", "")), (c) => c.charCodeAt(0));
+  const standard = await sign(decoded, `${eventId}.${timestamp}.${body}`);
+  const hex = [...service].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("");
+  return { service: `t=${timestamp},v1=${hex}`, standard: `v1,${btoa(standard)}` };
+}

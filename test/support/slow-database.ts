@@ -1,0 +1,31 @@
+import { env } from "cloudflare:workers";
+
+/**
+ * D1 whose queries are done at once, but whose answers arrive when `release` is called; `reading`
+ * resolves when there is an answer that waits.
+ */
+export function slowDatabase() {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const { promise: reading, resolve: started } = Promise.withResolvers<void>();
+  const hold = (statement: D1PreparedStatement): D1PreparedStatement =>
+    new Proxy(statement, {
+      get(target, property) {
+        const method = Reflect.get(target, property);
+        if (typeof method !== "function") return method;
+        return (...parameters: unknown[]) => {
+          const result = method.apply(target, parameters);
+          if (property === "bind") return hold(result);
+          return Promise.resolve(result).then(async (rows) => {
+            started();
+            await released;
+            return rows;
+          });
+        };
+      },
+    });
+  const db = {
+    prepare: (query: string) => hold(env.DB.prepare(query)),
+    batch: (statements: D1PreparedStatement[]) => env.DB.batch(statements),
+  } as D1Database;
+  return { db, reading, release };
+}
