@@ -10,6 +10,17 @@ const NODE_TESTS = [
   "test/floors.test.ts",
 ];
 
+/** Loaded once, bundled, rather than module by module in every test file. */
+const BUNDLED = [
+  "@hono/zod-openapi",
+  "zod",
+  "drizzle-orm",
+  "drizzle-orm/d1",
+  "drizzle-orm/sqlite-core",
+  "hono/factory",
+  "hono/route",
+];
+
 export default defineConfig({
   test: {
     projects: [
@@ -20,6 +31,8 @@ export default defineConfig({
             miniflare: {
               bindings: {
                 MIGRATIONS: await readD1Migrations("./migrations"),
+                // Whatever a local .dev.vars says.
+                ALLOW_LOCAL_WEBHOOKS: "false",
                 WEBHOOK_ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
               },
               outboundService: answerAsSubscriber,
@@ -31,6 +44,7 @@ export default defineConfig({
           include: ["test/**/*.test.ts"],
           exclude: NODE_TESTS,
           setupFiles: ["./test/support/migrate.ts"],
+          deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
         },
       },
       {
