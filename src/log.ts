@@ -17,8 +17,7 @@ export function logError(event: string, error: unknown, fields: LogFields = {}):
  */
 function describe(error: unknown): LogFields {
   if (!(error instanceof Error)) return { error: typeof error };
-  const { cause } = error;
-  if (cause instanceof Error) return { error: cause.name, message: cause.message };
+  if (error.cause instanceof Error) return describe(error.cause);
   const fromDrizzle = error.message.startsWith("Failed query");
   return fromDrizzle ? { error: error.name } : { error: error.name, message: error.message };
 }

@@ -91,7 +91,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await inKnownWorkspace(insertApiKey(this.#db, key));
+    await referring(insertApiKey(this.#db, key));
     return { keyId: id, apiKey };
   }
 
@@ -172,6 +172,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       announce(workspaceId, "run.completed", drafts, isNewRun, now),
       recordRuns(workspaceId, fresh),
       now,
+      new Error("runs: an automation that they name has just been removed"),
     );
     return { ids: reported.map(({ id }) => id) };
   }
@@ -229,9 +230,11 @@ export class Platform extends WorkerEntrypoint<Env> {
     announcement: Statement[],
     writes: Statement[],
     now: number,
+    missing?: Error,
   ): Promise<void> {
-    const { wakes } = await inKnownWorkspace(
+    const { wakes } = await referring(
       commitAnnounced(this.#db, workspaceId, announcement, writes, now),
+      missing,
     );
     this.ctx.waitUntil(wake(this.env, wakes));
   }
@@ -272,12 +275,12 @@ function firstOfEach<T extends { id: string }>(records: T[]): T[] {
   return records.filter((record) => first.get(record.id) === record);
 }
 
-/** A write whose workspace is a foreign key: the database knows whether there is one. */
-async function inKnownWorkspace<T>(write: Promise<T>): Promise<T> {
+/** A write that names other rows: the database knows whether they are there. */
+async function referring<T>(write: Promise<T>, missing = unknownWorkspace()): Promise<T> {
   return write.catch((error: unknown) => {
     if (!(error instanceof Error && error.message.includes("FOREIGN KEY constraint failed")))
       throw error;
-    throw unknownWorkspace();
+    throw missing;
   });
 }
 

@@ -17,7 +17,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const parts = await Promise.allSettled([
     overdueAnywhere(db, now).then(async (overdue) => {
       if (overdue.length === 0) return;
-      await wake(env, overdue);
+      if (!(await wake(env, overdue))) throw new Error("a queue refused to wake subscriptions");
       log("sweep_woke", { subscriptions: overdue.length });
     }),
     sendNotices(db, env, now),

@@ -16,10 +16,12 @@ import {
   db,
   deliveriesTo,
   HOUR_MS,
+  heldRun,
   isolated,
   MINUTE_MS,
   noticesOf,
   observedDatabase,
+  owed,
   receivedBy,
   runAt,
   type Sent,
@@ -32,14 +34,6 @@ const NOW = Date.UTC(2026, 5, 5, 12);
 /** What of `sent` was for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
   return sent.filter(({ subscriptionId }) => subscriptionId === id);
-}
-
-/** A subscription that is owed `count` events since `now`. */
-async function owed(count: number, now: number) {
-  const workspaceId = await createWorkspace();
-  const { id, url } = await subscribe(workspaceId);
-  const drafts = await announceLeads(workspaceId, count, now);
-  return { workspaceId, id, url, drafts };
 }
 
 describe("the sweep", () => {
@@ -78,13 +72,7 @@ describe("the sweep", () => {
 
   test("wakes for a lease that nobody came back to", async () => {
     const { id } = await owed(1, NOW);
-    const claimed = Promise.withResolvers<void>();
-    const crashed = new Promise<never>(() => {});
-    runAt(NOW, [id], () => {
-      claimed.resolve();
-      return crashed;
-    });
-    await claimed.promise;
+    await heldRun(NOW, id);
     const early = isolated();
     await sweep(early.env, NOW + 2 * MINUTE_MS - 1000);
     expect(to(id, early.healthy)).toEqual([]);

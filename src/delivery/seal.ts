@@ -21,6 +21,7 @@ export function readKeyRing(text: string): KeyRing {
       throw new Error(
         `WEBHOOK_ENCRYPTION_KEYS: entry ${index + 1} is not id:base64 of ${KEY_BYTES} bytes`,
       );
+    if (ring.has(id)) throw new Error(`WEBHOOK_ENCRYPTION_KEYS: entry ${index + 1} repeats an id`);
     ring.set(id, bytes);
   }
   return ring;

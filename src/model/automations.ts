@@ -133,7 +133,7 @@ export function recordAutomations(
       INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
         r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
-        coalesce(r.value->>'updatedAt', CASE WHEN ${same} THEN known.updated_at ELSE ${now} END), ${now}
+        coalesce(r.value->>'updatedAt', ${now}), ${now}
       FROM json_each(${rows}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
       WHERE known.id IS NULL OR NOT ${same} OR coalesce(r.value->>'updatedAt', known.updated_at) <> known.updated_at
       ON CONFLICT (id) DO UPDATE SET

@@ -1,13 +1,9 @@
-import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { commit, openDatabase } from "../../src/db/client.ts";
+import { openDatabase } from "../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../src/db/schema.ts";
-import type { Outcome } from "../../src/delivery/policy.ts";
 import { runDeliveries } from "../../src/delivery/run.ts";
-import { type Claimed, cancelWorkspace } from "../../src/model/deliveries.ts";
-import { deleteSubscription } from "../../src/model/subscriptions.ts";
-import { updateAccess } from "../../src/model/workspaces.ts";
+import type { Claimed } from "../../src/model/deliveries.ts";
 import {
   announceLeads,
   answered,
@@ -17,54 +13,21 @@ import {
   deliveryTo,
   HOUR_MS,
   MINUTE_MS,
-  noticesOf,
   observedDatabase,
+  owed,
   runAt,
   statesOf,
   subscribe,
+  subscriber,
   subscriptionRow,
 } from "../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
-/** A subscriber that keeps what it is sent and answers each time with what `answer` gives. */
-function subscriber(answer: (delivery: Claimed) => Outcome | Promise<Outcome> = () => OK) {
-  const posts: string[] = [];
-  const attempt = async (delivery: Claimed) => {
-    posts.push(delivery.eventId);
-    return answer(delivery);
-  };
-  return { posts, attempt };
-}
-
-/** A subscription that is owed `count` events since `NOW`. */
-async function owed(count: number) {
-  const workspaceId = await createWorkspace();
-  const { id } = await subscribe(workspaceId);
-  const drafts = await announceLeads(workspaceId, count, NOW);
-  return { workspaceId, id, drafts, eventIds: drafts.map((draft) => draft.id) };
-}
-
-/** A run that has claimed what is due, and posts until it is told to finish with this outcome. */
-async function heldRun(now: number, id: string, outcome: Outcome) {
-  const claimed = Promise.withResolvers<void>();
-  const answer = Promise.withResolvers<Outcome>();
-  const run = runAt(now, [id], () => {
-    claimed.resolve();
-    return answer.promise;
-  });
-  await claimed.promise;
-  const finish = () => {
-    answer.resolve(outcome);
-    return run;
-  };
-  return { finish };
-}
-
 describe("a run", () => {
   test("posts what is due and settles it as delivered, with the answer", async () => {
-    const { id, drafts } = await owed(1);
+    const { id, drafts } = await owed(1, NOW);
     const claimed: Claimed[] = [];
     await runAt(NOW, [id], async (delivery) => {
       claimed.push(delivery);
@@ -86,7 +49,7 @@ describe("a run", () => {
   });
 
   test("leaves alone what is not due yet", async () => {
-    const { id } = await owed(1);
+    const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
     expect(await runAt(NOW - 1, [id], attempt)).toEqual([]);
     expect(posts).toEqual([]);
@@ -94,10 +57,10 @@ describe("a run", () => {
   });
 
   test("never posts again what is delivered, exhausted or cancelled", async () => {
-    const { id, eventIds } = await owed(3);
+    const { id, drafts } = await owed(3, NOW);
     const states = ["delivered", "exhausted", "cancelled"] as const;
     for (const [i, state] of states.entries())
-      await db.update(deliveries).set({ state }).where(sql`event_id = ${eventIds[i]}`);
+      await db.update(deliveries).set({ state }).where(sql`event_id = ${drafts[i]?.id}`);
     const { posts, attempt } = subscriber();
     await runAt(NOW + 365 * 24 * HOUR_MS, [id], attempt);
     expect(posts).toEqual([]);
@@ -105,7 +68,7 @@ describe("a run", () => {
   });
 
   test("takes a delivery down the whole ladder: 11 attempts, then it is exhausted", async () => {
-    const { id } = await owed(1);
+    const { id } = await owed(1, NOW);
     const waits: number[] = [];
     const { posts, attempt } = subscriber(() => answered(500));
     let now = NOW;
@@ -150,7 +113,7 @@ describe("a run", () => {
   });
 
   test("makes no second round trip when nothing is due", async () => {
-    const { id } = await owed(1);
+    const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
     const tools = { now: () => NOW - 1, random: () => 0.5, attempt: subscriber().attempt };
     expect(await runDeliveries(openDatabase(DB), [id], 5, tools)).toEqual([]);
@@ -177,7 +140,7 @@ describe("a run", () => {
   });
 
   test("keeps to the quota when the reply to its claim is lost", async () => {
-    const { id } = await owed(5);
+    const { id } = await owed(5, NOW);
     const { DB } = observedDatabase({
       after: (trip) => {
         if (trip === 1) throw new Error("D1_ERROR: Network connection lost.");
@@ -234,7 +197,7 @@ describe("a run", () => {
   });
 
   test("settles what it posted, though the clock has jumped back by an hour", async () => {
-    const { id } = await owed(2);
+    const { id } = await owed(2, NOW);
     let now = NOW;
     const { posts, attempt } = subscriber(() => {
       now = NOW - HOUR_MS;
@@ -248,7 +211,7 @@ describe("a run", () => {
 
 describe("the first failure of a turn", () => {
   test("stops it, and gives the rest back without counting an attempt", async () => {
-    const { id } = await owed(10);
+    const { id } = await owed(10, NOW);
     const { posts, attempt } = subscriber(() => answered(500));
     const next = await runAt(NOW, [id], attempt);
     expect(posts.length).toBeGreaterThan(0);
@@ -272,7 +235,7 @@ describe("the first failure of a turn", () => {
   });
 
   test("keeps what was acknowledged before it, and counts what fails after", async () => {
-    const { id } = await owed(20);
+    const { id } = await owed(20, NOW);
     let answers = 0;
     const { posts, attempt } = subscriber(() => (++answers === 8 ? answered(503) : OK));
     await runAt(NOW, [id], attempt);
@@ -301,7 +264,7 @@ describe("the first failure of a turn", () => {
   });
 
   test("is none of the subscriber's when it could not be tried: it waits 5 minutes, uncounted", async () => {
-    const { id } = await owed(1);
+    const { id } = await owed(1, NOW);
     await runAt(NOW, [id], async () => {
       throw new Error("no encryption key");
     });
@@ -315,167 +278,4 @@ describe("the first failure of a turn", () => {
     });
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
   });
-});
-
-describe("a lease", () => {
-  test("lasts a minute, in which nobody else posts what it holds", async () => {
-    const { id } = await owed(1);
-    const { posts, attempt } = subscriber();
-    await runAt(NOW, [id], async () => {
-      const { claim, dueAt, state } = await deliveryTo(id);
-      expect([state, dueAt]).toEqual(["pending", NOW + MINUTE_MS]);
-      expect(claim).not.toBeNull();
-      for (const now of [NOW, NOW + MINUTE_MS - 1]) await runAt(now, [id], attempt);
-      return OK;
-    });
-    expect(posts).toEqual([]);
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-  });
-
-  test("that has expired is taken by another run, with the same id and bytes", async () => {
-    const { id, drafts } = await owed(1);
-    const claimed: Claimed[] = [];
-    const abandoned = new Promise<never>(() => {});
-    runAt(NOW, [id], (delivery) => {
-      claimed.push(delivery);
-      return abandoned;
-    });
-    await expect.poll(() => claimed.length).toBe(1);
-    await runAt(NOW + MINUTE_MS, [id], async (delivery) => {
-      claimed.push(delivery);
-      return OK;
-    });
-    expect(claimed.map(({ eventId, body, attempts }) => ({ id: eventId, body, attempts }))).toEqual(
-      [
-        { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
-        { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
-      ],
-    );
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-  });
-
-  test("that was lost settles nothing: not the delivery, nor the subscription's health", async () => {
-    const { id } = await owed(1);
-    const later = NOW + MINUTE_MS;
-    await runAt(NOW, [id], async () => {
-      await runAt(later, [id], OK);
-      return answered(500);
-    });
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "delivered",
-      attempts: 1,
-      lastStatus: 200,
-      settledAt: later,
-    });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
-  });
-
-  test("that was lost makes no delivered of what another run holds", async () => {
-    const { id } = await owed(1);
-    const later = NOW + MINUTE_MS;
-    await runAt(NOW, [id], async () => {
-      await runAt(later, [id], answered(503));
-      return OK;
-    });
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "pending",
-      attempts: 1,
-      lastStatus: 503,
-      dueAt: later + 10_000,
-    });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, failingSince: later });
-  });
-
-  test("that was lost disables nobody: two runs that succeed at last keep the subscription", async () => {
-    const { id } = await owed(1);
-    await db
-      .update(subscriptions)
-      .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
-      .where(sql`id = ${id}`);
-    const late = await heldRun(NOW, id, OK);
-    const inTime = await heldRun(NOW + MINUTE_MS, id, OK);
-    await late.finish();
-    await inTime.finish();
-    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({
-      disabledAt: null,
-      failures: 0,
-      failingSince: null,
-    });
-    expect(await noticesOf(id)).toEqual([]);
-  });
-});
-
-describe("a subscription that ends", () => {
-  const ends: [how: string, end: (workspaceId: string, id: string) => Promise<unknown>][] = [
-    ["is deleted", (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, NOW))],
-    [
-      "is disabled",
-      (_, id) => db.update(subscriptions).set({ disabledAt: NOW }).where(sql`id = ${id}`),
-    ],
-    [
-      "loses its workspace's access",
-      (workspaceId) =>
-        commit(db, [updateAccess(workspaceId, false), cancelWorkspace(workspaceId, NOW)]),
-    ],
-  ];
-
-  test.each(ends)("and %s before the claim gets nothing more: it is cancelled", async (_, end) => {
-    const { id, workspaceId } = await owed(3);
-    await end(workspaceId, id);
-    const { posts, attempt } = subscriber();
-    await runAt(NOW + 1000, [id], attempt);
-    expect(posts).toEqual([]);
-    expect(await statesOf(id)).toEqual({ cancelled: 3 });
-    const ledger = await exports.Platform.ledger({ workspaceId });
-    expect(ledger).toMatchObject({ created: 3, cancelled: 3, addsUp: true });
-  });
-
-  test.each(ends)(
-    "and %s between claim and post gets nothing after the attempt that was under way",
-    async (_, end) => {
-      const { id, workspaceId } = await owed(10);
-      const { posts, attempt } = subscriber(async () => {
-        if (posts.length === 1) await end(workspaceId, id);
-        return answered(500);
-      });
-      const next = await runAt(NOW, [id], attempt);
-      const underWay = posts.length;
-      expect(underWay).toBeLessThanOrEqual(3);
-      expect(next.filter(({ dueAt }) => dueAt !== null)).toEqual([]);
-      expect(await statesOf(id)).toEqual({ cancelled: 10 });
-      for (const { claim, settledAt } of await deliveriesTo(id))
-        expect([claim, settledAt]).toEqual([null, NOW]);
-      await runAt(NOW + HOUR_MS, [id], attempt);
-      expect(posts).toHaveLength(underWay);
-    },
-  );
-
-  test.each(ends)(
-    "and %s while a post is under way has it recorded when it is acknowledged",
-    async (_, end) => {
-      const { id, workspaceId } = await owed(1);
-      await runAt(NOW, [id], async () => {
-        await end(workspaceId, id);
-        return OK;
-      });
-      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", lastStatus: 200 });
-    },
-  );
-
-  test.each(ends)(
-    "and %s under a run that crashes has the rest cancelled after the lease",
-    async (_, end) => {
-      const { id, workspaceId } = await owed(3);
-      const crashed = await heldRun(NOW, id, OK);
-      await end(workspaceId, id);
-      expect(await statesOf(id)).toEqual({ pending: 3 });
-      const { posts, attempt } = subscriber();
-      await runAt(NOW + MINUTE_MS, [id], attempt);
-      expect(posts).toEqual([]);
-      expect(await statesOf(id)).toEqual({ cancelled: 3 });
-      await crashed.finish();
-      expect(await statesOf(id)).toEqual({ cancelled: 3 });
-    },
-  );
 });

@@ -15,6 +15,7 @@ import {
   deliveriesTo,
   failAt,
   HOUR_MS,
+  heldRun,
   MINUTE_MS,
   noticesOf,
   runAt,
@@ -42,22 +43,6 @@ async function subscribed(workspaceId?: string) {
 
 async function disabledAt(id: string): Promise<number | null> {
   return (await subscriptionRow(id)).disabledAt;
-}
-
-/** A run that has claimed one delivery, and ends when it is told to. */
-async function heldRun(now: number, id: string) {
-  const claimed = Promise.withResolvers<void>();
-  const answer = Promise.withResolvers<Outcome>();
-  const attempt = () => {
-    claimed.resolve();
-    return answer.promise;
-  };
-  const run = runAt(now, [id], attempt, 1);
-  await claimed.promise;
-  return (outcome: Outcome) => {
-    answer.resolve(outcome);
-    return run;
-  };
 }
 
 describe("a subscription is disabled", () => {
@@ -207,8 +192,8 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribed();
     await failAt(id, hourly(9));
     const end = T0 + 72 * HOUR_MS;
-    const turns = [await heldRun(end, id), await heldRun(end + 1, id)];
-    await Promise.all(turns.map((finish) => finish(FAILED)));
+    const turns = [await heldRun(end, id, 1), await heldRun(end + 1, id, 1)];
+    await Promise.all(turns.map(({ finish }) => finish(FAILED)));
     expect(await subscriptionRow(id)).toMatchObject({ failures: 11, failingSince: T0 });
     expect([end, end + 1]).toContain(await disabledAt(id));
     expect(await noticesOf(id)).toHaveLength(1);
@@ -219,12 +204,12 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id);
+    const late = await heldRun(end, id, 1);
     await failAt(id, [end]);
     expect(await disabledAt(id)).toBe(end);
     // What is under way is not cancelled from under it.
     expect(await statesOf(id)).toEqual({ cancelled: 14, pending: 1 });
-    await late(FAILED);
+    await late.finish(FAILED);
     expect(await disabledAt(id)).toBe(end);
     expect(await noticesOf(id)).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
@@ -234,9 +219,9 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id);
+    const late = await heldRun(end, id, 1);
     await failAt(id, [end]);
-    await late(answered(200));
+    await late.finish(answered(200));
     expect(await disabledAt(id)).toBe(end);
     expect(await statesOf(id)).toEqual({ cancelled: 14, delivered: 1 });
   });
@@ -245,9 +230,9 @@ describe("a subscription is disabled", () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id);
+    const late = await heldRun(end, id, 1);
     await commit(db, deleteSubscription(workspaceId, id, end));
-    await late(FAILED);
+    await late.finish(FAILED);
     expect(await noticesOf(id)).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });

@@ -68,7 +68,7 @@ describe("the simulation", () => {
   });
 
   test("finds the missing sweep", () => {
-    const src = plant("sweep", "sweep.ts", [["await wake(env, overdue);", ""]]);
+    const src = plant("sweep", "sweep.ts", [["if (!(await wake(env, overdue)))", "if (false)"]]);
     const { status, output } = simulate("--seeds", "300", "--src", src);
     expect(output).toMatch(/seed \d+ failed: .* is overdue by more than an hour/);
     expect(status).toBe(1);

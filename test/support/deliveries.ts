@@ -1,6 +1,7 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
+import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
@@ -138,9 +139,55 @@ export function runAt(
   return runDeliveries(db, subscriptionIds, quota, tools);
 }
 
+/** A run that has claimed what is due, and posts until it is told how its attempts end. */
+export async function heldRun(now: number, subscriptionId: string, quota = 100) {
+  const claimed = Promise.withResolvers<void>();
+  const answer = Promise.withResolvers<Outcome>();
+  const attempt = () => {
+    claimed.resolve();
+    return answer.promise;
+  };
+  const run = runAt(now, [subscriptionId], attempt, quota);
+  await claimed.promise;
+  const finish = (outcome: Outcome) => {
+    answer.resolve(outcome);
+    return run;
+  };
+  return { finish };
+}
+
+/** A subscriber that keeps what it is sent and answers each time with what `answer` gives. */
+export function subscriber(
+  answer: (delivery: Claimed) => Outcome | Promise<Outcome> = () => answered(200),
+) {
+  const posts: string[] = [];
+  const attempt = async (delivery: Claimed) => {
+    posts.push(delivery.eventId);
+    return answer(delivery);
+  };
+  return { posts, attempt };
+}
+
+/** A new subscription, the only one of a workspace, that is owed `count` events since `now`. */
+export async function owed(
+  count: number,
+  now: number,
+  { behaviour = "ok", customFields = {} } = {},
+) {
+  const workspaceId = await createWorkspace();
+  const subscription = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
+  const drafts = await announceLeads(workspaceId, count, now, customFields);
+  return { workspaceId, ...subscription, drafts };
+}
+
 /** Fails one attempt, with a 503, at each of the times. */
 export async function failAt(subscriptionId: string, times: number[]): Promise<void> {
   for (const time of times) await runAt(time, [subscriptionId], answered(503), 1);
+}
+
+/** Lets the clock of the code under test jump, and then stand, until `vi.useRealTimers()`. */
+export function jumpTo(now: number): void {
+  vi.useFakeTimers({ toFake: ["Date"], now });
 }
 
 /** A message of a queue's producer, as it was sent. */
