@@ -146,7 +146,8 @@ class Scenario {
     await world.run(() => this.#failure !== null || !working);
     this.#throwFailure();
     world.note("— the work is over, faults end —");
-    Object.assign(world, { faults: false, skewMs: 0 });
+    world.faults = false;
+    world.skew(0);
     this.#healthySince = world.now;
     for (const [host, behaviour] of this.#behaviours)
       if (behaviour === "stall" || world.chance.happens(0.7)) this.#behaviours.set(host, "fine");
@@ -342,8 +343,7 @@ class Scenario {
   }
 
   #jumpClock(): void {
-    this.world.skewMs = this.world.chance.between(-10 * MINUTE_MS, 10 * MINUTE_MS);
-    this.world.note(`clocks are off by ${this.world.skewMs} ms`);
+    this.world.skew(this.world.chance.between(-10 * MINUTE_MS, 10 * MINUTE_MS));
   }
 
   /** The network and the subscriber's server, for one attempt. */

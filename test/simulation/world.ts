@@ -11,8 +11,9 @@ const realImmediate = setImmediate;
 export class World {
   /** The true time, in Unix milliseconds. */
   now = Date.UTC(2026, 0, 5);
-  /** How far the machines' clocks are off, in milliseconds. */
+  /** How far the machines' clocks are off, in milliseconds, and since when. */
   skewMs = 0;
+  skewedAt = 0;
   /** Whether anything fails at all. */
   faults = true;
   readonly history: string[] = [];
@@ -22,6 +23,13 @@ export class World {
 
   constructor(seed: number) {
     this.chance = new Chance(seed);
+  }
+
+  /** Sets the machines' clocks. */
+  skew(ms: number): void {
+    this.skewMs = ms;
+    this.skewedAt = this.now;
+    this.note(`clocks are off by ${ms} ms`);
   }
 
   note(line: string): void {
@@ -65,6 +73,8 @@ export class World {
     } = globalThis;
     const { randomUUID, getRandomValues } = crypto;
     const { digest } = crypto.subtle;
+    const steady = performance.now;
+    performance.now = () => this.now;
     Date.now = () => this.now + this.skewMs;
     Math.random = () => this.chance.number();
     globalThis.setTimeout = ((run: () => void, ms = 0) => this.after(ms, run)) as never;
@@ -81,6 +91,7 @@ export class World {
     return () => {
       Object.assign(globalThis, { setTimeout, console });
       Object.assign(Date, { now });
+      performance.now = steady;
       Object.assign(Math, { random });
       Object.assign(crypto, { randomUUID, getRandomValues });
       crypto.subtle.digest = digest;
