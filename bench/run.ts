@@ -13,6 +13,7 @@ import { ROOT } from "../scripts/checkout.ts";
 import { buildWorker, startRuntime } from "../scripts/runtime.ts";
 import { measureCost } from "./cost.ts";
 import { measureFairness, measureIsolation } from "./isolation.ts";
+import { measureShedding } from "./shedding.ts";
 
 const { values } = parseArgs({
   options: { quick: { type: "boolean", default: false }, json: { type: "string" } },
@@ -46,6 +47,9 @@ figures.batches_behind_a_burst = fairness.batchesWaited;
 progress("a subscriber that hangs beside nine healthy ones");
 const isolation = await measureIsolation(runtime, quick ? 1 : 5, quick ? 50 : 100);
 figures.isolation_ratio = isolation.isolationRatio;
+progress("a good client in a flood of bad ones");
+const shedding = await measureShedding(runtime, quick ? 1 : 5, quick ? 200 : 500);
+figures.flooded_p99_ratio = shedding.floodedP99Ms / shedding.aloneP99Ms;
 await runtime.stop();
 
 progress("");
@@ -69,6 +73,12 @@ console.table({
   "isolation ratio": round(isolation.isolationRatio),
   [`a single event behind a burst of ${quick ? "2 000" : "10 000"}, ms`]: round(fairness.waitedMs),
   "the same in consumer batches": round(fairness.batchesWaited),
+});
+console.log("What a flood of bad and exhausted keys does to a good client");
+console.table({
+  "p99 of its reads alone, ms": round(shedding.aloneP99Ms),
+  "p99 in the flood, ms": round(shedding.floodedP99Ms),
+  "requests of the flood that were refused": shedding.refused,
 });
 if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
 
