@@ -32,7 +32,7 @@ function metered(env: Env): Env {
   };
 }
 
-function meterDatabase(db: D1Database): D1Database {
+function meterDatabase<T extends D1Database | D1DatabaseSession>(db: T): T {
   const count = <T extends D1Result | D1Result[]>(results: T): T => {
     meters.d1RoundTrips++;
     for (const { meta } of [results].flat() as D1Result[]) {
@@ -51,6 +51,8 @@ function meterDatabase(db: D1Database): D1Database {
       raw: async () => count(await statement.all()).results.map((row) => Object.values(row)),
     }) as unknown as D1PreparedStatement;
   return {
+    withSession: (since: string) => meterDatabase((db as D1Database).withSession(since)),
+    getBookmark: () => (db as D1DatabaseSession).getBookmark(),
     prepare: (query: string) => meterStatement(db.prepare(query)),
     batch: async (statements: D1PreparedStatement[]) =>
       count(
@@ -60,7 +62,7 @@ function meterDatabase(db: D1Database): D1Database {
           ),
         ),
       ),
-  } as unknown as D1Database;
+  } as unknown as T;
 }
 
 function meterQueue(queue: Queue): Queue {

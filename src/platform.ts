@@ -14,6 +14,7 @@ import {
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
+import { usedUpKeys } from "./gate/memory.ts";
 import {
   type ReportedAutomation,
   readAutomation,
@@ -264,7 +265,9 @@ export class Platform extends WorkerEntrypoint<Env> {
     return type !== "crm_source" || isServed(this.env.SERVED_ROUTES, "automations.crm_source");
   }
 
+  /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
   #forget(keyHash: string): Promise<void> {
+    usedUpKeys.delete(keyHash);
     return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
   }
 }

@@ -52,6 +52,9 @@ export const CLAIM_FAILING_MAX = 6;
 /** Posts under way at once in one run; the platform lets six wait for headers. */
 export const POSTS_AT_ONCE = 6;
 
+/** Key gates that one run tells of the bookmark; a Worker may make 1,000 calls in one invocation. */
+export const GATES_TOLD_MAX = 500;
+
 /** Posts under way at once to one subscription. */
 export const POSTS_PER_SUBSCRIPTION = 3;
 

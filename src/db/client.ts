@@ -2,16 +2,18 @@ import { DrizzleQueryError, type SQL } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { SQLiteAsyncDialect } from "drizzle-orm/sqlite-core";
 
-export type Database = DrizzleD1Database & { $client: D1Database };
+/** What Drizzle and `commit` need of D1: a binding has it, and a session. */
+export type D1Client = Pick<D1Database, "prepare" | "batch">;
+export type Database = DrizzleD1Database & { $client: D1Client };
 /** A statement that its caller commits, alone or with others in one transaction. */
 export type Statement = SQL;
 
 const encoder = new TextEncoder();
 const dialect = new SQLiteAsyncDialect();
 
-/** Drizzle over a D1 binding. */
-export function openDatabase(binding: D1Database): Database {
-  return drizzle(binding);
+/** Drizzle over a D1 binding, or a session of one. */
+export function openDatabase(client: D1Client): Database {
+  return drizzle(client as D1Database);
 }
 
 const TRANSIENT =

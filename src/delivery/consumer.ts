@@ -1,5 +1,5 @@
 import { CLAIM_FAILING_MAX, CLAIM_MAX } from "../contract/limits.ts";
-import { openDatabase } from "../db/client.ts";
+import { openDatabase, retrying } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, readBody, toWake } from "../model/deliveries.ts";
 import type { Outcome } from "./policy.ts";
@@ -28,8 +28,11 @@ export async function consume(
   const failingLane = batch.queue.endsWith("redeliveries");
   const quota = failingLane ? Math.min(share, CLAIM_FAILING_MAX) : share;
   try {
-    const tools: RunTools = { now: Date.now, random: Math.random, attempt };
-    const next = await runDeliveries(openDatabase(env.DB), subscriptionIds, quota, tools);
+    const session = env.DB.withSession("first-primary");
+    const beforePosts = (keyHashes: string[]) =>
+      advanceGates(env, keyHashes, session.getBookmark());
+    const tools: RunTools = { now: Date.now, random: Math.random, beforePosts, attempt };
+    const next = await runDeliveries(openDatabase(session), subscriptionIds, quota, tools);
     await wakeNext(env, next);
   } catch (error) {
     logError("deliveries_failed", error, { subscriptions: subscriptionIds.length });
@@ -44,6 +47,19 @@ function readMessage({ body, id }: Message<unknown>): string | null {
   if (typeof subscriptionId === "string") return subscriptionId;
   log("message_unreadable", { message: id });
   return null;
+}
+
+/**
+ * Tells the keys' gates how new a read must be to find what is about to be posted: a subscriber may
+ * ask for it at once, and be served by a replica. A gate that fails holds no delivery up.
+ */
+async function advanceGates(env: Env, keyHashes: string[], bookmark: string | null) {
+  if (bookmark === null) return;
+  const told = await Promise.allSettled(
+    keyHashes.map((hash) => retrying(async () => env.KEY_GATE.getByName(hash).advance(bookmark))),
+  );
+  const failures = told.filter((result) => result.status === "rejected");
+  if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });
 }
 
 /** Sees to it that each subscription is woken when it has something due next. */

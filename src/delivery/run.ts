@@ -15,14 +15,17 @@ import {
   type Settlement,
   settle,
 } from "../model/deliveries.ts";
+import { keysOfSubscribers } from "../model/workspaces.ts";
 import { judge, type Outcome, succeeded } from "./policy.ts";
 
-/** What a run needs from outside: time, chance, and the post itself. */
+/** What a run needs from outside: time, chance, the keys' gates, and the post itself. */
 export interface RunTools {
   /** Unix milliseconds. */
   now(): number;
   /** From 0 to 1. */
   random(): number;
+  /** Sees to it that reads with these keys find what was claimed. */
+  beforePosts(keyHashes: string[]): Promise<void>;
   /** One attempt; an exception means that it could not be tried, through no fault of the subscriber. */
   attempt(delivery: Claimed): Promise<Outcome>;
 }
@@ -48,9 +51,13 @@ export async function runDeliveries(
 ): Promise<NextDue[]> {
   const startedAt = tools.now();
   const lease = newLease(startedAt);
-  const found = await commit(db, claimDue(subscriptionIds, quota, lease, startedAt));
+  const [keys, ...found] = await commit(db, [
+    keysOfSubscribers(subscriptionIds),
+    ...claimDue(subscriptionIds, quota, lease, startedAt),
+  ]);
   const claimed = rowsOf<Claimed>(found.at(-1));
   if (claimed.length === 0) return [];
+  await tools.beforePosts(rowsOf<{ keyHash: string }>(keys).map(({ keyHash }) => keyHash));
   const turns = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
   const slots = pLimit(POSTS_AT_ONCE);
   const mayStart = limitedTime(startedAt, tools);

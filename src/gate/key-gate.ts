@@ -1,16 +1,20 @@
 import { DurableObject } from "cloudflare:workers";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
+import { isOlder } from "../db/session.ts";
 import { findStanding, type Standing } from "../model/workspaces.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
 export type Admission =
   | { verdict: "unknown_key" }
+  | { verdict: "access_denied" | "quota_exceeded"; workspaceId: string; figures: Figures }
   | {
-      verdict: "access_denied" | "quota_exceeded" | "admitted";
+      verdict: "admitted";
       workspaceId: string;
       figures: Figures;
+      /** The D1 bookmark that what is read for this request must not be older than. */
+      bookmark: string | null;
     };
 
 interface Kept {
@@ -27,6 +31,7 @@ interface Kept {
 export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
   #window = this.ctx.storage.kv.get<Window>("window");
+  #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
   /** Counts the calls of `forget`: what was read before the last one is out of date. */
   #forgotten = 0;
 
@@ -52,7 +57,15 @@ export class KeyGate extends DurableObject<Env> {
       return { verdict: "quota_exceeded", workspaceId, figures: figuresOf(window, rule, now) };
     this.#window = taken;
     this.ctx.waitUntil(this.ctx.storage.put("window", taken, { allowUnconfirmed: true }));
-    return { verdict: "admitted", workspaceId, figures: figuresOf(taken, rule, now) };
+    const figures = figuresOf(taken, rule, now);
+    return { verdict: "admitted", workspaceId, figures, bookmark: this.#bookmark };
+  }
+
+  /** Raises the bookmark that is handed out with admissions; when this returns, for good. */
+  advance(bookmark: string): void {
+    if (!isOlder(this.#bookmark, bookmark)) return;
+    this.#bookmark = bookmark;
+    this.ctx.storage.kv.put("bookmark", bookmark);
   }
 
   /** Drops the key's standing: the platform has changed it. When it returns, nothing old is admitted. */
@@ -65,10 +78,14 @@ export class KeyGate extends DurableObject<Env> {
   async #standing(keyHash: string, now: number): Promise<Standing | null> {
     while (!this.#kept || now - this.#kept.loadedAt > STANDING_MAX_AGE_MS) {
       const forgotten = this.#forgotten;
-      const standing = await findStanding(openDatabase(this.env.DB), keyHash);
+      const session = this.env.DB.withSession("first-primary");
+      const standing = await findStanding(openDatabase(session), keyHash);
       // Forgotten while it was being read: it may be the old one.
       if (forgotten !== this.#forgotten) continue;
       if (!standing) return null;
+      // From then on, whoever writes what this key shall see finds the key, and tells this gate.
+      const bookmark = session.getBookmark();
+      if (this.#bookmark === null && bookmark !== null) this.advance(bookmark);
       this.#kept = { standing, loadedAt: now };
       this.ctx.storage.kv.put("standing", this.#kept);
     }

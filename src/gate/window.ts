@@ -15,8 +15,8 @@ export interface Rule {
 export interface Figures {
   limit: number;
   remaining: number;
-  /** Whole seconds until the window closes, rounded up. */
-  resetSeconds: number;
+  /** Milliseconds until the window closes. */
+  resetMs: number;
 }
 
 /** The window that a request at `now` falls into: the open one, or a new one. */
@@ -30,8 +30,13 @@ export function figuresOf(window: Window, { limit, windowMs }: Rule, now: number
   return {
     limit,
     remaining: Math.max(0, limit - window.count),
-    resetSeconds: Math.ceil((window.startedAt + windowMs - now) / 1000),
+    resetMs: window.startedAt + windowMs - now,
   };
+}
+
+/** What the headers tell: whole seconds until the window closes, rounded up. */
+export function resetSeconds({ resetMs }: Figures): number {
+  return Math.ceil(resetMs / 1000);
 }
 
 /** Takes one request from a window that has one left; `null` when it has none. */

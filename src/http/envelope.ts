@@ -4,7 +4,7 @@ import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import type { z } from "zod";
 import { ApiError, type ErrorDetails, REASONS, type Reason } from "../contract/errors.ts";
-import type { Figures } from "../gate/window.ts";
+import { type Figures, resetSeconds } from "../gate/window.ts";
 import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
 import { addressGate } from "./gate.ts";
@@ -28,8 +28,8 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   headers.set("Cache-Control", "no-store");
   headers.set("X-RateLimit-Limit", String(figures.limit));
   headers.set("X-RateLimit-Remaining", String(figures.remaining));
-  headers.set("X-RateLimit-Reset", String(figures.resetSeconds));
-  if (c.res.status === 429) headers.set("Retry-After", String(figures.resetSeconds));
+  headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+  if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   log("request", {
     requestId,
@@ -47,8 +47,8 @@ async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
     return await addressGate(c).peek();
   } catch (error) {
     logError("address_gate_failed", error, { requestId: c.var.requestId });
-    const resetSeconds = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS);
-    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetSeconds };
+    const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
+    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetMs };
   }
 }
 

@@ -1,15 +1,19 @@
-import type { Context } from "hono";
+import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
-import { openDatabase } from "../db/client.ts";
+import { openDatabase, retrying } from "../db/client.ts";
+import { EarlySession, isOlder } from "../db/session.ts";
 import { addressName } from "../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../gate/api-key.ts";
-import type { Figures } from "../gate/window.ts";
+import { blockedAddresses, knownKeys, usedUpKeys } from "../gate/memory.ts";
+import { type Figures, resetSeconds } from "../gate/window.ts";
+import { logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
  * The gate of everything under `/v1`: admits a request whose key is good and has quota left, and
- * tells the handlers its workspace.
+ * tells the handlers its workspace. A read with a key that was admitted here before starts while the
+ * gate is still deciding, and what it found is dropped when the gate refuses.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
@@ -17,15 +21,94 @@ export const gate = createMiddleware<AppEnv>(async (c, next) => {
   const key = readBearer(c.req.header("Authorization"));
   if (key === null || !isApiKey(key)) throw await failure(c);
   const keyHash = await hashApiKey(key);
+  refuseUsedUp(c, keyHash);
+  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
+  await (isRead ? read(c, next, keyHash) : write(c, next, keyHash));
+});
+
+/** Reads on a replica that is new enough for what the key's gate hands out. */
+async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  const known = knownKeys.get(keyHash);
+  const admission = admit(c, keyHash);
+  // Looked at below, when the handler is done.
+  admission.catch(() => {});
+  if (known) c.set("workspaceId", known.workspaceId);
+  else await admission;
+  const session = new EarlySession(c.env.DB, known?.bookmark ?? null, admission);
+  c.set("db", openDatabase(session));
+  await next();
+  const refusal = await admission.then(
+    () => null,
+    (error: unknown) => error,
+  );
+  if (refusal === null) remember(keyHash, c.var.workspaceId, session.getBookmark());
+  else if (refusal !== c.error) {
+    // Else it would hand down its headers.
+    c.res = undefined;
+    throw refusal;
+  }
+}
+
+/** Writes, once admitted, and sees to it that the key reads its own writes wherever it reads next. */
+async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  await admit(c, keyHash);
+  const session = c.env.DB.withSession("first-primary");
+  c.set("db", openDatabase(session));
+  await next();
+  const bookmark = session.getBookmark();
+  const refused = c.res.status >= 400 && c.res.status < 500;
+  if (bookmark === null || refused) return;
+  remember(keyHash, c.var.workspaceId, bookmark);
+  try {
+    await retrying(async () => c.env.KEY_GATE.getByName(keyHash).advance(bookmark));
+  } catch (error) {
+    // It is written all the same.
+    logError("bookmark_lost", error, { requestId: c.var.requestId });
+  }
+}
+
+/**
+ * Asks the key's gate.
+ *
+ * @returns the D1 bookmark that what is read must not be older than.
+ * @throws ApiError when it refuses.
+ */
+async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
+  const askedAt = Date.now();
   const admission = await c.env.KEY_GATE.getByName(keyHash).admit(keyHash);
-  if (admission.verdict === "unknown_key") throw await failure(c);
+  if (admission.verdict === "unknown_key") {
+    knownKeys.delete(keyHash);
+    throw await failure(c);
+  }
   c.set("workspaceId", admission.workspaceId);
   c.set("figures", admission.figures);
-  if (admission.verdict === "access_denied") throw new ApiError("workspace_access_denied");
-  if (admission.verdict === "quota_exceeded") throw rateLimited(admission.figures);
-  c.set("db", openDatabase(c.env.DB));
-  await next();
-});
+  switch (admission.verdict) {
+    case "access_denied":
+      knownKeys.delete(keyHash);
+      throw new ApiError("workspace_access_denied");
+    case "quota_exceeded":
+      remember(keyHash, admission.workspaceId, null);
+      usedUpKeys.note(keyHash, admission.figures, askedAt);
+      throw rateLimited(admission.figures);
+    case "admitted":
+      return admission.bookmark;
+  }
+}
+
+/** @throws ApiError for a key whose quota is known to be used up. */
+function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
+  const known = knownKeys.get(keyHash);
+  const figures = usedUpKeys.figures(keyHash, Date.now());
+  if (!known || !figures) return;
+  c.set("workspaceId", known.workspaceId);
+  c.set("figures", figures);
+  throw rateLimited(figures);
+}
+
+function remember(keyHash: string, workspaceId: string, bookmark: string | null): void {
+  const known = knownKeys.get(keyHash)?.bookmark ?? null;
+  knownKeys.set(keyHash, { workspaceId, bookmark: isOlder(known, bookmark) ? bookmark : known });
+}
 
 /** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
 function readBearer(header: string | undefined): string | null {
@@ -34,16 +117,27 @@ function readBearer(header: string | undefined): string | null {
 
 /** Counts a failed authentication against the address, and says how it is answered. */
 async function failure(c: Context<AppEnv>): Promise<ApiError> {
-  const { blocked, figures } = await addressGate(c).fail();
+  const name = addressOf(c);
+  const askedAt = Date.now();
+  const known = blockedAddresses.figures(name, askedAt);
+  const { blocked, figures } = known
+    ? { blocked: true, figures: known }
+    : await c.env.ADDRESS_GATE.getByName(name).fail();
   c.set("figures", figures);
-  return blocked ? rateLimited(figures) : new ApiError("invalid_api_key");
+  if (!blocked) return new ApiError("invalid_api_key");
+  if (!known) blockedAddresses.note(name, figures, askedAt);
+  return rateLimited(figures);
 }
 
 /** The failure window of the address that a request comes from. */
 export function addressGate(c: Context<AppEnv>) {
-  return c.env.ADDRESS_GATE.getByName(addressName(c.req.header("CF-Connecting-IP")));
+  return c.env.ADDRESS_GATE.getByName(addressOf(c));
 }
 
-function rateLimited({ resetSeconds }: Figures): ApiError {
-  return new ApiError("rate_limited", { retry_after_seconds: resetSeconds });
+function addressOf(c: Context<AppEnv>): string {
+  return addressName(c.req.header("CF-Connecting-IP"));
+}
+
+function rateLimited(figures: Figures): ApiError {
+  return new ApiError("rate_limited", { retry_after_seconds: resetSeconds(figures) });
 }

@@ -1,6 +1,7 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
+import { GATES_TOLD_MAX } from "../contract/limits.ts";
 import { type Database, retrying, type Statement } from "../db/client.ts";
-import { apiKeys, workspaces } from "../db/schema.ts";
+import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 
 /** Inserts a workspace that has access to the service. */
 export function insertWorkspace(
@@ -47,6 +48,16 @@ export function liveKeyHashes(db: Database, workspaceId: string) {
       .from(apiKeys)
       .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt))),
   );
+}
+
+/** The keys (`keyHash`) of the workspaces that the subscriptions belong to, without revoked ones. */
+export function keysOfSubscribers(subscriptionIds: string[]): Statement {
+  return sql`
+    SELECT DISTINCT k.key_hash AS keyHash
+    FROM json_each(${JSON.stringify(subscriptionIds)}) AS woken
+      JOIN ${subscriptions} AS s ON s.id = woken.value
+      JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id AND k.revoked_at IS NULL
+    LIMIT ${GATES_TOLD_MAX}`;
 }
 
 /** What a gate must know of a key. */

@@ -25,6 +25,8 @@ import {
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
+const beforePosts = async () => {};
+
 describe("a run", () => {
   test("posts what is due and settles it as delivered, with the answer", async () => {
     const { id, drafts } = await owed(1, NOW);
@@ -105,7 +107,7 @@ describe("a run", () => {
       await announceLeads(workspaceId, events, NOW);
       const { DB, trips } = observedDatabase();
       const { posts, attempt } = subscriber();
-      const tools = { now: () => NOW, random: () => 0.5, attempt };
+      const tools = { now: () => NOW, random: () => 0.5, beforePosts, attempt };
       await runDeliveries(openDatabase(DB), ids, 5, tools);
       expect(posts).toHaveLength(subscribers * events);
       expect(trips).toHaveLength(2);
@@ -115,7 +117,12 @@ describe("a run", () => {
   test("makes no second round trip when nothing is due", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
-    const tools = { now: () => NOW - 1, random: () => 0.5, attempt: subscriber().attempt };
+    const tools = {
+      now: () => NOW - 1,
+      random: () => 0.5,
+      beforePosts,
+      attempt: subscriber().attempt,
+    };
     expect(await runDeliveries(openDatabase(DB), [id], 5, tools)).toEqual([]);
     expect(trips).toHaveLength(1);
   });
@@ -147,7 +154,7 @@ describe("a run", () => {
       },
     });
     const { posts, attempt } = subscriber();
-    const tools = { now: () => NOW, random: () => 0.5, attempt };
+    const tools = { now: () => NOW, random: () => 0.5, beforePosts, attempt };
     await runDeliveries(openDatabase(DB), [id], 2, tools);
     expect(posts).toHaveLength(2);
   });
@@ -186,7 +193,7 @@ describe("a run", () => {
       now = NOW + 30_000;
       return OK;
     });
-    await runDeliveries(db, ids, 100, { now: () => now, random: () => 0.5, attempt });
+    await runDeliveries(db, ids, 100, { now: () => now, random: () => 0.5, beforePosts, attempt });
     // Those that had a slot when the time was up; the others were waiting for one.
     expect(posts.length).toBeLessThanOrEqual(6);
     const rows = (await Promise.all(ids.map(deliveriesTo))).flat();
@@ -204,7 +211,7 @@ describe("a run", () => {
       if (posts.length === 2) now = NOW - HOUR_MS;
       return OK;
     });
-    await runDeliveries(db, [id], 100, { now: () => now, random: () => 0.5, attempt });
+    await runDeliveries(db, [id], 100, { now: () => now, random: () => 0.5, beforePosts, attempt });
     expect(posts).toHaveLength(2);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
   });

@@ -21,11 +21,11 @@ describe("an address", () => {
     for (let remaining = LIMIT - 1; remaining >= 0; remaining--)
       expect(await gate.fail(now)).toEqual({
         blocked: false,
-        figures: { limit: LIMIT, remaining, resetSeconds: 300 },
+        figures: { limit: LIMIT, remaining, resetMs: 300_000 },
       });
     const blocked = {
       blocked: true,
-      figures: { limit: LIMIT, remaining: 0, resetSeconds: 300 },
+      figures: { limit: LIMIT, remaining: 0, resetMs: 300_000 },
     };
     expect(await gate.fail(now)).toEqual(blocked);
     expect(await gate.fail(now)).toEqual(blocked);
@@ -44,11 +44,11 @@ describe("an address", () => {
     for (let i = 0; i < LIMIT; i++) await gate.fail(now + i);
     expect(await gate.fail(now + WINDOW_MS - 1)).toEqual({
       blocked: true,
-      figures: { limit: LIMIT, remaining: 0, resetSeconds: 1 },
+      figures: { limit: LIMIT, remaining: 0, resetMs: 1 },
     });
     expect(await gate.fail(now + WINDOW_MS)).toEqual({
       blocked: false,
-      figures: { limit: LIMIT, remaining: LIMIT - 1, resetSeconds: 300 },
+      figures: { limit: LIMIT, remaining: LIMIT - 1, resetMs: 300_000 },
     });
   });
 
@@ -56,11 +56,11 @@ describe("an address", () => {
     const gate = openGate();
     const now = Date.now();
     await gate.fail(now);
-    const left = { limit: LIMIT, remaining: LIMIT - 1, resetSeconds: 290 };
+    const left = { limit: LIMIT, remaining: LIMIT - 1, resetMs: 290_000 };
     expect(await gate.peek(now + 10_000)).toEqual(left);
     expect(await gate.peek(now + 10_000)).toEqual(left);
     const other = openGate();
-    expect(await other.peek(now)).toEqual({ limit: LIMIT, remaining: LIMIT, resetSeconds: 300 });
+    expect(await other.peek(now)).toEqual({ limit: LIMIT, remaining: LIMIT, resetMs: 300_000 });
     expect(await stored(other)).toEqual([]);
   });
 
@@ -72,7 +72,7 @@ describe("an address", () => {
     await evictDurableObject(gate);
     expect(await gate.fail(now + 1_000)).toEqual({
       blocked: false,
-      figures: { limit: LIMIT, remaining: LIMIT - 3, resetSeconds: 299 },
+      figures: { limit: LIMIT, remaining: LIMIT - 3, resetMs: 299_000 },
     });
   });
 });

@@ -23,7 +23,8 @@ async function revokeUnnoticed(keyId: string) {
 }
 
 function admitted(workspaceId: string, limit: number, remaining: number, resetSeconds: number) {
-  return { verdict: "admitted", workspaceId, figures: { limit, remaining, resetSeconds } };
+  const figures = { limit, remaining, resetMs: resetSeconds * 1000 };
+  return { verdict: "admitted", workspaceId, figures, bookmark: expect.any(String) };
 }
 
 describe("the quota of a key", () => {
@@ -34,7 +35,7 @@ describe("the quota of a key", () => {
     const exceeded = {
       verdict: "quota_exceeded",
       workspaceId,
-      figures: { limit: 2, remaining: 0, resetSeconds: 60 },
+      figures: { limit: 2, remaining: 0, resetMs: 60_000 },
     };
     expect(await admit()).toEqual(exceeded);
     expect(await admit()).toEqual(exceeded);
@@ -52,7 +53,7 @@ describe("the quota of a key", () => {
     expect(await admit(NOW)).toEqual(admitted(workspaceId, 1, 0, 60));
     expect(await admit(NOW + WINDOW_MS - 1)).toMatchObject({
       verdict: "quota_exceeded",
-      figures: { limit: 1, remaining: 0, resetSeconds: 1 },
+      figures: { limit: 1, remaining: 0, resetMs: 1 },
     });
     // A refused request opens no window: this one does.
     expect(await admit(NOW + WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
@@ -151,7 +152,7 @@ describe("a workspace without access", () => {
     const denied = {
       verdict: "access_denied",
       workspaceId,
-      figures: { limit: 2, remaining: 1, resetSeconds: 60 },
+      figures: { limit: 2, remaining: 1, resetMs: 60_000 },
     };
     expect(await admit()).toEqual(denied);
     expect(await admit()).toEqual(denied);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { figuresOf, take, type Window, windowAt } from "../../src/gate/window.ts";
+import { figuresOf, resetSeconds, take, type Window, windowAt } from "../../src/gate/window.ts";
 
 const RULE = { limit: 3, windowMs: 60_000 };
 const OPEN: Window = { startedAt: 1_000_000, count: 2 };
@@ -40,18 +40,19 @@ describe("a window", () => {
 
 describe("the figures of a window", () => {
   test("tell the limit, what is left and the seconds until it closes, rounded up", () => {
-    const at = (now: number) => figuresOf(OPEN, RULE, now);
-    expect(at(1_000_000)).toEqual({ limit: 3, remaining: 1, resetSeconds: 60 });
-    expect(at(1_000_001)).toEqual({ limit: 3, remaining: 1, resetSeconds: 60 });
-    expect(at(1_001_000)).toEqual({ limit: 3, remaining: 1, resetSeconds: 59 });
-    expect(at(1_059_999)).toEqual({ limit: 3, remaining: 1, resetSeconds: 1 });
+    expect(figuresOf(OPEN, RULE, 1_000_001)).toEqual({ limit: 3, remaining: 1, resetMs: 59_999 });
+    const at = (now: number) => resetSeconds(figuresOf(OPEN, RULE, now));
+    expect(at(1_000_000)).toBe(60);
+    expect(at(1_000_001)).toBe(60);
+    expect(at(1_001_000)).toBe(59);
+    expect(at(1_059_999)).toBe(1);
   });
 
   test("never tell less than nothing, when the limit was lowered meanwhile", () => {
     expect(figuresOf({ startedAt: 0, count: 9 }, RULE, 0)).toEqual({
       limit: 3,
       remaining: 0,
-      resetSeconds: 60,
+      resetMs: 60_000,
     });
   });
 });

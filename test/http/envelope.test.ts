@@ -17,7 +17,9 @@ import {
 } from "../support/api.ts";
 
 const NOT_FOUND = refusal(404, "route_not_found");
-const DATABASE_DOWN = {
+const DATABASE_DOWN: D1Database = {
+  withSession: () => DATABASE_DOWN,
+  getBookmark: () => null,
   prepare() {
     throw new Error("D1_ERROR: no such table: leads for camille.durand@example.com");
   },
@@ -272,7 +274,9 @@ describe("the log", () => {
     const lines: string[] = [];
     vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
     const { apiKey } = await openWorkspace();
-    const failing = {
+    const failing: D1Database = {
+      withSession: () => failing,
+      getBookmark: () => null,
       prepare: () => ({
         bind: () => ({ raw: () => Promise.reject(new Error("D1_ERROR: disk I/O error")) }),
       }),

@@ -50,7 +50,7 @@ describe("the quota", () => {
     const nextWindow = Date.now() + 61_000;
     expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, nextWindow)).toMatchObject({
       verdict: "admitted",
-      figures: { limit: 1, remaining: 0, resetSeconds: 60 },
+      figures: { limit: 1, remaining: 0, resetMs: 60_000 },
     });
   });
 });

@@ -175,10 +175,20 @@ class Scenario {
       DELIVERIES: this.#lanes.deliveries.producer(isolate),
       REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
       SERVED_ROUTES: "automations.crm_source",
-      KEY_GATE: { getByName: () => ({ forget: async () => isolate.step() }) },
+      KEY_GATE: { getByName: () => this.#gate(isolate) },
       EMAIL: { send: async () => this.#sendEmail(isolate) },
       EMAIL_FROM: "api@example.com",
     } as unknown as Env;
+  }
+
+  /** Keys' gates, as far as the doors change them. */
+  #gate(isolate: Isolate) {
+    const call = async () => {
+      await isolate.step();
+      if (this.world.faults && this.world.chance.happens(0.1))
+        throw new Error("Durable Object is overloaded");
+    };
+    return { forget: async () => isolate.step(), advance: call };
   }
 
   async #sendEmail(isolate: Isolate): Promise<void> {

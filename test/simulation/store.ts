@@ -56,11 +56,14 @@ export class Store {
           (await execute([bound]))[0]?.results.map((row) => Object.values(row as object)),
       } as unknown as D1PreparedStatement;
     };
-    return {
+    const d1 = {
       prepare,
       batch: (statements: D1PreparedStatement[]) =>
         execute(statements.map((statement) => (statement as unknown as { bound: Bound }).bound)),
-    } as unknown as D1Database;
+      withSession: () => d1,
+      getBookmark: () => "bookmark",
+    };
+    return d1 as unknown as D1Database;
   }
 
   #transaction(statements: Bound[]) {

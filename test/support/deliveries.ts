@@ -5,7 +5,7 @@ import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit, openDatabase } from "../../src/db/client.ts";
+import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
 import { deliveries, notices, subscriptions } from "../../src/db/schema.ts";
 import { consume } from "../../src/delivery/consumer.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
@@ -134,6 +134,7 @@ export function runAt(
   const tools: RunTools = {
     now: () => now,
     random: () => 0.5,
+    beforePosts: async () => {},
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
   };
   return runDeliveries(db, subscriptionIds, quota, tools);
@@ -291,19 +292,24 @@ export function observedDatabase({
     texts.set(observed, sql);
     return observed;
   };
-  const DB = new Proxy(env.DB, {
-    get: (target, name) => {
-      if (name === "prepare") return (sql: string) => observe(target.prepare(sql), sql);
-      if (name === "batch")
-        return (statements: D1PreparedStatement[]) =>
-          travel(
-            statements.map((statement) => texts.get(statement) ?? ""),
-            () => target.batch(statements),
-          );
-      const value = Reflect.get(target, name);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
+  const observeAll = <T extends D1Client>(client: T): T =>
+    new Proxy(client, {
+      get: (target, name) => {
+        if (name === "prepare") return (sql: string) => observe(target.prepare(sql), sql);
+        if (name === "batch")
+          return (statements: D1PreparedStatement[]) =>
+            travel(
+              statements.map((statement) => texts.get(statement) ?? ""),
+              () => target.batch(statements),
+            );
+        const value = Reflect.get(target, name);
+        if (name === "withSession")
+          return (since: string) =>
+            observeAll((value as D1Database["withSession"]).call(env.DB, since));
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+  const DB = observeAll(env.DB);
   return { DB, trips };
 }
 

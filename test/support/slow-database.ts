@@ -23,9 +23,11 @@ export function slowDatabase() {
         };
       },
     });
-  const db = {
+  const db: D1Database = {
     prepare: (query: string) => hold(env.DB.prepare(query)),
     batch: (statements: D1PreparedStatement[]) => env.DB.batch(statements),
-  } as D1Database;
+    withSession: () => db,
+    getBookmark: () => null,
+  } as unknown as D1Database;
   return { db, reading, release };
 }
