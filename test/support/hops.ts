@@ -1,0 +1,87 @@
+import { env } from "cloudflare:workers";
+
+/**
+ * Bindings whose calls are made at once, but answered in rounds: a round ends when every call under
+ * way has its answer and nothing else goes on. Rounds are the network hops on the critical path.
+ */
+export function countHops(db = env.DB) {
+  let hops = 0;
+  let underWay = 0;
+  let arrivals: (() => void)[] = [];
+  const endRound = () => {
+    if (underWay > 0 || arrivals.length === 0) return;
+    hops++;
+    const arriving = arrivals;
+    arrivals = [];
+    for (const arrive of arriving) arrive();
+  };
+  const hop = async <T>(call: () => Promise<T>): Promise<T> => {
+    underWay++;
+    const [settled] = await Promise.allSettled([call()]);
+    underWay--;
+    await new Promise<void>((resolve) => {
+      arrivals.push(resolve);
+      setTimeout(endRound, 5);
+    });
+    if (settled.status === "rejected") throw settled.reason;
+    return settled.value;
+  };
+  return {
+    overrides: {
+      DB: hopsToDatabase(db, hop),
+      KEY_GATE: hopsToObjects(env.KEY_GATE, hop),
+      ADDRESS_GATE: hopsToObjects(env.ADDRESS_GATE, hop),
+    },
+    /** The hops since it was asked last. */
+    taken() {
+      const taken = hops;
+      hops = 0;
+      return taken;
+    },
+  };
+}
+
+type Hop = <T>(call: () => Promise<T>) => Promise<T>;
+
+function hopsToDatabase<T extends D1Database | D1DatabaseSession>(db: T, hop: Hop): T {
+  const originals = new WeakMap<D1PreparedStatement, D1PreparedStatement>();
+  const statement = (original: D1PreparedStatement): D1PreparedStatement => {
+    const distant = new Proxy(original, {
+      get: (target, name) => {
+        const method = Reflect.get(target, name) as (...parameters: unknown[]) => unknown;
+        return (...parameters: unknown[]) => {
+          const call = () => method.apply(target, parameters);
+          return name === "bind"
+            ? statement(call() as D1PreparedStatement)
+            : hop(async () => call());
+        };
+      },
+    });
+    originals.set(distant, original);
+    return distant;
+  };
+  const distant = {
+    prepare: (query: string) => statement(db.prepare(query)),
+    batch: (statements: D1PreparedStatement[]) =>
+      hop(() => db.batch(statements.map((each) => originals.get(each) ?? each))),
+    withSession: (since: string) => hopsToDatabase((db as D1Database).withSession(since), hop),
+    getBookmark: () => (db as D1DatabaseSession).getBookmark(),
+  };
+  return distant as unknown as T;
+}
+
+function hopsToObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(objects: T, hop: Hop): T {
+  const getByName = (name: string) => {
+    const stub = objects.getByName(name) as unknown as Record<string, Call>;
+    return new Proxy(stub, {
+      // Called on the stub: a remote method has no `apply`.
+      get:
+        (_, method: string) =>
+        (...parameters: unknown[]) =>
+          hop(() => (stub[method] as Call)(...parameters)),
+    });
+  };
+  return { getByName } as unknown as T;
+}
+
+type Call = (...parameters: unknown[]) => Promise<unknown>;

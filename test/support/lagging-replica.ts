@@ -1,0 +1,55 @@
+import { env } from "cloudflare:workers";
+
+/**
+ * D1 with a replica, which the local one has not: reads that ask for no bookmark, or for one from
+ * before `stop`, are given what the same query gave before. Others are served by the primary.
+ */
+export function laggingReplica() {
+  const before = new Map<string, unknown[]>();
+  let stoppedAt: string | null = null;
+  let staleReads = 0;
+  const withSession = (since: string) => {
+    const primary = env.DB.withSession("first-primary");
+    const isStale = () => stoppedAt !== null && !isNewer(since, stoppedAt);
+    const statement = (query: string, parameters: unknown[]): object => ({
+      original: primary.prepare(query).bind(...parameters),
+      bind: (...values: unknown[]) => statement(query, values),
+      raw: async () => {
+        const name = JSON.stringify([query, parameters]);
+        const stale = before.get(name);
+        if (stale && isStale()) {
+          staleReads++;
+          return stale;
+        }
+        const rows = await primary
+          .prepare(query)
+          .bind(...parameters)
+          .raw();
+        before.set(name, rows);
+        return rows;
+      },
+    });
+    return {
+      prepare: (query: string) => statement(query, []),
+      batch: (statements: { original: D1PreparedStatement }[]) =>
+        primary.batch(statements.map(({ original }) => original)),
+      getBookmark: () => (isStale() ? stoppedAt : primary.getBookmark()),
+    };
+  };
+  return {
+    DB: { withSession } as unknown as D1Database,
+    /** From now on the replica gets nothing new. */
+    async stop() {
+      const session = env.DB.withSession("first-primary");
+      await session.prepare("SELECT 1").all();
+      stoppedAt = session.getBookmark();
+    },
+    /** How many reads the replica has answered with what is out of date. */
+    staleReads: () => staleReads,
+  };
+}
+
+function isNewer(since: string, bookmark: string | null): boolean {
+  if (since === "first-primary") return true;
+  return since !== "first-unconstrained" && bookmark !== null && since > bookmark;
+}
