@@ -32,7 +32,7 @@ export function readCommitted(root: string, file: string): CommittedDocument[] {
     else if (!/^0+$/.test(blob)) commits.set(blob, commit);
   }
   return [...commits].map(([blob, commit]) => ({
-    commit,
+    commit: commit.slice(0, 8),
     document: JSON.parse(git("cat-file", "blob", blob)),
   }));
 }
