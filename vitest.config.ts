@@ -7,6 +7,7 @@ const NODE_TESTS = [
   "test/end-to-end/**/*.test.ts",
   "test/fuzz/**/*.test.ts",
   "test/simulation/**/*.test.ts",
+  "test/openapi/**/*.test.ts",
   "test/floors.test.ts",
 ];
 

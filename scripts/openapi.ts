@@ -1,15 +1,49 @@
 /**
- * Writes the OpenAPI document, as the built Worker serves it, to a file.
+ * Keeps openapi.json, the OpenAPI document as the built Worker serves it.
  *
- *     node scripts/openapi.ts dist/openapi.json
+ *     npm run openapi          writes it
+ *     npm run check:openapi    fails when it is not what the code says, or breaks its own version
  */
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { ROOT } from "./checkout.ts";
+import { readCommitted } from "./openapi-history.ts";
+import { findFaults } from "./openapi-release.ts";
+import type { Part } from "./openapi-schemas.ts";
 import { buildWorker, startRuntime } from "./runtime.ts";
 
-const [file] = process.argv.slice(2);
-if (!file) throw new Error("name the file to write");
-buildWorker();
-const runtime = await startRuntime();
-const answer = await fetch(new URL("/openapi.json", runtime.url));
-writeFileSync(file, `${JSON.stringify(await answer.json(), null, 2)}\n`);
-await runtime.stop();
+const FILE = "openapi.json";
+
+const { values } = parseArgs({ options: { check: { type: "boolean", default: false } } });
+const document = await readServed();
+const text = `${JSON.stringify(document, null, 2)}\n`;
+if (values.check) check();
+else writeFileSync(join(ROOT, FILE), text);
+
+async function readServed(): Promise<Part> {
+  buildWorker();
+  const runtime = await startRuntime();
+  const answer = await fetch(new URL(FILE, runtime.url));
+  const document = (await answer.json()) as Part;
+  await runtime.stop();
+  return document;
+}
+
+function check(): void {
+  const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));
+  if (readText(FILE) !== text)
+    faults.unshift(`${FILE} is not what the code says: run \`npm run openapi\` and commit it`);
+  for (const fault of faults) console.error(fault);
+  if (faults.length > 0) process.exitCode = 1;
+}
+
+/** The text of a file of the checkout; empty when there is none. */
+function readText(file: string): string {
+  try {
+    return readFileSync(join(ROOT, file), "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return "";
+    throw error;
+  }
+}

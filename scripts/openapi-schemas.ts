@@ -1,0 +1,216 @@
+import { isDeepStrictEqual } from "node:util";
+
+/** A part of an OpenAPI document, read where it stands. */
+// biome-ignore lint/suspicious/noExplicitAny: documents are compared by shape, whatever they hold
+export type Part = Record<string, any>;
+
+/** Who makes the data: `sent` by clients, which may not find it refused; `received` by them. */
+export type Direction = "sent" | "received";
+
+/** Two documents under comparison, and what was found so far. */
+export interface Comparison {
+  before: Part;
+  after: Part;
+  /** Reports what breaks a client. */
+  breaks(at: string, what: string): void;
+  /** Reports a value of a growing enumeration. */
+  grows(name: string, value: unknown): void;
+  /** Pairs of named schemas that are done with. */
+  seen: Set<string>;
+}
+
+/** Enumerations whose new values are announced, and break nobody (contract, Versioning). */
+const GROWING = new Set(["AutomationType"]);
+
+const WORDS = ["title", "description", "example", "examples", "deprecated", "$comment"];
+const LOWER_BOUNDS = ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"];
+const UPPER_BOUNDS = ["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"];
+const EXACT = ["format", "pattern", "multipleOf", "uniqueItems"];
+const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const UNDERSTOOD = new Set([
+  ...[...WORDS, ...LOWER_BOUNDS, ...UPPER_BOUNDS, ...EXACT, ...LISTS],
+  ...["type", "enum", "const", "default", "properties", "required", "additionalProperties"],
+  ...["items", "$ref"],
+]);
+
+/** Follows the references from `part` within `document`; `name` is that of the last one followed. */
+export function resolve(document: Part, part: Part): { part: Part; name?: string } {
+  let resolved: { part: Part; name?: string } = { part };
+  while (typeof resolved.part.$ref === "string") {
+    const keys = resolved.part.$ref.split("/").slice(1);
+    const target = keys.reduce(
+      (parent: Part | undefined, key) =>
+        parent?.[key.replaceAll("~1", "/").replaceAll("~0", "~")] as Part | undefined,
+      document,
+    );
+    if (!target) throw new Error(`nothing stands at ${resolved.part.$ref}`);
+    resolved = { part: target, name: keys.at(-1) ?? "" };
+  }
+  return resolved;
+}
+
+/**
+ * Reports what of the schema `before` no longer holds in `after`. What `sent` data may be must not
+ * shrink; what `received` data may be must not grow, but for new properties. A keyword that is not
+ * understood here must not change.
+ */
+export function compareSchemas(
+  comparison: Comparison,
+  direction: Direction,
+  before: unknown,
+  after: unknown,
+  at: string,
+): void {
+  const { part: b, name } = resolve(comparison.before, toSchema(before));
+  const { part: a, name: nameAfter } = resolve(comparison.after, toSchema(after));
+  if (name && nameAfter) {
+    const pair = `${direction} ${name} ${nameAfter}`;
+    if (comparison.seen.has(pair)) return;
+    comparison.seen.add(pair);
+  }
+  compareTypes(comparison, direction, b, a, at);
+  compareValues(comparison, direction, b, a, at, name);
+  compareConstraints(comparison, direction, b, a, at);
+  compareProperties(comparison, direction, b, a, at);
+  compareParts(comparison, direction, b, a, at);
+}
+
+/** `true` and absence allow anything, `false` nothing (JSON Schema 2020-12, 4.3.2). */
+function toSchema(schema: unknown): Part {
+  if (schema === false) return { not: {} };
+  return typeof schema === "object" && schema !== null ? schema : {};
+}
+
+function compareTypes(
+  { breaks }: Comparison,
+  direction: Direction,
+  before: Part,
+  after: Part,
+  at: string,
+): void {
+  const [narrow, wide] = direction === "sent" ? [before, after] : [after, before];
+  const allowed = toTypes(wide);
+  const fits = toTypes(narrow).every(
+    (type) => allowed.includes(type) || (type === "integer" && allowed.includes("number")),
+  );
+  if (!fits) breaks(at, `its type ${show(before.type)} became ${show(after.type)}`);
+}
+
+function toTypes({ type }: Part): string[] {
+  return type === undefined
+    ? ["array", "boolean", "null", "number", "object", "string"]
+    : [type].flat();
+}
+
+function compareValues(
+  { breaks, grows }: Comparison,
+  direction: Direction,
+  before: Part,
+  after: Part,
+  at: string,
+  name = "",
+): void {
+  const was = toValues(before);
+  const is = toValues(after);
+  if (!was && is && direction === "sent") breaks(at, `it is limited to ${show(is)}`);
+  if (was && !is && direction === "received") breaks(at, `it is no longer limited to ${show(was)}`);
+  if (!was || !is) return;
+  for (const value of was) if (!is.includes(value)) breaks(at, `the value ${show(value)} is gone`);
+  if (direction === "sent") return;
+  for (const value of is.filter((value) => !was.includes(value))) {
+    if (GROWING.has(name)) grows(name, value);
+    else breaks(at, `the value ${show(value)} is new in a closed list`);
+  }
+}
+
+function toValues(schema: Part): unknown[] | undefined {
+  return "const" in schema ? [schema.const] : schema.enum;
+}
+
+function compareConstraints(
+  { breaks }: Comparison,
+  direction: Direction,
+  before: Part,
+  after: Part,
+  at: string,
+): void {
+  const changed = (key: string) => breaks(at, `${key} ${show(before[key])} → ${show(after[key])}`);
+  for (const [bounds, sign] of [
+    [LOWER_BOUNDS, -1],
+    [UPPER_BOUNDS, 1],
+  ] as const)
+    for (const key of bounds) {
+      const room = (schema: Part) => sign * (schema[key] ?? sign * Number.POSITIVE_INFINITY);
+      const wider = room(after) - room(before);
+      if (direction === "sent" ? wider < 0 : wider > 0) changed(key);
+    }
+  for (const key of EXACT) {
+    // Sent data may meet no new constraint, received data may lose none.
+    const constraint = (direction === "sent" ? after : before)[key];
+    if (constraint !== undefined && !isDeepStrictEqual(before[key], after[key])) changed(key);
+  }
+  if (direction === "sent" && !isDeepStrictEqual(before.default, after.default)) changed("default");
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)]))
+    if (
+      !UNDERSTOOD.has(key) &&
+      !key.startsWith("x-") &&
+      !isDeepStrictEqual(before[key], after[key])
+    )
+      changed(key);
+}
+
+function compareProperties(
+  comparison: Comparison,
+  direction: Direction,
+  before: Part,
+  after: Part,
+  at: string,
+): void {
+  const { breaks } = comparison;
+  const is: Part = after.properties ?? {};
+  for (const [name, schema] of Object.entries<unknown>(before.properties ?? {}))
+    if (name in is) compareSchemas(comparison, direction, schema, is[name], `${at}.${name}`);
+    else breaks(`${at}.${name}`, "it is gone");
+  const wasRequired: string[] = before.required ?? [];
+  const isRequired: string[] = after.required ?? [];
+  if (direction === "sent") {
+    for (const name of isRequired)
+      if (!wasRequired.includes(name)) breaks(`${at}.${name}`, "it is now required");
+  } else {
+    for (const name of wasRequired)
+      if (name in is && !isRequired.includes(name))
+        breaks(`${at}.${name}`, "it is no longer always there");
+  }
+}
+
+/** Compares the schemas of items, of further properties, and of lists of schemas. */
+function compareParts(
+  comparison: Comparison,
+  direction: Direction,
+  before: Part,
+  after: Part,
+  at: string,
+): void {
+  const { breaks } = comparison;
+  const compare = (b: unknown, a: unknown, end: string) =>
+    compareSchemas(comparison, direction, b, a, at + end);
+  if (before.items || after.items) compare(before.items, after.items, "[]");
+  for (const key of LISTS) {
+    const was: unknown[] = before[key] ?? [];
+    const is: unknown[] = after[key] ?? [];
+    if (was.length !== is.length) breaks(at, `${key} has ${was.length} → ${is.length} schemas`);
+    else was.forEach((schema, i) => void compare(schema, is[i], `(${key} ${i})`));
+  }
+  const { additionalProperties: was } = before;
+  const { additionalProperties: is } = after;
+  if (was === undefined && is === undefined) return;
+  // Whoever receives data must bear properties that it does not know, unless they are the data.
+  const meant = direction === "sent" ? was !== false : was !== undefined && was !== false;
+  if (!meant) return;
+  if (is === false) breaks(at, "further properties are refused");
+  else compare(was, is, ".*");
+}
+
+function show(value: unknown): string {
+  return value === undefined ? "(none)" : JSON.stringify(value);
+}

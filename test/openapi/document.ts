@@ -1,0 +1,39 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { ROOT } from "../../scripts/checkout.ts";
+import { type Changes, findChanges } from "../../scripts/openapi-changes.ts";
+import type { Part } from "../../scripts/openapi-schemas.ts";
+
+/** The committed document. */
+export const committed: Part = JSON.parse(readFileSync(join(ROOT, "openapi.json"), "utf8"));
+
+export type Change = (document: Part) => unknown;
+
+/** What a client of the committed document, once `prepare` was done to it, finds after `change`. */
+export function changesBy(change: Change, prepare?: Change): Changes {
+  const before = structuredClone(committed);
+  prepare?.(before);
+  const after = structuredClone(before);
+  change(after);
+  return findChanges(before, after);
+}
+
+/** Takes one of its items out of a list. */
+export function drop(list: unknown[], item: unknown): void {
+  expect(list).toContain(item);
+  list.splice(list.indexOf(item), 1);
+}
+
+export function schema(document: Part, name: string): Part {
+  return document.components.schemas[name];
+}
+
+export function operation(document: Part, method: string, path: string): Part {
+  return document.paths[path][method];
+}
+
+/** The schema of the parameter `limit` of a list. */
+export function limit(document: Part): Part {
+  return operation(document, "get", "/v1/leads").parameters[0].schema;
+}
