@@ -12,14 +12,18 @@ export interface CommittedDocument {
  * Every state in which `file` was ever committed, on whatever branch led to the present commit,
  * newest first.
  *
- * @throws Error when the repository holds only the end of its history.
+ * @param warn is told when the repository holds only the end of its history.
  */
-export function readCommitted(root: string, file: string): CommittedDocument[] {
+export function readCommitted(
+  root: string,
+  file: string,
+  warn: (sentence: string) => void = console.warn,
+): CommittedDocument[] {
   const git = (...words: string[]) =>
     execFileSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28 });
   if (git("rev-parse", "--is-shallow-repository").trim() === "true")
-    throw new Error(
-      "this clone holds only the end of the history, and earlier documents may be missing: run `git fetch --unshallow` (on GitHub Actions, check out with `fetch-depth: 0`)",
+    warn(
+      "This clone holds only the end of the history, and earlier documents may be missing: run `git fetch --unshallow` (on GitHub Actions, check out with `fetch-depth: 0`).",
     );
   const all = ["--full-history", "-m", "--no-renames", "--raw", "--no-abbrev"];
   const lines = git("log", ...all, "--format=%h", "--", file).split("\n");

@@ -1,4 +1,5 @@
-import { and, desc, eq, ne, type SQL, sql } from "drizzle-orm";
+import { and, desc, eq, getTableColumns, ne, type SQL, sql } from "drizzle-orm";
+import type { SelectedFields } from "drizzle-orm/sqlite-core";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
@@ -48,19 +49,21 @@ export async function findAutomation(
   visibility: Visibility,
   id: string,
 ): Promise<AutomationRow | undefined> {
-  const [row] = await retrying(() => selectAutomation(db, workspaceId, visibility, id));
+  const columns = getTableColumns(automations);
+  const [row] = await retrying(() => selectAutomation(db, workspaceId, visibility, id, columns));
   return row;
 }
 
-/** The query of `findAutomation`, for a batch with others. */
-export function selectAutomation(
+/** The query of `findAutomation`, for other columns too. */
+export function selectAutomation<Columns extends SelectedFields>(
   db: Database,
   workspaceId: string,
   visibility: Visibility,
   id: string,
+  columns: Columns,
 ) {
   return db
-    .select()
+    .select(columns)
     .from(automations)
     .where(
       and(eq(automations.id, id), eq(automations.workspaceId, workspaceId), visible(visibility)),

@@ -11,7 +11,13 @@ export interface PageRequest {
 
 /** The rows behind `after` in a list ordered newest first by (`at`, `id`). */
 export function olderThan(at: SQLiteColumn, id: SQLiteColumn, after: Position | null) {
-  return after ? (sql`(${at}, ${id}) < (${after.at}, ${after.id})` as SQL) : undefined;
+  // Not `<`: SQLite would look up the row of `after` itself, and drop it.
+  return after ? (sql`(${at}, ${id}) <= (${after.at}, ${lastBefore(after.id)})` as SQL) : undefined;
+}
+
+/** A text between `id` and all the ids before it. */
+function lastBefore(id: string): string {
+  return `${id.slice(0, -1)}${String.fromCharCode(id.charCodeAt(id.length - 1) - 1)}\uffff`;
 }
 
 /** Makes a page of the `limit + 1` rows that were read: the last one only tells that there is more. */

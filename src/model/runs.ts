@@ -49,25 +49,46 @@ export async function listRunsOfAutomation(
   automationId: string,
   { limit, after }: PageRequest,
 ) {
-  const [known, rows] = await retrying(() =>
-    db.batch([
-      selectAutomation(db, workspaceId, visibility, automationId),
-      db
-        .select()
-        .from(runs)
-        .where(
-          and(
-            eq(runs.automationId, automationId),
-            eq(runs.workspaceId, workspaceId),
-            olderThan(runs.occurredAt, runs.id, after),
-          ),
-        )
-        .orderBy(desc(runs.occurredAt), desc(runs.id))
-        .limit(limit + 1),
-    ]),
+  const page = db
+    .select()
+    .from(runs)
+    .where(
+      and(
+        eq(runs.automationId, automationId),
+        eq(runs.workspaceId, workspaceId),
+        ofVisibleAutomation(visibility),
+        olderThan(runs.occurredAt, runs.id, after),
+      ),
+    )
+    .orderBy(desc(runs.occurredAt), desc(runs.id))
+    .limit(limit + 1)
+    .as("page");
+  // Behind the runs, a row without an id: the automation itself, which is looked for only where the
+  // page is not full.
+  const found = await retrying(() =>
+    db
+      .select()
+      .from(page)
+      .unionAll(selectAutomation(db, workspaceId, visibility, automationId, NO_RUN))
+      .limit(limit + 1),
   );
-  return known.length > 0 ? toPage(runsListOf(automationId), rows, limit, position, toRun) : null;
+  if (found.length === 0) return null;
+  const rows = found.filter(({ id }) => id !== "");
+  return toPage(runsListOf(automationId), rows, limit, position, toRun);
 }
+
+/** The columns of a run, with nothing in them. */
+const NO_RUN = {
+  id: sql<string>`''`,
+  workspaceId: sql<string>`''`,
+  reference: sql<string>`''`,
+  automationId: sql<string>`''`,
+  status: sql<RunStatus>`''`,
+  triggerType: sql<TriggerType>`''`,
+  occurredAt: sql<number>`0`,
+  actions: sql<RunRow["actions"]>`'[]'`,
+  leadId: sql<string | null>`NULL`,
+};
 
 function ofVisibleAutomation({ crmSource }: Visibility) {
   return crmSource
