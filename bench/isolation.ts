@@ -34,7 +34,7 @@ export async function recordLeads(runtime: Runtime, workspaceId: string, count: 
 }
 
 /** Milliseconds from an event's record to each receipt. */
-function latencies(receivers: Receiver[]): number[] {
+export function latencies(receivers: Receiver[]): number[] {
   return receivers.flatMap(({ posts }) =>
     posts.map(({ body, at }) => at - Date.parse(JSON.parse(body.toString()).created_at)),
   );

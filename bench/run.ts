@@ -1,8 +1,9 @@
 /**
- * Measures what deliveries cost, and how well subscribers are kept apart.
+ * Measures how fast the service reads, records and delivers, what that costs, and how well clients
+ * and subscribers are kept apart.
  *
  *     npm run bench
- *     npm run bench -- --quick --json figures.json
+ *     npm run bench -- --quick --json figures.json --chart docs/reads.svg
  *
  * Every figure that depends on the machine stands beside its counterpart from the same run.
  */
@@ -11,81 +12,204 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { ROOT } from "../scripts/checkout.ts";
 import { buildWorker, startRuntime } from "../scripts/runtime.ts";
+import { measureBundle, measureStartup } from "./bundle.ts";
+import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";
+import { measureFramework } from "./framework.ts";
 import { measureFairness, measureIsolation } from "./isolation.ts";
+import { measurePages } from "./pages.ts";
+import { measureReads, READS } from "./reads.ts";
+import { measureDelivering, measureRecording } from "./recording.ts";
 import { measureShedding } from "./shedding.ts";
 
 const { values } = parseArgs({
-  options: { quick: { type: "boolean", default: false }, json: { type: "string" } },
+  options: {
+    quick: { type: "boolean", default: false },
+    json: { type: "string" },
+    chart: { type: "string" },
+  },
 });
 const { quick } = values;
-const figures: Record<string, number> = {};
+const vars = { QUOTA_REQUESTS: 100_000_000 };
 
-progress("building");
-buildWorker();
-const bundle = buildWorker(join(ROOT, "dist/bench"), join(ROOT, "bench/worker.ts"));
-const vars = { QUOTA_REQUESTS: 1_000_000 };
+step("building");
+const shipped = buildWorker();
+const build = (name: string) =>
+  buildWorker(join(ROOT, "dist/bench", name), join(ROOT, "bench", `${name}.ts`));
+const meteredBundle = build("worker");
+const floorBundle = build("floor");
+const helloBundle = build("hello");
 
-progress("what deliveries cost");
-const metered = await startRuntime({ bundle, vars });
+const metered = await startRuntime({ bundle: meteredBundle, vars });
+step("reads from afar");
+const reads = await measureReads(
+  metered,
+  quick ? [0, 20, 40] : [0, 10, 20, 40, 80],
+  quick ? 7 : 25,
+);
+step("what deliveries cost");
 const shapes = [
-  { subscriptions: 1, calls: 50, leads: 1 },
-  { subscriptions: 20, calls: 20, leads: 1 },
-  { subscriptions: 1, calls: quick ? 5 : 20, leads: 100 },
+  { subscriptions: 1, calls: quick ? 20 : 50, leads: 1 },
+  { subscriptions: 20, calls: quick ? 5 : 20, leads: 1 },
+  { subscriptions: 1, calls: quick ? 2 : 20, leads: 100 },
   { subscriptions: 20, calls: quick ? 1 : 5, leads: 100 },
 ];
 const costs = [];
 for (const shape of shapes) costs.push({ shape, cost: await measureCost(metered, shape) });
+step("recording");
+const recording = await measureRecording(metered, quick ? 1 : 5, quick ? 2_000 : 5_000);
+const rows = quick ? 100_000 : 1_000_000;
+step(`pages of ${rows} leads`);
+const pages = await measurePages(metered, rows, quick ? 20 : 200);
+step("delivering");
+const delivering = await measureDelivering(metered, quick ? 1 : 5, quick ? 1_000 : 3_000);
 await metered.stop();
-const largest = costs.at(-1)?.cost;
-figures.d1_round_trips_per_batch = largest?.roundTripsPerBatch ?? Number.NaN;
+
+step("the framework's share");
+const framework = await measureFramework(shipped, floorBundle, quick ? 3 : 9, quick ? 1 : 3);
 
 const runtime = await startRuntime({ vars });
-progress("a burst beside a single event");
-const fairness = await measureFairness(runtime, quick ? 2_000 : 10_000);
-figures.batches_behind_a_burst = fairness.batchesWaited;
-progress("a subscriber that hangs beside nine healthy ones");
-const isolation = await measureIsolation(runtime, quick ? 1 : 5, quick ? 50 : 100);
-figures.isolation_ratio = isolation.isolationRatio;
-progress("a good client in a flood of bad ones");
+step("a burst beside a single event");
+const fairness = await measureFairness(runtime, quick ? 1_000 : 10_000);
+step("a subscriber that hangs beside nine healthy ones");
+const isolation = await measureIsolation(runtime, quick ? 1 : 5, quick ? 40 : 100);
+step("a good client in a flood of bad ones");
 const shedding = await measureShedding(runtime, quick ? 1 : 5, quick ? 200 : 500);
-figures.flooded_p99_ratio = shedding.floodedP99Ms / shedding.aloneP99Ms;
 await runtime.stop();
 
-progress("");
-console.log("What a delivery costs, from its record to its settlement");
-console.table(
+step("bundle and start");
+const bundle = measureBundle(shipped);
+const hello = measureBundle(helloBundle);
+const startups = quick
+  ? null
+  : { shipped: measureStartup("src/index.ts", 3), hello: measureStartup("bench/hello.ts", 3) };
+step("");
+
+const first = pages[0];
+const deepest = pages.at(-1);
+const figures: Record<string, number> = {
+  hot_read_hops: reads.hops.hot,
+  cold_read_hops: reads.hops.cold,
+  naive_read_hops: reads.hops.naive,
+  flood_hops: reads.hops.flood,
+  rows_read_over_limit: Math.max(...pages.map(({ rowsRead }) => rowsRead)) - 25,
+  deep_page_ratio: (deepest?.ms ?? Number.NaN) / (first?.ms ?? Number.NaN),
+  framework_ratio: framework.frameworkRatio,
+  cpu_ms_per_request: framework.cpuMsPerRequest,
+  bare_cpu_ms_per_request: framework.bareCpuMsPerRequest,
+  leads_per_second: recording.leadsPerSecond,
+  single_leads_per_second: recording.singleLeadsPerSecond,
+  recording_ratio: recording.leadsPerSecond / recording.insertsPerSecond,
+  deliveries_per_second: delivering.deliveriesPerSecond,
+  delivering_ratio: delivering.deliveriesPerSecond / delivering.postsPerSecond,
+  receipt_p50_ms: delivering.receiptP50Ms,
+  receipt_p99_ms: delivering.receiptP99Ms,
+  isolation_ratio: isolation.isolationRatio,
+  batches_behind_a_burst: fairness.batchesWaited,
+  flooded_p99_ratio: shedding.floodedP99Ms / shedding.aloneP99Ms,
+  d1_round_trips_per_batch: costs.at(-1)?.cost.roundTripsPerBatch ?? Number.NaN,
+  bundle_gzip_bytes: bundle.gzipBytes,
+};
+if (startups) figures.startup_cpu_ms = startups.shipped;
+
+show(
+  "GET /v1/automations over the round trip to D1 and the Durable Objects: median, ms",
+  READS.map((read) => ({
+    read,
+    ...Object.fromEntries(reads.roundTripsMs.map((ms, i) => [`${ms} ms`, reads.times[read][i]])),
+    hops: reads.hops[read],
+  })),
+);
+show(
+  `Pages of 25 of ${rows} leads`,
+  pages.map(({ page, rowsRead, ms }) => ({ page, "rows read": rowsRead, ms })),
+);
+show("GET /v1/automations, 25 items, 10 connections: shipped beside a bare handler", [
+  {
+    "requests / s": framework.requestsPerSecond,
+    "bare requests / s": framework.bareRequestsPerSecond,
+    ratio: framework.frameworkRatio,
+    "CPU ms / request": framework.cpuMsPerRequest,
+    "bare CPU ms / request": framework.bareCpuMsPerRequest,
+  },
+]);
+show("Leads a second through the Platform door, beside raw inserts in D1 batches", [
+  {
+    calls: "of 100",
+    leads: recording.leadsPerSecond,
+    inserts: recording.insertsPerSecond,
+    ratio: recording.leadsPerSecond / recording.insertsPerSecond,
+  },
+  {
+    calls: "of 1",
+    leads: recording.singleLeadsPerSecond,
+    inserts: recording.singleInsertsPerSecond,
+    ratio: recording.singleLeadsPerSecond / recording.singleInsertsPerSecond,
+  },
+]);
+show("Events delivered to a fast receiver, beside bare posts from a Worker", [
+  {
+    "deliveries / s": delivering.deliveriesPerSecond,
+    "bare posts / s": delivering.postsPerSecond,
+    ratio: delivering.deliveriesPerSecond / delivering.postsPerSecond,
+    "record to receipt p50, ms": delivering.receiptP50Ms,
+    "p99, ms": delivering.receiptP99Ms,
+  },
+]);
+show(
+  "What a delivery costs, from its record to its settlement",
   costs.map(({ shape, cost }) => ({
     subscriptions: shape.subscriptions,
     "leads a call": shape.leads,
     deliveries: cost.deliveries,
-    "D1 trips / consumer batch": round(cost.roundTripsPerBatch),
-    "D1 trips / delivery": round(cost.roundTripsPerDelivery),
-    "rows read / delivery": round(cost.rowsReadPerDelivery),
-    "rows written / delivery": round(cost.rowsWrittenPerDelivery),
-    "queue operations / delivery": round(cost.queueOperationsPerDelivery),
+    "D1 trips / consumer batch": cost.roundTripsPerBatch,
+    "D1 trips / delivery": cost.roundTripsPerDelivery,
+    "rows read / delivery": cost.rowsReadPerDelivery,
+    "rows written / delivery": cost.rowsWrittenPerDelivery,
+    "queue operations / delivery": cost.queueOperationsPerDelivery,
   })),
 );
-console.log("How well subscribers are kept apart");
-console.table({
-  "p99 of nine healthy subscribers, ms": round(isolation.healthyP99Ms),
-  "the same beside one that hangs, ms": round(isolation.besideHangingP99Ms),
-  "isolation ratio": round(isolation.isolationRatio),
-  [`a single event behind a burst of ${quick ? "2 000" : "10 000"}, ms`]: round(fairness.waitedMs),
-  "the same in consumer batches": round(fairness.batchesWaited),
-});
-console.log("What a flood of bad and exhausted keys does to a good client");
-console.table({
-  "p99 of its reads alone, ms": round(shedding.aloneP99Ms),
-  "p99 in the flood, ms": round(shedding.floodedP99Ms),
-  "requests of the flood that were refused": shedding.refused,
-});
+show("How well subscribers are kept apart", [
+  {
+    "p99 of nine healthy ones, ms": isolation.healthyP99Ms,
+    "beside one that hangs, ms": isolation.besideHangingP99Ms,
+    ratio: isolation.isolationRatio,
+    "behind a burst, batches": fairness.batchesWaited,
+    "behind a burst, ms": fairness.waitedMs,
+  },
+]);
+show("What a flood of bad and used-up keys does to a good client", [
+  {
+    "p99 alone, ms": shedding.aloneP99Ms,
+    "p99 in the flood, ms": shedding.floodedP99Ms,
+    "refused meanwhile": shedding.refused,
+  },
+]);
+show("The bundle, beside a Hono hello world", [
+  { worker: "public-api", ...bundle, "start-up CPU, ms": startups?.shipped },
+  { worker: "hello world", ...hello, "start-up CPU, ms": startups?.hello },
+]);
 if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
+if (values.chart) writeFileSync(values.chart, drawReads(reads));
 
-function round(value: number): number {
-  return Math.round(value * 1000) / 1000;
+/** A table whose numbers have three decimals at the most. */
+function show(title: string, table: Record<string, string | number | undefined>[]): void {
+  console.log(title);
+  console.table(
+    table.map((row) =>
+      Object.fromEntries(
+        Object.entries(row).map(([name, value]) => [
+          name,
+          typeof value === "number" ? Math.round(value * 1000) / 1000 : value,
+        ]),
+      ),
+    ),
+  );
 }
 
-function progress(step: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${step}`);
+/** The line that tells what is going on: it replaces itself on a terminal. */
+function step(name: string): void {
+  const seconds = Math.round(performance.now() / 1000);
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${name && `${seconds} s  ${name}…`}`);
+  else if (name) console.error(`${seconds} s  ${name}`);
 }

@@ -2,7 +2,11 @@
  * The shipped Worker with meters on its bindings: it counts what each call costs in the platform's
  * billed units, and can make every call to a binding take as long as it would from far away.
  */
+
 import worker, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+import { distant } from "./distance.ts";
+import { answerFloor } from "./floors.ts";
+import { answerNaively } from "./handlers.ts";
 
 /** What the bindings were used for since the meters were reset. */
 export interface Meters {
@@ -91,7 +95,12 @@ export default {
       for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
       return new Response();
     }
-    return worker.fetch(request, metered(env), ctx);
+    const naive = "/bench/naive";
+    const roundTripMs = Number(request.headers.get("X-Bench-Round-Trip-Ms") ?? 0);
+    const bindings = distant(metered(env), roundTripMs);
+    if (pathname.startsWith(naive)) return answerNaively(request, bindings);
+    if (pathname.startsWith("/bench/floor/")) return answerFloor(request, env);
+    return worker.fetch(request, bindings, ctx);
   },
   queue(batch, env) {
     meters.queueBatches++;

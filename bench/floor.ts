@@ -1,0 +1,9 @@
+/** The floor of the framework's share: one bare handler over the same gate, tables and Platform door. */
+import { answerBare } from "./handlers.ts";
+
+export { AddressGate, KeyGate, Platform } from "../src/index.ts";
+
+export default {
+  fetch: answerBare,
+  queue: (batch) => batch.ackAll(),
+} satisfies ExportedHandler<Env>;

@@ -1,0 +1,79 @@
+import type { Runtime } from "../scripts/runtime.ts";
+import { encodeCursor } from "../src/contract/cursor.ts";
+import { LEADS_LIST } from "../src/model/leads.ts";
+import { openWorkspace } from "./isolation.ts";
+import { median } from "./statistics.ts";
+import type { Meters } from "./worker.ts";
+
+const LIMIT = 25;
+const ROWS_AT_ONCE = 50_000;
+
+/** What one page of a large table costs. */
+export interface PageCost {
+  page: number;
+  rowsRead: number;
+  ms: number;
+}
+
+/**
+ * Pages of 25 leads of a workspace that has `rows`: what D1 reads for each, and how long it takes.
+ *
+ * @param runtime runs the bundle of `bench/worker.ts`.
+ */
+export async function measurePages(
+  runtime: Runtime,
+  rows: number,
+  samples: number,
+): Promise<PageCost[]> {
+  const { workspaceId, apiKey } = await openWorkspace(runtime, []);
+  await fill(runtime, workspaceId, rows);
+  const deepest = Math.floor(rows / LIMIT / 4);
+  const pages = [1, 100, deepest].map((page) => ({ page, cursor: cursorOf(rows, page) }));
+  const costs = pages.map(({ page }) => ({ page, rowsRead: 0, times: [] as number[] }));
+  for (let i = 0; i <= samples; i++)
+    for (const [at, { cursor }] of pages.entries()) {
+      const cost = costs[at];
+      if (!cost) continue;
+      const { rowsRead, ms } = await readPage(runtime, apiKey, cursor);
+      // The first round warms up.
+      if (i === 0) continue;
+      cost.rowsRead = Math.max(cost.rowsRead, rowsRead);
+      cost.times.push(ms);
+    }
+  return costs.map(({ page, rowsRead, times }) => ({ page, rowsRead, ms: median(times) }));
+}
+
+async function fill({ env: { DB } }: Runtime, workspaceId: string, rows: number): Promise<void> {
+  for (let from = 0; from < rows; from += ROWS_AT_ONCE)
+    await DB.prepare(
+      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, custom_fields, created_at)
+      WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+      SELECT ${idOf("i")}, ?, i, 'crm', 'agt_1', 'Camille Durand', 'camille.durand@example.com', '{"budget":"250000"}', i FROM n`,
+    )
+      .bind(from + 1, Math.min(rows, from + ROWS_AT_ONCE), workspaceId)
+      .run();
+}
+
+function idOf(number: string): string {
+  return `printf('lea_%012d', ${number})`;
+}
+
+/** The cursor of a page, when lead number n was created at n. */
+function cursorOf(rows: number, page: number): string {
+  if (page === 1) return "";
+  const at = rows - (page - 1) * LIMIT + 1;
+  return encodeCursor(LEADS_LIST, { at, id: `lea_${String(at).padStart(12, "0")}` });
+}
+
+async function readPage(runtime: Runtime, apiKey: string, cursor: string) {
+  await fetch(new URL("/bench/reset", runtime.url));
+  const startedAt = performance.now();
+  const answer = await fetch(new URL(`/v1/leads?limit=${LIMIT}&cursor=${cursor}`, runtime.url), {
+    headers: { Authorization: `Bearer ${apiKey}` },
+  });
+  const { data } = (await answer.json()) as { data: unknown[] };
+  const ms = performance.now() - startedAt;
+  if (data.length !== LIMIT) throw new Error(`a page held ${data.length} leads`);
+  const meters = (await (await fetch(new URL("/bench/meters", runtime.url))).json()) as Meters;
+  return { rowsRead: meters.rowsRead, ms };
+}
