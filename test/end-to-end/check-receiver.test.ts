@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
@@ -7,7 +8,7 @@ import { ROOT } from "../../scripts/checkout.ts";
 import { signatureFault } from "../../scripts/receiver.ts";
 import { WebhookDelivery } from "../../src/contract/resources.ts";
 import { mintSecret } from "../../src/delivery/signature.ts";
-import { freePort, RECEIVERS, reasonToSkip } from "../support/examples.ts";
+import { type Example, freePort, RECEIVERS, reasonToSkip } from "../support/examples.ts";
 import { type Post, startReceiver } from "../support/receiver.ts";
 
 const SECRET = mintSecret();
@@ -68,6 +69,18 @@ describe.concurrent("the checker finds every duty fulfilled by", () => {
       expect(receiver.lines).toHaveLength(2);
     });
   }
+});
+
+test("docs/webhooks.md shows what the checker prints", async () => {
+  const [example] = RECEIVERS as [Example];
+  const port = await freePort();
+  const receiver = await example.start(port, SECRET);
+  const url = `http://127.0.0.1:${port}/webhooks`;
+  const { stdout } = await check(url, "--secret", SECRET, "--local");
+  await receiver.stop();
+  const shown = /```\n(duty [^`]+)```/.exec(readFileSync(join(ROOT, "docs/webhooks.md"), "utf8"));
+  const withoutTimes = (text = "") => text.replace(/\d+ ms/g, "ms").replace(/ {2,}/g, "  ");
+  expect(withoutTimes(stdout)).toBe(withoutTimes(shown?.[1]));
 });
 
 describe.concurrent("the checker names what is broken by a receiver that", () => {

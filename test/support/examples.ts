@@ -82,7 +82,8 @@ async function run(
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
   createInterface({ input: child.stderr }).on("line", (line) => errors.push(line));
   await until(() => {
-    if (child.pid === undefined || hasEnded(child)) throw new Error(errors.join("\n"));
+    if (child.pid === undefined) throw new Error(`${command} is not installed`);
+    if (hasEnded(child)) throw new Error(`${command} has ended:\n${errors.join("\n")}`);
     return answers(port);
   });
   const stop = async () => {
