@@ -1,0 +1,47 @@
+/** Receives webhooks, with nothing but Node: PORT=8080 WEBHOOK_SECRET=whsec_… node node.ts */
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { createServer } from "node:http";
+
+const { PORT = "8080", WEBHOOK_SECRET = "" } = process.env;
+if (WEBHOOK_SECRET === "") throw new Error("WEBHOOK_SECRET is not set");
+
+/** The ids of events that are done. Keep yours in your database, under a unique key. */
+const done = new Set<string>();
+
+createServer(async (request, response) => {
+  try {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = Buffer.concat(chunks);
+    if (!isGenuine(String(request.headers["x-service-signature"]), body)) {
+      response.writeHead(401).end();
+      return;
+    }
+    const event = JSON.parse(body.toString());
+    if (!done.has(event.id)) {
+      work(event);
+      done.add(event.id); // After the work: a crash in between means once more, not never.
+    }
+    response.writeHead(204).end();
+  } catch (error) {
+    console.error(error);
+    response.writeHead(500).end(); // The event comes again later.
+  }
+}).listen(Number(PORT), "127.0.0.1");
+
+/** Whether the header signs these very bytes, at a time within 5 minutes of now. */
+function isGenuine(header: string, body: Buffer): boolean {
+  const fields = header.split(",").map((field) => field.split("="));
+  const time = fields.find(([name]) => name === "t")?.[1] ?? "";
+  if (!/^\d+$/.test(time) || Math.abs(Date.now() / 1000 - Number(time)) > 300) return false;
+  const hmac = createHmac("sha256", WEBHOOK_SECRET).update(`${time}.`).update(body);
+  const expected = Buffer.from(hmac.digest("hex"));
+  return fields.some(([name, value = ""]) => {
+    const given = Buffer.from(value);
+    return name === "v1" && given.length === expected.length && timingSafeEqual(given, expected);
+  });
+}
+
+function work(event: { id: string; type: string; data: unknown }): void {
+  console.log(event.type, event.id);
+}

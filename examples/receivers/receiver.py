@@ -1,0 +1,59 @@
+"""Receives webhooks, with Python alone: PORT=8080 WEBHOOK_SECRET=whsec_… python3 receiver.py"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+SECRET = os.environ.get("WEBHOOK_SECRET", "").encode()
+if not SECRET:
+    raise SystemExit("WEBHOOK_SECRET is not set")
+
+# The ids of events that are done. Keep yours in your database, under a unique key.
+done = set()
+one_at_a_time = threading.Lock()
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        try:
+            status = self.receive()
+        except Exception as error:
+            self.log_error("%r", error)
+            status = 500  # The event comes again later.
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def receive(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if not is_genuine(self.headers.get("X-Service-Signature", ""), body):
+            return 401
+        event = json.loads(body)
+        with one_at_a_time:
+            if event["id"] not in done:
+                work(event)
+                done.add(event["id"])  # After the work: a crash means once more, not never.
+        return 200
+
+
+def is_genuine(header, body):
+    """Whether the header signs these very bytes, at a time within 5 minutes of now."""
+    fields = [field.partition("=")[::2] for field in header.split(",")]
+    at = next((value for name, value in fields if name == "t"), "")
+    if not re.fullmatch("[0-9]{1,12}", at) or abs(time.time() - int(at)) > 300:
+        return False
+    digest = hmac.new(SECRET, at.encode() + b"." + body, hashlib.sha256).hexdigest()
+    given = [value.encode() for name, value in fields if name == "v1"]
+    return any(hmac.compare_digest(value, digest.encode()) for value in given)
+
+
+def work(event):
+    print(event["type"], event["id"], flush=True)
+
+
+ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 8080))), Receiver).serve_forever()

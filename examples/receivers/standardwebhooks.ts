@@ -1,0 +1,45 @@
+/** Receives webhooks, verified by the library of Standard Webhooks: npm install standardwebhooks */
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import { Webhook } from "standardwebhooks";
+
+const { PORT = "8080", WEBHOOK_SECRET = "" } = process.env;
+if (WEBHOOK_SECRET === "") throw new Error("WEBHOOK_SECRET is not set");
+const webhook = new Webhook(WEBHOOK_SECRET);
+
+/** The ids of events that are done. Keep yours in your database, under a unique key. */
+const done = new Set<string>();
+
+createServer(async (request, response) => {
+  try {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = Buffer.concat(chunks);
+    if (!isGenuine(request.headers, body)) {
+      response.writeHead(401).end();
+      return;
+    }
+    const event = JSON.parse(body.toString());
+    if (!done.has(event.id)) {
+      work(event);
+      done.add(event.id); // After the work: a crash in between means once more, not never.
+    }
+    response.writeHead(204).end();
+  } catch (error) {
+    console.error(error);
+    response.writeHead(500).end(); // The event comes again later.
+  }
+}).listen(Number(PORT), "127.0.0.1");
+
+/** Whether the headers sign these very bytes, at a time within 5 minutes of now, either way. */
+function isGenuine(headers: IncomingHttpHeaders, body: Buffer): boolean {
+  try {
+    webhook.verify(body, headers as Record<string, string>);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function work(event: { id: string; type: string; data: unknown }): void {
+  console.log(event.type, event.id);
+}

@@ -1,0 +1,66 @@
+/** Receives webhooks, as a Worker: wrangler secret put WEBHOOK_SECRET && wrangler deploy */
+import { DurableObject } from "cloudflare:workers";
+
+interface Env {
+  WEBHOOK_SECRET: string;
+  INBOX: DurableObjectNamespace<Inbox>;
+}
+
+interface Delivery {
+  id: string;
+  type: string;
+  data: unknown;
+}
+
+export default {
+  async fetch(request: Request, env: Env): Promise<Response> {
+    if (!env.WEBHOOK_SECRET) throw new Error("WEBHOOK_SECRET is not set");
+    const body = new Uint8Array(await request.arrayBuffer());
+    const header = request.headers.get("X-Service-Signature") ?? "";
+    if (!(await isGenuine(header, body, env.WEBHOOK_SECRET))) {
+      return new Response(null, { status: 401 });
+    }
+    const event: Delivery = JSON.parse(new TextDecoder().decode(body));
+    await env.INBOX.getByName(event.id).receive(event);
+    return new Response(null, { status: 204 });
+  },
+};
+
+/** One for each event id: wherever its deliveries arrive, they meet here. */
+export class Inbox extends DurableObject<Env> {
+  async receive(event: Delivery): Promise<void> {
+    await this.ctx.blockConcurrencyWhile(async () => {
+      if (await this.ctx.storage.get("done")) return;
+      await work(event);
+      await this.ctx.storage.put("done", true); // After the work: a crash means once more, not never.
+      await this.ctx.storage.setAlarm(Date.now() + 31 * 86_400_000);
+    });
+  }
+
+  override async alarm(): Promise<void> {
+    await this.ctx.storage.deleteAll();
+  }
+}
+
+/** Whether the header signs these very bytes, at a time within 5 minutes of now. */
+async function isGenuine(header: string, body: Uint8Array, secret: string): Promise<boolean> {
+  const fields = header.split(",").map((field) => field.split("="));
+  const time = fields.find(([name]) => name === "t")?.[1] ?? "";
+  if (!/^\d+$/.test(time) || Math.abs(Date.now() / 1000 - Number(time)) > 300) return false;
+  const text = new TextEncoder();
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const key = await crypto.subtle.importKey("raw", text.encode(secret), algorithm, false, ["sign"]);
+  const signed = await new Blob([`${time}.`, body]).arrayBuffer();
+  const digest = new Uint8Array(await crypto.subtle.sign("HMAC", key, signed));
+  const hex = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const expected = text.encode(hex);
+  return fields.some(([name, value = ""]) => {
+    const given = text.encode(value);
+    if (name !== "v1" || given.length !== expected.length) return false;
+    return crypto.subtle.timingSafeEqual(given, expected);
+  });
+}
+
+async function work(event: Delivery): Promise<void> {
+  console.log(event.type, event.id);
+}
