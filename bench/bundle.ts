@@ -15,15 +15,15 @@ export function measureBundle(bundle: string) {
  * Processor time of a Worker's start, in milliseconds, by `wrangler check startup`: the smallest of
  * some profiles, as all that others do on the machine adds to it.
  *
- * @param entry the source of the Worker.
+ * @param config the wrangler configuration of the Worker.
  */
-export function measureStartup(entry: string, profiles: number): number {
+export function measureStartup(config: string, profiles: number): number {
   const folder = mkdtempSync(join(tmpdir(), "startup-"));
   const times = Array.from({ length: profiles }, (_, i) => {
     const outfile = join(folder, `${i}.cpuprofile`);
     const { status, stdout, stderr } = spawnSync(
       join(ROOT, "node_modules/.bin/wrangler"),
-      ["check", "startup", "--outfile", outfile, `--args=${entry}`],
+      ["check", "startup", "--config", config, "--outfile", outfile],
       { cwd: ROOT, encoding: "utf8", env: { ...process.env, ...WRANGLER_ENV } },
     );
     if (status !== 0) throw new Error(`wrangler check startup failed:\n${stdout}${stderr}`);

@@ -11,12 +11,17 @@ const BUNDLE = join(ROOT, "dist/worker");
 /**
  * Builds the Worker as a deployment would, into `dist/worker`, or another `entry` into `outdir`.
  *
+ * @param config the configuration that the entry is built under.
  * @throws Error with what wrangler said.
  */
-export function buildWorker(outdir = BUNDLE, entry = join(ROOT, "src/index.ts")): string {
+export function buildWorker(
+  outdir = BUNDLE,
+  entry = join(ROOT, "src/index.ts"),
+  config = join(ROOT, "wrangler.toml"),
+): string {
   const { status, stdout, stderr } = spawnSync(
     join(ROOT, "node_modules/.bin/wrangler"),
-    ["deploy", entry, "--dry-run", "--outdir", outdir],
+    ["deploy", entry, "--config", config, "--dry-run", "--outdir", outdir],
     { cwd: ROOT, encoding: "utf8", env: { ...process.env, ...WRANGLER_ENV } },
   );
   const bundle = join(outdir, basename(entry).replace(/\.ts$/, ".js"));
