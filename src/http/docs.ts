@@ -17,10 +17,13 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
+/** One spelling for each file. */
+const FILE = /^(\/[\w.-]+)+$/;
+
 /** Serves the docs page at `/docs`, and the files that it is made of below. */
 export function serveDocs(app: OpenAPIHono<AppEnv>): void {
   app.get("/docs", (c) => answerAsset(c, "/docs/index.html"));
-  app.get("/docs/:file{[\\w./-]+}", (c) => answerAsset(c, c.req.path));
+  app.get("/docs/*", (c) => (FILE.test(c.req.path) ? answerAsset(c, c.req.path) : c.notFound()));
 }
 
 /** The static file at `path`, whole, whatever the request's conditions; its headers are ours. */
