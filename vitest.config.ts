@@ -44,6 +44,7 @@ export default defineConfig({
           name: "worker",
           include: ["test/**/*.test.ts"],
           exclude: NODE_TESTS,
+          globalSetup: ["./test/support/assets.ts"],
           setupFiles: ["./test/support/migrate.ts"],
           deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
         },

@@ -129,7 +129,7 @@ async function introduce(base: string): Promise<void> {
   const curl = `curl -H 'Authorization: Bearer ${apiKey}'`;
   const control = `${curl} -X PATCH -H 'Content-Type: application/json' -d '{"status":"${change}"}'`;
   console.log(`
-The API is on ${base}, its document on ${base}/openapi.json.
+The API is on ${base}, its docs on ${base}/docs.
 The log of the server is in ${LOG_NAME}. Ctrl-C ends everything.
 
   Workspace  ${workspaceId}

@@ -1,6 +1,7 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
 import { automations } from "./automations.ts";
 import type { AppEnv } from "./context.ts";
+import { serveDocs } from "./docs.ts";
 import { serveDocument } from "./document.ts";
 import { answerError, answerNotFound, envelope, refuseInvalid } from "./envelope.ts";
 import { gate } from "./gate.ts";
@@ -22,3 +23,4 @@ app.route("/v1", runs);
 app.route("/v1", webhooks);
 
 serveDocument(app);
+serveDocs(app);

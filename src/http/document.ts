@@ -1,13 +1,10 @@
 import type { OpenAPIHono, z } from "@hono/zod-openapi";
 import { WebhookDelivery, type WebhookEvent } from "../contract/resources.ts";
 import type { AppEnv } from "./context.ts";
+import { introduction } from "./introduction.ts";
 
 /** The version of the contract (contract, Versioning). */
 const CONTRACT_VERSION = "1.0.0-draft.2";
-
-const DESCRIPTION = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to events that are pushed to your servers, signed.
-
-One API key belongs to one workspace, and selects it: no request names a workspace. Identifiers are opaque. All times are ISO 8601, UTC.`;
 
 const SIGNATURE_HEADERS = [
   {
@@ -60,7 +57,7 @@ export function buildDocument(app: OpenAPIHono<AppEnv>) {
     info: {
       title: "Public API",
       version: CONTRACT_VERSION,
-      description: DESCRIPTION,
+      description: introduction(),
       license: { name: "MIT", url: "https://spdx.org/licenses/MIT.html" },
     },
     servers: [{ url: "/", description: "This deployment" }],

@@ -9,7 +9,7 @@ import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
 import { addressGate } from "./gate.ts";
 
-/** An API has no page: nothing may be framed, run or guessed from its answers. */
+/** Nothing may be framed, run or guessed from an answer; the docs page has a policy of its own. */
 const SECURITY_HEADERS = [
   ["Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"],
   ["Referrer-Policy", "no-referrer"],
@@ -30,7 +30,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   headers.set("X-RateLimit-Remaining", String(figures.remaining));
   headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
   if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
-  for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
+  for (const [name, value] of SECURITY_HEADERS) if (!headers.has(name)) headers.set(name, value);
   log("request", {
     requestId,
     method: c.req.method,

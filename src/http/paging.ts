@@ -52,7 +52,9 @@ export function pageOf<T extends z.ZodType>(item: T, name: string) {
   return z
     .object({
       data: z.array(item),
-      has_more: z.boolean().openapi({ description: "True when a further page exists." }),
+      has_more: z
+        .boolean()
+        .openapi({ description: "True when a further page exists.", example: false }),
       next_cursor: z.string().nullable().openapi({
         description: "Opaque cursor of the next page; null when there is none.",
         example: null,

@@ -1,0 +1,42 @@
+/**
+ * Draws the picture of the docs page that the README shows.
+ *
+ *     node scripts/screenshot.ts docs/docs-page.png
+ */
+import { chromium } from "playwright-core";
+import { findChromium } from "./chromium.ts";
+import { buildWorker, startRuntime } from "./runtime.ts";
+
+const [file] = process.argv.slice(2);
+if (!file) throw new Error("name the file to write");
+const executablePath = findChromium();
+if (!executablePath) throw new Error("no Chromium found: install it, or set CHROMIUM");
+
+/** The address that the picture shows, wherever the page comes from. */
+const SHOWN = new URL("http://localhost:8787");
+
+buildWorker();
+await using stack = new AsyncDisposableStack();
+const runtime = await startRuntime();
+stack.defer(() => runtime.stop());
+const browser = await chromium.launch({ executablePath });
+stack.defer(() => browser.close());
+const page = await browser.newPage({
+  viewport: { width: 1360, height: 800 },
+  deviceScaleFactor: 1.25,
+});
+await page.route(`${SHOWN.origin}/**`, async (route) => {
+  const { pathname } = new URL(route.request().url());
+  await route.fulfill({
+    response: await route.fetch({ url: new URL(pathname, runtime.url).href }),
+  });
+});
+await page.goto(new URL("/docs", SHOWN).href, { waitUntil: "networkidle" });
+const name = "Pause or activate an automation";
+await page.getByRole("complementary").getByRole("link", { name }).click();
+await page
+  .getByRole("region", { name })
+  .getByRole("button", { name: /Test Request/ })
+  .waitFor();
+await page.waitForTimeout(1_500);
+await page.screenshot({ path: file });
