@@ -153,6 +153,12 @@ export const PLATFORM_INPUTS = {
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;
 
+/** The methods that record what the platform produces. */
+export type RecordingMethod = Extract<
+  PlatformMethod,
+  "recordAutomations" | "removeAutomations" | "recordLeads" | "recordRuns"
+>;
+
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 
@@ -162,10 +168,13 @@ export type PlatformRecord<
   K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
 > = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
 
+/** An input is wrong: the message says what and where, in one line, without the value. */
+export class InputError extends Error {}
+
 /**
  * Reads the input of a method.
  *
- * @throws Error that says what is wrong and where, in one line, without the value.
+ * @throws InputError for an input that the method does not take.
  */
 export function readInput<M extends PlatformMethod>(
   method: M,
@@ -179,5 +188,5 @@ export function readInput<M extends PlatformMethod>(
       typeof key === "number" ? `${path}[${key}]` : `${path}${path && "."}${String(key)}`,
     "",
   );
-  throw new Error(`${method}: ${where ? `${where}: ` : ""}${issue?.message}`);
+  throw new InputError(`${method}: ${where ? `${where}: ` : ""}${issue?.message}`);
 }
