@@ -15,8 +15,9 @@ const BELOW: Record<string, string[]> = {
   recording: ["model", "db", "contract"],
   http: ["gate", "delivery", "model", "db", "contract", "log"],
   platform: ["recording", "gate", "delivery", "model", "db", "contract", "log"],
+  ingest: ["recording", "delivery", "model", "db", "contract", "log"],
   sweep: ["delivery", "model", "db", "contract", "log"],
-  index: ["http", "platform", "sweep", "delivery", "gate"],
+  index: ["http", "platform", "ingest", "sweep", "delivery", "gate"],
 };
 
 interface Import {
