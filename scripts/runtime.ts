@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { convertV4MiniflareOptions, Miniflare } from "miniflare";
+import { convertV4MiniflareOptions, Miniflare, type V4WorkerOptions } from "miniflare";
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 import type { Platform } from "../src/platform.ts";
 import { ROOT, WRANGLER_ENV } from "./checkout.ts";
@@ -36,6 +36,8 @@ export interface RuntimeOptions {
   persist?: string;
   /** Overrides of the variables in wrangler.toml. */
   vars?: Record<string, string | number>;
+  /** Workers that run beside it, in Miniflare's terms. */
+  beside?: V4WorkerOptions[];
   /** What the Worker prints; dropped when left out. */
   onLog?: (line: string) => void;
 }
@@ -66,16 +68,21 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   delete config.modulesRules;
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
-      ...config,
-      name: "public-api",
-      modules: [{ type: "ESModule", path: options.bundle ?? join(BUNDLE, "index.js") }],
-      bindings: {
-        ...(workerOptions.bindings as Record<string, string | number>),
-        ALLOW_LOCAL_WEBHOOKS: "true",
-        WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
-        ...options.vars,
-      },
-      serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
+      workers: [
+        {
+          ...config,
+          name: "public-api",
+          modules: [{ type: "ESModule", path: options.bundle ?? join(BUNDLE, "index.js") }],
+          bindings: {
+            ...(workerOptions.bindings as Record<string, string | number>),
+            ALLOW_LOCAL_WEBHOOKS: "true",
+            WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+            ...options.vars,
+          },
+          serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
+        },
+        ...(options.beside ?? []),
+      ],
       ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
       handleStructuredLogs: ({ message }) => options.onLog?.(message),
     }),

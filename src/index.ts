@@ -1,5 +1,6 @@
 import { consume } from "./delivery/consumer.ts";
 import { app } from "./http/app.ts";
+import { ingest } from "./ingest.ts";
 import { sweep } from "./sweep.ts";
 
 export { AddressGate } from "./gate/address-gate.ts";
@@ -8,6 +9,7 @@ export { Platform } from "./platform.ts";
 
 export default {
   fetch: app.fetch,
-  queue: (batch, env) => consume(batch, env),
+  queue: (batch, env) =>
+    batch.queue.endsWith("deliveries") ? consume(batch, env) : ingest(batch, env),
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),
 } satisfies ExportedHandler<Env>;

@@ -1,41 +1,14 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { randomId } from "./contract/ids.ts";
-import { type PlatformInput, readInput } from "./contract/platform.ts";
-import type { AutomationType } from "./contract/resources.ts";
-import { isServed } from "./contract/served.ts";
-import {
-  changes,
-  commit,
-  type Database,
-  openDatabase,
-  retrying,
-  type Statement,
-} from "./db/client.ts";
+import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
+import { changes, commit, type Database, openDatabase, retrying } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { usedUpKeys } from "./gate/memory.ts";
-import {
-  type ReportedAutomation,
-  readAutomation,
-  recordAutomations,
-  removeAutomations,
-  toAutomation,
-  typesOfAutomations,
-} from "./model/automations.ts";
 import { cancelWorkspace } from "./model/deliveries.ts";
-import {
-  announce,
-  commitAnnounced,
-  draftEvent,
-  isMove,
-  isNewLead,
-  isNewRun,
-} from "./model/events.ts";
-import { knownLeads, readLead, recordLeads, toLead } from "./model/leads.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
 import { redeliver } from "./model/redelivery.ts";
-import { type ReportedRun, readRun, recordRuns, toRun } from "./model/runs.ts";
 import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
 import {
   insertApiKey,
@@ -45,6 +18,8 @@ import {
   updateAccess,
   workspaceExists,
 } from "./model/workspaces.ts";
+import { record } from "./recording/record.ts";
+import { referring, unknownWorkspace } from "./recording/references.ts";
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -107,75 +82,25 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
   async recordAutomations(input: PlatformInput<"recordAutomations">): Promise<{ ids: string[] }> {
-    const { workspaceId, automations } = readInput("recordAutomations", input);
-    const now = Date.now();
-    const reported = await Promise.all(
-      automations.map((automation) => readAutomation(workspaceId, automation)),
-    );
-    // Of several reports of one automation in a call, the last one counts.
-    const latest: ReportedAutomation[] = [
-      ...new Map(reported.map((report) => [report.id, report])).values(),
-    ];
-    const drafts = latest
-      .filter(({ status }) => status === "active" || status === "paused")
-      .filter(({ type }) => this.#shows(type))
-      .map((report) => {
-        const automation = toAutomation({ ...report, updatedAt: report.updatedAt ?? now });
-        return draftEvent("automation.status_changed", automation, now);
-      });
-    await this.#record(
-      workspaceId,
-      announce(workspaceId, "automation.status_changed", drafts, isMove, now),
-      recordAutomations(workspaceId, latest, now),
-      now,
-    );
-    return { ids: reported.map(({ id }) => id) };
+    return { ids: await this.#record("recordAutomations", input) };
   }
 
   /** Removes automations whose account was unsubscribed, and their runs; unknown ids are no error. */
   async removeAutomations(
     input: PlatformInput<"removeAutomations">,
   ): Promise<Record<string, never>> {
-    const { workspaceId, ids } = readInput("removeAutomations", input);
-    if (!(await workspaceExists(this.#db, workspaceId))) throw unknownWorkspace();
-    await commit(this.#db, [removeAutomations(workspaceId, ids)]);
+    await this.#record("removeAutomations", input);
     return {};
   }
 
   /** Inserts leads and announces them; one whose reference is known stays as it is. */
   async recordLeads(input: PlatformInput<"recordLeads">): Promise<{ ids: string[] }> {
-    const { workspaceId, leads } = readInput("recordLeads", input);
-    const now = Date.now();
-    const reported = await Promise.all(leads.map((lead) => readLead(workspaceId, lead, now)));
-    const fresh = firstOfEach(reported);
-    const drafts = fresh.map((lead) => draftEvent("lead.created", toLead(lead), now));
-    await this.#record(
-      workspaceId,
-      announce(workspaceId, "lead.created", drafts, isNewLead, now),
-      recordLeads(workspaceId, fresh),
-      now,
-    );
-    return { ids: reported.map(({ id }) => id) };
+    return { ids: await this.#record("recordLeads", input) };
   }
 
   /** Inserts finished runs and announces them; one whose reference is known stays as it is. */
   async recordRuns(input: PlatformInput<"recordRuns">): Promise<{ ids: string[] }> {
-    const { workspaceId, runs } = readInput("recordRuns", input);
-    const now = Date.now();
-    const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, now)));
-    const types = await this.#checkReferences(workspaceId, reported);
-    const fresh = firstOfEach(reported);
-    const drafts = fresh
-      .filter(({ automationId }) => this.#shows(types.get(automationId)))
-      .map((run) => draftEvent("run.completed", toRun(run), now));
-    await this.#record(
-      workspaceId,
-      announce(workspaceId, "run.completed", drafts, isNewRun, now),
-      recordRuns(workspaceId, fresh),
-      now,
-      new Error("runs: an automation that they name has just been removed"),
-    );
-    return { ids: reported.map(({ id }) => id) };
+    return { ids: await this.#record("recordRuns", input) };
   }
 
   /** Counts the deliveries of a workspace, or of all. */
@@ -225,44 +150,11 @@ export class Platform extends WorkerEntrypoint<Env> {
     return openDatabase(this.env.DB);
   }
 
-  /** Commits a record with its events, and wakes their subscribers without making the caller wait. */
-  async #record(
-    workspaceId: string,
-    announcement: Statement[],
-    writes: Statement[],
-    now: number,
-    missing?: Error,
-  ): Promise<void> {
-    const { wakes } = await referring(
-      commitAnnounced(this.#db, workspaceId, announcement, writes, now),
-      missing,
-    );
+  /** Records a call, and wakes the subscribers of its events without making the caller wait. */
+  async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>): Promise<string[]> {
+    const { ids, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
-  }
-
-  /** The types of the runs' automations. @throws Error for one, or a lead, that is not the workspace's. */
-  async #checkReferences(workspaceId: string, runs: ReportedRun[]) {
-    const db = this.#db;
-    const leadIds = runs.flatMap(({ leadId }) => leadId ?? []);
-    const automationIds = runs.map(({ automationId }) => automationId);
-    const [exists, types, leads] = await Promise.all([
-      workspaceExists(db, workspaceId),
-      typesOfAutomations(db, workspaceId, automationIds),
-      leadIds.length > 0 ? knownLeads(db, workspaceId, leadIds) : new Set<string>(),
-    ]);
-    if (!exists) throw unknownWorkspace();
-    for (const [index, { automationId, leadId }] of runs.entries()) {
-      if (!types.has(automationId))
-        throw new Error(`runs[${index}].automationId: no such automation in this workspace`);
-      if (leadId !== null && !leads.has(leadId))
-        throw new Error(`runs[${index}].leadId: no such lead in this workspace`);
-    }
-    return types;
-  }
-
-  /** Whether this deployment shows automations of a type, and so tells of them. */
-  #shows(type: AutomationType | undefined): boolean {
-    return type !== "crm_source" || isServed(this.env.SERVED_ROUTES, "automations.crm_source");
+    return ids;
   }
 
   /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
@@ -270,23 +162,4 @@ export class Platform extends WorkerEntrypoint<Env> {
     usedUpKeys.delete(keyHash);
     return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
   }
-}
-
-/** Of several records with one id, the first. */
-function firstOfEach<T extends { id: string }>(records: T[]): T[] {
-  const first = new Map(records.toReversed().map((record) => [record.id, record]));
-  return records.filter((record) => first.get(record.id) === record);
-}
-
-/** A write that names other rows: the database knows whether they are there. */
-async function referring<T>(write: Promise<T>, missing = unknownWorkspace()): Promise<T> {
-  return write.catch((error: unknown) => {
-    if (!(error instanceof Error && error.message.includes("FOREIGN KEY constraint failed")))
-      throw error;
-    throw missing;
-  });
-}
-
-function unknownWorkspace(): Error {
-  return new Error("workspaceId: no such workspace");
 }

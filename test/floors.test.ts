@@ -12,10 +12,12 @@ const BELOW: Record<string, string[]> = {
   model: ["db", "contract"],
   gate: ["model", "db", "contract"],
   delivery: ["model", "db", "contract", "log"],
+  recording: ["model", "db", "contract"],
   http: ["gate", "delivery", "model", "db", "contract", "log"],
-  platform: ["gate", "delivery", "model", "db", "contract", "log"],
+  platform: ["recording", "gate", "delivery", "model", "db", "contract", "log"],
+  ingest: ["recording", "delivery", "model", "db", "contract", "log"],
   sweep: ["delivery", "model", "db", "contract", "log"],
-  index: ["http", "platform", "sweep", "delivery", "gate"],
+  index: ["http", "platform", "ingest", "sweep", "delivery", "gate"],
 };
 
 interface Import {

@@ -23,6 +23,15 @@ export const RECORD_MAX_BYTES = 1_000_000;
 /** The same once it is quoted as a JSON string, which is how it travels to the database. */
 export const RECORD_MAX_QUOTED_BYTES = 1_900_000;
 
+/** Largest message that a queue takes, in bytes, less what it adds itself. */
+export const MESSAGE_MAX_BYTES = 127_000;
+/** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
+export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
+/** Waits of a run whose automation or lead may come in a later message; then it is set aside. */
+export const UNORDERED_WAITS_SECONDS = [5, 30, 120, 600] as const;
+/** Wait of a message whose recording failed; doubled each time. */
+export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
+
 /** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;
 

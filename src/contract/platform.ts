@@ -153,6 +153,18 @@ export const PLATFORM_INPUTS = {
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;
 
+const RecordingMethod = z.enum([
+  "recordAutomations",
+  "removeAutomations",
+  "recordLeads",
+  "recordRuns",
+]);
+
+/** The methods that record what the platform produces. */
+export type RecordingMethod = z.infer<typeof RecordingMethod>;
+
+const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
+
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 
@@ -162,22 +174,49 @@ export type PlatformRecord<
   K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
 > = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
 
+/** An input is wrong: the message says what and where, in one line, without the value. */
+export class InputError extends Error {}
+
 /**
  * Reads the input of a method.
  *
- * @throws Error that says what is wrong and where, in one line, without the value.
+ * @throws InputError for an input that the method does not take.
  */
 export function readInput<M extends PlatformMethod>(
   method: M,
   input: unknown,
 ): z.output<(typeof PLATFORM_INPUTS)[M]> {
-  const result = PLATFORM_INPUTS[method].safeParse(input);
-  if (result.success) return result.data as z.output<(typeof PLATFORM_INPUTS)[M]>;
+  return read(method, PLATFORM_INPUTS[method], input) as z.output<(typeof PLATFORM_INPUTS)[M]>;
+}
+
+/**
+ * Reads a message of the ingest queue: `{ method, input }`, or the same as JSON text. The input is
+ * left to `readInput`.
+ *
+ * @throws InputError for anything else.
+ */
+export function readRecordMessage(content: unknown): z.infer<typeof RecordMessage> {
+  const value = typeof content === "string" ? parse(content) : content;
+  return read("message", RecordMessage, value) as z.infer<typeof RecordMessage>;
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the text.
+    throw new InputError("message: not JSON");
+  }
+}
+
+function read(what: string, schema: z.ZodType, value: unknown): unknown {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
   const [issue] = result.error.issues;
   const where = issue?.path.reduce<string>(
     (path, key) =>
       typeof key === "number" ? `${path}[${key}]` : `${path}${path && "."}${String(key)}`,
     "",
   );
-  throw new Error(`${method}: ${where ? `${where}: ` : ""}${issue?.message}`);
+  throw new InputError(`${what}: ${where ? `${where}: ` : ""}${issue?.message}`);
 }

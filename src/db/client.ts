@@ -57,7 +57,8 @@ function databaseError(error: unknown): unknown {
   return error instanceof DrizzleQueryError && error.cause ? error.cause : error;
 }
 
-function isTransient(error: unknown): boolean {
+/** Whether the database failed in passing, so that the same may succeed later. */
+export function isTransient(error: unknown): boolean {
   return error instanceof Error && TRANSIENT.test(error.message);
 }
 

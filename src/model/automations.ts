@@ -70,6 +70,11 @@ export function selectAutomation<Columns extends SelectedFields>(
     );
 }
 
+/** Whether automations of a type are shown, and so told of. */
+export function shows({ crmSource }: Visibility, type: AutomationType | undefined): boolean {
+  return crmSource || type !== "crm_source";
+}
+
 function visible({ crmSource }: Visibility) {
   return crmSource ? undefined : ne(automations.type, "crm_source");
 }
@@ -152,20 +157,18 @@ export function removeAutomations(workspaceId: string, ids: string[]): Statement
     AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
 }
 
-/** The workspace's automations among `ids`, with their types. */
-export async function typesOfAutomations(db: Database, workspaceId: string, ids: string[]) {
-  const rows = await retrying(() =>
-    db
-      .select({ id: automations.id, type: automations.type })
-      .from(automations)
-      .where(
-        and(
-          eq(automations.workspaceId, workspaceId),
-          sql`${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
-        ),
-      ),
-  );
-  return new Map(rows.map(({ id, type }) => [id, type]));
+/** An automation that something in its workspace refers to. */
+export interface NamedAutomation {
+  workspaceId: string;
+  id: string;
+  type: AutomationType;
+}
+
+/** Those of the automations that are in the workspace beside them (`NamedAutomation`). */
+export function selectAutomations(named: { workspaceId: string; id: string }[]): Statement {
+  return sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type
+    FROM json_each(${JSON.stringify(named)}) AS named JOIN ${automations} AS a
+      ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId'`;
 }
 
 /** The public shape. */

@@ -74,20 +74,11 @@ export function recordLeads(workspaceId: string, reported: ReportedLead[]): Stat
   );
 }
 
-/** Which of `ids` are leads of the workspace. */
-export async function knownLeads(db: Database, workspaceId: string, ids: string[]) {
-  const rows = await retrying(() =>
-    db
-      .select({ id: leads.id })
-      .from(leads)
-      .where(
-        and(
-          eq(leads.workspaceId, workspaceId),
-          sql`${leads.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
-        ),
-      ),
-  );
-  return new Set(rows.map(({ id }) => id));
+/** Those of the leads that are in the workspace beside them: `workspaceId`, `id`. */
+export function selectLeads(named: { workspaceId: string; id: string }[]): Statement {
+  return sql`SELECT l.workspace_id AS workspaceId, l.id AS id
+    FROM json_each(${JSON.stringify(named)}) AS named JOIN ${leads} AS l
+      ON l.id = named.value->>'id' AND l.workspace_id = named.value->>'workspaceId'`;
 }
 
 /** The public shape. */

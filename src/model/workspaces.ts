@@ -19,6 +19,11 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return rows.length > 0;
 }
 
+/** Those of the workspaces that there are: `id`. */
+export function selectWorkspaces(ids: string[]): Statement {
+  return sql`SELECT id FROM ${workspaces} WHERE id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+}
+
 /** Grants or denies a workspace access to the service. */
 export function updateAccess(id: string, granted: boolean): Statement {
   return sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`;

@@ -1,0 +1,27 @@
+import { readInput } from "../contract/platform.ts";
+import { announce, draftEvent, isNewLead } from "../model/events.ts";
+import { readLead, recordLeads, toLead } from "../model/leads.ts";
+import { firstOfEach, type Recording } from "./recording.ts";
+import { inWorkspace, unknownWorkspace } from "./references.ts";
+
+/** Reads a call that inserts leads and announces them; one whose reference is known stays as it is. */
+export async function readLeads(input: unknown, now: number): Promise<Recording> {
+  const { workspaceId, leads } = readInput("recordLeads", input);
+  const reported = await Promise.all(leads.map((lead) => readLead(workspaceId, lead, now)));
+  const fresh = firstOfEach(reported);
+  const drafts = fresh.map((lead) => draftEvent("lead.created", toLead(lead), now));
+  return {
+    workspaceId,
+    ids: reported.map(({ id }) => id),
+    names: { automation: [], lead: [] },
+    missing: unknownWorkspace(),
+    prepare(known) {
+      if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
+      for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
+      return [
+        ...announce(workspaceId, "lead.created", drafts, isNewLead, now),
+        ...recordLeads(workspaceId, fresh),
+      ];
+    },
+  };
+}

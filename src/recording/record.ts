@@ -1,0 +1,63 @@
+import type { RecordingMethod } from "../contract/platform.ts";
+import { isServed } from "../contract/served.ts";
+import { openDatabase } from "../db/client.ts";
+import type { Visibility } from "../model/automations.ts";
+import type { Wake } from "../model/deliveries.ts";
+import { readAutomations, readRemoval } from "./automations.ts";
+import { readLeads } from "./leads.ts";
+import { commitRecordings, type Recording } from "./recording.ts";
+import { type Known, lookUp, referring } from "./references.ts";
+import { readRuns } from "./runs.ts";
+
+const READERS: Record<
+  RecordingMethod,
+  (input: unknown, now: number, visibility: Visibility) => Promise<Recording>
+> = {
+  recordAutomations: readAutomations,
+  removeAutomations: readRemoval,
+  recordLeads: readLeads,
+  recordRuns: readRuns,
+};
+
+/**
+ * Reads the input of a method that records.
+ *
+ * @param now Unix milliseconds: when what the input does not date happened.
+ * @throws InputError that says what is wrong and where.
+ */
+export function readRecording(
+  env: Env,
+  method: RecordingMethod,
+  input: unknown,
+  now: number,
+): Promise<Recording> {
+  const visibility = { crmSource: isServed(env.SERVED_ROUTES, "automations.crm_source") };
+  return READERS[method](input, now, visibility);
+}
+
+/**
+ * Records one call in one transaction.
+ *
+ * @returns the ids of its records, and the subscriptions to be woken.
+ * @throws InputError that says what is wrong and where; then nothing is written.
+ */
+export async function record(
+  env: Env,
+  method: RecordingMethod,
+  input: unknown,
+  now: number,
+): Promise<{ ids: string[]; wakes: Wake[] }> {
+  const db = openDatabase(env.DB);
+  const recording = await readRecording(env, method, input, now);
+  const { workspaceId, ids, names, missing } = recording;
+  const refers = names.automation.length + names.lead.length > 0;
+  const known = refers ? await lookUp(db, [recording]) : trusting(workspaceId);
+  const statements = recording.prepare(known);
+  const committed = commitRecordings(db, [{ workspaceId, statements }], now);
+  return { ids, wakes: await referring(committed, missing) };
+}
+
+/** Of a recording that refers to its workspace alone, the database itself will tell. */
+function trusting(workspaceId: string): Known {
+  return { workspaces: new Set([workspaceId]), automations: new Map(), leads: new Set() };
+}

@@ -1,0 +1,49 @@
+import type { InputError } from "../contract/platform.ts";
+import { commit, type Database, rowsOf, type Statement } from "../db/client.ts";
+import { dueInWorkspace, toWake, type Wake, type WakeRow } from "../model/deliveries.ts";
+import type { Known } from "./references.ts";
+
+/** What one call of the platform records, read, but neither checked against the database nor written. */
+export interface Recording {
+  workspaceId: string;
+  /** Identifiers of its records, in the order of the input. */
+  ids: string[];
+  /** The automations and leads that it refers to. */
+  names: { automation: string[]; lead: string[] };
+  /** What is wrong when the database refuses a reference after all. */
+  missing: InputError;
+  /**
+   * The statements that record and announce it, to be committed together and in this order; `known`
+   * is brought up to what they leave.
+   *
+   * @throws InputError, and leaves `known` as it was, for a reference that is not in `known`.
+   */
+  prepare(known: Known): Statement[];
+}
+
+/** A recording whose references have been found. */
+export interface Prepared {
+  workspaceId: string;
+  statements: Statement[];
+}
+
+/** Commits recordings, in order, in one transaction; gives the subscriptions to be woken. */
+export async function commitRecordings(
+  db: Database,
+  prepared: Prepared[],
+  now: number,
+): Promise<Wake[]> {
+  const workspaceIds = [...new Set(prepared.map(({ workspaceId }) => workspaceId))];
+  const results = await commit(db, [
+    ...prepared.flatMap(({ statements }) => statements),
+    ...workspaceIds.map((id) => dueInWorkspace(id, now)),
+  ]);
+  const due = results.slice(results.length - workspaceIds.length);
+  return due.flatMap((rows) => rowsOf<WakeRow>(rows).map(toWake));
+}
+
+/** Of several records with one id, the first. */
+export function firstOfEach<T extends { id: string }>(records: T[]): T[] {
+  const first = new Map(records.toReversed().map((record) => [record.id, record]));
+  return records.filter((record) => first.get(record.id) === record);
+}

@@ -1,0 +1,78 @@
+import { isId } from "../contract/ids.ts";
+import { InputError } from "../contract/platform.ts";
+import type { AutomationType } from "../contract/resources.ts";
+import { commit, type Database, rowsOf } from "../db/client.ts";
+import { type NamedAutomation, selectAutomations } from "../model/automations.ts";
+import { selectLeads } from "../model/leads.ts";
+import { selectWorkspaces } from "../model/workspaces.ts";
+import type { Recording } from "./recording.ts";
+
+/** What recordings may refer to: the database's rows, and what the recordings before them leave. */
+export interface Known {
+  workspaces: Set<string>;
+  /** Types by `inWorkspace`. */
+  automations: Map<string, AutomationType>;
+  /** As `inWorkspace` writes them. */
+  leads: Set<string>;
+}
+
+/** An id that counts in one workspace only: elsewhere it is as unknown as any other. */
+export function inWorkspace(workspaceId: string, id: string): string {
+  return `${workspaceId}/${id}`;
+}
+
+/** Looks up all that the recordings refer to, in one round trip. */
+export async function lookUp(db: Database, recordings: Recording[]): Promise<Known> {
+  const named = (kind: "automation" | "lead") => {
+    const pairs = recordings.flatMap(({ workspaceId, names }) =>
+      names[kind].filter((id) => isId(kind, id)).map((id) => ({ workspaceId, id })),
+    );
+    return [
+      ...new Map(pairs.map((pair) => [inWorkspace(pair.workspaceId, pair.id), pair])).values(),
+    ];
+  };
+  const workspaceIds = new Set(recordings.map(({ workspaceId }) => workspaceId));
+  const [workspaces, automations, leads] = await commit(db, [
+    selectWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
+    selectAutomations(named("automation")),
+    selectLeads(named("lead")),
+  ]);
+  return {
+    workspaces: new Set(rowsOf<{ id: string }>(workspaces).map(({ id }) => id)),
+    automations: new Map(
+      rowsOf<NamedAutomation>(automations).map(({ workspaceId, id, type }) => [
+        inWorkspace(workspaceId, id),
+        type,
+      ]),
+    ),
+    leads: new Set(
+      rowsOf<{ workspaceId: string; id: string }>(leads).map(({ workspaceId, id }) =>
+        inWorkspace(workspaceId, id),
+      ),
+    ),
+  };
+}
+
+/** A record refers to an automation or a lead that is not, or not yet, in its workspace. */
+export class MissingReference extends InputError {}
+
+/** The fault of an input whose workspace nobody knows. */
+export function unknownWorkspace(): InputError {
+  return new InputError("workspaceId: no such workspace");
+}
+
+/**
+ * A write that names other rows: the database knows whether they are there.
+ *
+ * @throws InputError `missing` when they are not.
+ */
+export async function referring<T>(
+  write: Promise<T>,
+  missing: InputError = unknownWorkspace(),
+): Promise<T> {
+  return write.catch((error: unknown) => {
+    if (!(error instanceof Error && error.message.includes("FOREIGN KEY constraint failed")))
+      throw error;
+    throw missing;
+  });
+}

@@ -1,0 +1,52 @@
+import { InputError, readInput } from "../contract/platform.ts";
+import { shows, type Visibility } from "../model/automations.ts";
+import { announce, draftEvent, isNewRun } from "../model/events.ts";
+import { type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
+import { firstOfEach, type Recording } from "./recording.ts";
+import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./references.ts";
+
+/** Reads a call that inserts runs and announces them; one whose reference is known stays as it is. */
+export async function readRuns(
+  input: unknown,
+  now: number,
+  visibility: Visibility,
+): Promise<Recording> {
+  const { workspaceId, runs } = readInput("recordRuns", input);
+  const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, now)));
+  const fresh = firstOfEach(reported);
+  return {
+    workspaceId,
+    ids: reported.map(({ id }) => id),
+    names: {
+      automation: reported.map(({ automationId }) => automationId),
+      lead: reported.flatMap(({ leadId }) => leadId ?? []),
+    },
+    missing: new InputError("runs: an automation that they name has just been removed"),
+    prepare(known) {
+      if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
+      checkReferences(workspaceId, reported, known);
+      const drafts = fresh
+        .filter(({ automationId }) => {
+          const type = known.automations.get(inWorkspace(workspaceId, automationId));
+          return shows(visibility, type);
+        })
+        .map((run) => draftEvent("run.completed", toRun(run), now));
+      return [
+        ...announce(workspaceId, "run.completed", drafts, isNewRun, now),
+        ...recordRuns(workspaceId, fresh),
+      ];
+    },
+  };
+}
+
+/** @throws MissingReference for an automation or a lead that is not the workspace's. */
+function checkReferences(workspaceId: string, runs: ReportedRun[], known: Known): void {
+  for (const [index, { automationId, leadId }] of runs.entries()) {
+    if (!known.automations.has(inWorkspace(workspaceId, automationId)))
+      throw new MissingReference(
+        `runs[${index}].automationId: no such automation in this workspace`,
+      );
+    if (leadId !== null && !known.leads.has(inWorkspace(workspaceId, leadId)))
+      throw new MissingReference(`runs[${index}].leadId: no such lead in this workspace`);
+  }
+}

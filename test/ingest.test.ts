@@ -1,0 +1,184 @@
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { derivedId } from "../src/contract/ids.ts";
+import type { Automation, Lead, Run } from "../src/contract/resources.ts";
+import {
+  automationReport,
+  eventsOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "./support/api.ts";
+import { deliveriesTo, observedDatabase, subscribe } from "./support/deliveries.ts";
+import { call, deployment, ingestBodies } from "./support/ingest.ts";
+
+type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+
+async function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
+  return (await api.get<{ data: Item[] }>(`/v1/${path}?limit=100`)).body.data;
+}
+
+const range = (count: number) => Array.from({ length: count }, (_, i) => i);
+
+let lines: string[];
+
+beforeEach(() => {
+  lines = [];
+  for (const method of ["log", "error"] as const)
+    vi.spyOn(console, method).mockImplementation((line: string) => void lines.push(line));
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe("a batch", () => {
+  test("of 100 messages is one transaction, after one look-up", async () => {
+    const workspaces = [await openWorkspace(), await openWorkspace()];
+    const subscriptions = await Promise.all(
+      workspaces.map(({ workspaceId }) => subscribe(workspaceId)),
+    );
+    const { DB, trips } = observedDatabase();
+    const { env: bindings, healthy, dead } = deployment({ DB });
+    const bodies = range(100).map((i) => {
+      const { workspaceId } = workspaces[i % 2] as Workspace;
+      return call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`)] });
+    });
+    const { acknowledged } = await ingestBodies(bodies, bindings);
+    expect(acknowledged).toEqual(range(100));
+    expect(dead).toEqual([]);
+    expect(trips).toHaveLength(2);
+    expect(trips[0]?.filter((sql) => !/^\s*SELECT/.test(sql))).toEqual([]);
+    expect(trips[1]?.filter((sql) => /INSERT INTO "leads"/.test(sql))).toHaveLength(100);
+    for (const [i, workspace] of workspaces.entries()) {
+      expect(await listed<Lead>(workspace, "leads")).toHaveLength(50);
+      expect(await eventsOf(workspace.workspaceId)).toHaveLength(50);
+      expect(await deliveriesTo(subscriptions[i]?.id ?? "")).toHaveLength(50);
+    }
+    expect(healthy.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
+      subscriptions.map(({ id }) => id).sort(),
+    );
+  });
+
+  test("records what its messages say, in their order, each seeing those before it", async () => {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    const automationId = await derivedId("automation", workspaceId, "a");
+    const removed = await derivedId("automation", workspaceId, "b");
+    const leadId = await derivedId("lead", workspaceId, "l");
+    const automations = (...reports: ReturnType<typeof automationReport>[]) =>
+      call("recordAutomations", { workspaceId, automations: reports });
+    const runs = (...reports: ReturnType<typeof runReport>[]) =>
+      call("recordRuns", { workspaceId, runs: reports });
+    const { env: bindings, dead } = deployment();
+    const result = await ingestBodies(
+      [
+        automations(automationReport("a", { status: "draft" }), automationReport("b")),
+        automations(automationReport("a", { status: "active" })),
+        automations(automationReport("a", { status: "paused" })),
+        call("recordLeads", { workspaceId, leads: [leadReport("l", { name: "Zoë" })] }),
+        runs(runReport("1", automationId, { leadId }), runReport("2", removed)),
+        call("removeAutomations", { workspaceId, ids: [removed] }),
+        runs(runReport("3", removed)),
+        runs(runReport("4", automationId)),
+      ],
+      bindings,
+    );
+    expect(result).toEqual({ acknowledged: [0, 1, 2, 3, 4, 5, 7], retried: { 6: 5 } });
+    expect(dead).toEqual([]);
+    const shown = await listed<Automation>(workspace, "automations");
+    expect(shown.map(({ id, status }) => [id, status])).toEqual([[automationId, "paused"]]);
+    expect((await listed<Lead>(workspace, "leads")).map(({ id, name }) => [id, name])).toEqual([
+      [leadId, "Zoë"],
+    ]);
+    const ran = await listed<Run>(workspace, "runs");
+    expect(ran.map((run) => run.lead_id).sort()).toEqual([leadId, null]);
+    const events = await eventsOf(workspaceId);
+    const told = events.map(({ type, data }) => ("status" in data ? [type, data.status] : [type]));
+    expect(told).toEqual([
+      ["automation.status_changed", "active"],
+      ["automation.status_changed", "paused"],
+      ["lead.created"],
+      ["run.completed", "success"],
+      ["run.completed", "success"],
+      ["run.completed", "success"],
+    ]);
+  });
+
+  test("that is too large for one transaction is several, in order", async () => {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    const customFields = { notes: "é".repeat(50_000) };
+    const bodies = range(30).map((i) =>
+      call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`, { customFields })] }),
+    );
+    const { DB, trips } = observedDatabase();
+    const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
+    expect(acknowledged).toEqual(range(30));
+    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
+    expect(inserted).toEqual([0, 9, 0, 9, 0, 9, 0, 3]);
+    expect(await listed<Lead>(workspace, "leads")).toHaveLength(30);
+  });
+
+  test("says in one line what became of it", async () => {
+    const { workspaceId } = await openWorkspace();
+    const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
+    const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    await ingestBodies([lead, early, "nonsense"], deployment().env);
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      { event: "record_set_aside", message: "2" },
+      { event: "records", messages: 3, recorded: 1, early: 1, setAside: 1 },
+    ]);
+  });
+});
+
+describe("the same reference", () => {
+  test("is recorded once and announced once: in a call, a batch, and when a batch comes again", async () => {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
+    const automationId = await recordAutomation(workspaceId);
+    const twice = [leadReport("1", { name: "First" }), leadReport("1", { name: "Second" })];
+    const bodies = [
+      call("recordLeads", { workspaceId, leads: twice }),
+      call("recordLeads", { workspaceId, leads: [leadReport("1", { name: "Third" })] }),
+      call("recordRuns", { workspaceId, runs: [runReport("1", automationId)] }),
+      call("recordRuns", { workspaceId, runs: [runReport("1", automationId)] }),
+    ];
+    const { env: bindings } = deployment();
+    for (let i = 0; i < 3; i++)
+      expect((await ingestBodies(bodies, bindings)).acknowledged).toEqual([0, 1, 2, 3]);
+    expect((await listed<Lead>(workspace, "leads")).map(({ name }) => name)).toEqual(["First"]);
+    expect(await listed<Run>(workspace, "runs")).toHaveLength(1);
+    const types = (await eventsOf(workspaceId)).map(({ type }) => type);
+    expect(types).toEqual(["lead.created", "run.completed"]);
+    expect(await deliveriesTo(id)).toHaveLength(2);
+  });
+});
+
+describe("a message", () => {
+  test("may be JSON text, or its bytes", async () => {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    const text = (reference: string) =>
+      JSON.stringify(call("recordLeads", { workspaceId, leads: [leadReport(reference)] }));
+    const bodies = [text("1"), new TextEncoder().encode(text("2")).buffer];
+    expect((await ingestBodies(bodies, deployment().env)).acknowledged).toEqual([0, 1]);
+    expect(await listed<Lead>(workspace, "leads")).toHaveLength(2);
+  });
+
+  test("that the queue of the deployment takes is recorded", async () => {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    await env.RECORDS.sendBatch([
+      { body: call("recordLeads", { workspaceId, leads: [leadReport("1")] }) },
+      { body: "nonsense", contentType: "text" },
+      { body: call("recordLeads", { workspaceId, leads: [leadReport("2")] }) },
+    ]);
+    await vi.waitFor(
+      async () => expect(await listed<Lead>(workspace, "leads")).toHaveLength(2),
+      10_000,
+    );
+  });
+});

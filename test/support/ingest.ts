@@ -1,0 +1,73 @@
+import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
+import { expect, vi } from "vitest";
+import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
+import type { Lead, Run } from "../../src/contract/resources.ts";
+import { ingest } from "../../src/ingest.ts";
+import { leadReport, openWorkspace, runReport } from "./api.ts";
+import { isolated } from "./deliveries.ts";
+
+/** What the consumer of the dead-letter queue would get. */
+export interface DeadLetter {
+  reason: string;
+  method?: string;
+  message: unknown;
+}
+
+/** The body of a message of `platform-records`. */
+export function call<M extends RecordingMethod>(method: M, input: PlatformInput<M>) {
+  return { method, input };
+}
+
+/** The deployment with a dead-letter queue that keeps what it is given. */
+export function deployment(overrides: Partial<Env> = {}) {
+  const dead: DeadLetter[] = [];
+  const DEAD_RECORDS = {
+    send: async (body: DeadLetter) => void dead.push(JSON.parse(JSON.stringify(body))),
+  } as unknown as Queue;
+  return { dead, ...isolated({ DEAD_RECORDS, ...overrides }) };
+}
+
+/**
+ * Hands the ingest door a batch, its messages named by their numbers from 0, and gives those that
+ * were acknowledged, and the seconds until the others come back.
+ */
+export async function ingestBodies(bodies: unknown[], bindings: Env, attempts = 1) {
+  const messages = bodies.map((body, i) => ({
+    id: String(i),
+    timestamp: new Date(),
+    attempts,
+    body,
+  }));
+  const batch = createMessageBatch("platform-records", messages);
+  const waits = batch.messages.map((message) => vi.spyOn(message, "retry"));
+  await ingest(batch, bindings);
+  const { outcome, ackAll, retryBatch, explicitAcks, retryMessages } = await getQueueResult(
+    batch,
+    createExecutionContext(),
+  );
+  expect({ outcome, ackAll, retryBatch }).toEqual(EXPLICIT);
+  const retried = retryMessages.map(({ msgId }: { msgId: string }) => Number(msgId));
+  return {
+    acknowledged: explicitAcks.map(Number),
+    retried: Object.fromEntries(
+      retried.map((i: number) => [i, waits[i]?.mock.calls[0]?.[0]?.delaySeconds]),
+    ) as Record<number, number>,
+  };
+}
+
+/** Each message is answered for by itself. */
+const EXPLICIT = { outcome: "ok", ackAll: false, retryBatch: { retry: false } };
+
+/** A workspace, what it shows, and messages that record in it. */
+export async function openSource() {
+  const { workspaceId, api } = await openWorkspace();
+  return {
+    workspaceId,
+    lead: (reference: string) =>
+      call("recordLeads", { workspaceId, leads: [leadReport(reference)] }),
+    run: (reference: string, automationId: string) =>
+      call("recordRuns", { workspaceId, runs: [runReport(reference, automationId)] }),
+    leads: async () => (await api.get<{ data: Lead[] }>("/v1/leads?limit=100")).body.data,
+    runs: async () => (await api.get<{ data: Run[] }>("/v1/runs?limit=100")).body.data,
+  };
+}
