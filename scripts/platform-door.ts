@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import type { PlatformInput, PlatformMethod } from "../src/contract/platform.ts";
 import type { Platform } from "../src/platform.ts";
@@ -19,43 +20,79 @@ const NO_SERVER = /Make sure it is running locally|Network connection lost/;
 const NO_CREDENTIALS = /CLOUDFLARE_API_TOKEN environment variable|not logged in/i;
 
 /**
+ * A Worker that passes calls on: as one, it reaches what other Workers on this machine offer, and
+ * unlike a proxy in Node it lets several calls be under way at once.
+ */
+const RELAY = `export default {
+  async fetch(request, env) {
+    const { token, method, input } = await request.json();
+    if (token !== env.TOKEN) return new Response(null, { status: 403 });
+    try {
+      return Response.json({ answer: await env.PLATFORM[method](input) });
+    } catch (error) {
+      return Response.json({ error: error.message });
+    }
+  },
+};`;
+
+/**
  * Opens the door; the local server is looked for at each call. `remote` opens that of the deployed
  * Worker, with the credentials of wrangler.
  */
-export async function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor> {
+export function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor> {
   // What wrangler tells of its progress would stand among the answers.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
-  const proxy = await openProxy(remote);
+  return remote ? openRemoteDoor() : openLocalDoor();
+}
+
+async function openLocalDoor(): Promise<PlatformDoor> {
+  const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  const token = randomUUID();
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      name: "platform-door",
+      modules: true,
+      script: RELAY,
+      compatibilityDate: "2026-08-01",
+      bindings: { TOKEN: token },
+      serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
+      unsafeDevRegistryPath: WRANGLER_ENV.WRANGLER_REGISTRY_PATH,
+    }),
+  );
+  const url = await miniflare.ready;
   return {
     call: async (method, input) => {
-      try {
-        // A proxy of the answer arrives; its JSON is the answer.
-        return JSON.parse(JSON.stringify(await proxy.env.PLATFORM[method](input)));
-      } catch (error) {
-        if (remote || !(error instanceof Error && NO_SERVER.test(error.message))) throw error;
-        throw new Error("The local server does not run: start it with `npm start`.");
-      }
+      const body = JSON.stringify({ token, method, input });
+      const answer = await fetch(url, { method: "POST", body });
+      const { answer: value, error } = (await answer.json()) as { answer: never; error?: string };
+      if (error === undefined) return value;
+      throw new Error(
+        NO_SERVER.test(error) ? "The local server does not run: start it with `npm start`." : error,
+      );
     },
-    [Symbol.asyncDispose]: () => proxy.dispose(),
+    [Symbol.asyncDispose]: () => miniflare.dispose(),
   };
 }
 
-async function openProxy(remote: boolean) {
+async function openRemoteDoor(): Promise<PlatformDoor> {
   const { getPlatformProxy } = await import("wrangler");
-  try {
-    return await getPlatformProxy<{
-      PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
-    }>({
-      configPath: join(ROOT, "scripts/platform-door.toml"),
-      envFiles: [],
-      persist: false,
-      remoteBindings: remote,
-      ...(remote ? { environment: "remote" } : {}),
-    });
-  } catch (error) {
+  const proxy = await getPlatformProxy<{
+    PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
+  }>({
+    configPath: join(ROOT, "scripts/platform-door.toml"),
+    envFiles: [],
+    persist: false,
+    remoteBindings: true,
+  }).catch((error: unknown) => {
     if (!(error instanceof Error && NO_CREDENTIALS.test(error.message))) throw error;
     throw new Error(
       "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.",
     );
-  }
+  });
+  return {
+    // A proxy of the answer arrives; its JSON is the answer.
+    call: async (method, input) =>
+      JSON.parse(JSON.stringify(await proxy.env.PLATFORM[method](input))),
+    [Symbol.asyncDispose]: () => proxy.dispose(),
+  };
 }

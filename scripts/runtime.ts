@@ -31,6 +31,8 @@ export interface RuntimeOptions {
   persist?: string;
   /** Overrides of the variables in wrangler.toml. */
   vars?: Record<string, string | number>;
+  /** The folder where other programs find it, as they find `wrangler dev`; none does when left out. */
+  registry?: string;
   /** What the Worker prints; dropped when left out. */
   onLog?: (line: string) => void;
 }
@@ -72,6 +74,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
       },
       serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
       ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
+      ...(options.registry ? { unsafeDevRegistryPath: options.registry } : {}),
       handleStructuredLogs: ({ message }) => options.onLog?.(message),
     }),
   );

@@ -22,8 +22,8 @@ Leads that are there already stay as they are. Subscribers are told of the new o
   --from N         starts with this one, after an interruption
   --workspace ID   instead of the sample workspace
 `;
-/** More of them gain nothing: the database takes one write at a time. */
-const CALLS_AT_ONCE = 4;
+/** While one is in the database, the other is on its way; more of them gain nothing. */
+const CALLS_AT_ONCE = 2;
 const LINE_EVERY = 10_000;
 
 /** Tells of how far it is: with a bar in a terminal, else in lines. */
