@@ -1,12 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import type { PlatformInput, PlatformMethod } from "../src/contract/platform.ts";
 import type { Platform } from "../src/platform.ts";
 import { ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 /** The Platform door of the local server, or of the deployed Worker, opened from Node. */
 export interface PlatformDoor extends AsyncDisposable {
-  /** Calls a method. @throws Error that says what is wrong, or that no server runs. */
+  /** Calls a method. @throws Error that says what is wrong, or that the server has gone. */
   call<M extends PlatformMethod>(
     method: M,
     input: PlatformInput<M>,
@@ -15,6 +16,8 @@ export interface PlatformDoor extends AsyncDisposable {
 
 /** How the runtime says that nobody answers at the other end: never registered, or gone. */
 const NO_SERVER = /Make sure it is running locally|Network connection lost/;
+
+const SERVER_PATIENCE_MS = 2_000;
 
 /** How wrangler says that it has no credentials. */
 const NO_CREDENTIALS = /CLOUDFLARE_API_TOKEN environment variable|not logged in/i;
@@ -36,8 +39,9 @@ const RELAY = `export default {
 };`;
 
 /**
- * Opens the door; the local server is looked for at each call. `remote` opens that of the deployed
- * Worker, with the credentials of wrangler.
+ * Opens the door. `remote` opens that of the deployed Worker, with the credentials of wrangler.
+ *
+ * @throws Error when no local server runs, or nobody is logged in.
  */
 export function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor> {
   // What wrangler tells of its progress would stand among the answers.
@@ -60,18 +64,32 @@ async function openLocalDoor(): Promise<PlatformDoor> {
     }),
   );
   const url = await miniflare.ready;
+  const relay = async (method: string, input: unknown) => {
+    const body = JSON.stringify({ token, method, input });
+    const answer = await fetch(url, { method: "POST", body });
+    return (await answer.json()) as { answer: never; error?: string };
+  };
+  // A server that has just started is found a moment later. What takes no such input changes nothing.
+  const late = performance.now() + SERVER_PATIENCE_MS;
+  while (NO_SERVER.test((await relay("revokeApiKey", null)).error ?? "")) {
+    if (performance.now() > late) {
+      await miniflare.dispose();
+      throw noServer();
+    }
+    await setTimeout(100);
+  }
   return {
     call: async (method, input) => {
-      const body = JSON.stringify({ token, method, input });
-      const answer = await fetch(url, { method: "POST", body });
-      const { answer: value, error } = (await answer.json()) as { answer: never; error?: string };
-      if (error === undefined) return value;
-      throw new Error(
-        NO_SERVER.test(error) ? "The local server does not run: start it with `npm start`." : error,
-      );
+      const { answer, error } = await relay(method, input);
+      if (error === undefined) return answer;
+      throw NO_SERVER.test(error) ? noServer() : new Error(error);
     },
     [Symbol.asyncDispose]: () => miniflare.dispose(),
   };
+}
+
+function noServer(): Error {
+  return new Error("The local server does not run: start it with `npm start`.");
 }
 
 async function openRemoteDoor(): Promise<PlatformDoor> {

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Schema, Validator } from "@cfworker/json-schema";
 import { describe, expect, test } from "vitest";
@@ -65,5 +65,22 @@ describe("the configuration", () => {
     expect(example).toMatch(/^WEBHOOK_ENCRYPTION_KEYS=""$/m);
     const { cloudflare } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     expect(Object.keys(cloudflare.bindings)).toEqual(required);
+  });
+});
+
+describe("docs/operations.md", () => {
+  test("tells of every event that the code logs, and of no other", () => {
+    const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
+    const logged = files
+      .filter((file) => file.endsWith(".ts"))
+      .flatMap((file) => {
+        const text = readFileSync(join(ROOT, "src", file), "utf8");
+        return [...text.matchAll(/\blog(?:Error)?\("(\w+)"/g)].map(([, event]) => event);
+      });
+    const page = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
+    const rows = page.split("\n").filter((line) => line.startsWith("| `"));
+    const told = rows.map((row) => row.match(/`(\w+)`/)?.[1]);
+    expect(logged.length).toBeGreaterThan(10);
+    expect(new Set(told)).toEqual(new Set(logged));
   });
 });
