@@ -1,89 +1,22 @@
-import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
-import { stripVTControlCharacters } from "node:util";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { ROOT } from "../../scripts/checkout.ts";
+import { existsSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
 import { until } from "../support/until.ts";
+import {
+  commandsOf,
+  DEPLOY,
+  ended,
+  home,
+  openAccount,
+  readAccount,
+  SECRET,
+  start,
+  takeCalls,
+  useFolders,
+} from "./deployment.ts";
 import type { Call, FakeAccount } from "./fake-wrangler.ts";
 
-const SECRET = "k1:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
-const DOWN = "\u001b[B";
-const DEPLOY = join(ROOT, "scripts/deploy.ts");
-
-let folder: string;
-
-beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "deploy-test-"));
-  const fake = join(import.meta.dirname, "fake-wrangler.ts");
-  const script = `#!/bin/sh\nexec '${process.execPath}' --no-warnings '${fake}' "$@"\n`;
-  writeFileSync(join(folder, "wrangler"), script, { mode: 0o755 });
-});
-
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
-
-/** An account as it is before the first deployment, with some differences. */
-function openAccount(differences: Partial<FakeAccount> = {}): void {
-  const account: FakeAccount = {
-    loggedIn: true,
-    accounts: [{ id: "a1", name: "Main" }],
-    databases: [],
-    migrated: false,
-    secrets: null,
-    ...differences,
-  };
-  writeFileSync(join(folder, "account.json"), JSON.stringify(account));
-}
-
-function readAccount(): FakeAccount {
-  return JSON.parse(readFileSync(join(folder, "account.json"), "utf8"));
-}
-
-/** The calls since the last reading. */
-function takeCalls(): Call[] {
-  const file = join(folder, "calls");
-  if (!existsSync(file)) return [];
-  const calls = readFileSync(file, "utf8").trim().split("\n");
-  rmSync(file);
-  return calls.map((line) => JSON.parse(line));
-}
-
-function commandsOf(calls: Call[]): string[] {
-  return calls.map(({ args }) =>
-    args.filter((arg) => !arg.startsWith("-") && !arg.includes("/")).join(" "),
-  );
-}
-
-function start(
-  command: string[],
-  env: NodeJS.ProcessEnv = {},
-): ChildProcessWithoutNullStreams & { output: string } {
-  const [program = "", ...args] = command;
-  const child = spawn(program, args, {
-    env: {
-      PATH: [folder, dirname(process.execPath), process.env.PATH].join(delimiter),
-      HOME: folder,
-      TMPDIR: folder,
-      NODE_NO_WARNINGS: "1",
-      FAKE_ACCOUNT: join(folder, "account.json"),
-      FAKE_CALLS: join(folder, "calls"),
-      ...env,
-    },
-  });
-  const run = Object.assign(child, { output: "" });
-  for (const stream of [run.stdout, run.stderr])
-    stream.on("data", (chunk) => {
-      run.output += chunk;
-    });
-  return run;
-}
-
-function ended(run: ReturnType<typeof start>): Promise<{ code: number | null; output: string }> {
-  return new Promise((resolve) => {
-    run.on("close", (code) => resolve({ code, output: run.output }));
-  });
-}
+useFolders();
 
 /** Deploys where nobody can be asked. */
 async function deploy(env: NodeJS.ProcessEnv = {}) {
@@ -228,67 +161,11 @@ describe("npm run deploy, where nobody can be asked", () => {
 
   test("with the real wrangler and no account, says that nobody is logged in", async () => {
     openAccount();
-    rmSync(join(folder, "wrangler"));
+    rmSync(join(home(), "wrangler"));
     const { code, output } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
     expect(output).toBe(
       "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
     );
     expect(code).toBe(1);
-  });
-});
-
-// `script` of Debian gives a program a terminal.
-describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () => {
-  /** Runs it in a terminal; `say` answers once `question` stands there. */
-  function startInTerminal() {
-    const command = `stty cols 120 rows 40 && '${process.execPath}' '${DEPLOY}'`;
-    const run = start(["script", "-qec", command, "/dev/null"], { TERM: "xterm", CI: "" });
-    const say = async (question: string, answer: string) => {
-      await until(() => stripVTControlCharacters(run.output).includes(question), 20_000);
-      run.stdin.write(answer);
-    };
-    return { run, say, end: ended(run) };
-  }
-
-  test("makes a secret, keeps a copy where it is told, and deploys with it", async () => {
-    openAccount();
-    const { say, end } = startInTerminal();
-    await say("Generate one", "\r");
-    await say("Where to?", "\r");
-    const { code, output } = await end;
-    expect(output).toContain("Deployed: https://public-api.example.workers.dev");
-    expect(code).toBe(0);
-    const secret = readAccount().secrets?.WEBHOOK_ENCRYPTION_KEYS ?? "";
-    expect(secret).toMatch(/^k\d{8}:[A-Za-z0-9+/]{43}=$/);
-    expect(output).not.toContain(secret.split(":")[1]);
-    const copy = join(folder, `public-api.${secret.split(":")[0]}.txt`);
-    expect(readFileSync(copy, "utf8")).toBe(`WEBHOOK_ENCRYPTION_KEYS="${secret}"\n`);
-    expect(statSync(copy).mode & 0o777).toBe(0o600);
-  });
-
-  test("asks which account, and for a secret, which it hides and checks", async () => {
-    openAccount({ accounts: ["a1", "a2"].map((id) => ({ id, name: `Account ${id}` })) });
-    const { say, end } = startInTerminal();
-    await say("Account a2", `${DOWN}\r`);
-    await say("Generate one", `${DOWN}\r`);
-    await say("◆  WEBHOOK_ENCRYPTION_KEYS\r", "c2VjcmV0\r");
-    await say("entry 1 is not id:base64 of 32 bytes", `${"\u007f".repeat(8)}${SECRET}\r`);
-    const { code, output } = await end;
-    expect(code).toBe(0);
-    expect(output).not.toContain(SECRET.slice(3));
-    expect(output).not.toContain("c2VjcmV0");
-    const calls = takeCalls();
-    expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(5).fill("a2"));
-    expect(calls.at(-1)?.secretsFile?.content).toEqual({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
-  });
-
-  test("makes nothing when a question is cancelled", async () => {
-    openAccount();
-    const { say, end } = startInTerminal();
-    await say("Generate one", "\u0003");
-    const { code, output } = await end;
-    expect(output).toContain("Given up: nothing was deployed.");
-    expect(code).toBe(1);
-    expect(readAccount()).toMatchObject({ databases: [], secrets: null });
   });
 });
