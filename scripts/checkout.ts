@@ -5,7 +5,7 @@ export const ROOT = join(import.meta.dirname, "..");
 
 /** What keeps wrangler inside the checkout, silent about itself and off the network. */
 export const WRANGLER_ENV = {
-  WRANGLER_REGISTRY_PATH: join(ROOT, ".wrangler/registry"),
+  WRANGLER_REGISTRY_PATH: process.env.WRANGLER_REGISTRY_PATH ?? join(ROOT, ".wrangler/registry"),
   WRANGLER_LOG_PATH: join(ROOT, ".wrangler/logs"),
   WRANGLER_SEND_METRICS: "false",
   WRANGLER_HIDE_BANNER: "true",

@@ -1,36 +1,48 @@
 /**
- * Calls a method of the Platform door of the running local server and prints its answer as JSON:
+ * Calls a method of the Platform door and shows its answer: as JSON, or as a table in a terminal.
  *
  *     npm run platform -- createWorkspace '{ "name": "Agence Lumière" }'
+ *     npm run platform -- createWorkspace --help
  */
-import { z } from "zod";
+import { parseArgs } from "node:util";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../src/contract/platform.ts";
 import { openPlatformDoor } from "./platform-door.ts";
+import { describeMethod, describeMethods } from "./platform-help.ts";
+import { toTable } from "./table.ts";
 
-const USAGE = `npm run platform -- METHOD 'JSON'
-
-Methods of the running local server, and what each takes:
-`;
-
-const [method = "--help", json = "{}", ...rest] = process.argv.slice(2);
 try {
-  if (method === "--help" || method === "-h") console.log(help());
-  else if (rest.length > 0)
-    throw new Error("one method and one JSON text, in quotes, are expected");
-  else console.log(JSON.stringify(await call(method, json), null, 2));
+  console.log(await run());
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));
   process.exitCode = 1;
 }
 
-async function call(name: string, text: string): Promise<unknown> {
-  if (!isMethod(name))
-    throw new Error(`${name}: no such method; npm run platform -- --help lists them`);
-  const input = parse(text);
+async function run(): Promise<string> {
+  const { values, positionals } = readArguments();
+  const [method, json = "{}", ...rest] = positionals;
+  if (method === undefined) return describeMethods();
+  if (!isMethod(method))
+    throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
+  if (values.help) return describeMethod(method);
+  if (rest.length > 0) throw new Error("one method and one JSON text, in quotes, are expected");
+  const input = parse(json);
   // The server would say the same, later.
-  readInput(name, input);
-  await using door = await openPlatformDoor();
-  return await door.call(name, input);
+  readInput(method, input);
+  await using door = await openPlatformDoor({ remote: values.remote });
+  const answer = await door.call(method, input);
+  return process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
+}
+
+/** @throws Error that names the option that is none. */
+function readArguments() {
+  return parseArgs({
+    allowPositionals: true,
+    options: {
+      help: { type: "boolean", short: "h", default: false },
+      json: { type: "boolean", default: false },
+      remote: { type: "boolean", default: false },
+    },
+  });
 }
 
 function isMethod(name: string): name is PlatformMethod {
@@ -44,28 +56,4 @@ function parse(text: string): any {
   } catch (error) {
     throw new Error(`the input is not JSON: ${(error as Error).message}`);
   }
-}
-
-function help(): string {
-  const methods = Object.entries(PLATFORM_INPUTS).map(([name, schema]) => {
-    const shape = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
-    return `  ${name} ${outline(shape, shape.$defs ?? {})}`;
-  });
-  return USAGE + methods.join("\n");
-}
-
-type JsonSchema = z.core.JSONSchema.BaseSchema;
-
-/** A schema in one line: `{ workspaceId, requestsPerWindow? }`. */
-function outline(schema: JsonSchema, named: Record<string, JsonSchema>): string {
-  if (schema.$ref) return outline(named[schema.$ref.replace("#/$defs/", "")] ?? {}, named);
-  if (schema.enum) return schema.enum.join("|");
-  if (schema.anyOf) return outline(schema.anyOf.find(({ type }) => type !== "null") ?? {}, named);
-  if (schema.type === "array") return `[${outline(schema.items as JsonSchema, named)}]`;
-  if (!schema.properties) return schema.type === "object" ? "{}" : "";
-  const fields = Object.entries(schema.properties).map(([name, field]) => {
-    const inside = outline(field as JsonSchema, named);
-    return `${name}${schema.required?.includes(name) ? "" : "?"}${inside && `: ${inside}`}`;
-  });
-  return `{ ${fields.join(", ")} }`;
 }

@@ -38,6 +38,8 @@ export interface RuntimeOptions {
   vars?: Record<string, string | number>;
   /** Workers that run beside it, in Miniflare's terms. */
   beside?: V4WorkerOptions[];
+  /** The folder where other programs find it, as they find `wrangler dev`; none does when left out. */
+  registry?: string;
   /** What the Worker prints; dropped when left out. */
   onLog?: (line: string) => void;
 }
@@ -84,6 +86,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
         ...(options.beside ?? []),
       ],
       ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
+      ...(options.registry ? { unsafeDevRegistryPath: options.registry } : {}),
       handleStructuredLogs: ({ message }) => options.onLog?.(message),
     }),
   );

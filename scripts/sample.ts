@@ -107,6 +107,14 @@ export function freshLead(now: number): Lead {
   return makeLead(chance, reference, "lead_ads", chance.pick(BUSINESSES), now);
 }
 
+/** Lead number `n` of as many as are wanted, of any source: the same one each time, but for its age. */
+export function numberedLead(n: number, now: number): Lead {
+  const reference = `seed-${n}`;
+  const chance = Chance.of(reference);
+  const at = now - Math.ceil(chance.number() * SPREAD_MS);
+  return makeLead(chance, reference, chance.pick(SOURCES).source, chance.pick(BUSINESSES), at);
+}
+
 function makeSample(now: number) {
   const chance = new Chance(20_260_801);
   const time = () => now - Math.ceil(chance.number() * SPREAD_MS);

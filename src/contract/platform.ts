@@ -1,69 +1,8 @@
 import { z } from "zod";
 import { RECORD_MAX_BYTES, RECORD_MAX_QUOTED_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
-import {
-  AutomationStatus,
-  AutomationType,
-  LeadSource,
-  RunStatus,
-  SOCIAL_AUTOMATION_TYPES,
-  TriggerType,
-} from "./resources.ts";
+import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 
-/** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
-function text(max: number) {
-  return z
-    .string()
-    .max(max)
-    .refine((value) => value.isWellFormed() && !value.includes("\0"), "must be well-formed text");
-}
-
-const Name = text(1_000).min(1);
-const Reference = text(512).min(1);
-const Id = z.string().max(100);
-
-const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
-const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
-
-/** ISO 8601 with `Z` or an offset; read as Unix milliseconds. */
-const Instant = z.iso
-  .datetime({ offset: true })
-  .transform((value) => Date.parse(value))
-  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must lie in the years 0000 to 9999, in UTC");
-
-const DEEPEST = 500;
-
-/** Where a value is not what JSON can say, or is nested too deep, as a path; null when it is fine. */
-function findFault(value: unknown, depth = 0): string[] | null {
-  if (value === null || typeof value === "boolean" || typeof value === "string") return null;
-  if (Number.isFinite(value)) return null;
-  if (!Array.isArray(value) && !isPlainObject(value)) return [];
-  if (depth > DEEPEST) return [];
-  for (const [key, item] of Object.entries(value)) {
-    const fault = findFault(item, depth + 1);
-    if (fault) return [key, ...fault];
-  }
-  return null;
-}
-
-function isPlainObject(value: unknown): value is Record<string, unknown> {
-  return Object.prototype.toString.call(value) === "[object Object]";
-}
-
-const CustomFields = z
-  .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
-  .superRefine((fields, context) => {
-    const path = findFault(fields);
-    if (path)
-      context.addIssue({
-        code: "custom",
-        continue: false,
-        // A path that nobody can read is left out.
-        path: path.length > 10 ? [] : path,
-        message: `must be JSON, nested at most ${DEEPEST} deep`,
-      });
-  });
-
-const Agent = z.strictObject({ reference: Reference, name: Name });
+const WorkspaceId = Id.describe("wks_…");
 
 function records<T extends z.ZodType>(item: T) {
   return z
@@ -80,75 +19,100 @@ function records<T extends z.ZodType>(item: T) {
     .max(RECORDS_MAX);
 }
 
-const AutomationReport = z
-  .strictObject({
-    reference: Reference,
-    type: AutomationType,
-    provider: Name,
-    agent: Agent,
-    /** Of a `crm_source` automation; the name of a social one is composed. */
-    name: Name.nullish(),
-    status: AutomationStatus,
-    updatedAt: Instant.nullish(),
-  })
-  .refine(({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name, {
-    path: ["name"],
-    message: "a crm_source automation brings its name",
-  });
-
-const LeadReport = z.strictObject({
-  reference: Reference,
-  source: LeadSource,
-  agent: Agent,
-  name: text(1_000).nullish(),
-  email: text(1_000).nullish(),
-  phone: text(100).nullish(),
-  customFields: CustomFields.nullish(),
-  createdAt: Instant.nullish(),
-});
-
-const RunReport = z.strictObject({
-  reference: Reference,
-  automationId: Id,
-  status: RunStatus,
-  triggerType: TriggerType,
-  occurredAt: Instant.nullish(),
-  actions: z
-    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
-    .max(100)
-    .nullish(),
-  leadId: Id.nullish(),
-});
-
 function bytesOf(text: string): number {
   return new TextEncoder().encode(text).length;
 }
 
-/** What each method of the Platform door takes. */
+/** What each method of the Platform door takes; the sentences and examples are those of its help. */
 export const PLATFORM_INPUTS = {
-  createWorkspace: z.strictObject({
-    name: Name,
-    adminEmails: z.array(z.email()).max(50).nullish(),
+  createWorkspace: z
+    .strictObject({
+      name: Name.describe("administrators read it in e-mails"),
+      adminEmails: z
+        .array(z.email())
+        .max(50)
+        .nullish()
+        .describe("who is told when a subscription is disabled"),
+    })
+    .meta({
+      description: "Creates a workspace that has access to the service.",
+      examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
+    }),
+  setWorkspaceAccess: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      granted: z.boolean().describe("false: its keys get 403, and its deliveries are cancelled"),
+    })
+    .meta({
+      description: "Grants or denies a workspace access, at once.",
+      examples: [{ workspaceId: "wks_…", granted: false }],
+    }),
+  createApiKey: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      requestsPerWindow: z
+        .int()
+        .min(1)
+        .max(1_000_000)
+        .nullish()
+        .describe("the key's own quota; QUOTA_REQUESTS when left out"),
+    })
+    .meta({
+      description: "Creates an API key of a workspace and shows it this once.",
+      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", requestsPerWindow: 6000 }],
+    }),
+  revokeApiKey: z.strictObject({ keyId: Id.describe("key_…") }).meta({
+    description: "Revokes an API key for good, at once.",
+    examples: [{ keyId: "key_…" }],
   }),
-  setWorkspaceAccess: z.strictObject({ workspaceId: Id, granted: z.boolean() }),
-  createApiKey: z.strictObject({
-    workspaceId: Id,
-    requestsPerWindow: z.int().min(1).max(1_000_000).nullish(),
+  recordAutomations: z
+    .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
+    .meta({
+      description:
+        "Inserts automations or brings them up to date; announces activations and pauses.",
+      examples: [{ workspaceId: "wks_…", automations: [EXAMPLES.automation] }],
+    }),
+  removeAutomations: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      ids: z.array(Id).min(1).max(RECORDS_MAX).describe("aut_…"),
+    })
+    .meta({
+      description: "Removes automations, and their runs, from the API.",
+      examples: [{ workspaceId: "wks_…", ids: ["aut_…"] }],
+    }),
+  recordLeads: z.strictObject({ workspaceId: WorkspaceId, leads: records(LeadReport) }).meta({
+    description: "Inserts leads and announces them; a known reference changes nothing.",
+    examples: [{ workspaceId: "wks_…", leads: [EXAMPLES.lead] }],
   }),
-  revokeApiKey: z.strictObject({ keyId: Id }),
-  recordAutomations: z.strictObject({ workspaceId: Id, automations: records(AutomationReport) }),
-  removeAutomations: z.strictObject({ workspaceId: Id, ids: z.array(Id).min(1).max(RECORDS_MAX) }),
-  recordLeads: z.strictObject({ workspaceId: Id, leads: records(LeadReport) }),
-  recordRuns: z.strictObject({ workspaceId: Id, runs: records(RunReport) }),
-  ledger: z.strictObject({ workspaceId: Id.nullish() }),
-  enableWebhook: z.strictObject({
-    webhookId: Id,
-    redeliverSince: Instant.refine(
-      (since) => since >= Date.now() - RETENTION_MS,
-      "must be at most 30 days ago: older events are deleted",
-    ).nullish(),
+  recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }).meta({
+    description: "Inserts finished runs and announces them; a known reference changes nothing.",
+    examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],
   }),
-  resealSecrets: z.strictObject({}),
+  ledger: z
+    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .meta({
+      description: "Counts the deliveries by state.",
+      examples: [{}, { workspaceId: "wks_…" }],
+    }),
+  enableWebhook: z
+    .strictObject({
+      webhookId: Id.describe("whk_…"),
+      redeliverSince: Instant.refine(
+        (since) => since >= Date.now() - RETENTION_MS,
+        "must be at most 30 days ago: older events are deleted",
+      )
+        .nullish()
+        .describe("also delivers what was missed since then, 30 days back at the most"),
+    })
+    .meta({
+      description: "Makes a disabled subscription active again.",
+      examples: [{ webhookId: "whk_…" }],
+    }),
+  resealSecrets: z.strictObject({}).meta({
+    description: "Seals up to 100 webhook secrets under the first encryption key.",
+    examples: [{}],
+  }),
 };
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;

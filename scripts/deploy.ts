@@ -1,0 +1,171 @@
+/**
+ * `npm run deploy`: brings the Worker onto a Cloudflare account, the first time and every time.
+ *
+ * What it needs to know is asked in a terminal, and read from the environment elsewhere
+ * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS). The order:
+ *
+ * 1. the account and the secret: without them nothing is begun;
+ * 2. the database, made if it is not there: wrangler would make it with the Worker, too late for 3;
+ * 3. its migrations: what they change must suit the code that still serves;
+ * 4. the Worker with its Durable Objects and its secret: the deployment finds the database by its
+ *    name and makes the queues.
+ *
+ * Each step finds what an earlier run has done and leaves it alone.
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { confirm, select } from "@clack/prompts";
+import { z } from "zod";
+import { ROOT } from "./checkout.ts";
+import {
+  answered,
+  askForSecret,
+  checkSecret,
+  openPrivateFolder,
+  SECRET_NAME,
+  writeSecretsFile,
+} from "./deploy-secret.ts";
+import { type Answer, openWrangler, type Wrangler } from "./wrangler.ts";
+
+const Account = z.object({ id: z.string(), name: z.string() });
+const WhoAmI = z.object({ loggedIn: z.boolean(), accounts: z.array(Account).optional() });
+const Named = z.array(z.object({ name: z.string() }));
+const Deployment = z.object({
+  type: z.literal("deploy"),
+  version_id: z.string().nullable(),
+  targets: z.array(z.string()).optional(),
+});
+
+const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
+
+try {
+  await deploy();
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+}
+
+async function deploy(): Promise<void> {
+  // The secret goes to wrangler in a file, and is not left in what it sees.
+  const { [SECRET_NAME]: given, ...env } = process.env;
+  if (given) checkSecret(given);
+  const accountId = await chooseAccount(openWrangler(env));
+  const wrangler = openWrangler(
+    accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
+  );
+  const secret = given || (await missingSecret(wrangler));
+  await makeDatabase(wrangler);
+  await migrate(wrangler);
+  await upload(wrangler, secret);
+}
+
+/** The account to deploy to; null when wrangler knows it. @throws Error when nobody is logged in. */
+async function chooseAccount(wrangler: Wrangler): Promise<string | null> {
+  let me = await whoAmI(wrangler);
+  if (!me.loggedIn && interactive) {
+    const agreed = await answered(confirm({ message: "Log in to Cloudflare in the browser?" }));
+    if (agreed) await wrangler.show(["login"]);
+    me = await whoAmI(wrangler);
+  }
+  if (!me.loggedIn)
+    throw new Error(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.",
+    );
+  const { accounts = [] } = me;
+  if (process.env.CLOUDFLARE_ACCOUNT_ID || accounts.length <= 1) return null;
+  if ((await readConfig()).account_id) return null;
+  if (!interactive) {
+    const ids = accounts.map(({ id }) => id).join(", ");
+    throw new Error(`Set CLOUDFLARE_ACCOUNT_ID: these credentials reach several accounts, ${ids}.`);
+  }
+  const options = accounts.map(({ id, name }) => ({ value: id, label: name }));
+  return answered(select({ message: "Which account?", options }));
+}
+
+async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
+  const { stdout, complaint } = await wrangler.ask("whoami", "--json");
+  const answer = WhoAmI.safeParse(parse(stdout));
+  if (!answer.success) throw new Error(`Cloudflare cannot be asked who you are:\n${complaint}`);
+  return answer.data;
+}
+
+/** The secret that the Worker lacks; null when it has it. @throws Error when nobody can be asked. */
+async function missingSecret(wrangler: Wrangler): Promise<string | null> {
+  const answer = await wrangler.ask("secret", "list", "--format", "json");
+  const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
+  if (!firstTime && namesIn(answer, "The Worker's secrets").includes(SECRET_NAME)) return null;
+  if (interactive) return askForSecret();
+  throw new Error(
+    `Set ${SECRET_NAME}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
+      "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
+  );
+}
+
+/** Makes the database where there is none of its name. */
+async function makeDatabase(wrangler: Wrangler): Promise<void> {
+  const [database] = (await readConfig()).d1_databases;
+  if (!database?.database_name) throw new Error("wrangler.toml names no database");
+  // One that is named by its id was made elsewhere.
+  if (database.database_id) return;
+  const name = database.database_name;
+  const known = namesIn(await wrangler.ask("d1", "list", "--json"), "The databases");
+  if (known.includes(name)) return;
+  console.log(`Making the database ${name}.`);
+  const made = await wrangler.ask("d1", "create", name);
+  if (!made.ok) throw new Error(`The database ${name} could not be made:\n${made.complaint}`);
+}
+
+async function migrate(wrangler: Wrangler): Promise<void> {
+  console.log("Bringing the database up to date.");
+  // Without questions: a migration that is declined would look like one that was applied.
+  const code = await wrangler.show(["d1", "migrations", "apply", "DB", "--remote"], { CI: "1" });
+  if (code !== 0)
+    throw new Error("The database could not be brought up to date: nothing was deployed.");
+}
+
+/** @throws Error when the new code does not serve. */
+async function upload(wrangler: Wrangler, secret: string | null): Promise<void> {
+  using folder = openPrivateFolder();
+  const report = join(folder.path, "report.ndjson");
+  const secrets = secret === null ? [] : ["--secrets-file", writeSecretsFile(folder, secret)];
+  const code = await wrangler.show(["deploy", ...secrets], { WRANGLER_OUTPUT_FILE_PATH: report });
+  const deployment = existsSync(report) ? readReport(readFileSync(report, "utf8")) : null;
+  // Declining one of wrangler's questions ends it without an error.
+  if (code !== 0 || !deployment?.version_id)
+    throw new Error("The Worker was not deployed; what served before still does.");
+  const address = deployment.targets?.find((target) => target.startsWith("https://"));
+  console.log(`Deployed${address ? `: ${address}` : ""}. Make a workspace and a key in it:
+  npm run platform -- --remote createWorkspace '{ "name": "…" }'
+  npm run platform -- --remote createApiKey '{ "workspaceId": "wks_…" }'`);
+}
+
+/** The names in a list that wrangler gave. @throws Error when it gave none. */
+function namesIn({ ok, stdout, complaint }: Answer, what: string): string[] {
+  const list = Named.safeParse(ok ? parse(stdout) : null);
+  if (!list.success) throw new Error(`${what} cannot be listed:\n${complaint}`);
+  return list.data.map(({ name }) => name);
+}
+
+/** The deployment in what wrangler reports, a line of JSON for each thing it did. */
+function readReport(lines: string): z.infer<typeof Deployment> | null {
+  for (const line of lines.split("\n")) {
+    const { success, data } = Deployment.safeParse(parse(line));
+    if (success) return data;
+  }
+  return null;
+}
+
+async function readConfig() {
+  // Large: the ways that end before do without it.
+  const { unstable_readConfig } = await import("wrangler");
+  return unstable_readConfig({ config: join(ROOT, "wrangler.toml") }, { hideWarnings: true });
+}
+
+/** JSON, or else null: what is not JSON is no answer. */
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * Fills a workspace of the running local server with leads, through the Platform door:
+ *
+ *     npm run seed -- --leads 1000000
+ *
+ * Their references are numbered, so that running it again doubles nothing; after an interruption,
+ * `--from` skips what is there.
+ */
+import { parseArgs } from "node:util";
+import { progress } from "@clack/prompts";
+import { RECORDS_MAX } from "../src/contract/limits.ts";
+import { readState } from "./local-state.ts";
+import { openPlatformDoor, type PlatformDoor } from "./platform-door.ts";
+import { numberedLead } from "./sample.ts";
+
+const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_…]
+
+Records leads number 1 to N in the sample workspace of the running local server, or in another one.
+Leads that are there already stay as they are. Subscribers are told of the new ones, as always.
+
+  --leads N        how many there are in the end
+  --from N         starts with this one, after an interruption
+  --workspace ID   instead of the sample workspace
+`;
+/** While one is in the database, the other is on its way; more of them gain nothing. */
+const CALLS_AT_ONCE = 2;
+const LINE_EVERY = 10_000;
+
+/** Tells of how far it is: with a bar in a terminal, else in lines. */
+interface Meter {
+  advance(leads: number): void;
+  end(): void;
+}
+
+try {
+  const { leads, from, workspace, help } = readArguments();
+  if (help) console.log(USAGE);
+  else await seed(workspace, from, leads);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+}
+
+function readArguments() {
+  const { values } = parseArgs({
+    options: {
+      leads: { type: "string" },
+      from: { type: "string", default: "1" },
+      workspace: { type: "string" },
+      help: { type: "boolean", short: "h", default: false },
+    },
+  });
+  if (values.help) return { help: true, leads: 0, from: 0, workspace: "" };
+  const leads = readNumber("--leads", values.leads);
+  const from = readNumber("--from", values.from);
+  if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
+  const workspace = values.workspace ?? readState()?.workspaceId;
+  if (!workspace)
+    throw new Error("There is no sample workspace: `npm start` makes it, or name a --workspace.");
+  return { help: false, leads, from, workspace };
+}
+
+/** @throws Error that names the option. */
+function readNumber(option: string, text: string | undefined): number {
+  if (text !== undefined && /^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new Error(`${option}: a whole number from 1 on is expected; see npm run seed -- --help`);
+}
+
+async function seed(workspaceId: string, from: number, last: number): Promise<void> {
+  await using door = await openPlatformDoor();
+  const startedAt = performance.now();
+  const meter = openMeter(last - from + 1);
+  try {
+    await recordAll(door, workspaceId, from, last, meter);
+  } finally {
+    meter.end();
+  }
+  const seconds = (performance.now() - startedAt) / 1000;
+  const leads = last - from + 1;
+  console.log(
+    `${leads.toLocaleString("en-US")} leads in ${seconds.toFixed(1)} s: ` +
+      `${Math.round(leads / seconds).toLocaleString("en-US")} leads per second.`,
+  );
+}
+
+/** @throws Error that says from where to continue. */
+async function recordAll(
+  door: PlatformDoor,
+  workspaceId: string,
+  from: number,
+  last: number,
+  meter: Meter,
+): Promise<void> {
+  const now = Date.now();
+  let next = from;
+  /** The first leads of the calls that are under way, or have failed. */
+  const open = new Set<number>();
+  let failure: unknown = null;
+  const caller = async () => {
+    while (next <= last && failure === null) {
+      const first = next;
+      const count = Math.min(RECORDS_MAX, last - first + 1);
+      next += count;
+      open.add(first);
+      try {
+        const leads = Array.from({ length: count }, (_, i) => numberedLead(first + i, now));
+        await door.call("recordLeads", { workspaceId, leads });
+        open.delete(first);
+        meter.advance(count);
+      } catch (error) {
+        failure ??= error;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: CALLS_AT_ONCE }, caller));
+  if (failure === null) return;
+  const reason = failure instanceof Error ? failure.message : String(failure);
+  const reached = Math.min(...open);
+  throw new Error(
+    reached === from
+      ? reason
+      : `${reason}\nAll leads before ${reached} are recorded: --from ${reached}`,
+  );
+}
+
+function openMeter(total: number): Meter {
+  let done = 0;
+  const text = () => `${done.toLocaleString("en-US")} of ${total.toLocaleString("en-US")} leads`;
+  if (!process.stdout.isTTY)
+    return {
+      advance: (leads) => {
+        const before = done;
+        done += leads;
+        if (Math.floor(done / LINE_EVERY) > Math.floor(before / LINE_EVERY)) console.log(text());
+      },
+      end: () => {},
+    };
+  const bar = progress({ max: total, size: 40 });
+  bar.start(text());
+  return {
+    advance: (leads) => {
+      done += leads;
+      bar.advance(leads, text());
+    },
+    end: () => (done < total ? bar.error(text()) : bar.stop(text())),
+  };
+}

@@ -1,0 +1,67 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { delimiter, join } from "node:path";
+import { text } from "node:stream/consumers";
+import { stripVTControlCharacters } from "node:util";
+import { ROOT } from "./checkout.ts";
+
+/** What wrangler answered. */
+export interface Answer {
+  ok: boolean;
+  stdout: string;
+  /** Why it failed, in wrangler's words, without its decoration. */
+  complaint: string;
+}
+
+/** Calls of the `wrangler` that is first on the path; npm puts the project's own there. */
+export interface Wrangler {
+  /** Runs it without questions, and takes its answer. */
+  ask(...args: string[]): Promise<Answer>;
+  /** Runs it before the eyes of the user. `env` adds to its environment. @returns its exit code. */
+  show(args: string[], env?: Record<string, string>): Promise<number>;
+}
+
+/** @param env what it sees of the environment; the secret is not to be in it. */
+export function openWrangler(env: NodeJS.ProcessEnv): Wrangler {
+  const PATH = [env.PATH, join(ROOT, "node_modules/.bin")].join(delimiter);
+  const base = { ...env, PATH, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true" };
+  return {
+    async ask(...args) {
+      const child = spawn("wrangler", args, {
+        cwd: ROOT,
+        env: { ...base, CI: "1" },
+        stdio: ["ignore", "pipe", "pipe"],
+      });
+      const [code, stdout, stderr] = await Promise.all([
+        ended(child),
+        text(child.stdout),
+        text(child.stderr),
+      ]);
+      return { ok: code === 0, stdout, complaint: complaintOf(stderr || stdout) };
+    },
+    show: (args, more = {}) =>
+      ended(spawn("wrangler", args, { cwd: ROOT, env: { ...base, ...more }, stdio: "inherit" })),
+  };
+}
+
+/** Waits for the end of a process; what wants to end this one ends that one first. */
+async function ended(child: ChildProcess): Promise<number> {
+  const pass = (signal: NodeJS.Signals) => child.kill(signal);
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const signal of signals) process.on(signal, pass);
+  try {
+    return await new Promise((resolve, reject) => {
+      child.on("error", (error) => reject(new Error(`wrangler cannot be run: ${error.message}`)));
+      child.on("close", (code) => resolve(code ?? 1));
+    });
+  } finally {
+    for (const signal of signals) process.off(signal, pass);
+  }
+}
+
+function complaintOf(output: string): string {
+  return stripVTControlCharacters(output)
+    .split("\n")
+    .map((line) => line.replace(/^\s*✘ \[ERROR\]\s*/, "").trimEnd())
+    .filter((line) => line.trim() !== "" && !line.includes("Logs were written to"))
+    .join("\n");
+}

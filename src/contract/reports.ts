@@ -1,0 +1,132 @@
+import { z } from "zod";
+import {
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  SOCIAL_AUTOMATION_TYPES,
+  TriggerType,
+} from "./resources.ts";
+
+/** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
+function text(max: number) {
+  return z
+    .string()
+    .max(max)
+    .refine((value) => value.isWellFormed() && !value.includes("\0"), "must be well-formed text");
+}
+
+/** A label; it may not be empty. */
+export const Name = text(1_000).min(1);
+const Reference = text(512).min(1);
+/** An identifier of ours. */
+export const Id = z.string().max(100);
+
+const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
+const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** ISO 8601 with `Z` or an offset; read as Unix milliseconds. */
+export const Instant = z.iso
+  .datetime({ offset: true })
+  .transform((value) => Date.parse(value))
+  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must lie in the years 0000 to 9999, in UTC");
+
+const DEEPEST = 500;
+
+/** Where a value is not what JSON can say, or is nested too deep, as a path; null when it is fine. */
+function findFault(value: unknown, depth = 0): string[] | null {
+  if (value === null || typeof value === "boolean" || typeof value === "string") return null;
+  if (Number.isFinite(value)) return null;
+  if (!Array.isArray(value) && !isPlainObject(value)) return [];
+  if (depth > DEEPEST) return [];
+  for (const [key, item] of Object.entries(value)) {
+    const fault = findFault(item, depth + 1);
+    if (fault) return [key, ...fault];
+  }
+  return null;
+}
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
+const CustomFields = z
+  .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
+  .superRefine((fields, context) => {
+    const path = findFault(fields);
+    if (path)
+      context.addIssue({
+        code: "custom",
+        continue: false,
+        // A path that nobody can read is left out.
+        path: path.length > 10 ? [] : path,
+        message: `must be JSON, nested at most ${DEEPEST} deep`,
+      });
+  });
+
+const Agent = z
+  .strictObject({
+    reference: Reference.describe("yours"),
+    name: Name.describe("as the application displays it"),
+  })
+  .describe("the agent it belongs to");
+
+/** An automation, as the platform reports it. */
+export const AutomationReport = z
+  .strictObject({
+    reference: Reference.describe("yours; the same one brings the automation up to date"),
+    type: AutomationType,
+    provider: Name.describe("the connector, such as facebook"),
+    agent: Agent,
+    name: Name.nullish().describe("of a crm_source automation; a social one's is composed"),
+    status: AutomationStatus,
+    updatedAt: Instant.nullish().describe("now, when left out"),
+  })
+  .refine(({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name, {
+    path: ["name"],
+    message: "a crm_source automation brings its name",
+  });
+
+/** A lead, as the platform reports it. */
+export const LeadReport = z.strictObject({
+  reference: Reference.describe("yours; the same one is recorded once"),
+  source: LeadSource,
+  agent: Agent,
+  name: text(1_000).nullish(),
+  email: text(1_000).nullish(),
+  phone: text(100).nullish(),
+  customFields: CustomFields.nullish().describe("any JSON; clients get it as it is"),
+  createdAt: Instant.nullish().describe("now, when left out"),
+});
+
+/** A finished run, as the platform reports it. */
+export const RunReport = z.strictObject({
+  reference: Reference.describe("yours; the same one is recorded once"),
+  automationId: Id.describe("aut_…, of this workspace"),
+  status: RunStatus,
+  triggerType: TriggerType,
+  occurredAt: Instant.nullish().describe("now, when left out"),
+  actions: z
+    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
+    .max(100)
+    .nullish(),
+  leadId: Id.nullish().describe("lea_…, of this workspace"),
+});
+
+/** One of each, as a help shows it. */
+export const EXAMPLES = {
+  automation: {
+    reference: "page-7",
+    type: "social_comments",
+    provider: "facebook",
+    agent: { reference: "lyon", name: "Agence Lumière Lyon" },
+    status: "active",
+  },
+  lead: {
+    reference: "crm-1",
+    source: "crm",
+    agent: { reference: "lyon", name: "Agence Lumière Lyon" },
+    name: "Camille Durand",
+  },
+  run: { reference: "run-1", automationId: "aut_…", status: "success", triggerType: "comment" },
+} as const;

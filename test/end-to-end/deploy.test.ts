@@ -1,0 +1,171 @@
+import { existsSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { until } from "../support/until.ts";
+import {
+  commandsOf,
+  DEPLOY,
+  ended,
+  home,
+  openAccount,
+  readAccount,
+  SECRET,
+  start,
+  takeCalls,
+  useFolders,
+} from "./deployment.ts";
+import type { Call, FakeAccount } from "./fake-wrangler.ts";
+
+useFolders();
+
+/** Deploys where nobody can be asked. */
+async function deploy(env: NodeJS.ProcessEnv = {}) {
+  const run = start([process.execPath, DEPLOY], env);
+  run.stdin.end();
+  const end = await ended(run);
+  return { ...end, calls: takeCalls() };
+}
+
+const FIRST = ["whoami", "secret list json", "d1 list", "d1 create public-api"];
+const ALWAYS = ["d1 migrations apply DB", "deploy"];
+
+describe("npm run deploy, where nobody can be asked", () => {
+  test("makes the database, migrates it and deploys with the secret, in this order", async () => {
+    openAccount();
+    const { code, output, calls } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(output).toContain("Deployed: https://public-api.example.workers.dev");
+    expect(code).toBe(0);
+    // The secret is at hand: the Worker need not be asked for it.
+    expect(commandsOf(calls)).toEqual([
+      ...FIRST.filter((c) => c !== "secret list json"),
+      ...ALWAYS,
+    ]);
+    expect(calls.at(-2)?.args).toContain("--remote");
+    expect(readAccount().secrets).toEqual({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+  });
+
+  test("shows the secret to nobody, and leaves no file with it", async () => {
+    openAccount();
+    const { output, calls } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const [, key = ""] = SECRET.split(":");
+    expect(output).not.toContain(key);
+    expect(JSON.stringify(calls.map(({ args }) => args))).not.toContain(key);
+    expect(calls.some(({ sawSecret }) => sawSecret)).toBe(false);
+    const { secretsFile } = calls.at(-1) as Call;
+    expect(secretsFile?.mode).toBe(0o600);
+    expect(secretsFile?.content).toEqual({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
+  });
+
+  test("the second time makes nothing and needs no secret", async () => {
+    openAccount();
+    await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const before = readAccount();
+    const { code, calls } = await deploy();
+    expect(code).toBe(0);
+    expect(commandsOf(calls)).toEqual(["whoami", "secret list json", "d1 list", ...ALWAYS]);
+    expect(calls.at(-1)?.secretsFile).toBeUndefined();
+    expect(readAccount()).toEqual(before);
+  });
+
+  test.each<[string, Partial<FakeAccount>, NodeJS.ProcessEnv, string, string[]]>([
+    [
+      "no secret",
+      {},
+      {},
+      "Set WEBHOOK_ENCRYPTION_KEYS: the Worker has none yet.",
+      FIRST.slice(0, 2),
+    ],
+    [
+      "a secret that is none",
+      {},
+      { WEBHOOK_ENCRYPTION_KEYS: "c2VjcmV0" },
+      "WEBHOOK_ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes",
+      [],
+    ],
+    ["nobody logged in", { loggedIn: false }, {}, "Not logged in to Cloudflare: run", ["whoami"]],
+    [
+      "several accounts",
+      {
+        accounts: [
+          { id: "a1", name: "Main" },
+          { id: "a2", name: "Other" },
+        ],
+      },
+      { WEBHOOK_ENCRYPTION_KEYS: SECRET },
+      "Set CLOUDFLARE_ACCOUNT_ID: these credentials reach several accounts, a1, a2.",
+      ["whoami"],
+    ],
+    [
+      "secrets that cannot be listed",
+      { fails: "secret list" },
+      {},
+      "The Worker's secrets cannot be listed:\nA request to the Cloudflare API failed.",
+      FIRST.slice(0, 2),
+    ],
+    [
+      "a database that cannot be made",
+      { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET }, fails: "d1 create" },
+      {},
+      "The database public-api could not be made:\nA request to the Cloudflare API failed.",
+      FIRST,
+    ],
+    [
+      "a migration that fails",
+      { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET }, fails: "d1 migrations" },
+      {},
+      "The database could not be brought up to date: nothing was deployed.",
+      [...FIRST, ...ALWAYS.slice(0, 1)],
+    ],
+    [
+      "a deployment that fails",
+      { fails: "deploy" },
+      { WEBHOOK_ENCRYPTION_KEYS: SECRET },
+      "The Worker was not deployed; what served before still does.",
+      [...FIRST.filter((command) => command !== "secret list json"), ...ALWAYS],
+    ],
+    [
+      "a deployment that ends well without having deployed",
+      { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET }, declines: "deploy" },
+      {},
+      "The Worker was not deployed; what served before still does.",
+      [...FIRST, ...ALWAYS],
+    ],
+  ])("stops at %s, and says so", async (_, differences, env, sentence, commands) => {
+    openAccount(differences);
+    const { code, output, calls } = await deploy(env);
+    expect(output).toContain(sentence);
+    expect(output).not.toContain("    at ");
+    expect(code).toBe(1);
+    expect(commandsOf(calls)).toEqual(commands);
+    expect(output).not.toContain("c2VjcmV0");
+    const file = calls.at(-1)?.secretsFile?.path;
+    if (file) expect(existsSync(dirname(file))).toBe(false);
+  });
+
+  test("leaves no file with the secret when it is ended while it deploys", async () => {
+    openAccount({ hangs: "deploy" });
+    const run = start([process.execPath, DEPLOY], { WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const end = ended(run);
+    let calls: Call[] = [];
+    await until(() => {
+      calls = [...calls, ...takeCalls()];
+      return commandsOf(calls).at(-1) === "deploy";
+    }, 20_000);
+    const file = calls.at(-1)?.secretsFile?.path ?? "";
+    expect(existsSync(file)).toBe(true);
+    run.kill("SIGTERM");
+    expect((await end).code).toBe(1);
+    expect(existsSync(dirname(file))).toBe(false);
+  });
+
+  test("with the real wrangler and no account, says that nobody is logged in", async () => {
+    openAccount();
+    rmSync(join(home(), "wrangler"));
+    const { code, output } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(output).toBe(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
+    );
+    expect(code).toBe(1);
+  });
+});
