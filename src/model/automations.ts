@@ -1,14 +1,15 @@
-import { and, desc, eq, getTableColumns, ne, type SQL, sql } from "drizzle-orm";
-import type { SelectedFields } from "drizzle-orm/sqlite-core";
+import { type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import { olderThan, type PageRequest, toPage } from "./page.ts";
+import { type PageRequest, pageOrder, toPage } from "./page.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
+/** What a page reads of a row. */
+type ShownAutomation = Parameters<typeof toAutomation>[0] & Pick<AutomationRow, "createdAt">;
 
 /** Which automations a deployment shows: those triggered by a CRM are served apart. */
 export interface Visibility {
@@ -22,24 +23,17 @@ export async function listAutomations(
   db: Database,
   workspaceId: string,
   visibility: Visibility,
-  { limit, after }: PageRequest,
+  request: PageRequest,
 ) {
   const rows = await retrying(() =>
-    db
-      .select()
-      .from(automations)
-      .where(
-        and(
-          eq(automations.workspaceId, workspaceId),
-          visible(visibility),
-          olderThan(automations.createdAt, automations.id, after),
-        ),
-      )
-      .orderBy(desc(automations.createdAt), desc(automations.id))
-      .limit(limit + 1),
+    db.all<ShownAutomation>(sql`
+      SELECT id, name, type, provider, agent_id AS agentId, agent_name AS agentName, status,
+        updated_at AS updatedAt, created_at AS createdAt
+      FROM automations
+      WHERE workspace_id = ${workspaceId} AND ${isVisible(visibility)} ${pageOrder("created_at", request)}`),
   );
-  const position = (row: AutomationRow) => ({ at: row.createdAt, id: row.id });
-  return toPage(AUTOMATIONS_LIST, rows, limit, position, toAutomation);
+  const position = (row: ShownAutomation) => ({ at: row.createdAt, id: row.id });
+  return toPage(AUTOMATIONS_LIST, rows, request.limit, position, toAutomation);
 }
 
 /** One automation of the workspace; undefined when it has no such one. */
@@ -49,25 +43,18 @@ export async function findAutomation(
   visibility: Visibility,
   id: string,
 ): Promise<AutomationRow | undefined> {
-  const columns = getTableColumns(automations);
-  const [row] = await retrying(() => selectAutomation(db, workspaceId, visibility, id, columns));
+  const [row] = await retrying(() =>
+    db
+      .select()
+      .from(automations)
+      .where(isShown(workspaceId, visibility, id)),
+  );
   return row;
 }
 
-/** The query of `findAutomation`, for other columns too. */
-export function selectAutomation<Columns extends SelectedFields>(
-  db: Database,
-  workspaceId: string,
-  visibility: Visibility,
-  id: string,
-  columns: Columns,
-) {
-  return db
-    .select(columns)
-    .from(automations)
-    .where(
-      and(eq(automations.id, id), eq(automations.workspaceId, workspaceId), visible(visibility)),
-    );
+/** True in SQL for the automation `id`, where the workspace has it and the deployment shows it. */
+export function isShown(workspaceId: string, visibility: Visibility, id: string): SQL {
+  return sql`(${automations.id} = ${id} AND ${automations.workspaceId} = ${workspaceId} AND ${isVisible(visibility)})`;
 }
 
 /** Whether automations of a type are shown, and so told of. */
@@ -75,8 +62,8 @@ export function shows({ crmSource }: Visibility, type: AutomationType | undefine
   return crmSource || type !== "crm_source";
 }
 
-function visible({ crmSource }: Visibility) {
-  return crmSource ? undefined : ne(automations.type, "crm_source");
+function isVisible({ crmSource }: Visibility): SQL {
+  return crmSource ? sql`TRUE` : sql`${automations.type} <> 'crm_source'`;
 }
 
 /** Sets the status of an automation that is still at `row.revision`. */

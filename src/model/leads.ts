@@ -1,27 +1,30 @@
-import { and, desc, eq, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Lead, LeadSource } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { olderThan, type PageRequest, toPage } from "./page.ts";
+import { type PageRequest, pageOrder, toPage } from "./page.ts";
 
-type LeadRow = typeof leads.$inferSelect;
+type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference">;
+/** A row as SQL gives it. */
+type StoredLead = Omit<LeadRow, "customFields"> & { customFields: string };
 
 export const LEADS_LIST = "leads";
 
 /** One page of the workspace's leads, newest first. */
-export async function listLeads(db: Database, workspaceId: string, { limit, after }: PageRequest) {
+export async function listLeads(db: Database, workspaceId: string, request: PageRequest) {
   const rows = await retrying(() =>
-    db
-      .select()
-      .from(leads)
-      .where(and(eq(leads.workspaceId, workspaceId), olderThan(leads.createdAt, leads.id, after)))
-      .orderBy(desc(leads.createdAt), desc(leads.id))
-      .limit(limit + 1),
+    db.all<StoredLead>(sql`
+      SELECT id, source, agent_id AS agentId, name, email, phone, custom_fields AS customFields,
+        created_at AS createdAt
+      FROM leads WHERE workspace_id = ${workspaceId} ${pageOrder("created_at", request)}`),
   );
-  return toPage(LEADS_LIST, rows, limit, (row) => ({ at: row.createdAt, id: row.id }), toLead);
+  const position = (row: StoredLead) => ({ at: row.createdAt, id: row.id });
+  const toItem = (row: StoredLead) =>
+    toLead({ ...row, customFields: JSON.parse(row.customFields) });
+  return toPage(LEADS_LIST, rows, request.limit, position, toItem);
 }
 
 /** A lead as the platform reports it. */
@@ -82,7 +85,7 @@ export function selectLeads(named: { workspaceId: string; id: string }[]): State
 }
 
 /** The public shape. */
-export function toLead(row: Omit<LeadRow, "workspaceId" | "reference">): Lead {
+export function toLead(row: LeadRow): Lead {
   return {
     id: row.id,
     source: row.source,

@@ -1,5 +1,4 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { encodeCursor, type Position } from "../contract/cursor.ts";
 import type { Page } from "../contract/resources.ts";
 
@@ -9,11 +8,19 @@ export interface PageRequest {
   after: Position | null;
 }
 
-/** The rows behind `after` in a list ordered newest first by (`at`, `id`). */
-export function olderThan(at: SQLiteColumn, id: SQLiteColumn, after: Position | null) {
+/**
+ * The end of a query for a page, newest first by (`at`, `id`): what is behind `after`, and one row
+ * more than is shown.
+ */
+export function pageOrder(at: "created_at" | "occurred_at", { limit, after }: PageRequest): SQL {
   // Not `<`: SQLite would look up the row of `after` itself, and drop it.
-  return after ? (sql`(${at}, ${id}) <= (${after.at}, ${lastBefore(after.id)})` as SQL) : undefined;
+  const older = after
+    ? sql`AND (${sql.raw(at)}, id) <= (${after.at}, ${lastBefore(after.id)})`
+    : NONE;
+  return sql`${older} ORDER BY ${sql.raw(at)} DESC, id DESC LIMIT ${limit + 1}`;
 }
+
+const NONE = sql.raw("");
 
 /** A text between `id` and all the ids before it. */
 function lastBefore(id: string): string {

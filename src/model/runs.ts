@@ -1,14 +1,16 @@
-import { and, desc, eq, sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { selectAutomation, type Visibility } from "./automations.ts";
-import { olderThan, type PageRequest, toPage } from "./page.ts";
+import { isShown, type Visibility } from "./automations.ts";
+import { type PageRequest, pageOrder, toPage } from "./page.ts";
 
-type RunRow = typeof runs.$inferSelect;
+type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
+/** A row as SQL gives it. */
+type StoredRun = Omit<RunRow, "actions"> & { actions: string };
 
 export const RUNS_LIST = "runs";
 
@@ -17,28 +19,22 @@ export function runsListOf(automationId: string): string {
   return `automations/${automationId}/runs`;
 }
 
+const COLUMNS = sql.raw(`id, automation_id AS automationId, status, trigger_type AS triggerType,
+  occurred_at AS occurredAt, actions, lead_id AS leadId`);
+
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
   db: Database,
   workspaceId: string,
   visibility: Visibility,
-  { limit, after }: PageRequest,
+  request: PageRequest,
 ) {
   const rows = await retrying(() =>
-    db
-      .select()
-      .from(runs)
-      .where(
-        and(
-          eq(runs.workspaceId, workspaceId),
-          ofVisibleAutomation(visibility),
-          olderThan(runs.occurredAt, runs.id, after),
-        ),
-      )
-      .orderBy(desc(runs.occurredAt), desc(runs.id))
-      .limit(limit + 1),
+    db.all<StoredRun>(sql`
+      SELECT ${COLUMNS} FROM runs
+      WHERE workspace_id = ${workspaceId} AND ${isOfVisible(visibility)} ${pageOrder("occurred_at", request)}`),
   );
-  return toPage(RUNS_LIST, rows, limit, position, toRun);
+  return toPage(RUNS_LIST, rows, request.limit, position, toItem);
 }
 
 /** One page of one automation's runs, newest first; `null` when the workspace has no such automation. */
@@ -47,56 +43,37 @@ export async function listRunsOfAutomation(
   workspaceId: string,
   visibility: Visibility,
   automationId: string,
-  { limit, after }: PageRequest,
+  request: PageRequest,
 ) {
-  const page = db
-    .select()
-    .from(runs)
-    .where(
-      and(
-        eq(runs.automationId, automationId),
-        eq(runs.workspaceId, workspaceId),
-        ofVisibleAutomation(visibility),
-        olderThan(runs.occurredAt, runs.id, after),
-      ),
-    )
-    .orderBy(desc(runs.occurredAt), desc(runs.id))
-    .limit(limit + 1)
-    .as("page");
   // Behind the runs, a row without an id: the automation itself, which is looked for only where the
   // page is not full.
   const found = await retrying(() =>
-    db
-      .select()
-      .from(page)
-      .unionAll(selectAutomation(db, workspaceId, visibility, automationId, NO_RUN))
-      .limit(limit + 1),
+    db.all<StoredRun | { id: null }>(sql`
+      SELECT * FROM (
+        SELECT ${COLUMNS} FROM runs
+        WHERE automation_id = ${automationId} AND workspace_id = ${workspaceId}
+          AND ${isOfVisible(visibility)} ${pageOrder("occurred_at", request)})
+      UNION ALL
+      SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ${automations}
+      WHERE ${isShown(workspaceId, visibility, automationId)}
+      LIMIT ${request.limit + 1}`),
   );
   if (found.length === 0) return null;
-  const rows = found.filter(({ id }) => id !== "");
-  return toPage(runsListOf(automationId), rows, limit, position, toRun);
+  const rows = found.filter((row): row is StoredRun => row.id !== null);
+  return toPage(runsListOf(automationId), rows, request.limit, position, toItem);
 }
 
-/** The columns of a run, with nothing in them. */
-const NO_RUN = {
-  id: sql<string>`''`,
-  workspaceId: sql<string>`''`,
-  reference: sql<string>`''`,
-  automationId: sql<string>`''`,
-  status: sql<RunStatus>`''`,
-  triggerType: sql<TriggerType>`''`,
-  occurredAt: sql<number>`0`,
-  actions: sql<RunRow["actions"]>`'[]'`,
-  leadId: sql<string | null>`NULL`,
-};
-
-function ofVisibleAutomation({ crmSource }: Visibility) {
+function isOfVisible({ crmSource }: Visibility): SQL {
   return crmSource
-    ? undefined
+    ? sql`TRUE`
     : sql`NOT EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${runs.automationId} AND ${automations.type} = 'crm_source')`;
 }
 
-function position(row: RunRow) {
+function toItem(row: StoredRun): Run {
+  return toRun({ ...row, actions: JSON.parse(row.actions) });
+}
+
+function position(row: StoredRun) {
   return { at: row.occurredAt, id: row.id };
 }
 
@@ -146,7 +123,7 @@ export function recordRuns(workspaceId: string, reported: ReportedRun[]): Statem
 }
 
 /** The public shape. */
-export function toRun(row: Omit<RunRow, "workspaceId" | "reference">): Run {
+export function toRun(row: RunRow): Run {
   return {
     id: row.id,
     automation_id: row.automationId,

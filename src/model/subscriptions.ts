@@ -1,37 +1,30 @@
-import { and, desc, eq, sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, retrying, type Statement } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { cancelPending } from "./deliveries.ts";
-import { olderThan, type PageRequest, toPage } from "./page.ts";
+import { type PageRequest, pageOrder, toPage } from "./page.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
+/** What is shown of a row, as SQL gives it. */
+type StoredSubscription = Pick<SubscriptionRow, "id" | "url" | "createdAt" | "disabledAt"> & {
+  events: string;
+};
 
 export const WEBHOOKS_LIST = "webhooks";
 
 /** One page of the workspace's subscriptions, newest first. */
-export async function listSubscriptions(
-  db: Database,
-  workspaceId: string,
-  { limit, after }: PageRequest,
-) {
+export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
   const rows = await retrying(() =>
-    db
-      .select()
-      .from(subscriptions)
-      .where(
-        and(
-          eq(subscriptions.workspaceId, workspaceId),
-          olderThan(subscriptions.createdAt, subscriptions.id, after),
-        ),
-      )
-      .orderBy(desc(subscriptions.createdAt), desc(subscriptions.id))
-      .limit(limit + 1),
+    db.all<StoredSubscription>(sql`
+      SELECT id, url, events, created_at AS createdAt, disabled_at AS disabledAt
+      FROM subscriptions WHERE workspace_id = ${workspaceId} ${pageOrder("created_at", request)}`),
   );
-  const position = (row: SubscriptionRow) => ({ at: row.createdAt, id: row.id });
-  return toPage(WEBHOOKS_LIST, rows, limit, position, toWebhook);
+  const position = (row: StoredSubscription) => ({ at: row.createdAt, id: row.id });
+  const toItem = (row: StoredSubscription) => toWebhook({ ...row, events: JSON.parse(row.events) });
+  return toPage(WEBHOOKS_LIST, rows, request.limit, position, toItem);
 }
 
 /**

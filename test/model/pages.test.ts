@@ -20,11 +20,10 @@ const db = openDatabase({
 function metered(statement: D1PreparedStatement): D1PreparedStatement {
   return {
     bind: (...values: unknown[]) => metered(statement.bind(...values)),
-    // `raw` tells nothing of its cost: the same query by `all` gives the same rows.
-    raw: async () => {
-      const { results, meta } = await statement.all<object>();
-      rowsRead += meta.rows_read;
-      return results.map((row) => Object.values(row));
+    all: async () => {
+      const result = await statement.all();
+      rowsRead += result.meta.rows_read;
+      return result;
     },
   } as unknown as D1PreparedStatement;
 }

@@ -5,7 +5,7 @@ import { env } from "cloudflare:workers";
  * before `stop`, are given what the same query gave before. Others are served by the primary.
  */
 export function laggingReplica() {
-  const before = new Map<string, unknown[]>();
+  const before = new Map<string, object>();
   let stoppedAt: string | null = null;
   let staleReads = 0;
   const withSession = (since: string) => {
@@ -14,7 +14,7 @@ export function laggingReplica() {
     const statement = (query: string, parameters: unknown[]): object => ({
       original: primary.prepare(query).bind(...parameters),
       bind: (...values: unknown[]) => statement(query, values),
-      raw: async () => {
+      all: async () => {
         const name = JSON.stringify([query, parameters]);
         const stale = before.get(name);
         if (stale && isStale()) {
@@ -24,7 +24,7 @@ export function laggingReplica() {
         const rows = await primary
           .prepare(query)
           .bind(...parameters)
-          .raw();
+          .all();
         before.set(name, rows);
         return rows;
       },
