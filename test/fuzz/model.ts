@@ -1,5 +1,3 @@
-import { mintApiKey } from "../../src/gate/api-key.ts";
-
 /** One item of a list: its time, as the list is ordered by it, and how the API shows it. */
 export interface Item {
   at: number;
@@ -63,7 +61,7 @@ export interface Verdict {
 /** What the service should hold after the calls that were made. */
 export class Model {
   readonly workspaces: Workspace[];
-  readonly keys: Key[];
+  readonly keys: Key[] = [];
   /** The failures of the address that all requests come from. */
   readonly address: Window;
   readonly cursors: Cursor[] = [];
@@ -71,10 +69,10 @@ export class Model {
   /** Orders what is created without a time that the API shows. */
   clock = 0;
 
-  /** Starts from empty workspaces, each with one key; one more key was never created. */
-  constructor(opened: { workspaceId: string; keyId: string; apiKey: string }[], rules: Rules) {
-    this.address = openWindow(rules.failures);
-    this.workspaces = opened.map(({ workspaceId }) => ({
+  /** Starts from empty workspaces without keys. */
+  constructor(workspaceIds: string[], failures: number) {
+    this.address = openWindow(failures);
+    this.workspaces = workspaceIds.map((workspaceId) => ({
       workspaceId,
       granted: true,
       automations: [],
@@ -83,12 +81,6 @@ export class Model {
       webhooks: [],
       deleted: [],
     }));
-    this.keys = this.workspaces.flatMap((workspace, i) =>
-      opened.slice(i, i + 1).map((key) => newKey(workspace, key, rules.requests)),
-    );
-    const [own] = this.workspaces;
-    const invented = { keyId: "key_unknown", apiKey: mintApiKey() };
-    if (own) this.keys.push({ ...newKey(own, invented, rules.requests), revoked: true });
   }
 
   /** Counts one request with `key`, and says what becomes of it at the gate. */
@@ -106,12 +98,6 @@ export class Model {
     this.walk.seen = this.walk.seen.filter((id) => !ids.has(id));
     for (const id of ids) this.walk.there.delete(id);
   }
-}
-
-/** How many requests a key has that says nothing, and how many failures an address. */
-export interface Rules {
-  requests: number;
-  failures: number;
 }
 
 /** A key of which nothing is used. */

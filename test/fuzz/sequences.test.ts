@@ -1,17 +1,20 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
+import { mintApiKey } from "../../src/gate/api-key.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { clientSteps } from "./client-steps.ts";
 import { Contract } from "./document.ts";
-import { Model } from "./model.ts";
+import { Model, newKey } from "./model.ts";
 import { PLATFORM_STEPS } from "./platform-steps.ts";
 import { replayable } from "./replay.ts";
 import { Service } from "./service.ts";
+import { workspaceOf } from "./step.ts";
 
 const SEQUENCES = Number(process.env.FUZZ_SEQUENCES ?? 25);
 const LIMIT_MS = 60_000 + SEQUENCES * 1_000;
-const RULES = { requests: 1_000, failures: 2 };
+const REQUESTS = 1_000;
+const FAILURES = 2;
 /** Longer than any run: no window ends on the way. */
 const WINDOW_SECONDS = 86_400;
 
@@ -22,9 +25,8 @@ beforeAll(async () => {
   receiver = await startReceiver();
   runtime = await startRuntime({
     vars: {
-      QUOTA_REQUESTS: RULES.requests,
       QUOTA_WINDOW_SECONDS: WINDOW_SECONDS,
-      AUTH_FAILURES: RULES.failures,
+      AUTH_FAILURES: FAILURES,
       AUTH_FAILURE_WINDOW_SECONDS: WINDOW_SECONDS,
     },
   });
@@ -43,11 +45,31 @@ const REACHED = [
   ...["subscription_limit_reached", "a walk over pages"],
 ];
 
-async function openWorkspace() {
+/** Two workspaces; a key of each that lasts, one that nobody created, and one that is soon used up. */
+async function openModel(): Promise<Model> {
   const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { keyId, apiKey } = await PLATFORM.createApiKey({ workspaceId });
-  return { workspaceId: String(workspaceId), keyId: String(keyId), apiKey: String(apiKey) };
+  const opened = [
+    await PLATFORM.createWorkspace({ name: "Agence" }),
+    await PLATFORM.createWorkspace({ name: "Garage" }),
+  ];
+  const ids = opened.map(({ workspaceId }) => String(workspaceId));
+  const model = new Model(ids, FAILURES);
+  for (const [i, requests] of [
+    [0, REQUESTS],
+    [1, REQUESTS],
+    [0, 0],
+    [1, 2],
+  ] as const) {
+    const workspace = workspaceOf(model, i);
+    const { workspaceId } = workspace;
+    const { keyId, apiKey } =
+      requests === 0
+        ? { keyId: "key_unknown", apiKey: mintApiKey() }
+        : await PLATFORM.createApiKey({ workspaceId, requestsPerWindow: requests });
+    const key = newKey(workspace, { keyId: String(keyId), apiKey: String(apiKey) }, requests);
+    model.keys.push({ ...key, revoked: requests === 0 });
+  }
+  return model;
 }
 
 test(`${SEQUENCES} sequences of calls are answered as a model of the service says`, {
@@ -57,11 +79,10 @@ test(`${SEQUENCES} sequences of calls are answered as a model of the service say
   const reached: Record<string, number> = {};
   let sequences = 0;
   const begin = async () => {
-    const opened = await Promise.all([openWorkspace(), openWorkspace()]);
     sequences++;
     const address = `198.18.${sequences >> 8}.${sequences & 255}`;
     return {
-      model: new Model(opened, RULES),
+      model: await openModel(),
       real: new Service(runtime, contract, address, reached),
     };
   };
