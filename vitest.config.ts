@@ -43,7 +43,7 @@ export default defineConfig({
           name: "worker",
           include: ["test/**/*.test.ts"],
           exclude: NODE_TESTS,
-          setupFiles: ["./test/support/migrate.ts"],
+          setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
           deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
         },
       },
