@@ -12,6 +12,8 @@ import { Service } from "./service.ts";
 import { workspaceOf } from "./step.ts";
 
 const SEQUENCES = Number(process.env.FUZZ_SEQUENCES ?? 25);
+/** The `replayPath` of a counterexample: without it, its `FUZZ_PATH` leads nowhere. */
+const REPLAY = process.env.FUZZ_REPLAY;
 const LIMIT_MS = 60_000 + SEQUENCES * 1_000;
 const REQUESTS = 1_000;
 const FAILURES = 2;
@@ -87,7 +89,11 @@ test(`${SEQUENCES} sequences of calls are answered as a model of the service say
     };
   };
   const steps = [...PLATFORM_STEPS, ...clientSteps(receiver.url)];
-  const sequence = fc.commands(steps, { maxCommands: 80, size: "max" });
+  const sequence = fc.commands(steps, {
+    maxCommands: 80,
+    size: "max",
+    ...(REPLAY ? { replayPath: REPLAY } : {}),
+  });
   await fc.assert(
     fc.asyncProperty(sequence, (commands) => fc.asyncModelRun(begin, commands)),
     // A failure that takes long to shrink is told as small as it got.
