@@ -45,7 +45,7 @@ export default defineConfig({
           include: ["test/**/*.test.ts"],
           exclude: NODE_TESTS,
           globalSetup: ["./test/support/assets.ts"],
-          setupFiles: ["./test/support/migrate.ts"],
+          setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
           deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
         },
       },

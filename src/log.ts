@@ -11,13 +11,16 @@ export function logError(event: string, error: unknown, fields: LogFields = {}):
   console.error(JSON.stringify({ event, ...fields, ...describe(error) }));
 }
 
+const ADDRESSES = /[^\s"<(]+@[^\s">)]+/g;
+
 /**
  * An error without personal data. Drizzle writes a query's parameters into its message, so only the
- * message of its cause, the database's own, is kept.
+ * message of its cause, the database's own, is kept; a mail server's may name whom it would not serve.
  */
 function describe(error: unknown): LogFields {
   if (!(error instanceof Error)) return { error: typeof error };
   if (error.cause instanceof Error) return describe(error.cause);
   const fromDrizzle = error.message.startsWith("Failed query");
-  return fromDrizzle ? { error: error.name } : { error: error.name, message: error.message };
+  if (fromDrizzle) return { error: error.name };
+  return { error: error.name, message: error.message.replace(ADDRESSES, "…@…") };
 }

@@ -53,6 +53,11 @@ describe("an error", () => {
     });
   });
 
+  test("is logged without the e-mail addresses in its message", () => {
+    logError("notice_failed", new Error('550 <zoe@example.com>, "léa+x@b.example": mailbox full'));
+    expect(written().message).toBe('550 <…@…>, "…@…": mailbox full');
+  });
+
   test("of a query is logged as the database's own, without Drizzle's parameters", async () => {
     const person = "zoe@example.com";
     const error = await failureOf(

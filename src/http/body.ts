@@ -25,7 +25,7 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
 async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const chunk of stream ?? []) {
+  for await (const chunk of chunksOf(stream)) {
     length += chunk.byteLength;
     if (length > BODY_MAX_BYTES)
       throw new ApiError("invalid_request", { reason: "body_too_large", max: BODY_MAX_BYTES }, 413);
@@ -38,6 +38,15 @@ async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<U
     offset += chunk.byteLength;
   }
   return body;
+}
+
+/** The chunks of a body. A sender that breaks off or frames them badly is at fault, not we. */
+async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
+  try {
+    yield* stream ?? [];
+  } catch {
+    throw new ApiError("invalid_request", { reason: "invalid_json" });
+  }
 }
 
 /** The text of a body that is JSON in UTF-8 (RFC 8259, 8.1). */

@@ -17,10 +17,14 @@ const SECURITY_HEADERS = [
   ["X-Content-Type-Options", "nosniff"],
 ] as const;
 
+const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
+
 /** Puts the headers of the contract on every answer, and writes its line into the log. */
 export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
-  const requestId = c.req.header("CF-Ray") ?? crypto.randomUUID();
+  const ray = c.req.header("CF-Ray") ?? "";
+  // Cloudflare's own; elsewhere it would be whatever a client writes into our logs.
+  const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
   const figures = c.var.figures ?? (await peekFigures(c));

@@ -33,7 +33,7 @@ function mailbox(fails: (email: Email) => boolean = () => false) {
   const tried: Email[] = [];
   const send = async (email: Email) => {
     tried.push(email);
-    if (fails(email)) throw new Error("the mail server is busy with zoe@example.com");
+    if (fails(email)) throw new Error(`the mail server is busy with ${email.to}`);
     await env.EMAIL.send(email);
     sent.push(email);
   };
@@ -196,6 +196,7 @@ describe("an e-mail that cannot be sent", () => {
     await sendNotices(db, mail.env, NOW + 5 * MINUTE_MS);
     const ours = lines.filter((line) => line.includes('"notice'));
     expect(ours.map((line) => JSON.parse(line).event)).toEqual(["notice_failed", "notice_sent"]);
+    expect(ours.join()).toContain("the mail server is busy with");
     expect(ours.join()).not.toContain("chef@example.com");
   });
 });

@@ -1,21 +1,16 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
-import { ERRORS, type ErrorCode, REASONS } from "../../src/contract/errors.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
-import { type Answer, shoot } from "./client.ts";
+import { shoot } from "./client.ts";
 import { Contract } from "./document.ts";
+import { expectEnvelope } from "./envelope.ts";
+import { replayable } from "./replay.ts";
 import { type Shot, shots } from "./requests.ts";
 
 const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 20_000);
-const SEED = process.env.FUZZ_SEED;
 /** Requests under way at once: each run of the property sends one volley. */
 const VOLLEY = 20;
-
-const MESSAGES = new Set<string>([
-  ...Object.values(ERRORS).map(({ message }) => message),
-  ...Object.values(REASONS),
-]);
 
 let runtime: Runtime;
 
@@ -68,23 +63,6 @@ async function openFilledWorkspace() {
   return { workspaceId: String(workspaceId), apiKey: String(apiKey), automationIds, cursors };
 }
 
-/** What holds of every answer, whatever was asked. */
-function expectEnvelope({ status, headers, body }: Answer): void {
-  expect(status).toBeLessThan(500);
-  expect(headers["cache-control"]).toBe("no-store");
-  for (const name of ["limit", "remaining", "reset"])
-    expect(headers[`x-ratelimit-${name}`]).toMatch(/^[0-9]+$/);
-  if (status < 400 || body === null) return;
-  const { error } = body as {
-    error: { code: ErrorCode; message: string; details: { retry_after_seconds?: number } };
-  };
-  expect(ERRORS[error.code].statuses).toContain(status);
-  expect(MESSAGES).toContain(error.message);
-  if (status !== 429) return;
-  expect(headers["retry-after"]).toBe(headers["x-ratelimit-reset"]);
-  expect(error.details.retry_after_seconds).toBe(Number(headers["retry-after"]));
-}
-
 test(`${REQUESTS} generated requests are all answered as the document says`, {
   timeout: 30_000 + REQUESTS * 10,
 }, async () => {
@@ -115,7 +93,7 @@ test(`${REQUESTS} generated requests are all answered as the document says`, {
     fc.asyncProperty(volley, async (requests) => {
       await Promise.all(requests.map(([shot, key]) => fire(shot, key)));
     }),
-    { numRuns: Math.ceil(REQUESTS / VOLLEY), ...(SEED ? { seed: Number(SEED) } : {}) },
+    replayable(Math.ceil(REQUESTS / VOLLEY)),
   );
   console.log(`fuzzed: ${JSON.stringify(statuses)}`);
   // The generator reaches every kind of answer, not only refusals.

@@ -1,15 +1,20 @@
 /**
- * The forms in which a text could be leaked: as it is, escaped for a URL or for JSON, and in base64,
- * wherever in a longer text it stood.
+ * The forms in which a text could be leaked: as it is, escaped for a URL or for JSON, and in base64 of
+ * both alphabets, wherever in a longer text it stood.
  */
 export function formsOf(text: string): string[] {
-  const base64 = [0, 1, 2].map((offset) => {
-    const encoded = Buffer.from(" ".repeat(offset) + text).toString("base64");
-    // The first and the last characters depend on what stands around it.
-    return encoded.slice(offset === 0 ? 0 : 4, -4);
+  const bytes = Buffer.from(text);
+  const base64 = [0, 1, 2].flatMap((offset) => {
+    const encoded = Buffer.concat([Buffer.alloc(offset), bytes]).toString("base64");
+    // Of 6 bits each, and only those that nothing around it has a part in.
+    const own = encoded.slice(
+      Math.ceil((offset * 8) / 6),
+      Math.floor(((offset + bytes.length) * 8) / 6),
+    );
+    return [own, own.replaceAll("+", "-").replaceAll("/", "_")];
   });
   const escaped = JSON.stringify(text).slice(1, -1);
-  return [text, encodeURIComponent(text), escaped, ...base64];
+  return [...new Set([text, encodeURIComponent(text), escaped, ...base64])];
 }
 
 /** The canaries that are found in a text, by their names. */
