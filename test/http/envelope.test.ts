@@ -278,7 +278,7 @@ describe("the log", () => {
       withSession: () => failing,
       getBookmark: () => null,
       prepare: () => ({
-        bind: () => ({ raw: () => Promise.reject(new Error("D1_ERROR: disk I/O error")) }),
+        bind: () => ({ all: () => Promise.reject(new Error("D1_ERROR: disk I/O error")) }),
       }),
     } as unknown as D1Database;
     const api = openApi(apiKey, deployedWith({ DB: failing }));

@@ -11,23 +11,25 @@ export function laggingReplica() {
   const withSession = (since: string) => {
     const primary = env.DB.withSession("first-primary");
     const isStale = () => stoppedAt !== null && !isNewer(since, stoppedAt);
+    const answer = async (how: "all" | "raw", query: string, parameters: unknown[]) => {
+      const name = JSON.stringify([how, query, parameters]);
+      const stale = before.get(name);
+      if (stale && isStale()) {
+        staleReads++;
+        return stale;
+      }
+      const found = await primary
+        .prepare(query)
+        .bind(...parameters)
+        [how]();
+      before.set(name, found);
+      return found;
+    };
     const statement = (query: string, parameters: unknown[]): object => ({
       original: primary.prepare(query).bind(...parameters),
       bind: (...values: unknown[]) => statement(query, values),
-      all: async () => {
-        const name = JSON.stringify([query, parameters]);
-        const stale = before.get(name);
-        if (stale && isStale()) {
-          staleReads++;
-          return stale;
-        }
-        const rows = await primary
-          .prepare(query)
-          .bind(...parameters)
-          .all();
-        before.set(name, rows);
-        return rows;
-      },
+      all: () => answer("all", query, parameters),
+      raw: () => answer("raw", query, parameters),
     });
     return {
       prepare: (query: string) => statement(query, []),
