@@ -57,7 +57,11 @@ export async function measureFramework(
 
 async function startLoaded(bundle: string) {
   const before = new Set(runtimeProcesses());
-  const runtime = await startRuntime({ bundle, vars: { QUOTA_REQUESTS: 100_000_000 } });
+  const runtime = await startRuntime({
+    bundle,
+    vars: { QUOTA_REQUESTS: 100_000_000 },
+    withoutAssets: true,
+  });
   const processes = runtimeProcesses().filter((pid) => !before.has(pid));
   const { workspaceId, apiKey } = await openWorkspace(runtime, []);
   await recordAutomations(runtime, workspaceId, 25);

@@ -40,6 +40,8 @@ export interface RuntimeOptions {
   beside?: V4WorkerOptions[];
   /** The folder where other programs find it, as they find `wrangler dev`; none does when left out. */
   registry?: string;
+  /** Leaves out the static assets: locally, their router is one more Worker before this one. */
+  withoutAssets?: boolean;
   /** What the Worker prints; dropped when left out. */
   onLog?: (line: string) => void;
 }
@@ -68,6 +70,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   const config: Record<string, unknown> = { ...workerOptions };
   delete config.rootPath;
   delete config.modulesRules;
+  if (options.withoutAssets) delete config.assets;
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       workers: [

@@ -1,4 +1,4 @@
-import { DrizzleQueryError, type SQL } from "drizzle-orm";
+import { DrizzleQueryError, fillPlaceholders, type SQL } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { SQLiteAsyncDialect } from "drizzle-orm/sqlite-core";
 
@@ -60,6 +60,21 @@ function databaseError(error: unknown): unknown {
 /** Whether the database failed in passing, so that the same may succeed later. */
 export function isTransient(error: unknown): boolean {
   return error instanceof Error && TRANSIENT.test(error.message);
+}
+
+/**
+ * A query whose text is made once, when it is first run; `sql.placeholder` stands where its values go.
+ */
+export function prepared<Row>(query: SQL) {
+  let made: { sql: string; params: unknown[] } | undefined;
+  return async ({ $client }: Database, values: Record<string, unknown>): Promise<Row[]> => {
+    made ??= dialect.sqlToQuery(query);
+    const { results } = await $client
+      .prepare(made.sql)
+      .bind(...fillPlaceholders(made.params, values))
+      .all<Row>();
+    return results;
+  };
 }
 
 /** How many rows a committed write changed. */

@@ -1,11 +1,11 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, ne, type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
+import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import { type PageRequest, pageOrder, toPage } from "./page.ts";
+import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
 /** What a page reads of a row. */
@@ -18,6 +18,13 @@ export interface Visibility {
 
 export const AUTOMATIONS_LIST = "automations";
 
+const readPage = prepared<ShownAutomation>(sql`
+  SELECT id, name, type, provider, agent_id AS agentId, agent_name AS agentName, status,
+    updated_at AS updatedAt, created_at AS createdAt
+  FROM automations
+  WHERE workspace_id = ${sql.placeholder("workspaceId")}
+    AND (${sql.placeholder("crmSource")} OR type <> 'crm_source') ${pageOrder("created_at")}`);
+
 /** One page of the workspace's automations, newest first. */
 export async function listAutomations(
   db: Database,
@@ -25,13 +32,8 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const rows = await retrying(() =>
-    db.all<ShownAutomation>(sql`
-      SELECT id, name, type, provider, agent_id AS agentId, agent_name AS agentName, status,
-        updated_at AS updatedAt, created_at AS createdAt
-      FROM automations
-      WHERE workspace_id = ${workspaceId} AND ${isVisible(visibility)} ${pageOrder("created_at", request)}`),
-  );
+  const values = { workspaceId, crmSource: visibility.crmSource ? 1 : 0, ...pageValues(request) };
+  const rows = await retrying(() => readPage(db, values));
   const position = (row: ShownAutomation) => ({ at: row.createdAt, id: row.id });
   return toPage(AUTOMATIONS_LIST, rows, request.limit, position, toAutomation);
 }
@@ -40,30 +42,27 @@ export async function listAutomations(
 export async function findAutomation(
   db: Database,
   workspaceId: string,
-  visibility: Visibility,
+  { crmSource }: Visibility,
   id: string,
 ): Promise<AutomationRow | undefined> {
   const [row] = await retrying(() =>
     db
       .select()
       .from(automations)
-      .where(isShown(workspaceId, visibility, id)),
+      .where(
+        and(
+          eq(automations.id, id),
+          eq(automations.workspaceId, workspaceId),
+          crmSource ? undefined : ne(automations.type, "crm_source"),
+        ),
+      ),
   );
   return row;
-}
-
-/** True in SQL for the automation `id`, where the workspace has it and the deployment shows it. */
-export function isShown(workspaceId: string, visibility: Visibility, id: string): SQL {
-  return sql`(${automations.id} = ${id} AND ${automations.workspaceId} = ${workspaceId} AND ${isVisible(visibility)})`;
 }
 
 /** Whether automations of a type are shown, and so told of. */
 export function shows({ crmSource }: Visibility, type: AutomationType | undefined): boolean {
   return crmSource || type !== "crm_source";
-}
-
-function isVisible({ crmSource }: Visibility): SQL {
-  return crmSource ? sql`TRUE` : sql`${automations.type} <> 'crm_source'`;
 }
 
 /** Sets the status of an automation that is still at `row.revision`. */

@@ -3,9 +3,9 @@ import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Lead, LeadSource } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
+import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { type PageRequest, pageOrder, toPage } from "./page.ts";
+import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference">;
 /** A row as SQL gives it. */
@@ -13,14 +13,15 @@ type StoredLead = Omit<LeadRow, "customFields"> & { customFields: string };
 
 export const LEADS_LIST = "leads";
 
+const readPage = prepared<StoredLead>(sql`
+  SELECT id, source, agent_id AS agentId, name, email, phone, custom_fields AS customFields,
+    created_at AS createdAt
+  FROM leads WHERE workspace_id = ${sql.placeholder("workspaceId")} ${pageOrder("created_at")}`);
+
 /** One page of the workspace's leads, newest first. */
 export async function listLeads(db: Database, workspaceId: string, request: PageRequest) {
-  const rows = await retrying(() =>
-    db.all<StoredLead>(sql`
-      SELECT id, source, agent_id AS agentId, name, email, phone, custom_fields AS customFields,
-        created_at AS createdAt
-      FROM leads WHERE workspace_id = ${workspaceId} ${pageOrder("created_at", request)}`),
-  );
+  const values = { workspaceId, ...pageValues(request) };
+  const rows = await retrying(() => readPage(db, values));
   const position = (row: StoredLead) => ({ at: row.createdAt, id: row.id });
   const toItem = (row: StoredLead) =>
     toLead({ ...row, customFields: JSON.parse(row.customFields) });

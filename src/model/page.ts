@@ -9,18 +9,23 @@ export interface PageRequest {
 }
 
 /**
- * The end of a query for a page, newest first by (`at`, `id`): what is behind `after`, and one row
- * more than is shown.
+ * The end of a prepared query for a page, newest first by (`at`, `id`): what is behind the position
+ * that `pageValues` gives, and one row more than is shown.
  */
-export function pageOrder(at: "created_at" | "occurred_at", { limit, after }: PageRequest): SQL {
-  // Not `<`: SQLite would look up the row of `after` itself, and drop it.
-  const older = after
-    ? sql`AND (${sql.raw(at)}, id) <= (${after.at}, ${lastBefore(after.id)})`
-    : NONE;
-  return sql`${older} ORDER BY ${sql.raw(at)} DESC, id DESC LIMIT ${limit + 1}`;
+export function pageOrder(at: "created_at" | "occurred_at"): SQL {
+  const column = sql.raw(at);
+  // Not `<`: SQLite would look up the row of the position itself, and drop it.
+  return sql`AND (${column}, id) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})
+    ORDER BY ${column} DESC, id DESC LIMIT ${sql.placeholder("rows")}`;
 }
 
-const NONE = sql.raw("");
+/** The values of a query that ends with `pageOrder`. */
+export function pageValues({ limit, after }: PageRequest) {
+  const { at, id } = after ?? BEFORE_ALL;
+  return { at, id: after ? lastBefore(id) : id, rows: limit + 1 };
+}
+
+const BEFORE_ALL: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 
 /** A text between `id` and all the ids before it. */
 function lastBefore(id: string): string {

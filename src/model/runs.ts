@@ -1,12 +1,12 @@
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, retrying, type Statement } from "../db/client.ts";
-import { automations, runs } from "../db/schema.ts";
-import { isShown, type Visibility } from "./automations.ts";
-import { type PageRequest, pageOrder, toPage } from "./page.ts";
+import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
+import { runs } from "../db/schema.ts";
+import type { Visibility } from "./automations.ts";
+import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference">;
 /** A row as SQL gives it. */
@@ -22,6 +22,14 @@ export function runsListOf(automationId: string): string {
 const COLUMNS = sql.raw(`id, automation_id AS automationId, status, trigger_type AS triggerType,
   occurred_at AS occurredAt, actions, lead_id AS leadId`);
 
+const OF_VISIBLE_AUTOMATION = sql`(${sql.placeholder("crmSource")} OR NOT EXISTS (
+  SELECT 1 FROM automations AS a WHERE a.id = automation_id AND a.type = 'crm_source'))`;
+
+const readPage = prepared<StoredRun>(sql`
+  SELECT ${COLUMNS} FROM runs
+  WHERE workspace_id = ${sql.placeholder("workspaceId")} AND ${OF_VISIBLE_AUTOMATION}
+    ${pageOrder("occurred_at")}`);
+
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
   db: Database,
@@ -29,13 +37,24 @@ export async function listRuns(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const rows = await retrying(() =>
-    db.all<StoredRun>(sql`
-      SELECT ${COLUMNS} FROM runs
-      WHERE workspace_id = ${workspaceId} AND ${isOfVisible(visibility)} ${pageOrder("occurred_at", request)}`),
-  );
+  const values = { workspaceId, crmSource: visibility.crmSource ? 1 : 0, ...pageValues(request) };
+  const rows = await retrying(() => readPage(db, values));
   return toPage(RUNS_LIST, rows, request.limit, position, toItem);
 }
+
+// Behind the runs, a row without an id: the automation itself, which is looked for only where the
+// page is not full.
+const readPageOfAutomation = prepared<StoredRun | { id: null }>(sql`
+  SELECT * FROM (
+    SELECT ${COLUMNS} FROM runs
+    WHERE automation_id = ${sql.placeholder("automationId")}
+      AND workspace_id = ${sql.placeholder("workspaceId")} AND ${OF_VISIBLE_AUTOMATION}
+      ${pageOrder("occurred_at")})
+  UNION ALL
+  SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM automations
+  WHERE id = ${sql.placeholder("automationId")} AND workspace_id = ${sql.placeholder("workspaceId")}
+    AND (${sql.placeholder("crmSource")} OR type <> 'crm_source')
+  LIMIT ${sql.placeholder("rows")}`);
 
 /** One page of one automation's runs, newest first; `null` when the workspace has no such automation. */
 export async function listRunsOfAutomation(
@@ -45,28 +64,12 @@ export async function listRunsOfAutomation(
   automationId: string,
   request: PageRequest,
 ) {
-  // Behind the runs, a row without an id: the automation itself, which is looked for only where the
-  // page is not full.
-  const found = await retrying(() =>
-    db.all<StoredRun | { id: null }>(sql`
-      SELECT * FROM (
-        SELECT ${COLUMNS} FROM runs
-        WHERE automation_id = ${automationId} AND workspace_id = ${workspaceId}
-          AND ${isOfVisible(visibility)} ${pageOrder("occurred_at", request)})
-      UNION ALL
-      SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ${automations}
-      WHERE ${isShown(workspaceId, visibility, automationId)}
-      LIMIT ${request.limit + 1}`),
-  );
+  const crmSource = visibility.crmSource ? 1 : 0;
+  const values = { workspaceId, automationId, crmSource, ...pageValues(request) };
+  const found = await retrying(() => readPageOfAutomation(db, values));
   if (found.length === 0) return null;
   const rows = found.filter((row): row is StoredRun => row.id !== null);
   return toPage(runsListOf(automationId), rows, request.limit, position, toItem);
-}
-
-function isOfVisible({ crmSource }: Visibility): SQL {
-  return crmSource
-    ? sql`TRUE`
-    : sql`NOT EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${runs.automationId} AND ${automations.type} = 'crm_source')`;
 }
 
 function toItem(row: StoredRun): Run {

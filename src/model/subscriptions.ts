@@ -2,10 +2,10 @@ import { eq, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, retrying, type Statement } from "../db/client.ts";
+import { type Database, prepared, retrying, type Statement } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { cancelPending } from "./deliveries.ts";
-import { type PageRequest, pageOrder, toPage } from "./page.ts";
+import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 /** What is shown of a row, as SQL gives it. */
@@ -15,13 +15,14 @@ type StoredSubscription = Pick<SubscriptionRow, "id" | "url" | "createdAt" | "di
 
 export const WEBHOOKS_LIST = "webhooks";
 
+const readPage = prepared<StoredSubscription>(sql`
+  SELECT id, url, events, created_at AS createdAt, disabled_at AS disabledAt
+  FROM subscriptions WHERE workspace_id = ${sql.placeholder("workspaceId")} ${pageOrder("created_at")}`);
+
 /** One page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
-  const rows = await retrying(() =>
-    db.all<StoredSubscription>(sql`
-      SELECT id, url, events, created_at AS createdAt, disabled_at AS disabledAt
-      FROM subscriptions WHERE workspace_id = ${workspaceId} ${pageOrder("created_at", request)}`),
-  );
+  const values = { workspaceId, ...pageValues(request) };
+  const rows = await retrying(() => readPage(db, values));
   const position = (row: StoredSubscription) => ({ at: row.createdAt, id: row.id });
   const toItem = (row: StoredSubscription) => toWebhook({ ...row, events: JSON.parse(row.events) });
   return toPage(WEBHOOKS_LIST, rows, request.limit, position, toItem);
