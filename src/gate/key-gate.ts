@@ -18,7 +18,8 @@ export type Admission =
     };
 
 interface Kept {
-  standing: Standing;
+  /** Null for a key that is unknown or revoked: no such key becomes good again. */
+  standing: Standing | null;
   /** Unix milliseconds. */
   loadedAt: number;
 }
@@ -82,11 +83,12 @@ export class KeyGate extends DurableObject<Env> {
       const standing = await findStanding(openDatabase(session), keyHash);
       // Forgotten while it was being read: it may be the old one.
       if (forgotten !== this.#forgotten) continue;
-      if (!standing) return null;
+      this.#kept = { standing, loadedAt: now };
+      // Not written: a flood of invented keys leaves nothing behind.
+      if (!standing) break;
       // From then on, whoever writes what this key shall see finds the key, and tells this gate.
       const bookmark = session.getBookmark();
       if (this.#bookmark === null && bookmark !== null) this.advance(bookmark);
-      this.#kept = { standing, loadedAt: now };
       this.ctx.storage.kv.put("standing", this.#kept);
     }
     return this.#kept.standing;
