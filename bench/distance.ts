@@ -1,8 +1,8 @@
 /** Waits as long as an answer from far away would take to come. */
-export type Travel = <T>(answer: Promise<T>) => Promise<T>;
+type Travel = <T>(answer: Promise<T>) => Promise<T>;
 
 /** @param roundTripMs what each call to a binding takes on top of its own time. */
-export function travel(roundTripMs: number): Travel {
+function travel(roundTripMs: number): Travel {
   if (roundTripMs === 0) return (answer) => answer;
   return async (answer) => {
     const [result] = await Promise.all([

@@ -47,7 +47,7 @@ export const LeadSource = z
   .enum(["widget", "social", "telephony", "lead_ads", "crm"])
   .meta({ id: "LeadSource" });
 
-export const CustomFields = z.record(z.string(), z.unknown()).meta({
+const CustomFields = z.record(z.string(), z.unknown()).meta({
   description: "Whatever the source of the lead gave; keys and value types are its own.",
   example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
 });
@@ -71,7 +71,7 @@ export const TriggerType = z
   .enum(["comment", "story_reply", "message", "lead_ads", "crm_event"])
   .meta({ id: "TriggerType" });
 
-export const RunAction = z
+const RunAction = z
   .object({
     type: z.string().optional().meta({ example: "send_message" }),
     status: z.string().optional().meta({ example: "success" }),

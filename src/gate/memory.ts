@@ -6,7 +6,7 @@ const REMEMBERED_MAX = 10_000;
 const REFUSING_MS = 2_000;
 
 /** The names seen last, and what is known of each. */
-export class Recent<T> {
+class Recent<T> {
   readonly #values = new Map<string, T>();
 
   get(name: string): T | undefined {
@@ -34,7 +34,7 @@ export interface KnownKey {
 }
 
 /** Windows known to be used up, so that a flood costs no call to their gates. */
-export class UsedUp {
+class UsedUp {
   readonly #windows = new Recent<{ limit: number; resetAt: number; askAt: number }>();
 
   /** @param askedAt when the gate was asked: before it answered, so that no window is held too long. */

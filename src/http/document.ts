@@ -51,7 +51,7 @@ export function serveDocument(app: OpenAPIHono<AppEnv>): void {
 }
 
 /** The OpenAPI document of `app`. */
-export function buildDocument(app: OpenAPIHono<AppEnv>) {
+function buildDocument(app: OpenAPIHono<AppEnv>) {
   return app.getOpenAPI31Document({
     openapi: "3.1.0",
     info: {

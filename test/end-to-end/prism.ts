@@ -7,7 +7,7 @@ import { stripVTControlCharacters } from "node:util";
 import { ROOT } from "../../scripts/checkout.ts";
 
 /** What Prism finds wrong with a request or its answer; `location` begins with which of them. */
-export interface Violation {
+interface Violation {
   location: string[];
   severity: string;
   code?: string | number;
