@@ -40,11 +40,13 @@ export function latencies(receivers: Receiver[]): number[] {
   );
 }
 
+type IsolationGround = Awaited<ReturnType<typeof prepareIsolation>>;
+
 /**
- * How much a subscription that hangs on every request slows nine healthy ones, once it has failed:
- * p99 from record to receipt, beside that of a tenth healthy one. Rounds of both alternate.
+ * Two workspaces with nine healthy subscriptions each, and a tenth: one is healthy too, the other
+ * hangs on every request. It takes as long as the first of those.
  */
-export async function measureIsolation(runtime: Runtime, rounds: number, eventsARound: number) {
+export async function prepareIsolation(runtime: Runtime) {
   const receivers = await Promise.all(Array.from({ length: HEALTHY }, () => startReceiver()));
   const [tenth, hanging] = await Promise.all([
     startReceiver(),
@@ -61,7 +63,18 @@ export async function measureIsolation(runtime: Runtime, rounds: number, eventsA
         .results.length > 0,
     30_000,
   );
+  return { runtime, receivers, tenth, hanging, good, bad };
+}
 
+/**
+ * How much a subscription that hangs on every request slows nine healthy ones, once it has failed:
+ * p99 from record to receipt, beside that of a tenth healthy one. Rounds of both alternate.
+ */
+export async function measureIsolation(
+  { runtime, receivers, tenth, hanging, good, bad }: IsolationGround,
+  rounds: number,
+  eventsARound: number,
+) {
   const round = async (workspaceId: string) => {
     for (const { posts } of receivers) posts.length = 0;
     for (let i = 0; i < eventsARound; i++) {
