@@ -24,6 +24,8 @@ const BUNDLED = [
 
 export default defineConfig({
   test: {
+    // Some files wait more than they work: for leases, for limits of ten seconds.
+    maxWorkers: 2,
     projects: [
       {
         plugins: [
