@@ -1,21 +1,15 @@
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { ingest } from "../src/ingest.ts";
 import { eventsOf, recordAutomation } from "./support/api.ts";
 import { observedDatabase } from "./support/deliveries.ts";
 import { deployment, ingestBodies, openSource } from "./support/ingest.ts";
+import { keepLog } from "./support/log-lines.ts";
 
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
-beforeEach(() => {
-  for (const method of ["log", "error"] as const)
-    vi.spyOn(console, method).mockImplementation(() => {});
-});
-
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+keepLog();
 
 describe("when D1 fails", () => {
   test.each([

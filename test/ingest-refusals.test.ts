@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { derivedId } from "../src/contract/ids.ts";
 import {
   automationReport,
@@ -11,20 +11,11 @@ import {
 import { canariesIn } from "./support/canary.ts";
 import { observedDatabase, REFUSING_QUEUE } from "./support/deliveries.ts";
 import { call, deployment, ingestBodies, openSource } from "./support/ingest.ts";
+import { keepLog } from "./support/log-lines.ts";
 
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
-let lines: string[];
-
-beforeEach(() => {
-  lines = [];
-  for (const method of ["log", "error"] as const)
-    vi.spyOn(console, method).mockImplementation((line: string) => void lines.push(line));
-});
-
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+const lines = keepLog();
 
 describe("a bad message", () => {
   const workspaceId = "wks_0000000000000000000000000";

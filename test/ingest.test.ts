@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { derivedId } from "../src/contract/ids.ts";
 import type { Automation, Lead, Run } from "../src/contract/resources.ts";
 import {
@@ -12,6 +12,7 @@ import {
 } from "./support/api.ts";
 import { deliveriesTo, observedDatabase, subscribe } from "./support/deliveries.ts";
 import { call, deployment, ingestBodies } from "./support/ingest.ts";
+import { keepLog } from "./support/log-lines.ts";
 
 type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
 
@@ -21,17 +22,7 @@ async function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
 
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);
 
-let lines: string[];
-
-beforeEach(() => {
-  lines = [];
-  for (const method of ["log", "error"] as const)
-    vi.spyOn(console, method).mockImplementation((line: string) => void lines.push(line));
-});
-
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+const lines = keepLog();
 
 describe("a batch", () => {
   test("of 100 messages is one transaction, after one look-up", async () => {

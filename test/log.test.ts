@@ -1,22 +1,13 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { openDatabase, retrying } from "../src/db/client.ts";
 import { workspaces } from "../src/db/schema.ts";
 import { log, logError } from "../src/log.ts";
+import { keepLog } from "./support/log-lines.ts";
 
 const db = openDatabase(env.DB);
-let lines: string[];
-
-beforeEach(() => {
-  lines = [];
-  for (const method of ["log", "error"] as const)
-    vi.spyOn(console, method).mockImplementation((line: string) => void lines.push(line));
-});
-
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+const lines = keepLog();
 
 /** The one line that was written. */
 function written(): Record<string, unknown> {

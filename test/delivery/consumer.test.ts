@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { consume } from "../../src/delivery/consumer.ts";
 import {
   ACKNOWLEDGED,
@@ -19,22 +19,14 @@ import {
   subscribe,
   subscriptionRow,
 } from "../support/deliveries.ts";
+import { keepLog } from "../support/log-lines.ts";
 
 const OK = async () => answered(200);
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
-let lines: string[];
+const lines = keepLog();
 
-beforeEach(() => {
-  lines = [];
-  for (const method of ["log", "error"] as const)
-    vi.spyOn(console, method).mockImplementation((line: string) => void lines.push(line));
-});
-
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
-});
+afterEach(() => void vi.useRealTimers());
 
 describe("a message", () => {
   test("that arrives 20 times in a batch makes one attempt at each delivery", async () => {
