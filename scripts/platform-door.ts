@@ -69,9 +69,9 @@ async function openLocalDoor(): Promise<PlatformDoor> {
     const answer = await fetch(url, { method: "POST", body });
     return (await answer.json()) as { answer: never; error?: string };
   };
-  // A server that has just started is found a moment later. What takes no such input changes nothing.
+  // A server that has just started is found a moment later. It has no such method, and says so.
   const late = performance.now() + SERVER_PATIENCE_MS;
-  while (NO_SERVER.test((await relay("revokeApiKey", null)).error ?? "")) {
+  while (NO_SERVER.test((await relay("isThere", {})).error ?? "")) {
     if (performance.now() > late) {
       await miniflare.dispose();
       throw noServer();
