@@ -31,6 +31,10 @@ const chance = new Chance(Number(values.seed));
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** What a runtime says that dies, or whose process outlives it by a moment. */
+const DYING =
+  /killed|Network connection lost|internal error|aborted|fetch failed|ECONN|EPIPE|socket|terminated/i;
+
 /** The runtime in its process; calls fail when it dies, and wait while it starts again. */
 class Victim {
   kills = 0;
@@ -108,8 +112,7 @@ class Victim {
       try {
         return await this.call<T>(target, input);
       } catch (error) {
-        if (!/killed|Network connection lost|internal error|aborted/i.test(String(error)))
-          throw error;
+        if (!DYING.test(String(error))) throw error;
         await sleep(50);
       }
     }

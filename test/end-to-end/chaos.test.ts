@@ -6,8 +6,8 @@ const CHAOS = join(import.meta.dirname, "../../scripts/chaos.ts");
 
 test("nothing is lost while the runtime is killed again and again", { timeout: 300_000 }, () => {
   const args = [CHAOS, "--events", "120", "--kills", "4", "--seed", "5", "--built"];
-  const { status, stdout } = spawnSync("node", args, { encoding: "utf8" });
-  expect(stdout).toMatch(/^events 120, kills 4, .*, lost 0,/m);
+  const { status, stdout, stderr } = spawnSync("node", args, { encoding: "utf8" });
+  expect(stdout, stderr).toMatch(/^events 120, kills 4, .*, lost 0,/m);
   expect(stdout).not.toContain("FAILED");
   expect(status).toBe(0);
 });
