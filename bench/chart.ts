@@ -1,8 +1,8 @@
 import type { Distances, Read } from "./reads.ts";
 
-const WIDTH = 640;
+const WIDTH = 680;
 const HEIGHT = 360;
-const MARGIN = { top: 24, right: 150, bottom: 48, left: 56 };
+const MARGIN = { top: 24, right: 190, bottom: 48, left: 56 };
 
 const LINES: { read: Read; name: string; color: string }[] = [
   { read: "naive", name: "naive: three in a row", color: "#b91c1c" },
