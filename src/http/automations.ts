@@ -43,7 +43,8 @@ automations.openapi(
     },
   }),
   async (c) => {
-    const { workspaceId, db } = c.var;
+    const workspaceId = c.get("workspaceId");
+    const db = c.get("db");
     const request = readPageRequest(AUTOMATIONS_LIST, c.req.valid("query"));
     return c.json(await listAutomations(db, workspaceId, visibilityOf(c.env), request), 200);
   },
@@ -66,7 +67,7 @@ automations.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const row = await findAutomation(c.var.db, c.var.workspaceId, visibilityOf(c.env), id);
+    const row = await findAutomation(c.get("db"), c.get("workspaceId"), visibilityOf(c.env), id);
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },
@@ -103,7 +104,8 @@ automations.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const { db, workspaceId } = c.var;
+    const db = c.get("db");
+    const workspaceId = c.get("workspaceId");
     const { status } = c.req.valid("json");
     const visibility = visibilityOf(c.env);
     const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);

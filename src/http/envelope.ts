@@ -9,9 +9,10 @@ import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
 import { addressGate } from "./gate.ts";
 
-/** Nothing may be framed, run or guessed from an answer; the docs page has a policy of its own. */
+/** Nothing may be framed or run from an answer; the docs page has a policy of its own. */
+const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
+
 const SECURITY_HEADERS = [
-  ["Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"],
   ["Referrer-Policy", "no-referrer"],
   ["Strict-Transport-Security", "max-age=31536000; includeSubDomains"],
   ["X-Content-Type-Options", "nosniff"],
@@ -27,21 +28,22 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  const figures = c.var.figures ?? (await peekFigures(c));
+  const figures = c.get("figures") ?? (await peekFigures(c));
   const { headers } = c.res;
   headers.set("Cache-Control", "no-store");
   headers.set("X-RateLimit-Limit", String(figures.limit));
   headers.set("X-RateLimit-Remaining", String(figures.remaining));
   headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
   if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
-  for (const [name, value] of SECURITY_HEADERS) if (!headers.has(name)) headers.set(name, value);
+  for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
+  if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
   log("request", {
     requestId,
     method: c.req.method,
     route: matchedRoutes(c).at(-1)?.path,
     status: c.res.status,
     durationMs: Date.now() - startedAt,
-    workspace: c.var.workspaceId,
+    workspace: c.get("workspaceId"),
   });
 });
 
@@ -50,7 +52,7 @@ async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
   try {
     return await addressGate(c).peek();
   } catch (error) {
-    logError("address_gate_failed", error, { requestId: c.var.requestId });
+    logError("address_gate_failed", error, { requestId: c.get("requestId") });
     const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
     return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetMs };
   }
@@ -59,7 +61,7 @@ async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
 /** Answers whatever was thrown in the error body of the contract. */
 export const answerError: ErrorHandler<AppEnv> = (error, c) => {
   if (error instanceof ApiError) return c.json(error.toBody(), error.status);
-  logError("request_failed", error, { requestId: c.var.requestId });
+  logError("request_failed", error, { requestId: c.get("requestId") });
   const internal = new ApiError("internal_error");
   return c.json(internal.toBody(), internal.status);
 };

@@ -41,7 +41,7 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
     () => null,
     (error: unknown) => error,
   );
-  if (refusal === null) remember(keyHash, c.var.workspaceId, session.getBookmark());
+  if (refusal === null) remember(keyHash, c.get("workspaceId"), session.getBookmark());
   else if (refusal !== c.error) {
     // Else it would hand down its headers.
     c.res = undefined;
@@ -58,12 +58,12 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
   const bookmark = session.getBookmark();
   const refused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || refused) return;
-  remember(keyHash, c.var.workspaceId, bookmark);
+  remember(keyHash, c.get("workspaceId"), bookmark);
   try {
     await retrying(async () => c.env.KEY_GATE.getByName(keyHash).advance(bookmark));
   } catch (error) {
     // It is written all the same.
-    logError("bookmark_lost", error, { requestId: c.var.requestId });
+    logError("bookmark_lost", error, { requestId: c.get("requestId") });
   }
 }
 

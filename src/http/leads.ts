@@ -25,6 +25,6 @@ leads.openapi(
   }),
   async (c) => {
     const request = readPageRequest(LEADS_LIST, c.req.valid("query"));
-    return c.json(await listLeads(c.var.db, c.var.workspaceId, request), 200);
+    return c.json(await listLeads(c.get("db"), c.get("workspaceId"), request), 200);
   },
 );

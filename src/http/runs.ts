@@ -29,7 +29,8 @@ runs.openapi(
     },
   }),
   async (c) => {
-    const { workspaceId, db } = c.var;
+    const workspaceId = c.get("workspaceId");
+    const db = c.get("db");
     const request = readPageRequest(RUNS_LIST, c.req.valid("query"));
     return c.json(await listRuns(db, workspaceId, visibilityOf(c.env), request), 200);
   },
@@ -51,7 +52,8 @@ runs.openapi(
   }),
   async (c) => {
     const { id } = c.req.valid("param");
-    const { workspaceId, db } = c.var;
+    const workspaceId = c.get("workspaceId");
+    const db = c.get("db");
     const request = readPageRequest(runsListOf(id), c.req.valid("query"));
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const page = await listRunsOfAutomation(db, workspaceId, visibilityOf(c.env), id, request);

@@ -69,13 +69,13 @@ webhooks.openapi(
     const secret = mintSecret();
     const row = {
       id,
-      workspaceId: c.var.workspaceId,
+      workspaceId: c.get("workspaceId"),
       url,
       events: [...new Set(events)],
       sealedSecret: await seal(readKeyRing(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
       createdAt: Date.now(),
     };
-    const results = await commit(c.var.db, insertSubscription(row));
+    const results = await commit(c.get("db"), insertSubscription(row));
     if (rowsOf(results.at(-1)).length === 0)
       throw new ApiError("invalid_request", {
         reason: "subscription_limit_reached",
@@ -101,7 +101,7 @@ webhooks.openapi(
   }),
   async (c) => {
     const request = readPageRequest(WEBHOOKS_LIST, c.req.valid("query"));
-    return c.json(await listSubscriptions(c.var.db, c.var.workspaceId, request), 200);
+    return c.json(await listSubscriptions(c.get("db"), c.get("workspaceId"), request), 200);
   },
 );
 
@@ -131,9 +131,9 @@ webhooks.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
-    const statements = deleteSubscription(c.var.workspaceId, id, Date.now());
+    const statements = deleteSubscription(c.get("workspaceId"), id, Date.now());
     // Once: a try after a lost reply would find nothing, and take that for an unknown one.
-    const results = await commit(c.var.db, statements, 1);
+    const results = await commit(c.get("db"), statements, 1);
     if (changes(results.at(-1)) === 0) throw new ApiError("webhook_not_found");
     return c.body(null, 204);
   },
