@@ -80,7 +80,7 @@ await runtime.stop();
 
 step("bundle and start");
 const bundle = measureBundle(shipped);
-const start = quick ? null : measureStartup(join(ROOT, "wrangler.toml"), 3);
+const start = quick ? null : measureStartup(join(ROOT, "wrangler.toml"), 5);
 const hello = quick ? null : measureHello();
 step("");
 
@@ -196,7 +196,7 @@ function measureHello() {
   const config = join(ROOT, "bench/hello.toml");
   const outdir = join(ROOT, "dist/bench/hello");
   const bundle = buildWorker(outdir, join(ROOT, "bench/hello.ts"), config);
-  const start = measureStartup(config, 3);
+  const start = measureStartup(config, 5);
   return { worker: "hello world", ...measureBundle(bundle), "start-up CPU, ms": start };
 }
 
