@@ -7,6 +7,7 @@ import { mintSecret } from "../src/delivery/signature.ts";
 import { hashApiKey } from "../src/gate/api-key.ts";
 import { Platform as PlatformEntrypoint } from "../src/platform.ts";
 import {
+  EMPTY_LEDGER,
   errorOf,
   eventsOf,
   figuresOf,
@@ -246,23 +247,12 @@ describe("resealSecrets", () => {
 });
 
 describe("ledger", () => {
-  const EMPTY = {
-    created: 0,
-    pending: 0,
-    delivered: 0,
-    exhausted: 0,
-    cancelled: 0,
-    overdue: 0,
-    oldestPendingSeconds: null,
-    addsUp: true,
-  };
-
   test("counts nothing where nobody subscribes", async () => {
     const { workspaceId } = await openWorkspace();
     const automationId = await recordAutomation(workspaceId);
     await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
     expect(await eventsOf(workspaceId)).toHaveLength(1);
-    expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY);
+    expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
   });
 
   test("counts the deliveries of a workspace by their state, and cancels them with its access", async () => {
@@ -273,7 +263,7 @@ describe("ledger", () => {
     await vi.waitFor(
       async () =>
         expect(await Platform.ledger({ workspaceId })).toEqual({
-          ...EMPTY,
+          ...EMPTY_LEDGER,
           created: 4,
           pending: 2,
           delivered: 2,
@@ -282,13 +272,13 @@ describe("ledger", () => {
       { timeout: 5_000 },
     );
     const other = await openWorkspace();
-    expect(await Platform.ledger({ workspaceId: other.workspaceId })).toEqual(EMPTY);
+    expect(await Platform.ledger({ workspaceId: other.workspaceId })).toEqual(EMPTY_LEDGER);
     expect(await Platform.ledger({})).toMatchObject({ created: 4, addsUp: true });
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await vi.waitFor(
       async () =>
         expect(await Platform.ledger({ workspaceId })).toEqual({
-          ...EMPTY,
+          ...EMPTY_LEDGER,
           created: 4,
           delivered: 2,
           cancelled: 2,

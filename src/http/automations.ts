@@ -8,6 +8,7 @@ import {
   findAutomation,
   listAutomations,
   toAutomation,
+  visibilityOf,
 } from "../model/automations.ts";
 import { CONTROLLABLE, controlAutomation } from "../model/control.ts";
 import { jsonBody } from "./body.ts";
@@ -15,7 +16,7 @@ import type { AppEnv } from "./context.ts";
 import { refuseInvalid } from "./envelope.ts";
 import { PageQuery, pageOf, readPageRequest } from "./paging.ts";
 import { errors, json } from "./responses.ts";
-import { served, visibilityOf } from "./served.ts";
+import { served } from "./served.ts";
 
 export const automations = new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
 
@@ -46,7 +47,10 @@ automations.openapi(
     const workspaceId = c.get("workspaceId");
     const db = c.get("db");
     const request = readPageRequest(AUTOMATIONS_LIST, c.req.valid("query"));
-    return c.json(await listAutomations(db, workspaceId, visibilityOf(c.env), request), 200);
+    return c.json(
+      await listAutomations(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request),
+      200,
+    );
   },
 );
 
@@ -67,7 +71,12 @@ automations.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const row = await findAutomation(c.get("db"), c.get("workspaceId"), visibilityOf(c.env), id);
+    const row = await findAutomation(
+      c.get("db"),
+      c.get("workspaceId"),
+      visibilityOf(c.env.SERVED_ROUTES),
+      id,
+    );
     if (!row) throw new ApiError("automation_not_found");
     return c.json(toAutomation(row), 200);
   },
@@ -107,7 +116,7 @@ automations.openapi(
     const db = c.get("db");
     const workspaceId = c.get("workspaceId");
     const { status } = c.req.valid("json");
-    const visibility = visibilityOf(c.env);
+    const visibility = visibilityOf(c.env.SERVED_ROUTES);
     const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable") throw new ApiError("automation_not_controllable");

@@ -2,13 +2,14 @@ import { createRoute, OpenAPIHono } from "@hono/zod-openapi";
 import { ApiError } from "../contract/errors.ts";
 import { isId } from "../contract/ids.ts";
 import { Run } from "../contract/resources.ts";
+import { visibilityOf } from "../model/automations.ts";
 import { listRuns, listRunsOfAutomation, RUNS_LIST, runsListOf } from "../model/runs.ts";
 import { AutomationPath } from "./automations.ts";
 import type { AppEnv } from "./context.ts";
 import { refuseInvalid } from "./envelope.ts";
 import { PageQuery, pageOf, readPageRequest } from "./paging.ts";
 import { errors, json } from "./responses.ts";
-import { served, visibilityOf } from "./served.ts";
+import { served } from "./served.ts";
 
 export const runs = new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
 
@@ -32,7 +33,7 @@ runs.openapi(
     const workspaceId = c.get("workspaceId");
     const db = c.get("db");
     const request = readPageRequest(RUNS_LIST, c.req.valid("query"));
-    return c.json(await listRuns(db, workspaceId, visibilityOf(c.env), request), 200);
+    return c.json(await listRuns(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request), 200);
   },
 );
 
@@ -56,7 +57,13 @@ runs.openapi(
     const db = c.get("db");
     const request = readPageRequest(runsListOf(id), c.req.valid("query"));
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
-    const page = await listRunsOfAutomation(db, workspaceId, visibilityOf(c.env), id, request);
+    const page = await listRunsOfAutomation(
+      db,
+      workspaceId,
+      visibilityOf(c.env.SERVED_ROUTES),
+      id,
+      request,
+    );
     if (!page) throw new ApiError("automation_not_found");
     return c.json(page, 200);
   },

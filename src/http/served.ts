@@ -1,7 +1,6 @@
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
 import { isServed, type Part } from "../contract/served.ts";
-import type { Visibility } from "../model/automations.ts";
 import type { AppEnv } from "./context.ts";
 
 /** Lets a request pass if its part is served; otherwise the route does not exist. */
@@ -10,9 +9,4 @@ export function served(part: Part) {
     if (!isServed(c.env.SERVED_ROUTES, part)) throw new ApiError("route_not_found");
     await next();
   });
-}
-
-/** Which automations this deployment shows. */
-export function visibilityOf(env: Env): Visibility {
-  return { crmSource: isServed(env.SERVED_ROUTES, "automations.crm_source") };
 }

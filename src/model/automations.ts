@@ -2,6 +2,7 @@ import { and, eq, ne, type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
+import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
@@ -14,6 +15,11 @@ type ShownAutomation = Parameters<typeof toAutomation>[0] & Pick<AutomationRow, 
 /** Which automations a deployment shows: those triggered by a CRM are served apart. */
 export interface Visibility {
   crmSource: boolean;
+}
+
+/** What a deployment that serves `servedRoutes` shows. */
+export function visibilityOf(servedRoutes: string): Visibility {
+  return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
 
 export const AUTOMATIONS_LIST = "automations";

@@ -55,18 +55,14 @@ async function move(
   now: number,
 ): Promise<Control | null> {
   const changed = { ...row, status, updatedAt: now, revision: row.revision + 1 };
-  const { results, wakes } = await commitAnnounced(
-    db,
+  const announcement = announce(
     row.workspaceId,
-    announce(
-      row.workspaceId,
-      "automation.status_changed",
-      [draftEvent("automation.status_changed", toAutomation(changed), now)],
-      sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`,
-      now,
-    ),
-    [changeStatus(row, changed)],
+    "automation.status_changed",
+    [draftEvent("automation.status_changed", toAutomation(changed), now)],
+    sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`,
     now,
   );
-  return changes(results[0]) > 0 ? { result: "done", row: changed, wakes } : null;
+  const statements = [...announcement, changeStatus(row, changed)];
+  const { results, wakes } = await commitAnnounced(db, statements, [row.workspaceId], now);
+  return changes(results.at(-1)) > 0 ? { result: "done", row: changed, wakes } : null;
 }

@@ -74,19 +74,21 @@ export function announce(
 }
 
 /**
- * Commits a record together with the events that announce it.
+ * Commits records together with the events that announce them.
  *
- * @returns the results of `writes`, in order, and the subscriptions to be woken.
+ * @param workspaceIds whose records they are.
+ * @returns the results of `statements`, in order, and the subscriptions to be woken.
  */
 export async function commitAnnounced(
   db: Database,
-  workspaceId: string,
-  announcement: Statement[],
-  writes: Statement[],
+  statements: Statement[],
+  workspaceIds: string[],
   now: number,
 ): Promise<{ results: D1Result[]; wakes: Wake[] }> {
-  const due = dueInWorkspace(workspaceId, now);
-  const results = await commit(db, [...announcement, ...writes, due]);
-  const wakes = rowsOf<WakeRow>(results.pop()).map(toWake);
-  return { results: results.slice(announcement.length), wakes };
+  const due = workspaceIds.map((id) => dueInWorkspace(id, now));
+  const results = await commit(db, [...statements, ...due]);
+  const wakes = results
+    .splice(statements.length)
+    .flatMap((rows) => rowsOf<WakeRow>(rows).map(toWake));
+  return { results, wakes };
 }

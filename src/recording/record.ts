@@ -1,7 +1,6 @@
 import type { RecordingMethod } from "../contract/platform.ts";
-import { isServed } from "../contract/served.ts";
 import { openDatabase } from "../db/client.ts";
-import type { Visibility } from "../model/automations.ts";
+import { type Visibility, visibilityOf } from "../model/automations.ts";
 import type { Wake } from "../model/deliveries.ts";
 import { readAutomations, readRemoval } from "./automations.ts";
 import { readLeads } from "./leads.ts";
@@ -31,8 +30,7 @@ export function readRecording(
   input: unknown,
   now: number,
 ): Promise<Recording> {
-  const visibility = { crmSource: isServed(env.SERVED_ROUTES, "automations.crm_source") };
-  return READERS[method](input, now, visibility);
+  return READERS[method](input, now, visibilityOf(env.SERVED_ROUTES));
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { InputError } from "../contract/platform.ts";
-import { commit, type Database, rowsOf, type Statement } from "../db/client.ts";
-import { dueInWorkspace, toWake, type Wake, type WakeRow } from "../model/deliveries.ts";
+import type { Database, Statement } from "../db/client.ts";
+import type { Wake } from "../model/deliveries.ts";
+import { commitAnnounced } from "../model/events.ts";
 import type { Known } from "./references.ts";
 
 /** What one call of the platform records, read, but neither checked against the database nor written. */
@@ -34,12 +35,9 @@ export async function commitRecordings(
   now: number,
 ): Promise<Wake[]> {
   const workspaceIds = [...new Set(prepared.map(({ workspaceId }) => workspaceId))];
-  const results = await commit(db, [
-    ...prepared.flatMap(({ statements }) => statements),
-    ...workspaceIds.map((id) => dueInWorkspace(id, now)),
-  ]);
-  const due = results.slice(results.length - workspaceIds.length);
-  return due.flatMap((rows) => rowsOf<WakeRow>(rows).map(toWake));
+  const statements = prepared.flatMap((one) => one.statements);
+  const { wakes } = await commitAnnounced(db, statements, workspaceIds, now);
+  return wakes;
 }
 
 /** Of several records with one id, the first. */

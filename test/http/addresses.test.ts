@@ -1,22 +1,16 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { mintApiKey } from "../../src/gate/api-key.ts";
-import { figuresOf, freshAddress, openWorkspace, refusal, send, success } from "../support/api.ts";
-
-const EMPTY_PAGE = { data: [], has_more: false, next_cursor: null };
-
-/** One request with this `Authorization` header, or none. */
-function authorizedBy(authorization: string | null, address = freshAddress()) {
-  const headers = new Headers({ "CF-Connecting-IP": address });
-  if (authorization !== null) headers.set("Authorization", authorization);
-  return send("/v1/leads", { headers });
-}
-
-async function revokedKey(): Promise<string> {
-  const { keyId, apiKey } = await openWorkspace();
-  await exports.Platform.revokeApiKey({ keyId });
-  return apiKey;
-}
+import {
+  authorizedBy,
+  EMPTY_PAGE,
+  figuresOf,
+  freshAddress,
+  openWorkspace,
+  refusal,
+  revokedKey,
+  success,
+} from "../support/api.ts";
 
 describe("an address that fails to authenticate", () => {
   test("gets 20 times 401, counted down, and then 429", async () => {

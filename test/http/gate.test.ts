@@ -4,30 +4,16 @@ import { describe, expect, test } from "vitest";
 import { hashApiKey, mintApiKey } from "../../src/gate/api-key.ts";
 import {
   apartFromFigures,
+  authorizedBy,
+  EMPTY_PAGE,
   figuresOf,
-  freshAddress,
   openApi,
   openWorkspace,
   recordAutomation,
   refusal,
-  send,
+  revokedKey,
   success,
 } from "../support/api.ts";
-
-const EMPTY_PAGE = { data: [], has_more: false, next_cursor: null };
-
-/** One request with this `Authorization` header, or none. */
-function authorizedBy(authorization: string | null, address = freshAddress()) {
-  const headers = new Headers({ "CF-Connecting-IP": address });
-  if (authorization !== null) headers.set("Authorization", authorization);
-  return send("/v1/leads", { headers });
-}
-
-async function revokedKey(): Promise<string> {
-  const { keyId, apiKey } = await openWorkspace();
-  await exports.Platform.revokeApiKey({ keyId });
-  return apiKey;
-}
 
 function mistyped(key: string): string {
   return key.slice(0, -1) + (key.endsWith("0") ? "1" : "0");

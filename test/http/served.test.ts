@@ -7,6 +7,7 @@ import {
   apartFromFigures,
   automationReport,
   deployedWith,
+  EMPTY_PAGE,
   eventsOf,
   figuresOf,
   leadReport,
@@ -20,7 +21,6 @@ import {
 } from "../support/api.ts";
 
 const ROUTE_NOT_FOUND = refusal(404, "route_not_found");
-const EMPTY_PAGE = { data: [], has_more: false, next_cursor: null };
 const ALL = env.SERVED_ROUTES.split(",");
 const CREATION = { url: "https://ok-served.example/", events: ["lead.created"] };
 

@@ -5,6 +5,7 @@ import type { Webhook } from "../../src/contract/resources.ts";
 import {
   apartFromFigures,
   deployedWith,
+  EMPTY_PAGE,
   EVERY_ANSWER,
   openApi,
   openWorkspace,
@@ -15,7 +16,6 @@ import {
 type Created = Webhook & { secret: string };
 
 const URL_OF_OURS = "https://ok-webhooks.example/hook?a=1";
-const EMPTY_PAGE = { data: [], has_more: false, next_cursor: null };
 const NOT_FOUND = refusal(404, "webhook_not_found");
 
 function badRequest(parameter: string, reason: Reason, bounds: { min?: number } = {}) {

@@ -134,9 +134,9 @@ describe("an event", () => {
     const { id } = await subscribe(workspaceId);
     const announcement = announce(workspaceId, "lead.created", draftLeads(1, NOW), isNewLead, NOW);
     const impossible = [sql`INSERT INTO leads (id) VALUES ('lea_1')`];
-    await expect(commitAnnounced(db, workspaceId, announcement, impossible, NOW)).rejects.toThrow(
-      /NOT NULL/,
-    );
+    await expect(
+      commitAnnounced(db, [...announcement, ...impossible], [workspaceId], NOW),
+    ).rejects.toThrow(/NOT NULL/);
     expect(await owedTo(id)).toEqual([]);
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
@@ -149,7 +149,7 @@ describe("fan-out", () => {
     const drafts = draftLeads(100, NOW);
     const { DB, trips } = observedDatabase();
     const announcement = announce(workspaceId, "lead.created", drafts, isNewLead, NOW);
-    const { wakes } = await commitAnnounced(openDatabase(DB), workspaceId, announcement, [], NOW);
+    const { wakes } = await commitAnnounced(openDatabase(DB), announcement, [workspaceId], NOW);
     expect(trips).toHaveLength(1);
     const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
     expect(writes).toHaveLength(1);
@@ -169,7 +169,7 @@ describe("fan-out", () => {
     ];
     await db.update(subscriptions).set({ failingSince: NOW }).where(sql`id = ${failing.id}`);
     const announcement = announce(workspaceId, "lead.created", draftLeads(2, NOW), isNewLead, NOW);
-    const { wakes } = await commitAnnounced(db, workspaceId, announcement, [], NOW);
+    const { wakes } = await commitAnnounced(db, announcement, [workspaceId], NOW);
     expect(wakes).toHaveLength(2);
     expect(wakes).toContainEqual({ subscriptionId: healthy.id, failing: false });
     expect(wakes).toContainEqual({ subscriptionId: failing.id, failing: true });

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import { deliveries } from "../../src/db/schema.ts";
 import { readLedger } from "../../src/model/ledger.ts";
-import { errorOf } from "../support/api.ts";
+import { EMPTY_LEDGER, errorOf } from "../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -17,17 +17,6 @@ import {
 } from "../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
-const EMPTY = {
-  created: 0,
-  pending: 0,
-  delivered: 0,
-  exhausted: 0,
-  cancelled: 0,
-  overdue: 0,
-  oldestPendingSeconds: null,
-  addsUp: true,
-};
-
 /** A workspace with 3 delivered, 1 exhausted, 3 cancelled and 2 pending deliveries. */
 async function busyWorkspace(): Promise<string> {
   const workspaceId = await createWorkspace();
@@ -73,7 +62,7 @@ describe("the ledger", () => {
       addsUp: true,
     });
     expect(await readLedger(db, quiet, NOW)).toEqual({
-      ...EMPTY,
+      ...EMPTY_LEDGER,
       created: 2,
       pending: 1,
       delivered: 1,
@@ -109,14 +98,14 @@ describe("the ledger", () => {
     });
     await runAt(NOW + 2 * MINUTE_MS, [id], answered(200));
     expect(await readLedger(db, workspaceId, NOW + 60 * MINUTE_MS)).toEqual({
-      ...EMPTY,
+      ...EMPTY_LEDGER,
       created: 1,
       delivered: 1,
     });
   });
 
   test("is empty for a workspace without events", async () => {
-    expect(await readLedger(db, await createWorkspace(), NOW)).toEqual(EMPTY);
+    expect(await readLedger(db, await createWorkspace(), NOW)).toEqual(EMPTY_LEDGER);
   });
 
   test("does not add up when a row is missing", async () => {

@@ -124,6 +124,34 @@ export function apartFromFigures({ status, headers, body }: Answer): Answer {
   return { status, headers: Object.fromEntries(same), body };
 }
 
+export const EMPTY_PAGE = { data: [], has_more: false, next_cursor: null };
+
+/** The ledger of a workspace that nobody is subscribed to. */
+export const EMPTY_LEDGER = {
+  created: 0,
+  pending: 0,
+  delivered: 0,
+  exhausted: 0,
+  cancelled: 0,
+  overdue: 0,
+  oldestPendingSeconds: null,
+  addsUp: true,
+};
+
+/** One request with this `Authorization` header, or none. */
+export function authorizedBy(authorization: string | null, address = freshAddress()) {
+  const headers = new Headers({ "CF-Connecting-IP": address });
+  if (authorization !== null) headers.set("Authorization", authorization);
+  return send("/v1/leads", { headers });
+}
+
+/** A key that was good, and is revoked. */
+export async function revokedKey(): Promise<string> {
+  const { keyId, apiKey } = await openWorkspace();
+  await exports.Platform.revokeApiKey({ keyId });
+  return apiKey;
+}
+
 /** The message of a call of the Platform door that fails, as it must. */
 export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
   return call.then(
