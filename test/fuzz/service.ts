@@ -98,7 +98,10 @@ function readVerdict(answer: Answer): Verdict {
 
 /** Requests that are sent at once may be counted in any order. */
 function inOrder(verdicts: Verdict[]): Verdict[] {
-  return verdicts.toSorted((a, b) => b.remaining - a.remaining);
+  // Of those that find nothing left, one took the last and the others are refused, whoever comes first.
+  return verdicts.toSorted(
+    (a, b) => b.remaining - a.remaining || (a.refused ?? "").localeCompare(b.refused ?? ""),
+  );
 }
 
 /** A window's end comes nearer, and never moves away. */
