@@ -1,7 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { randomId } from "./contract/ids.ts";
 import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
-import { changes, commit, type Database, openDatabase, retrying } from "./db/client.ts";
+import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
@@ -43,11 +43,12 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = readInput("setWorkspaceAccess", input);
     const db = this.#db;
-    const [updated] = await commit(db, [
-      updateAccess(workspaceId, granted),
-      ...(granted ? [] : [cancelWorkspace(workspaceId, Date.now())]),
-    ]);
-    if (changes(updated) === 0) throw unknownWorkspace();
+    const withdrawals = granted ? [] : [cancelWorkspace(workspaceId, Date.now())];
+    const [updated] = await commit(
+      db,
+      inOrder([updateAccess(workspaceId, granted), inOrder(withdrawals)]),
+    );
+    if (updated === 0) throw unknownWorkspace();
     const keys = await liveKeyHashes(db, workspaceId);
     await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
     return {};
@@ -142,7 +143,7 @@ export class Platform extends WorkerEntrypoint<Env> {
         return replaceSecret(secret, await seal(ring, id, await open(ring, id, sealedSecret)));
       }),
     );
-    if (replacements.length > 0) await commit(this.#db, replacements);
+    await commit(this.#db, inOrder(replacements));
     return { resealed: secrets.length, remaining: count - secrets.length };
   }
 

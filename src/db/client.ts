@@ -5,8 +5,52 @@ import { SQLiteAsyncDialect } from "drizzle-orm/sqlite-core";
 /** What Drizzle and `commit` need of D1: a binding has it, and a session. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
 export type Database = DrizzleD1Database & { $client: D1Client };
-/** A statement that its caller commits, alone or with others in one transaction. */
-export type Statement = SQL;
+/**
+ * One or more statements that the caller commits, alone or with others in one transaction, and how
+ * their results are read.
+ */
+export interface Statements<R> {
+  readonly queries: readonly SQL[];
+  /** Reads the results of `queries`, in their order. */
+  read(results: D1Result[]): R;
+}
+
+/** What is read of each of several `Statements`. */
+export type ResultsOf<P extends readonly Statements<unknown>[]> = {
+  -readonly [K in keyof P]: P[K] extends Statements<infer R> ? R : never;
+};
+
+/** A query, read as its rows. */
+export function rows<Row>(query: SQL): Statements<Row[]> {
+  return { queries: [query], read: ([result]) => (result?.results ?? []) as Row[] };
+}
+
+/** A write, read as the number of rows that it changed. */
+export function write(query: SQL): Statements<number> {
+  return { queries: [query], read: ([result]) => result?.meta.changes ?? 0 };
+}
+
+/** Statements in order, each read in its own way. */
+export function inOrder<const P extends readonly Statements<unknown>[]>(
+  parts: P,
+): Statements<ResultsOf<P>> {
+  return {
+    queries: parts.flatMap(({ queries }) => queries),
+    read(results) {
+      let start = 0;
+      return parts.map(({ queries, read }) => {
+        const own = results.slice(start, start + queries.length);
+        start += queries.length;
+        return read(own);
+      }) as ResultsOf<P>;
+    },
+  };
+}
+
+/** The same statements, of which `read` makes something else. */
+export function readAs<A, B>(statements: Statements<A>, read: (result: A) => B): Statements<B> {
+  return { queries: statements.queries, read: (results) => read(statements.read(results)) };
+}
 
 const encoder = new TextEncoder();
 const dialect = new SQLiteAsyncDialect();
@@ -21,21 +65,22 @@ const TRANSIENT =
 const TRIES = 4;
 
 /**
- * Commits the statements as one transaction and gives their results in order. Transient failures of
- * D1 are retried, with growing random waits, although the lost try may have been committed: every
- * statement must be one that can be applied twice, or `tries` be 1.
+ * Commits statements as one transaction. Transient failures of D1 are retried, with growing random
+ * waits, although the lost try may have been committed: every statement must be one that can be
+ * applied twice, or `tries` be 1.
  */
-export async function commit(
+export async function commit<R>(
   { $client }: Database,
-  statements: Statement[],
+  { queries, read }: Statements<R>,
   tries = TRIES,
-): Promise<D1Result[]> {
+): Promise<R> {
   // Not `db.batch`, which refuses raw statements that have parameters.
-  const prepared = statements.map((statement) => {
-    const { sql, params } = dialect.sqlToQuery(statement);
+  const prepared = queries.map((query) => {
+    const { sql, params } = dialect.sqlToQuery(query);
     return $client.prepare(sql).bind(...params);
   });
-  return retrying(() => $client.batch(prepared), tries);
+  if (prepared.length === 0) return read([]);
+  return read(await retrying(() => $client.batch(prepared), tries));
 }
 
 /** Runs an idempotent query anew while D1 fails in passing. */
@@ -75,16 +120,6 @@ export function prepared<Row>(query: SQL) {
       .all<Row>();
     return results;
   };
-}
-
-/** How many rows a committed write changed. */
-export function changes(result: D1Result | undefined): number {
-  return result?.meta.changes ?? 0;
-}
-
-/** The rows that a committed query gave. */
-export function rowsOf<Row>(result: D1Result | undefined): Row[] {
-  return (result?.results ?? []) as Row[];
 }
 
 /** D1 binds texts of at most 2,000,000 bytes. */

@@ -5,7 +5,7 @@ import {
   RUN_MAX_MS,
   UNTRIED_WAIT_MS,
 } from "../contract/limits.ts";
-import { commit, type Database, rowsOf } from "../db/client.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
 import {
   type Claimed,
   claimDue,
@@ -51,13 +51,15 @@ export async function runDeliveries(
 ): Promise<NextDue[]> {
   const startedAt = tools.now();
   const lease = newLease(startedAt);
-  const [keys, ...found] = await commit(db, [
-    keysOfSubscribers(subscriptionIds),
-    ...claimDue(subscriptionIds, quota, lease, startedAt),
-  ]);
-  const claimed = rowsOf<Claimed>(found.at(-1));
+  const [keys, claimed] = await commit(
+    db,
+    inOrder([
+      keysOfSubscribers(subscriptionIds),
+      claimDue(subscriptionIds, quota, lease, startedAt),
+    ]),
+  );
   if (claimed.length === 0) return [];
-  await tools.beforePosts(rowsOf<{ keyHash: string }>(keys).map(({ keyHash }) => keyHash));
+  await tools.beforePosts(keys.map(({ keyHash }) => keyHash));
   const turns = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
   const slots = pLimit(POSTS_AT_ONCE);
   const mayStart = limitedTime(startedAt, tools);
@@ -66,8 +68,7 @@ export async function runDeliveries(
   );
   const settlements = results.flat().map((result) => toSettlement(result, tools.random()));
   const health = results.map(toHealth);
-  const settled = await commit(db, settle(lease, settlements, health, tools.now()));
-  return rowsOf<NextDue>(settled.at(-1));
+  return commit(db, settle(lease, settlements, health, tools.now()));
 }
 
 /**

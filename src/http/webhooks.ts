@@ -3,7 +3,7 @@ import { ApiError, type Reason } from "../contract/errors.ts";
 import { isId, randomId } from "../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../contract/limits.ts";
 import { Webhook, WebhookEvent, WebhookWithSecret } from "../contract/resources.ts";
-import { changes, commit, rowsOf } from "../db/client.ts";
+import { commit } from "../db/client.ts";
 import { resolveHost } from "../delivery/resolve.ts";
 import { readKeyRing, seal } from "../delivery/seal.ts";
 import { mintSecret } from "../delivery/signature.ts";
@@ -75,8 +75,7 @@ webhooks.openapi(
       sealedSecret: await seal(readKeyRing(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
       createdAt: Date.now(),
     };
-    const results = await commit(c.get("db"), insertSubscription(row));
-    if (rowsOf(results.at(-1)).length === 0)
+    if (!(await commit(c.get("db"), insertSubscription(row))))
       throw new ApiError("invalid_request", {
         reason: "subscription_limit_reached",
         max: SUBSCRIPTIONS_MAX,
@@ -131,10 +130,9 @@ webhooks.openapi(
   async (c) => {
     const { id } = c.req.valid("param");
     if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
-    const statements = deleteSubscription(c.get("workspaceId"), id, Date.now());
+    const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
     // Once: a try after a lost reply would find nothing, and take that for an unknown one.
-    const results = await commit(c.get("db"), statements, 1);
-    if (changes(results.at(-1)) === 0) throw new ApiError("webhook_not_found");
+    if (!(await commit(c.get("db"), deletion, 1))) throw new ApiError("webhook_not_found");
     return c.body(null, 204);
   },
 );

@@ -4,7 +4,16 @@ import type { PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
+import {
+  type Database,
+  inOrder,
+  jsonParameters,
+  prepared,
+  retrying,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
@@ -39,9 +48,9 @@ export async function listAutomations(
   request: PageRequest,
 ) {
   const values = { workspaceId, crmSource: visibility.crmSource ? 1 : 0, ...pageValues(request) };
-  const rows = await retrying(() => readPage(db, values));
+  const found = await retrying(() => readPage(db, values));
   const position = (row: ShownAutomation) => ({ at: row.createdAt, id: row.id });
-  return toPage(AUTOMATIONS_LIST, rows, request.limit, position, toAutomation);
+  return toPage(AUTOMATIONS_LIST, found, request.limit, position, toAutomation);
 }
 
 /** One automation of the workspace; undefined when it has no such one. */
@@ -72,9 +81,9 @@ export function shows({ crmSource }: Visibility, type: AutomationType | undefine
 }
 
 /** Sets the status of an automation that is still at `row.revision`. */
-export function changeStatus(row: AutomationRow, changed: AutomationRow): Statement {
-  return sql`UPDATE ${automations} SET status = ${changed.status}, updated_at = ${changed.updatedAt},
-    revision = ${changed.revision} WHERE ${isAtRevision(row)}`;
+export function changeStatus(row: AutomationRow, changed: AutomationRow): Statements<number> {
+  return write(sql`UPDATE ${automations} SET status = ${changed.status}, updated_at = ${changed.updatedAt},
+    revision = ${changed.revision} WHERE ${isAtRevision(row)}`);
 }
 
 /** True in SQL while nobody has changed the automation since `row` was read. */
@@ -124,29 +133,30 @@ export function recordAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
   now: number,
-): Statement[] {
+): Statements<number[]> {
   const same = sql`(known.reference, known.type, known.provider, known.agent_id, known.agent_name, known.name, known.status)
     IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
-  return jsonParameters(reported).map(
-    (rows) =>
-      sql`
+  return inOrder(
+    jsonParameters(reported).map((chunk) =>
+      write(sql`
       INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
         r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
         coalesce(r.value->>'updatedAt', ${now}), ${now}
-      FROM json_each(${rows}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
+      FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
       WHERE known.id IS NULL OR NOT ${same} OR coalesce(r.value->>'updatedAt', known.updated_at) <> known.updated_at
       ON CONFLICT (id) DO UPDATE SET
         reference = excluded.reference, type = excluded.type, provider = excluded.provider,
         agent_id = excluded.agent_id, agent_name = excluded.agent_name, name = excluded.name,
-        status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`,
+        status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`),
+    ),
   );
 }
 
 /** Deletes automations of the workspace; their runs go with them. */
-export function removeAutomations(workspaceId: string, ids: string[]): Statement {
-  return sql`DELETE FROM ${automations} WHERE workspace_id = ${workspaceId}
-    AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+export function removeAutomations(workspaceId: string, ids: string[]): Statements<number> {
+  return write(sql`DELETE FROM ${automations} WHERE workspace_id = ${workspaceId}
+    AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`);
 }
 
 /** An automation that something in its workspace refers to. */
@@ -156,11 +166,11 @@ export interface NamedAutomation {
   type: AutomationType;
 }
 
-/** Those of the automations that are in the workspace beside them (`NamedAutomation`). */
-export function selectAutomations(named: { workspaceId: string; id: string }[]): Statement {
-  return sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type
+/** Those of the automations that are in the workspace beside them. */
+export function selectAutomations(named: { workspaceId: string; id: string }[]) {
+  return rows<NamedAutomation>(sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type
     FROM json_each(${JSON.stringify(named)}) AS named JOIN ${automations} AS a
-      ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId'`;
+      ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId'`);
 }
 
 /** The public shape. */

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/resources.ts";
-import { changes, type Database } from "../db/client.ts";
+import { type Database, inOrder, readAs } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import {
   type AutomationRow,
@@ -62,7 +62,10 @@ async function move(
     sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`,
     now,
   );
-  const statements = [...announcement, changeStatus(row, changed)];
-  const { results, wakes } = await commitAnnounced(db, statements, [row.workspaceId], now);
-  return changes(results.at(-1)) > 0 ? { result: "done", row: changed, wakes } : null;
+  const change = readAs(
+    inOrder([announcement, changeStatus(row, changed)]),
+    ([, changes]) => changes > 0,
+  );
+  const { result: moved, wakes } = await commitAnnounced(db, change, [row.workspaceId], now);
+  return moved ? { result: "done", row: changed, wakes } : null;
 }

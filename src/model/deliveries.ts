@@ -7,7 +7,15 @@ import {
   SWEEP_GRACE_MS,
   SWEEP_MAX,
 } from "../contract/limits.ts";
-import { type Database, retrying, type Statement } from "../db/client.ts";
+import {
+  type Database,
+  inOrder,
+  readAs,
+  retrying,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { type DeliveryState, deliveries, events, notices, subscriptions } from "../db/schema.ts";
 
 /** A subscription that has deliveries to be sent, and whether it has been failing. */
@@ -17,17 +25,18 @@ export interface Wake {
 }
 
 /** Subscriptions of a workspace with something due now. */
-export function dueInWorkspace(workspaceId: string, now: number): Statement {
-  return sql`
+export function dueInWorkspace(workspaceId: string, now: number): Statements<Wake[]> {
+  const due = rows<WakeRow>(sql`
     SELECT s.id AS subscriptionId, s.failing_since IS NOT NULL AS failing
     FROM ${subscriptions} AS s
-    WHERE s.workspace_id = ${workspaceId} AND ${hasPending(sql`s.id`, now)}`;
+    WHERE s.workspace_id = ${workspaceId} AND ${hasPending(sql`s.id`, now)}`);
+  return readAs(due, (found) => found.map(toWake));
 }
 
 /** At most `SWEEP_MAX` subscriptions, of all workspaces, with something overdue. */
 export async function overdueAnywhere(db: Database, now: number): Promise<Wake[]> {
   // Walks from subscription to subscription in the index, however many deliveries each has waiting.
-  const rows = await retrying(() =>
+  const overdue = await retrying(() =>
     db.all<WakeRow>(sql`
     WITH RECURSIVE waiting (id) AS (
       SELECT min(subscription_id) FROM ${deliveries} WHERE state = 'pending'
@@ -41,7 +50,7 @@ export async function overdueAnywhere(db: Database, now: number): Promise<Wake[]
     WHERE waiting.id IS NOT NULL AND ${hasPending(sql`waiting.id`, now - SWEEP_GRACE_MS)}
     LIMIT ${SWEEP_MAX}`),
   );
-  return rows.map(toWake);
+  return overdue.map(toWake);
 }
 
 function hasPending(subscriptionId: SQL, dueBy: number): SQL {
@@ -84,18 +93,19 @@ export function newLease(now: number): Lease {
 }
 
 /**
- * Leases up to `quota` due deliveries of each subscription, oldest first. The last statement gives them (`Claimed`). What nobody is owed any more is cancelled.
+ * Leases up to `quota` due deliveries of each subscription, oldest first. What nobody is
+ * owed any more is cancelled.
  */
 export function claimDue(
   subscriptionIds: string[],
   quota: number,
   lease: Lease,
   now: number,
-): Statement[] {
+): Statements<Claimed[]> {
   const ids = JSON.stringify(subscriptionIds);
-  return [
+  const claimed = inOrder([
     cancelUnowed(subscriptionIds, now),
-    sql`
+    write(sql`
       UPDATE ${deliveries} SET claim = ${lease.claim}, due_at = ${lease.until}
       WHERE rowid IN (
         SELECT d.rowid FROM json_each(${ids}) AS woken
@@ -105,8 +115,8 @@ export function claimDue(
           ORDER BY due.due_at LIMIT ${quota})
         -- Once: the reply to this statement may have been lost.
         WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} AS held WHERE held.subscription_id = woken.value
-          AND held.state = 'pending' AND held.due_at = ${lease.until} AND held.claim = ${lease.claim}))`,
-    sql`
+          AND held.state = 'pending' AND held.due_at = ${lease.until} AND held.claim = ${lease.claim}))`),
+    rows<Claimed>(sql`
       SELECT d.event_id AS eventId, d.subscription_id AS subscriptionId, d.attempts AS attempts,
         s.url AS url, s.sealed_secret AS sealedSecret,
         CASE WHEN length(e.body) <= ${INLINE_BODY_MAX} THEN e.body END AS body
@@ -115,8 +125,9 @@ export function claimDue(
           AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim}
         JOIN ${subscriptions} AS s ON s.id = d.subscription_id
         JOIN ${events} AS e ON e.id = d.event_id
-      ORDER BY e.created_at, e.rowid`,
-  ];
+      ORDER BY e.created_at, e.rowid`),
+  ]);
+  return readAs(claimed, ([, , deliveries]) => deliveries);
 }
 
 /** The body of an event. @throws Error when there is no such event. */
@@ -156,15 +167,15 @@ export interface Health {
 
 /**
  * Records the outcomes of a run, all in one transaction: the health of the subscriptions, those that
- * are disabled by it with the e-mail owed for that, and each delivery that `lease` still holds. The
- * last statement gives when each subscription has something due next.
+ * are disabled by it with the e-mail owed for that, and each delivery that `lease` still holds. Gives
+ * when each subscription has something due next.
  */
 export function settle(
   lease: Lease,
   settlements: Settlement[],
   health: Health[],
   now: number,
-): Statement[] {
+): Statements<NextDue[]> {
   const learnt = JSON.stringify(health);
   const subscriptionIds = health.map(({ subscriptionId }) => subscriptionId);
   const ids = JSON.stringify(subscriptionIds);
@@ -172,26 +183,26 @@ export function settle(
     AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim})`;
   const toDisable = sql`s.disabled_at IS NULL AND s.failures >= ${DISABLE_AFTER_FAILURES}
     AND s.failing_since <= ${now - DISABLE_AFTER_MS} AND ${stillHeld}`;
-  return [
-    sql`
+  const settled = inOrder([
+    write(sql`
       UPDATE ${subscriptions} AS s SET
         failures = h.value->>'failures' + CASE WHEN h.value->>'succeeded' THEN 0 ELSE failures END,
         failing_since = CASE WHEN h.value->>'succeeded' THEN h.value->>'failingSince'
           ELSE coalesce(failing_since, h.value->>'failingSince') END
       FROM json_each(${learnt}) AS h
       WHERE s.id = h.value->>'subscriptionId' AND ${stillHeld}
-        AND (h.value->>'failures' > 0 OR h.value->>'succeeded' AND failing_since IS NOT NULL)`,
-    sql`
+        AND (h.value->>'failures' > 0 OR h.value->>'succeeded' AND failing_since IS NOT NULL)`),
+    write(sql`
       INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
       SELECT s.workspace_id, s.id, h.value->>'host', s.events, s.failing_since,
         h.value->>'outcome', h.value->>'status', ${now}, ${now}
       FROM json_each(${learnt}) AS h JOIN ${subscriptions} AS s ON s.id = h.value->>'subscriptionId'
-      WHERE h.value->>'failures' > 0 AND ${toDisable}`,
-    sql`
+      WHERE h.value->>'failures' > 0 AND ${toDisable}`),
+    write(sql`
       UPDATE ${subscriptions} AS s SET disabled_at = ${now}
       FROM json_each(${learnt}) AS h
-      WHERE s.id = h.value->>'subscriptionId' AND h.value->>'failures' > 0 AND ${toDisable}`,
-    sql`
+      WHERE s.id = h.value->>'subscriptionId' AND h.value->>'failures' > 0 AND ${toDisable}`),
+    write(sql`
       UPDATE ${deliveries} SET
         state = o.value->>'state', attempts = attempts + (o.value->>'counted'), due_at = o.value->>'dueAt',
         claim = NULL, settled_at = o.value->>'settledAt',
@@ -199,14 +210,15 @@ export function settle(
         last_status = CASE WHEN o.value->>'counted' THEN o.value->>'status' ELSE last_status END
       FROM json_each(${JSON.stringify(settlements)}) AS o
       WHERE event_id = o.value->>'eventId' AND subscription_id = o.value->>'subscriptionId'
-        AND claim = ${lease.claim} AND ${deliveries.state} = 'pending'`,
+        AND claim = ${lease.claim} AND ${deliveries.state} = 'pending'`),
     cancelUnowed(subscriptionIds, now),
-    sql`
+    rows<NextDue>(sql`
       SELECT woken.value AS subscriptionId, s.failing_since IS NOT NULL AS failing,
         (SELECT min(d.due_at) FROM ${deliveries} AS d
           WHERE d.subscription_id = woken.value AND d.state = 'pending') AS dueAt
-      FROM json_each(${ids}) AS woken JOIN ${subscriptions} AS s ON s.id = woken.value`,
-  ];
+      FROM json_each(${ids}) AS woken JOIN ${subscriptions} AS s ON s.id = woken.value`),
+  ]);
+  return readAs(settled, (results) => results[5]);
 }
 
 /** When a subscription has something due next, as `settle` gives it. */
@@ -215,7 +227,7 @@ export interface NextDue extends WakeRow {
 }
 
 /** Cancels what is pending for those of the subscriptions that are gone, disabled or without access. */
-function cancelUnowed(subscriptionIds: string[], now: number): Statement {
+function cancelUnowed(subscriptionIds: string[], now: number): Statements<number> {
   return cancelPending(
     sql`SELECT value FROM json_each(${JSON.stringify(subscriptionIds)}) WHERE NOT EXISTS (
       SELECT 1 FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
@@ -228,14 +240,14 @@ function cancelUnowed(subscriptionIds: string[], now: number): Statement {
  * Cancels what is pending for the subscriptions that `ids` selects. An attempt under way keeps its
  * delivery until it is settled: nothing is posted after it has been cancelled.
  */
-export function cancelPending(ids: SQL, now: number): Statement {
-  return sql`
+export function cancelPending(ids: SQL, now: number): Statements<number> {
+  return write(sql`
     UPDATE ${deliveries} SET state = 'cancelled', settled_at = ${now}, claim = NULL
-    WHERE subscription_id IN (${ids}) AND state = 'pending' AND (claim IS NULL OR due_at <= ${now})`;
+    WHERE subscription_id IN (${ids}) AND state = 'pending' AND (claim IS NULL OR due_at <= ${now})`);
 }
 
 /** Cancels what is pending for a workspace. */
-export function cancelWorkspace(workspaceId: string, now: number): Statement {
+export function cancelWorkspace(workspaceId: string, now: number): Statements<number> {
   return cancelPending(
     sql`SELECT id FROM ${subscriptions} WHERE workspace_id = ${workspaceId}`,
     now,

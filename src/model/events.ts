@@ -2,9 +2,16 @@ import { type SQL, sql } from "drizzle-orm";
 import { randomId } from "../contract/ids.ts";
 import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { commit, type Database, jsonParameters, rowsOf, type Statement } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  jsonParameters,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { automations, deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
-import { dueInWorkspace, toWake, type Wake, type WakeRow } from "./deliveries.ts";
+import { dueInWorkspace, type Wake } from "./deliveries.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
 export interface Draft {
@@ -46,49 +53,45 @@ export function announce(
   drafts: Draft[],
   condition: SQL,
   now: number,
-): Statement[] {
-  if (drafts.length === 0) return [];
+): Statements<unknown> {
+  if (drafts.length === 0) return inOrder([]);
   const owed = sql`FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
     WHERE s.workspace_id = ${workspaceId} AND s.disabled_at IS NULL AND w.access_granted
       AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
   const ids = JSON.stringify(drafts.map(({ id }) => id));
-  return [
-    ...jsonParameters(drafts).map(
-      (rows) =>
-        sql`
+  return inOrder([
+    ...jsonParameters(drafts).map((chunk) =>
+      write(sql`
         INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
         SELECT draft.value->>'id', ${workspaceId}, ${type}, draft.value->>'body', (SELECT count(*) ${owed}), ${now}
-        FROM json_each(${rows}) AS draft
+        FROM json_each(${chunk}) AS draft
         WHERE ${condition}
-        ON CONFLICT (id) DO NOTHING`,
+        ON CONFLICT (id) DO NOTHING`),
     ),
-    sql`
+    write(sql`
       INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
       SELECT e.id, s.id, ${workspaceId}, 'pending', ${now}
       FROM (SELECT s.id ${owed}) AS s
         JOIN json_each(${ids}) AS draft
         JOIN ${events} AS e ON e.id = draft.value
       WHERE true
-      ON CONFLICT (event_id, subscription_id) DO NOTHING`,
-  ];
+      ON CONFLICT (event_id, subscription_id) DO NOTHING`),
+  ]);
 }
 
 /**
  * Commits records together with the events that announce them.
  *
  * @param workspaceIds whose records they are.
- * @returns the results of `statements`, in order, and the subscriptions to be woken.
+ * @returns what is read of `statements`, and the subscriptions to be woken.
  */
-export async function commitAnnounced(
+export async function commitAnnounced<R>(
   db: Database,
-  statements: Statement[],
+  statements: Statements<R>,
   workspaceIds: string[],
   now: number,
-): Promise<{ results: D1Result[]; wakes: Wake[] }> {
-  const due = workspaceIds.map((id) => dueInWorkspace(id, now));
-  const results = await commit(db, [...statements, ...due]);
-  const wakes = results
-    .splice(statements.length)
-    .flatMap((rows) => rowsOf<WakeRow>(rows).map(toWake));
-  return { results, wakes };
+): Promise<{ result: R; wakes: Wake[] }> {
+  const due = inOrder(workspaceIds.map((id) => dueInWorkspace(id, now)));
+  const [result, wakes] = await commit(db, inOrder([statements, due]));
+  return { result, wakes: wakes.flat() };
 }

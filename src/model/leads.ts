@@ -3,7 +3,16 @@ import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Lead, LeadSource } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
+import {
+  type Database,
+  inOrder,
+  jsonParameters,
+  prepared,
+  retrying,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { leads } from "../db/schema.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
@@ -21,11 +30,11 @@ const readPage = prepared<StoredLead>(sql`
 /** One page of the workspace's leads, newest first. */
 export async function listLeads(db: Database, workspaceId: string, request: PageRequest) {
   const values = { workspaceId, ...pageValues(request) };
-  const rows = await retrying(() => readPage(db, values));
+  const found = await retrying(() => readPage(db, values));
   const position = (row: StoredLead) => ({ at: row.createdAt, id: row.id });
   const toItem = (row: StoredLead) =>
     toLead({ ...row, customFields: JSON.parse(row.customFields) });
-  return toPage(LEADS_LIST, rows, request.limit, position, toItem);
+  return toPage(LEADS_LIST, found, request.limit, position, toItem);
 }
 
 /** A lead as the platform reports it. */
@@ -61,28 +70,32 @@ export async function readLead(
 }
 
 /** Inserts leads; one that is known already stays as it is. */
-export function recordLeads(workspaceId: string, reported: ReportedLead[]): Statement[] {
-  const rows = reported.map((lead) => ({
+export function recordLeads(workspaceId: string, reported: ReportedLead[]): Statements<number[]> {
+  const reports = reported.map((lead) => ({
     ...lead,
     customFields: JSON.stringify(lead.customFields),
   }));
-  return jsonParameters(rows).map(
-    (rows) =>
-      sql`
+  return inOrder(
+    jsonParameters(reports).map((chunk) =>
+      write(sql`
       INSERT INTO ${leads} (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'source', r.value->>'agentId',
         r.value->>'name', r.value->>'email', r.value->>'phone', r.value->>'customFields', r.value->>'createdAt'
-      FROM json_each(${rows}) AS r
+      FROM json_each(${chunk}) AS r
       WHERE true
-      ON CONFLICT (id) DO NOTHING`,
+      ON CONFLICT (id) DO NOTHING`),
+    ),
   );
 }
 
 /** Those of the leads that are in the workspace beside them: `workspaceId`, `id`. */
-export function selectLeads(named: { workspaceId: string; id: string }[]): Statement {
-  return sql`SELECT l.workspace_id AS workspaceId, l.id AS id
+export function selectLeads(named: { workspaceId: string; id: string }[]) {
+  return rows<{
+    workspaceId: string;
+    id: string;
+  }>(sql`SELECT l.workspace_id AS workspaceId, l.id AS id
     FROM json_each(${JSON.stringify(named)}) AS named JOIN ${leads} AS l
-      ON l.id = named.value->>'id' AND l.workspace_id = named.value->>'workspaceId'`;
+      ON l.id = named.value->>'id' AND l.workspace_id = named.value->>'workspaceId'`);
 }
 
 /** The public shape. */

@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/resources.ts";
-import { commit, type Database, retrying, rowsOf } from "../db/client.ts";
+import { commit, type Database, retrying, rows } from "../db/client.ts";
 import { notices, workspaces } from "../db/schema.ts";
 
 /** An e-mail owed to the administrators of a workspace. */
@@ -24,17 +24,17 @@ const TRY_AGAIN_AFTER_MS = 300_000;
  * not marked as sent is due again in five minutes.
  */
 export async function takeOwedNotices(db: Database, now: number): Promise<OwedNotice[]> {
-  const [taken] = await commit(
+  const taken = await commit(
     db,
-    [
+    rows<{ id: number }>(
       sql`UPDATE ${notices} SET due_at = ${now + TRY_AGAIN_AFTER_MS}
         WHERE id IN (SELECT id FROM ${notices} WHERE sent_at IS NULL AND due_at <= ${now}
           ORDER BY due_at, id LIMIT ${AT_ONCE})
         RETURNING id`,
-    ],
+    ),
     1,
   );
-  const ids = rowsOf<{ id: number }>(taken).map(({ id }) => id);
+  const ids = taken.map(({ id }) => id);
   if (ids.length === 0) return [];
   return retrying(() =>
     db

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
-import { commit, type Database, retrying, type Statement } from "../db/client.ts";
+import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
@@ -51,20 +51,20 @@ function missedEvents(
 }
 
 /** Makes pending what is owed for the events in `ids`, a JSON array in the order of delivery. */
-function oweAgain(subscriptionId: string, ids: string, startsAt: number): Statement[] {
+function oweAgain(subscriptionId: string, ids: string, startsAt: number): Statements<unknown> {
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
     WHERE d.event_id = missed.value AND d.subscription_id = ${subscriptionId})`;
-  return [
-    sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt}, settled_at = NULL
+  return inOrder([
+    write(sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt}, settled_at = NULL
       FROM json_each(${ids}) AS missed
       WHERE event_id = missed.value AND subscription_id = ${subscriptionId}
-        AND state IN ('cancelled', 'exhausted')`,
-    sql`UPDATE ${events} SET owed = owed + 1 FROM json_each(${ids}) AS missed
-      WHERE ${events.id} = missed.value AND ${isNew}`,
-    sql`INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
+        AND state IN ('cancelled', 'exhausted')`),
+    write(sql`UPDATE ${events} SET owed = owed + 1 FROM json_each(${ids}) AS missed
+      WHERE ${events.id} = missed.value AND ${isNew}`),
+    write(sql`INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
       SELECT e.id, ${subscriptionId}, e.workspace_id, 'pending', ${dueAt}
       FROM json_each(${ids}) AS missed JOIN ${events} AS e ON e.id = missed.value
-      WHERE ${isNew}`,
-  ];
+      WHERE ${isNew}`),
+  ]);
 }

@@ -3,7 +3,15 @@ import { derivedId } from "../contract/ids.ts";
 import type { PlatformRecord } from "../contract/platform.ts";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, jsonParameters, prepared, retrying, type Statement } from "../db/client.ts";
+import {
+  type Database,
+  inOrder,
+  jsonParameters,
+  prepared,
+  retrying,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { runs } from "../db/schema.ts";
 import type { Visibility } from "./automations.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
@@ -111,17 +119,18 @@ export async function readRun(
 }
 
 /** Inserts runs; one that is known already stays as it is. */
-export function recordRuns(workspaceId: string, reported: ReportedRun[]): Statement[] {
-  const rows = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
-  return jsonParameters(rows).map(
-    (rows) =>
-      sql`
+export function recordRuns(workspaceId: string, reported: ReportedRun[]): Statements<number[]> {
+  const reports = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
+  return inOrder(
+    jsonParameters(reports).map((chunk) =>
+      write(sql`
       INSERT INTO ${runs} (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions, lead_id)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'automationId', r.value->>'status',
         r.value->>'triggerType', r.value->>'occurredAt', r.value->>'actions', r.value->>'leadId'
-      FROM json_each(${rows}) AS r
+      FROM json_each(${chunk}) AS r
       WHERE true
-      ON CONFLICT (id) DO NOTHING`,
+      ON CONFLICT (id) DO NOTHING`),
+    ),
   );
 }
 

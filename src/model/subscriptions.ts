@@ -2,7 +2,16 @@ import { eq, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, prepared, retrying, type Statement } from "../db/client.ts";
+import {
+  type Database,
+  inOrder,
+  prepared,
+  readAs,
+  retrying,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
 import { cancelPending } from "./deliveries.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
@@ -22,42 +31,45 @@ const readPage = prepared<StoredSubscription>(sql`
 /** One page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
   const values = { workspaceId, ...pageValues(request) };
-  const rows = await retrying(() => readPage(db, values));
+  const found = await retrying(() => readPage(db, values));
   const position = (row: StoredSubscription) => ({ at: row.createdAt, id: row.id });
   const toItem = (row: StoredSubscription) => toWebhook({ ...row, events: JSON.parse(row.events) });
-  return toPage(WEBHOOKS_LIST, rows, request.limit, position, toItem);
+  return toPage(WEBHOOKS_LIST, found, request.limit, position, toItem);
 }
 
-/**
- * Statements that insert a subscription, unless the workspace has as many as it may; the last one
- * gives a row if it is there.
- */
+/** Inserts a subscription, unless the workspace has as many as it may; gives whether it is there. */
 export function insertSubscription(
   row: Pick<
     SubscriptionRow,
     "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
   >,
-): Statement[] {
-  return [
-    sql`
+): Statements<boolean> {
+  const inserted = inOrder([
+    write(sql`
       INSERT INTO ${subscriptions} (id, workspace_id, url, events, sealed_secret, created_at)
       SELECT ${row.id}, ${row.workspaceId}, ${row.url}, ${JSON.stringify(row.events)}, ${row.sealedSecret}, ${row.createdAt}
       WHERE (SELECT count(*) FROM ${subscriptions} WHERE workspace_id = ${row.workspaceId}) < ${SUBSCRIPTIONS_MAX}
-      ON CONFLICT (id) DO NOTHING`,
-    sql`SELECT id FROM ${subscriptions} WHERE id = ${row.id}`,
-  ];
+      ON CONFLICT (id) DO NOTHING`),
+    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${row.id}`),
+  ]);
+  return readAs(inserted, ([, found]) => found.length > 0);
 }
 
 /**
- * Statements that delete a subscription of the workspace and cancel what it was still owed; the last
- * one changes a row if there was one.
+ * Deletes a subscription of the workspace and cancels what it was still owed; gives whether there
+ * was one.
  */
-export function deleteSubscription(workspaceId: string, id: string, now: number): Statement[] {
+export function deleteSubscription(
+  workspaceId: string,
+  id: string,
+  now: number,
+): Statements<boolean> {
   const own = sql`id = ${id} AND workspace_id = ${workspaceId}`;
-  return [
+  const deleted = inOrder([
     cancelPending(sql`SELECT id FROM ${subscriptions} WHERE ${own}`, now),
-    sql`DELETE FROM ${subscriptions} WHERE ${own}`,
-  ];
+    write(sql`DELETE FROM ${subscriptions} WHERE ${own}`),
+  ]);
+  return readAs(deleted, ([, count]) => count > 0);
 }
 
 /** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
@@ -111,7 +123,10 @@ export async function secretsUnderOtherKeys(
 }
 
 /** Puts `sealed` in place of the secret that was read, unless it has changed since. */
-export function replaceSecret({ id, sealedSecret }: SealedSecret, sealed: string): Statement {
-  return sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed}
-    WHERE id = ${id} AND sealed_secret = ${sealedSecret}`;
+export function replaceSecret(
+  { id, sealedSecret }: SealedSecret,
+  sealed: string,
+): Statements<number> {
+  return write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed}
+    WHERE id = ${id} AND sealed_secret = ${sealedSecret}`);
 }

@@ -1,6 +1,6 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX } from "../contract/limits.ts";
-import { type Database, retrying, type Statement } from "../db/client.ts";
+import { type Database, retrying, rows, type Statements, write } from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 
 /** Inserts a workspace that has access to the service. */
@@ -13,20 +13,22 @@ export function insertWorkspace(
 
 /** Whether there is such a workspace. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
-  const rows = await retrying(() =>
+  const found = await retrying(() =>
     db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   );
-  return rows.length > 0;
+  return found.length > 0;
 }
 
-/** Those of the workspaces that there are: `id`. */
-export function selectWorkspaces(ids: string[]): Statement {
-  return sql`SELECT id FROM ${workspaces} WHERE id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+/** Those of the workspaces that there are. */
+export function selectWorkspaces(ids: string[]) {
+  return rows<{ id: string }>(
+    sql`SELECT id FROM ${workspaces} WHERE id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+  );
 }
 
 /** Grants or denies a workspace access to the service. */
-export function updateAccess(id: string, granted: boolean): Statement {
-  return sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`;
+export function updateAccess(id: string, granted: boolean): Statements<number> {
+  return write(sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`);
 }
 
 /** Inserts an API key, known by its hash only. */
@@ -55,14 +57,14 @@ export function liveKeyHashes(db: Database, workspaceId: string) {
   );
 }
 
-/** The keys (`keyHash`) of the workspaces that the subscriptions belong to, without revoked ones. */
-export function keysOfSubscribers(subscriptionIds: string[]): Statement {
-  return sql`
+/** The keys of the workspaces that the subscriptions belong to, without revoked ones. */
+export function keysOfSubscribers(subscriptionIds: string[]) {
+  return rows<{ keyHash: string }>(sql`
     SELECT DISTINCT k.key_hash AS keyHash
     FROM json_each(${JSON.stringify(subscriptionIds)}) AS woken
       JOIN ${subscriptions} AS s ON s.id = woken.value
       JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id AND k.revoked_at IS NULL
-    LIMIT ${GATES_TOLD_MAX}`;
+    LIMIT ${GATES_TOLD_MAX}`);
 }
 
 /** What a gate must know of a key. */

@@ -1,4 +1,5 @@
 import { readInput } from "../contract/platform.ts";
+import { inOrder } from "../db/client.ts";
 import {
   type ReportedAutomation,
   readAutomation,
@@ -41,10 +42,10 @@ export async function readAutomations(
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const { id, type } of latest) known.automations.set(inWorkspace(workspaceId, id), type);
-      return [
-        ...announce(workspaceId, "automation.status_changed", drafts, isMove, now),
-        ...recordAutomations(workspaceId, latest, now),
-      ];
+      return inOrder([
+        announce(workspaceId, "automation.status_changed", drafts, isMove, now),
+        recordAutomations(workspaceId, latest, now),
+      ]);
     },
   };
 }
@@ -60,7 +61,7 @@ export async function readRemoval(input: unknown): Promise<Recording> {
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const id of ids) known.automations.delete(inWorkspace(workspaceId, id));
-      return [removeAutomations(workspaceId, ids)];
+      return removeAutomations(workspaceId, ids);
     },
   };
 }

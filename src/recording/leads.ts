@@ -1,4 +1,5 @@
 import { readInput } from "../contract/platform.ts";
+import { inOrder } from "../db/client.ts";
 import { announce, draftEvent, isNewLead } from "../model/events.ts";
 import { readLead, recordLeads, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
@@ -18,10 +19,10 @@ export async function readLeads(input: unknown, now: number): Promise<Recording>
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
-      return [
-        ...announce(workspaceId, "lead.created", drafts, isNewLead, now),
-        ...recordLeads(workspaceId, fresh),
-      ];
+      return inOrder([
+        announce(workspaceId, "lead.created", drafts, isNewLead, now),
+        recordLeads(workspaceId, fresh),
+      ]);
     },
   };
 }

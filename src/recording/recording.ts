@@ -1,5 +1,5 @@
 import type { InputError } from "../contract/platform.ts";
-import type { Database, Statement } from "../db/client.ts";
+import { type Database, inOrder, type Statements } from "../db/client.ts";
 import type { Wake } from "../model/deliveries.ts";
 import { commitAnnounced } from "../model/events.ts";
 import type { Known } from "./references.ts";
@@ -19,13 +19,13 @@ export interface Recording {
    *
    * @throws InputError, and leaves `known` as it was, for a reference that is not in `known`.
    */
-  prepare(known: Known): Statement[];
+  prepare(known: Known): Statements<unknown>;
 }
 
 /** A recording whose references have been found. */
 export interface Prepared {
   workspaceId: string;
-  statements: Statement[];
+  statements: Statements<unknown>;
 }
 
 /** Commits recordings, in order, in one transaction; gives the subscriptions to be woken. */
@@ -35,7 +35,7 @@ export async function commitRecordings(
   now: number,
 ): Promise<Wake[]> {
   const workspaceIds = [...new Set(prepared.map(({ workspaceId }) => workspaceId))];
-  const statements = prepared.flatMap((one) => one.statements);
+  const statements = inOrder(prepared.map((one) => one.statements));
   const { wakes } = await commitAnnounced(db, statements, workspaceIds, now);
   return wakes;
 }

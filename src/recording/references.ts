@@ -1,8 +1,8 @@
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/platform.ts";
 import type { AutomationType } from "../contract/resources.ts";
-import { commit, type Database, rowsOf } from "../db/client.ts";
-import { type NamedAutomation, selectAutomations } from "../model/automations.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
+import { selectAutomations } from "../model/automations.ts";
 import { selectLeads } from "../model/leads.ts";
 import { selectWorkspaces } from "../model/workspaces.ts";
 import type { Recording } from "./recording.ts";
@@ -32,24 +32,20 @@ export async function lookUp(db: Database, recordings: Recording[]): Promise<Kno
     ];
   };
   const workspaceIds = new Set(recordings.map(({ workspaceId }) => workspaceId));
-  const [workspaces, automations, leads] = await commit(db, [
-    selectWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
-    selectAutomations(named("automation")),
-    selectLeads(named("lead")),
-  ]);
+  const [workspaces, automations, leads] = await commit(
+    db,
+    inOrder([
+      selectWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
+      selectAutomations(named("automation")),
+      selectLeads(named("lead")),
+    ]),
+  );
   return {
-    workspaces: new Set(rowsOf<{ id: string }>(workspaces).map(({ id }) => id)),
+    workspaces: new Set(workspaces.map(({ id }) => id)),
     automations: new Map(
-      rowsOf<NamedAutomation>(automations).map(({ workspaceId, id, type }) => [
-        inWorkspace(workspaceId, id),
-        type,
-      ]),
+      automations.map(({ workspaceId, id, type }) => [inWorkspace(workspaceId, id), type]),
     ),
-    leads: new Set(
-      rowsOf<{ workspaceId: string; id: string }>(leads).map(({ workspaceId, id }) =>
-        inWorkspace(workspaceId, id),
-      ),
-    ),
+    leads: new Set(leads.map(({ workspaceId, id }) => inWorkspace(workspaceId, id))),
   };
 }
 

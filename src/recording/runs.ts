@@ -1,4 +1,5 @@
 import { InputError, readInput } from "../contract/platform.ts";
+import { inOrder } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent, isNewRun } from "../model/events.ts";
 import { type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
@@ -31,10 +32,10 @@ export async function readRuns(
           return shows(visibility, type);
         })
         .map((run) => draftEvent("run.completed", toRun(run), now));
-      return [
-        ...announce(workspaceId, "run.completed", drafts, isNewRun, now),
-        ...recordRuns(workspaceId, fresh),
-      ];
+      return inOrder([
+        announce(workspaceId, "run.completed", drafts, isNewRun, now),
+        recordRuns(workspaceId, fresh),
+      ]);
     },
   };
 }

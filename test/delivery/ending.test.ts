@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { commit } from "../../src/db/client.ts";
+import { commit, inOrder } from "../../src/db/client.ts";
 import { subscriptions } from "../../src/db/schema.ts";
 import { cancelWorkspace } from "../../src/model/deliveries.ts";
 import { deleteSubscription } from "../../src/model/subscriptions.ts";
@@ -33,7 +33,7 @@ describe("a subscription that ends", () => {
     [
       "loses its workspace's access",
       (workspaceId) =>
-        commit(db, [updateAccess(workspaceId, false), cancelWorkspace(workspaceId, NOW)]),
+        commit(db, inOrder([updateAccess(workspaceId, false), cancelWorkspace(workspaceId, NOW)])),
     ],
   ];
 

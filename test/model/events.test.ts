@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
-import { commit, openDatabase } from "../../src/db/client.ts";
+import { commit, inOrder, openDatabase, write } from "../../src/db/client.ts";
 import { subscriptions } from "../../src/db/schema.ts";
 import { announce, commitAnnounced, isNewLead } from "../../src/model/events.ts";
 import { deleteSubscription } from "../../src/model/subscriptions.ts";
@@ -133,9 +133,9 @@ describe("an event", () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const announcement = announce(workspaceId, "lead.created", draftLeads(1, NOW), isNewLead, NOW);
-    const impossible = [sql`INSERT INTO leads (id) VALUES ('lea_1')`];
+    const impossible = write(sql`INSERT INTO leads (id) VALUES ('lea_1')`);
     await expect(
-      commitAnnounced(db, [...announcement, ...impossible], [workspaceId], NOW),
+      commitAnnounced(db, inOrder([announcement, impossible]), [workspaceId], NOW),
     ).rejects.toThrow(/NOT NULL/);
     expect(await owedTo(id)).toEqual([]);
     expect(await eventsOf(workspaceId)).toEqual([]);
