@@ -1,4 +1,5 @@
 import { consume } from "./delivery/consumer.ts";
+import { isWake } from "./delivery/wake.ts";
 import { app } from "./http/app.ts";
 import { ingest } from "./ingest.ts";
 import { sweep } from "./sweep.ts";
@@ -9,7 +10,14 @@ export { Platform } from "./platform.ts";
 
 export default {
   fetch: app.fetch,
-  queue: (batch, env) =>
-    batch.queue.endsWith("deliveries") ? consume(batch, env) : ingest(batch, env),
+  async queue({ messages }, env, ctx) {
+    // By what they say, not by the name of their queue: whoever deploys may rename it.
+    const wakes = messages.filter(isWake);
+    const others = messages.filter((message) => !isWake(message));
+    await Promise.all([
+      wakes.length > 0 && consume(wakes, env, ctx),
+      others.length > 0 && ingest(others, env),
+    ]);
+  },
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),
 } satisfies ExportedHandler<Env>;

@@ -8,7 +8,7 @@ import { InputError, type RecordingMethod, readRecordMessage } from "./contract/
 import { type Database, isTransient, openDatabase } from "./db/client.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
-import type { Wake } from "./model/deliveries.ts";
+import type { Wake } from "./model/due.ts";
 import { readRecording } from "./recording/record.ts";
 import { commitRecordings, type Prepared } from "./recording/recording.ts";
 import { lookUp, MissingReference } from "./recording/references.ts";
@@ -35,8 +35,8 @@ type Outcome =
  * in the dead-letter queue, with a reason. A message is acknowledged once its outcome stands in the
  * database or in that queue; until then it comes back.
  */
-export async function ingest(batch: MessageBatch<unknown>, env: Env): Promise<void> {
-  const items = batch.messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));
+export async function ingest(messages: readonly Message[], env: Env): Promise<void> {
+  const items = messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));
   try {
     for (const group of transactionsOf(items)) await wake(env, await recordAll(env, group));
   } catch (error) {

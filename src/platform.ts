@@ -6,10 +6,14 @@ import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { usedUpKeys } from "./gate/memory.ts";
-import { cancelWorkspace } from "./model/deliveries.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
 import { redeliver } from "./model/redelivery.ts";
-import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
+import {
+  enableSubscription,
+  replaceSecret,
+  secretsUnderOtherKeys,
+  withdrawWorkspace,
+} from "./model/subscriptions.ts";
 import {
   insertApiKey,
   insertWorkspace,
@@ -43,12 +47,16 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = readInput("setWorkspaceAccess", input);
     const db = this.#db;
-    const withdrawals = granted ? [] : [cancelWorkspace(workspaceId, Date.now())];
-    const [updated] = await commit(
+    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
+    // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
+    const [updated, [left = []]] = await commit(
       db,
-      inOrder([updateAccess(workspaceId, granted), inOrder(withdrawals)]),
+      inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
+      1,
     );
     if (updated === 0) throw unknownWorkspace();
+    const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
+    this.ctx.waitUntil(wake(this.env, wakes));
     const keys = await liveKeyHashes(db, workspaceId);
     await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
     return {};
@@ -122,7 +130,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     if (enabled.length === 0) throw new Error("webhookId: no such subscription");
     if (redeliverSince != null) {
       await redeliver(this.#db, webhookId, redeliverSince, Date.now());
-      this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, failing: false }]));
+      this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
     }
     return {};
   }

@@ -1,9 +1,11 @@
-import { commit, openDatabase } from "./db/client.ts";
+import { SWEEP_MAX_MS } from "./contract/limits.ts";
+import { type Database, openDatabase } from "./db/client.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
-import { overdueAnywhere } from "./model/deliveries.ts";
-import { deleteExpired } from "./model/retention.ts";
+import { overdueAnywhere } from "./model/due.ts";
+import { deleteExpired, readRetention } from "./model/retention.ts";
+import { readPosition, writePosition } from "./model/sweep-positions.ts";
 
 /**
  * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
@@ -14,16 +16,35 @@ import { deleteExpired } from "./model/retention.ts";
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const db = openDatabase(env.DB);
+  const startedAt = performance.now();
+  const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
-    overdueAnywhere(db, now).then(async (overdue) => {
-      if (overdue.length === 0) return;
-      if (!(await wake(env, overdue))) throw new Error("a queue refused to wake subscriptions");
-      log("sweep_woke", { subscriptions: overdue.length });
-    }),
+    wakeOverdue(db, env, now),
     sendNotices(db, env, now),
-    commit(db, deleteExpired(now)),
+    expireEvents(db, env, now, mayGoOn),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);
   if (failures.length > 0) throw new Error(`${failures.length} parts of the sweep failed`);
+}
+
+/** Wakes what is overdue, from where the last sweep stopped. */
+async function wakeOverdue(db: Database, env: Env, now: number): Promise<void> {
+  const part = "overdue";
+  const { wakes, after } = await overdueAnywhere(db, await readPosition(db, part), now);
+  if (wakes.length > 0) {
+    if (!(await wake(env, wakes))) throw new Error("a queue refused to wake subscriptions");
+    log("sweep_woke", { subscriptions: wakes.length });
+  }
+  await writePosition(db, part, after);
+}
+
+async function expireEvents(
+  db: Database,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<void> {
+  const events = await deleteExpired(db, readRetention(env), now, mayGoOn);
+  if (events > 0) log("sweep_deleted", { events });
 }

@@ -87,7 +87,7 @@ describe("when D1 fails", () => {
       retry: () => expect.unreachable(),
     }));
     const batch = { queue: "platform-records", messages } as unknown as MessageBatch<unknown>;
-    await ingest(batch, bindings);
+    await ingest(batch.messages, bindings);
     expect(steps).toEqual(["trip 1", "trip 2", "set aside", "acknowledged 0", "acknowledged 1"]);
   });
 });

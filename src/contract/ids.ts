@@ -33,6 +33,29 @@ export function randomId(kind: IdKind): string {
   return write(kind, crypto.getRandomValues(new Uint8Array(ID_BYTES)));
 }
 
+/**
+ * A new identifier of an event, ordered by time: 48 bits of milliseconds before 80 of randomness, as
+ * in a UUIDv7 (RFC 9562, 5.7). What is written together stands together, and what is old comes first.
+ */
+export function newEventId(now: number): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(ID_BYTES));
+  bytes.set(timeBytes(now));
+  return write("event", bytes);
+}
+
+/** The identifier before those of all events from `time` on. */
+export function eventIdAt(time: number): string {
+  const bytes = new Uint8Array(ID_BYTES);
+  bytes.set(timeBytes(time));
+  return write("event", bytes);
+}
+
+function timeBytes(time: number): Uint8Array {
+  const bytes = new DataView(new ArrayBuffer(8));
+  bytes.setBigUint64(0, BigInt(Math.max(0, time)));
+  return new Uint8Array(bytes.buffer, 2);
+}
+
 /** Whether `text` could be an identifier that we made; what could not be is in no table. */
 export function isId(kind: IdKind, text: string): boolean {
   const prefix = ID_PREFIXES[kind];

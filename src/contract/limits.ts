@@ -43,7 +43,7 @@ export const RETRY_WAITS_SECONDS = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ] as const;
 
-/** A wait is spread by up to this share, up and down, so that failures do not return as one wave. */
+/** A wait is lengthened by up to this share, so that failures do not return as one wave. */
 export const RETRY_JITTER = 0.2;
 
 /** A subscriber's `Retry-After` lengthens a wait up to this multiple of it. */
@@ -54,39 +54,73 @@ export const DISABLE_AFTER_MS = 72 * 3_600_000;
 /** ...and at least this many times. */
 export const DISABLE_AFTER_FAILURES = 10;
 
-/** Deliveries that one consumer run claims, over all the subscriptions of its batch. */
-export const CLAIM_MAX = 100;
-/** Deliveries that a failing subscription gets in one run: one wave of posts. */
-export const CLAIM_FAILING_MAX = 6;
-/** Posts under way at once in one run; the platform lets six wait for headers. */
+/** Posts under way at once, in one invocation and so to one subscription; the platform lets six wait. */
 export const POSTS_AT_ONCE = 6;
+/** Of these, one workspace may use so many where others wait. */
+export const POSTS_PER_WORKSPACE = 3;
+/** An answer that takes this long is slow. */
+export const SLOW_ANSWER_MS = 2_000;
 
-/** Key gates that one run tells of the bookmark; a Worker may make 1,000 calls in one invocation. */
+/** Deliveries that one transaction claims, over all its subscriptions. */
+export const CLAIM_MAX = 100;
+/** Deliveries of one subscription that it claims in the slow lane, where each may take ten seconds. */
+export const CLAIM_SLOW_MAX = 6;
+/** More is claimed when fewer than this are left to post. */
+export const CLAIM_AHEAD = 24;
+
+/** How long a dispatch holds what it has claimed from, should it die. */
+export const HOLD_MS = 20_000;
+/** No post starts later than this after the database was asked whether it is still owed. */
+export const CONFIRMED_MS = 1_500;
+/** Outcomes are recorded after this long, if not before. */
+export const SETTLE_AFTER_MS = 1_000;
+/** The same for a subscription that has nothing more to be posted, for which more may have come. */
+export const SETTLE_IDLE_AFTER_MS = 100;
+/** A dispatch starts no post later than this: the rest is for the next one. */
+export const DISPATCH_MAX_MS = 20_000;
+/** A dispatch in which no post ends for this long gives back what it has not begun. */
+export const STUCK_MS = 500;
+/** After this long, its queue goes on without it... */
+export const HAND_OFF_MS = 100;
+/** ...unless an isolate has this many of them. */
+export const DISPATCHES_AT_ONCE = 8;
+/**
+ * What an invocation on the free plan may do: 50 requests to subscribers, and 50 statements, of which
+ * one round trip has eight. More round trips are made by one that has been let post more.
+ */
+export const FREE_PLAN = { posts: 50, roundTrips: 5 } as const;
+
+/** How long keys' gates may hold up a dispatch. */
+export const GATES_TIMEOUT_MS = 1_000;
+/** Key gates that one dispatch tells of the bookmark; a Worker may make 1,000 calls in one invocation. */
 export const GATES_TOLD_MAX = 500;
-
-/** Posts under way at once to one subscription. */
-export const POSTS_PER_SUBSCRIPTION = 3;
 
 /** Longest event body, in characters, that a claim reads along; a longer one is read by itself. */
 export const INLINE_BODY_MAX = 32_768;
 
-/** A claim is a lease: a delivery not settled by then is due again. */
-export const LEASE_MS = 60_000;
-/** No post starts later than this into a run, so that none outlives its lease. */
-export const RUN_MAX_MS = 30_000;
+/** A wake that comes this much too early is sent again; an earlier one is not the one that counts. */
+export const EARLY_WAKE_MS = 5_000;
+/** Rows that one transaction cancels, exhausts or deletes. */
+export const CLEANUP_MAX = 1_000;
 
-/** The sweep looks at deliveries that are overdue by more than this. */
+/** The sweep looks for deliveries that are overdue by more than this. */
 export const SWEEP_GRACE_MS = 60_000;
+/** Subscriptions that one sweep wakes. */
+export const SWEEP_MAX = 1_000;
+/** A sweep deletes for this long. */
+export const SWEEP_MAX_MS = 40_000;
 /** The ledger calls a delivery overdue after this. */
 export const OVERDUE_AFTER_MS = 300_000;
-/** A delivery that could not be tried, through no fault of its subscriber, waits this long. */
+/** A delivery whose turn has not come for this long, because its subscription fails, is exhausted. */
+export const OVERDUE_MAX_MS = 7 * 86_400_000;
+/** A subscription that could not be posted to, through no fault of its own, waits this long. */
 export const UNTRIED_WAIT_MS = 300_000;
 
-/** Subscriptions that one sweep wakes, and events that it deletes, at the most. */
-export const SWEEP_MAX = 1_000;
-/** Settled deliveries and their events are kept this long. */
-export const RETENTION_MS = 30 * 86_400_000;
+/** An event that is not settled this long after it was created is dated by its settlement. */
+export const EXPIRY_SLACK_MS = 3_600_000;
 
+/** Events that are older are not delivered again. */
+export const REDELIVERY_MAX_AGE_MS = 30 * 86_400_000;
 /** What is delivered again to a subscription that was enabled is spread by this rate. */
 export const REDELIVERIES_PER_SECOND = 10;
 /** Events that one transaction looks through for such a redelivery. */

@@ -1,5 +1,10 @@
 import { z } from "zod";
-import { RECORD_MAX_BYTES, RECORD_MAX_QUOTED_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
+import {
+  RECORD_MAX_BYTES,
+  RECORD_MAX_QUOTED_BYTES,
+  RECORDS_MAX,
+  REDELIVERY_MAX_AGE_MS,
+} from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 
 const WorkspaceId = Id.describe("wks_…");
@@ -99,7 +104,7 @@ export const PLATFORM_INPUTS = {
     .strictObject({
       webhookId: Id.describe("whk_…"),
       redeliverSince: Instant.refine(
-        (since) => since >= Date.now() - RETENTION_MS,
+        (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
         "must be at most 30 days ago: older events are deleted",
       )
         .nullish()

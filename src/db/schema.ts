@@ -20,6 +20,8 @@ export const workspaces = sqliteTable("workspaces", {
   adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
   accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
   createdAt: integer("created_at").notNull(),
+  /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
+  sweptTo: text("swept_to").notNull().default(""),
 });
 
 export const apiKeys = sqliteTable(
@@ -116,27 +118,62 @@ export const subscriptions = sqliteTable(
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
     disabledAt: integer("disabled_at"),
+    /** Deleted by its client; the row stays until nothing of it is pending. */
+    deletedAt: integer("deleted_at"),
     /** The first failed attempt since the last success; null in good health. */
     failingSince: integer("failing_since"),
     /** Failed attempts since the last success. */
     failures: integer().notNull().default(0),
+    /** Posts at once that it has earned by answering fast. */
+    postsAtOnce: integer("posts_at_once").notNull().default(1),
+    /** Waits since it began to fail, one after each probe; 0 while it is open. */
+    backoff: integer().notNull().default(0),
+    /** No post starts before this. */
+    nextAt: integer("next_at").notNull().default(0),
+    /** Whether its last answer was slow. */
+    slow: integer({ mode: "boolean" }).notNull().default(false),
+    /** The dispatch that holds it: nobody else posts to it meanwhile. */
+    heldBy: text("held_by"),
+    /** A hold ends then, whatever has become of its holder... */
+    heldUntil: integer("held_until").notNull().default(0),
+    /** ...or once nothing that was due by then is pending: what it was taken for is settled. */
+    heldThrough: integer("held_through").notNull().default(0),
+    /** Counts the times that its pending deliveries were withdrawn: those of an earlier generation are. */
+    generation: integer().notNull().default(0),
+    /** Whether withdrawn deliveries may still be pending. */
+    cancelling: integer({ mode: "boolean" }).notNull().default(false),
   },
-  (table) => [index("subscriptions_newest").on(table.workspaceId, table.createdAt, table.id)],
+  (table) => [
+    index("subscriptions_newest")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`deleted_at IS NULL`),
+  ],
 );
+
+/*
+ * Leads, events and deliveries are tables without rowid (migrations/0001_*.sql): each row is written
+ * once, and not a second time for its primary key.
+ */
 
 export const events = sqliteTable(
   "events",
   {
-    id: text().primaryKey(),
     workspaceId: text("workspace_id").notNull(),
+    /** Ordered by time: see `newEventId`. */
+    id: text().notNull(),
     type: text().$type<WebhookEvent>().notNull(),
     /** The exact text that is signed and posted. */
     body: text().notNull(),
-    /** Deliveries that this event was owed, counted on their own for the ledger. */
-    owed: integer().notNull(),
+    /** The subscriptions that it is owed to, noted beside the deliveries for the ledger. */
+    owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
+    /** When it may be deleted, where that does not follow from its age. */
+    expiresAt: integer("expires_at"),
   },
-  (table) => [index("events_oldest").on(table.workspaceId, table.createdAt)],
+  (table) => [
+    primaryKey({ columns: [table.workspaceId, table.id] }),
+    index("events_expiring").on(table.expiresAt).where(sql`expires_at IS NOT NULL`),
+  ],
 );
 
 export type DeliveryState = "pending" | "delivered" | "exhausted" | "cancelled";
@@ -144,27 +181,33 @@ export type DeliveryState = "pending" | "delivered" | "exhausted" | "cancelled";
 export const deliveries = sqliteTable(
   "deliveries",
   {
-    eventId: text("event_id").notNull(),
     subscriptionId: text("subscription_id").notNull(),
+    eventId: text("event_id").notNull(),
     workspaceId: text("workspace_id").notNull(),
     state: text().$type<DeliveryState>().notNull(),
     /** Attempts whose outcome is recorded. */
     attempts: integer().notNull().default(0),
-    /** When a pending delivery is due: the next attempt, or the end of the lease on it. */
+    /** When a pending delivery is due. */
     dueAt: integer("due_at").notNull(),
-    /** The consumer run that holds the lease. */
-    claim: text(),
+    /** The subscription's generation that it belongs to. */
+    generation: integer().notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     settledAt: integer("settled_at"),
   },
   (table) => [
-    primaryKey({ columns: [table.eventId, table.subscriptionId] }),
+    primaryKey({ columns: [table.subscriptionId, table.eventId] }),
     index("deliveries_due_of_subscription")
       .on(table.subscriptionId, table.dueAt)
       .where(sql`state = 'pending'`),
   ],
 );
+
+/** How far the parts of the sweep have come that go on where they stopped. */
+export const sweepPositions = sqliteTable("sweep_positions", {
+  part: text().primaryKey(),
+  position: text().notNull(),
+});
 
 /** E-mails owed to administrators: a subscription of theirs was disabled. */
 export const notices = sqliteTable(

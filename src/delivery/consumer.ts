@@ -1,52 +1,136 @@
-import { CLAIM_FAILING_MAX, CLAIM_MAX } from "../contract/limits.ts";
+import { DISPATCHES_AT_ONCE, EARLY_WAKE_MS, HAND_OFF_MS, HOLD_MS } from "../contract/limits.ts";
 import { openDatabase, retrying } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { type Claimed, readBody, toWake } from "../model/deliveries.ts";
+import { type Claimed, type Lane, laneOf, readBody } from "../model/deliveries.ts";
+import { type DispatchTools, dispatch, type EndedTurn } from "./dispatch.ts";
 import type { Outcome } from "./policy.ts";
 import { post } from "./post.ts";
-import { type RunTools, runDeliveries } from "./run.ts";
 import { open, readKeyRing } from "./seal.ts";
 import { signatureHeaders } from "./signature.ts";
 import { targetFault } from "./target.ts";
+import type { Target } from "./turn.ts";
 import { type WakeMessage, wake } from "./wake.ts";
 
 const RETRY_DELAY_SECONDS = 10;
 
+/** Dispatches under way in this isolate. */
+let underWay = 0;
+
 /**
- * The queue door: delivers what is due to the subscriptions that the batch names. A message is
- * acknowledged once the outcomes stand in the database, however they are; until then it comes back.
+ * The queue door of deliveries: dispatches what is due to the subscriptions that the messages name.
+ * A dispatch that waits for its subscribers goes on by itself, so that the queue does not wait with
+ * it: the database holds all that is to be done, and the messages are hints.
  *
  * @param attempt makes one attempt; another one stands in for the network in the simulation.
  */
 export async function consume(
-  batch: MessageBatch<unknown>,
+  messages: readonly Message<WakeMessage>[],
   env: Env,
-  attempt: RunTools["attempt"] = (delivery) => attemptDelivery(env, delivery),
+  ctx: Pick<ExecutionContext, "waitUntil">,
+  attempt: DispatchTools["attempt"] = (delivery, target) => attemptDelivery(env, delivery, target),
 ): Promise<void> {
-  const subscriptionIds = [...new Set(batch.messages.map(readMessage))].filter((id) => id !== null);
-  const share = Math.max(1, Math.floor(CLAIM_MAX / Math.max(1, subscriptionIds.length)));
-  const failingLane = batch.queue.endsWith("redeliveries");
-  const quota = failingLane ? Math.min(share, CLAIM_FAILING_MAX) : share;
-  try {
-    const session = env.DB.withSession("first-primary");
-    const beforePosts = (keyHashes: string[]) =>
-      advanceGates(env, keyHashes, session.getBookmark());
-    const tools: RunTools = { now: Date.now, random: Math.random, beforePosts, attempt };
-    const next = await runDeliveries(openDatabase(session), subscriptionIds, quota, tools);
-    await wakeNext(env, next);
-  } catch (error) {
-    logError("deliveries_failed", error, { subscriptions: subscriptionIds.length });
-    batch.retryAll({ delaySeconds: RETRY_DELAY_SECONDS });
-    return;
-  }
-  batch.ackAll();
+  const lanes = Map.groupBy(messages, ({ body }) => body.lane);
+  await Promise.all([...lanes].map(([lane, hints]) => consumeLane(hints, lane, env, ctx, attempt)));
 }
 
-function readMessage({ body, id }: Message<unknown>): string | null {
-  const subscriptionId = (body as Partial<WakeMessage> | null)?.subscriptionId;
-  if (typeof subscriptionId === "string") return subscriptionId;
-  log("message_unreadable", { message: id });
-  return null;
+async function consumeLane(
+  messages: Message<WakeMessage>[],
+  lane: Lane,
+  env: Env,
+  ctx: Pick<ExecutionContext, "waitUntil">,
+  attempt: DispatchTools["attempt"],
+): Promise<void> {
+  const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
+  // Its first consumer may have died, and what it held is to be looked at when that hold ends.
+  const again = new Set(
+    messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
+  );
+  const handsOff = underWay < DISPATCHES_AT_ONCE;
+  underWay++;
+  const work = dispatchAndWake(subscriptionIds, again, lane, env, attempt)
+    .catch((error: unknown) => {
+      logError("dispatch_failed", error, { subscriptions: subscriptionIds.length });
+      return "failed" as const;
+    })
+    .finally(() => {
+      underWay--;
+    });
+  const handedOff = new Promise<"handed_off">((resolve) => {
+    if (handsOff) setTimeout(() => resolve("handed_off"), HAND_OFF_MS);
+  });
+  const result = await Promise.race([work, handedOff]);
+  if (result === "failed") {
+    for (const message of messages) message.retry({ delaySeconds: RETRY_DELAY_SECONDS });
+    return;
+  }
+  for (const message of messages) message.ack();
+  if (result !== "handed_off") return;
+  const rest = work.then(async (outcome) => {
+    if (outcome !== "failed") return;
+    const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
+    await wake(env, lost, HOLD_MS / 1000);
+  });
+  ctx.waitUntil(rest);
+}
+
+/** Dispatches, and sees to it that each subscription is woken when it has something due next. */
+async function dispatchAndWake(
+  subscriptionIds: string[],
+  again: Set<string>,
+  lane: Lane,
+  env: Env,
+  attempt: DispatchTools["attempt"],
+): Promise<void> {
+  const session = env.DB.withSession("first-primary");
+  const ended: EndedTurn[] = [];
+  const waking: Promise<void>[] = [];
+  const tools: DispatchTools = {
+    now: Date.now,
+    random: Math.random,
+    sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    tellGates: (keyHashes) => advanceGates(env, keyHashes, session.getBookmark()),
+    attempt,
+    ended(turn) {
+      // Those that end together are woken together.
+      if (ended.push(turn) > 1) return;
+      waking.push(Promise.resolve().then(() => wakeAll(env, ended.splice(0), again)));
+    },
+  };
+  try {
+    await dispatch(openDatabase(session), subscriptionIds, lane, tools);
+  } finally {
+    await Promise.all(waking);
+  }
+}
+
+async function wakeAll(env: Env, ended: EndedTurn[], again: Set<string>): Promise<void> {
+  const now = Date.now();
+  const wakes = ended.flatMap((turn) => {
+    const { subscriptionId } = turn.found;
+    const delayMs = nextWakeMs(turn, again.has(subscriptionId), now);
+    if (delayMs === null) return [];
+    const delaySeconds = Math.ceil(delayMs / 1000);
+    return { subscriptionId, lane: laneOf(turn.found), delaySeconds };
+  });
+  const byDelay = Map.groupBy(wakes, ({ delaySeconds }) => delaySeconds);
+  await Promise.all([...byDelay].map(([delaySeconds, group]) => wake(env, group, delaySeconds)));
+}
+
+/**
+ * When a subscription is to be woken next, in milliseconds from now; null when somebody else sees to
+ * that, or nobody needs to.
+ *
+ * @param again whether the hint that woke it has come before, its first consumer having died.
+ */
+export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: number): number | null {
+  const { dueAt, nextAt, heldUntil } = found;
+  // Whoever holds it looks for more before letting go.
+  if (heldUntil !== null) return again ? Math.max(0, heldUntil - now) : null;
+  if (found.cancelling) return 0;
+  if (dueAt === null || !found.owed) return null;
+  const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
+  // Of a later time, whoever set it has sent a hint.
+  return held || waitMs <= EARLY_WAKE_MS ? waitMs : null;
 }
 
 /**
@@ -62,29 +146,17 @@ async function advanceGates(env: Env, keyHashes: string[], bookmark: string | nu
   if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });
 }
 
-/** Sees to it that each subscription is woken when it has something due next. */
-async function wakeNext(env: Env, next: Awaited<ReturnType<typeof runDeliveries>>) {
-  const now = Date.now();
-  const waiting = next.flatMap((row) =>
-    row.dueAt === null
-      ? []
-      : { ...toWake(row), delaySeconds: Math.max(0, Math.ceil((row.dueAt - now) / 1000)) },
-  );
-  const byDelay = Map.groupBy(waiting, ({ delaySeconds }) => delaySeconds);
-  await Promise.all([...byDelay].map(([delaySeconds, wakes]) => wake(env, wakes, delaySeconds)));
-}
-
 /** One attempt, signed afresh and logged. */
-async function attemptDelivery(env: Env, delivery: Claimed): Promise<Outcome> {
+async function attemptDelivery(env: Env, delivery: Claimed, target: Target): Promise<Outcome> {
   const startedAt = Date.now();
   const about = {
     delivery: delivery.eventId,
     subscription: delivery.subscriptionId,
-    host: new URL(delivery.url).host,
+    host: new URL(target.url).host,
     attempt: delivery.attempts + 1,
   };
   try {
-    const outcome = await send(env, delivery, startedAt);
+    const outcome = await send(env, delivery, target, startedAt);
     const status = outcome.kind === "answered" ? outcome.status : null;
     const durationMs = Date.now() - startedAt;
     log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
@@ -95,11 +167,15 @@ async function attemptDelivery(env: Env, delivery: Claimed): Promise<Outcome> {
   }
 }
 
-async function send(env: Env, delivery: Claimed, now: number): Promise<Outcome> {
-  const { url, eventId, subscriptionId, sealedSecret } = delivery;
+async function send(
+  env: Env,
+  { eventId, subscriptionId, body: inline }: Claimed,
+  { workspaceId, url, sealedSecret }: Target,
+  now: number,
+): Promise<Outcome> {
   if (targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null) return { kind: "refused" };
   const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
   const secret = await open(ring, subscriptionId, sealedSecret);
-  const body = delivery.body ?? (await readBody(openDatabase(env.DB), eventId));
+  const body = inline ?? (await readBody(openDatabase(env.DB), workspaceId, eventId));
   return post(url, body, await signatureHeaders(secret, eventId, body, now), now);
 }

@@ -1,4 +1,11 @@
-import { RETRY_AFTER_MAX_MULTIPLE, RETRY_JITTER, RETRY_WAITS_SECONDS } from "../contract/limits.ts";
+import {
+  POSTS_AT_ONCE,
+  RETRY_AFTER_MAX_MULTIPLE,
+  RETRY_JITTER,
+  RETRY_WAITS_SECONDS,
+  SLOW_ANSWER_MS,
+} from "../contract/limits.ts";
+import type { Pace } from "../model/deliveries.ts";
 
 /** How a post ended. */
 export type Outcome =
@@ -7,7 +14,7 @@ export type Outcome =
   | { kind: "timed_out" }
   /** No connection: DNS, TLS, refused, cut. */
   | { kind: "unreachable" }
-  /** Not sent: the URL is not one that we post to, or no longer. */
+  /** Not sent: we do not post to this URL, or no longer. */
   | { kind: "refused" };
 
 /** What becomes of a delivery. */
@@ -16,25 +23,74 @@ export type Verdict =
   | { state: "pending"; waitMs: number }
   | { state: "exhausted" };
 
+/** A post that has ended; times are Unix milliseconds. */
+export interface Attempt {
+  outcome: Outcome;
+  startedAt: number;
+  endedAt: number;
+}
+
 /** Whether the subscriber acknowledged: any 2xx (contract, Delivery 4). */
 export function succeeded(outcome: Outcome): boolean {
   return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
 }
 
 /**
- * Judges the n-th attempt of a delivery.
+ * Judges a delivery by its n-th attempt.
  *
  * @param attempt 1 for the first.
- * @param random a number from 0 to 1 that places the wait within its jitter.
+ * @param random from 0 to 1: places the wait within its jitter.
  */
 export function judge(outcome: Outcome, attempt: number, random: number): Verdict {
   if (succeeded(outcome)) return { state: "delivered" };
   const rungSeconds = RETRY_WAITS_SECONDS[attempt - 1];
   if (rungSeconds === undefined) return { state: "exhausted" };
+  return { state: "pending", waitMs: waitMs(rungSeconds, outcome, random) };
+}
+
+/**
+ * The pace of a subscription after one more attempt. A fast success earns one more post at once; a
+ * slow one or a failure halves them. A failure at one post at a time, or one that asks for a wait,
+ * closes the subscription: it is probed by one post after each wait of the ladder, and opened by the
+ * first probe that succeeds.
+ *
+ * @param random from 0 to 1: places the wait within its jitter.
+ */
+export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
+  const { outcome, startedAt, endedAt } = attempt;
+  const slow = endedAt - startedAt >= SLOW_ANSWER_MS;
+  // It was under way when the subscription was closed, and is no probe.
+  const stale = startedAt < pace.nextAt;
+  if (succeeded(outcome)) {
+    const well = { ...pace, slow, failures: 0, failingSince: null };
+    if (stale) return well;
+    const earned = pace.backoff > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
+    const postsAtOnce = slow ? halved(pace.postsAtOnce) : earned;
+    return { ...well, postsAtOnce, backoff: 0, nextAt: 0 };
+  }
+  const failing = {
+    ...pace,
+    slow: pace.slow || slow,
+    failures: pace.failures + 1,
+    failingSince: pace.failingSince ?? endedAt,
+  };
+  if (stale) return failing;
+  const closes = pace.backoff > 0 || pace.postsAtOnce === 1 || askedWaitMs(outcome) > 0;
+  if (!closes) return { ...failing, postsAtOnce: halved(pace.postsAtOnce) };
+  const rungSeconds = RETRY_WAITS_SECONDS[pace.backoff] ?? RETRY_WAITS_SECONDS.at(-1) ?? 0;
+  const nextAt = endedAt + waitMs(rungSeconds, outcome, random);
+  return { ...failing, postsAtOnce: 1, backoff: pace.backoff + 1, nextAt };
+}
+
+function halved(postsAtOnce: number): number {
+  return Math.max(1, Math.floor(postsAtOnce / 2));
+}
+
+/** A wait is never shorter than its rung, so that the ladder outlasts what disables a subscription. */
+function waitMs(rungSeconds: number, outcome: Outcome, random: number): number {
   const rungMs = rungSeconds * 1000;
-  const jittered = rungMs * (1 - RETRY_JITTER + 2 * RETRY_JITTER * random);
   const asked = Math.min(askedWaitMs(outcome), rungMs * RETRY_AFTER_MAX_MULTIPLE);
-  return { state: "pending", waitMs: Math.round(Math.max(jittered, asked)) };
+  return Math.round(Math.max(rungMs * (1 + RETRY_JITTER * random), asked));
 }
 
 /** The wait that the subscriber asked for, in milliseconds; only 429 and 503 may ask. */

@@ -1,4 +1,5 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import { InvocationLimit } from "./dispatch.ts";
 import type { Outcome } from "./policy.ts";
 
 /**
@@ -29,7 +30,9 @@ export async function post(
     await answer.body?.cancel();
     const retryAfterSeconds = readRetryAfter(answer.headers.get("Retry-After"), now);
     return { kind: "answered", status: answer.status, retryAfterSeconds };
-  } catch {
+  } catch (error) {
+    if (error instanceof Error && /too many subrequests/i.test(error.message))
+      throw new InvocationLimit(error.message);
     return { kind: signal.aborted ? "timed_out" : "unreachable" };
   }
 }

@@ -1,37 +1,42 @@
 import { logError } from "../log.ts";
-import type { Wake } from "../model/deliveries.ts";
+import type { Lane } from "../model/deliveries.ts";
+import type { Wake } from "../model/due.ts";
 
-/** What a queue carries: a hint to look into the database for this subscription, and no data. */
+/**
+ * What a queue carries: a hint to look into the database for this subscription, and no data. It names
+ * its lane itself: a queue may be called anything.
+ */
 export interface WakeMessage {
   subscriptionId: string;
+  lane: Lane;
+}
+
+/** Whether a queue's message is one of ours. */
+export function isWake(message: Message<unknown>): message is Message<WakeMessage> {
+  const { subscriptionId, lane } = (message.body ?? {}) as Partial<WakeMessage>;
+  return typeof subscriptionId === "string" && (lane === "fast" || lane === "slow");
 }
 
 const LONGEST_DELAY_SECONDS = 86_400;
 const MESSAGES_AT_ONCE = 100;
 
 /**
- * Wakes the consumer for each subscription: healthy ones in one lane, failing ones in the other, so
- * that a slow subscriber holds nobody up. A hint that a queue refuses is not lost work: the sweep
+ * Wakes the consumer for each subscription, in its lane. A hint that a queue refuses is not lost work: the sweep
  * finds what is overdue.
  *
  * @returns whether the queues took every hint.
  */
 export async function wake(env: Env, wakes: Wake[], delaySeconds = 0): Promise<boolean> {
-  const lanes = [
-    { queue: env.DELIVERIES, ids: idsOf(wakes, false) },
-    { queue: env.REDELIVERIES, ids: idsOf(wakes, true) },
-  ];
+  const queues = { fast: env.DELIVERIES, slow: env.REDELIVERIES };
+  const delay = Math.min(delaySeconds, LONGEST_DELAY_SECONDS);
+  const lanes = Map.groupBy(wakes, ({ lane }) => lane);
   const sent = await Promise.all(
-    lanes.flatMap(({ queue, ids }) =>
-      chunks(ids).map((chunk) => send(queue, chunk, Math.min(delaySeconds, LONGEST_DELAY_SECONDS))),
-    ),
+    [...lanes].flatMap(([lane, hints]) => {
+      const ids = [...new Set(hints.map(({ subscriptionId }) => subscriptionId))];
+      return chunks(ids).map((chunk) => send(queues[lane], lane, chunk, delay));
+    }),
   );
   return sent.every(Boolean);
-}
-
-function idsOf(wakes: Wake[], failing: boolean): string[] {
-  const lane = wakes.filter((wake) => wake.failing === failing);
-  return [...new Set(lane.map(({ subscriptionId }) => subscriptionId))];
 }
 
 function chunks(ids: string[]): string[][] {
@@ -41,11 +46,16 @@ function chunks(ids: string[]): string[][] {
   );
 }
 
-async function send(queue: Queue, ids: string[], delaySeconds: number): Promise<boolean> {
+async function send(
+  queue: Queue,
+  lane: Lane,
+  ids: string[],
+  delaySeconds: number,
+): Promise<boolean> {
   try {
     await queue.sendBatch(
       ids.map((subscriptionId) => ({
-        body: { subscriptionId } satisfies WakeMessage,
+        body: { subscriptionId, lane } satisfies WakeMessage,
         delaySeconds,
       })),
     );

@@ -8,6 +8,7 @@ import { resolveHost } from "../delivery/resolve.ts";
 import { readKeyRing, seal } from "../delivery/seal.ts";
 import { mintSecret } from "../delivery/signature.ts";
 import { targetFault } from "../delivery/target.ts";
+import { wake } from "../delivery/wake.ts";
 import {
   deleteSubscription,
   insertSubscription,
@@ -132,7 +133,9 @@ webhooks.openapi(
     if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
     const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
     // Once: a try after a lost reply would find nothing, and take that for an unknown one.
-    if (!(await commit(c.get("db"), deletion, 1))) throw new ApiError("webhook_not_found");
+    const { found, left } = await commit(c.get("db"), deletion, 1);
+    if (!found) throw new ApiError("webhook_not_found");
+    if (left) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId: id, lane: "slow" }]));
     return c.body(null, 204);
   },
 );

@@ -10,7 +10,7 @@ import {
   toAutomation,
   type Visibility,
 } from "./automations.ts";
-import type { Wake } from "./deliveries.ts";
+import type { Wake } from "./due.ts";
 import { announce, commitAnnounced, draftEvent } from "./events.ts";
 
 /** The states that a client may move an automation to, and from. */

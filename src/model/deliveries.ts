@@ -1,12 +1,5 @@
-import { eq, type SQL, sql } from "drizzle-orm";
-import {
-  DISABLE_AFTER_FAILURES,
-  DISABLE_AFTER_MS,
-  INLINE_BODY_MAX,
-  LEASE_MS,
-  SWEEP_GRACE_MS,
-  SWEEP_MAX,
-} from "../contract/limits.ts";
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import { CLEANUP_MAX, HOLD_MS, INLINE_BODY_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
 import {
   type Database,
   inOrder,
@@ -17,239 +10,349 @@ import {
   write,
 } from "../db/client.ts";
 import { type DeliveryState, deliveries, events, notices, subscriptions } from "../db/schema.ts";
+import { keysOfSubscribers } from "./workspaces.ts";
 
-/** A subscription that has deliveries to be sent, and whether it has been failing. */
-export interface Wake {
-  subscriptionId: string;
-  failing: boolean;
+/** Which queue wakes a subscription: those that fail or answer slowly hold up no others. */
+export type Lane = "fast" | "slow";
+
+/** How fast, and when, a subscription may be posted to. */
+export interface Pace {
+  /** Posts at once that it has earned. */
+  postsAtOnce: number;
+  /** Waits since it began to fail, one after each probe; 0 while it is open. */
+  backoff: number;
+  /** No post starts before this: Unix milliseconds. */
+  nextAt: number;
+  /** Whether its last answer was slow. */
+  slow: boolean;
+  /** Failed attempts since the last success. */
+  failures: number;
+  /** The first of them: Unix milliseconds. */
+  failingSince: number | null;
 }
 
-/** Subscriptions of a workspace with something due now. */
-export function dueInWorkspace(workspaceId: string, now: number): Statements<Wake[]> {
-  const due = rows<WakeRow>(sql`
-    SELECT s.id AS subscriptionId, s.failing_since IS NOT NULL AS failing
-    FROM ${subscriptions} AS s
-    WHERE s.workspace_id = ${workspaceId} AND ${hasPending(sql`s.id`, now)}`);
-  return readAs(due, (found) => found.map(toWake));
+/** The lane of a subscription. */
+export function laneOf({ slow, backoff }: Pick<Pace, "slow" | "backoff">): Lane {
+  return slow || backoff > 0 ? "slow" : "fast";
 }
 
-/** At most `SWEEP_MAX` subscriptions, of all workspaces, with something overdue. */
-export async function overdueAnywhere(db: Database, now: number): Promise<Wake[]> {
-  // Walks from subscription to subscription in the index, however many deliveries each has waiting.
-  const overdue = await retrying(() =>
-    db.all<WakeRow>(sql`
-    WITH RECURSIVE waiting (id) AS (
-      SELECT min(subscription_id) FROM ${deliveries} WHERE state = 'pending'
-      UNION ALL
-      SELECT (SELECT min(d.subscription_id) FROM ${deliveries} AS d
-        WHERE d.state = 'pending' AND d.subscription_id > waiting.id)
-      FROM waiting WHERE waiting.id IS NOT NULL
-    )
-    SELECT waiting.id AS subscriptionId, s.failing_since IS NOT NULL AS failing
-    FROM waiting LEFT JOIN ${subscriptions} AS s ON s.id = waiting.id
-    WHERE waiting.id IS NOT NULL AND ${hasPending(sql`waiting.id`, now - SWEEP_GRACE_MS)}
-    LIMIT ${SWEEP_MAX}`),
-  );
-  return overdue.map(toWake);
-}
-
-function hasPending(subscriptionId: SQL, dueBy: number): SQL {
-  return sql`EXISTS (SELECT 1 FROM ${deliveries} AS p
-    WHERE p.subscription_id = ${subscriptionId} AND p.state = 'pending' AND p.due_at <= ${dueBy})`;
-}
-
-/** A wake as SQL gives it. */
-export interface WakeRow {
-  subscriptionId: string;
-  failing: 0 | 1;
-}
-
-export function toWake(row: WakeRow): Wake {
-  return { subscriptionId: row.subscriptionId, failing: row.failing === 1 };
-}
-
-/** The hold of one consumer run on what it claimed: nobody else touches it before `until`. */
-export interface Lease {
-  claim: string;
-  /** Unix milliseconds. */
+/** The right to post to a subscription: one dispatch at a time has it, for `HOLD_MS` at most. */
+export interface Hold {
+  holder: string;
+  /** Unix milliseconds; another one for each round trip. */
   until: number;
 }
 
-/** A delivery under lease, with all that posting it takes. */
-export interface Claimed {
-  eventId: string;
+/** What a dispatch wants of a subscription. */
+export interface Request {
   subscriptionId: string;
-  /** Attempts whose outcome is recorded. */
-  attempts: number;
-  url: string;
-  sealedSecret: string;
-  /** The exact text to post; null for a large one, which `readBody` reads when its turn comes. */
-  body: string | null;
+  /** Whether more is to be claimed. */
+  claim: boolean;
+  /** Events under way, which neither are claimed again nor cancelled. */
+  underWay: string[];
 }
 
-/** A lease that starts now. */
-export function newLease(now: number): Lease {
-  return { claim: crypto.randomUUID(), until: now + LEASE_MS };
-}
-
-/**
- * Leases up to `quota` due deliveries of each subscription, oldest first. What nobody is
- * owed any more is cancelled.
- */
-export function claimDue(
-  subscriptionIds: string[],
-  quota: number,
-  lease: Lease,
-  now: number,
-): Statements<Claimed[]> {
-  const ids = JSON.stringify(subscriptionIds);
-  const claimed = inOrder([
-    cancelUnowed(subscriptionIds, now),
-    write(sql`
-      UPDATE ${deliveries} SET claim = ${lease.claim}, due_at = ${lease.until}
-      WHERE rowid IN (
-        SELECT d.rowid FROM json_each(${ids}) AS woken
-        JOIN ${deliveries} AS d ON d.rowid IN (
-          SELECT due.rowid FROM ${deliveries} AS due
-          WHERE due.subscription_id = woken.value AND due.state = 'pending' AND due.due_at <= ${now}
-          ORDER BY due.due_at LIMIT ${quota})
-        -- Once: the reply to this statement may have been lost.
-        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} AS held WHERE held.subscription_id = woken.value
-          AND held.state = 'pending' AND held.due_at = ${lease.until} AND held.claim = ${lease.claim}))`),
-    rows<Claimed>(sql`
-      SELECT d.event_id AS eventId, d.subscription_id AS subscriptionId, d.attempts AS attempts,
-        s.url AS url, s.sealed_secret AS sealedSecret,
-        CASE WHEN length(e.body) <= ${INLINE_BODY_MAX} THEN e.body END AS body
-      FROM json_each(${ids}) AS woken
-        JOIN ${deliveries} AS d ON d.subscription_id = woken.value
-          AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim}
-        JOIN ${subscriptions} AS s ON s.id = d.subscription_id
-        JOIN ${events} AS e ON e.id = d.event_id
-      ORDER BY e.created_at, e.rowid`),
-  ]);
-  return readAs(claimed, ([, , deliveries]) => deliveries);
-}
-
-/** The body of an event. @throws Error when there is no such event. */
-export async function readBody(db: Database, eventId: string): Promise<string> {
-  const [row] = await retrying(() =>
-    db.select({ body: events.body }).from(events).where(eq(events.id, eventId)),
-  );
-  if (!row) throw new Error(`no event ${eventId}`);
-  return row.body;
-}
-
-/** How an attempt ended, or `counted: 0` when none was made and the lease is given back. */
+/** How an attempt ended. */
 export interface Settlement {
-  eventId: string;
   subscriptionId: string;
+  eventId: string;
+  /** Attempts before this one. */
+  attempts: number;
   state: DeliveryState;
-  counted: 0 | 1;
-  /** When it is due again, for a pending one. */
+  /** When it is due again, if it is pending. */
   dueAt: number;
-  outcome: string | null;
+  outcome: string;
   status: number | null;
   settledAt: number | null;
 }
 
-/** What a run learnt about a subscription. */
-export interface Health {
+/** What a dispatch has learnt about a subscription. */
+export interface Change extends Pace {
   subscriptionId: string;
+  /** Whether it has failed for too long. */
+  disable: boolean;
   host: string;
-  /** Whether an attempt succeeded. */
-  succeeded: boolean;
-  /** Failed attempts, after the last success if there was one, and the first of them. */
-  failures: number;
-  failingSince: number | null;
+  /** The last outcome, for the e-mail about it. */
   outcome: string | null;
   status: number | null;
+  /** Whether to let go of deliveries that were claimed and not posted. */
+  letGo: boolean;
 }
 
-/**
- * Records the outcomes of a run, all in one transaction: the health of the subscriptions, those that
- * are disabled by it with the e-mail owed for that, and each delivery that `lease` still holds. Gives
- * when each subscription has something due next.
- */
-export function settle(
-  lease: Lease,
-  settlements: Settlement[],
-  health: Health[],
-  now: number,
-): Statements<NextDue[]> {
-  const learnt = JSON.stringify(health);
-  const subscriptionIds = health.map(({ subscriptionId }) => subscriptionId);
-  const ids = JSON.stringify(subscriptionIds);
-  const stillHeld = sql`EXISTS (SELECT 1 FROM ${deliveries} AS d WHERE d.subscription_id = s.id
-    AND d.state = 'pending' AND d.due_at = ${lease.until} AND d.claim = ${lease.claim})`;
-  const toDisable = sql`s.disabled_at IS NULL AND s.failures >= ${DISABLE_AFTER_FAILURES}
-    AND s.failing_since <= ${now - DISABLE_AFTER_MS} AND ${stillHeld}`;
-  const settled = inOrder([
-    write(sql`
-      UPDATE ${subscriptions} AS s SET
-        failures = h.value->>'failures' + CASE WHEN h.value->>'succeeded' THEN 0 ELSE failures END,
-        failing_since = CASE WHEN h.value->>'succeeded' THEN h.value->>'failingSince'
-          ELSE coalesce(failing_since, h.value->>'failingSince') END
-      FROM json_each(${learnt}) AS h
-      WHERE s.id = h.value->>'subscriptionId' AND ${stillHeld}
-        AND (h.value->>'failures' > 0 OR h.value->>'succeeded' AND failing_since IS NOT NULL)`),
-    write(sql`
-      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
-      SELECT s.workspace_id, s.id, h.value->>'host', s.events, s.failing_since,
-        h.value->>'outcome', h.value->>'status', ${now}, ${now}
-      FROM json_each(${learnt}) AS h JOIN ${subscriptions} AS s ON s.id = h.value->>'subscriptionId'
-      WHERE h.value->>'failures' > 0 AND ${toDisable}`),
-    write(sql`
-      UPDATE ${subscriptions} AS s SET disabled_at = ${now}
-      FROM json_each(${learnt}) AS h
-      WHERE s.id = h.value->>'subscriptionId' AND h.value->>'failures' > 0 AND ${toDisable}`),
-    write(sql`
-      UPDATE ${deliveries} SET
-        state = o.value->>'state', attempts = attempts + (o.value->>'counted'), due_at = o.value->>'dueAt',
-        claim = NULL, settled_at = o.value->>'settledAt',
-        last_outcome = coalesce(o.value->>'outcome', last_outcome),
-        last_status = CASE WHEN o.value->>'counted' THEN o.value->>'status' ELSE last_status END
-      FROM json_each(${JSON.stringify(settlements)}) AS o
-      WHERE event_id = o.value->>'eventId' AND subscription_id = o.value->>'subscriptionId'
-        AND claim = ${lease.claim} AND ${deliveries.state} = 'pending'`),
-    cancelUnowed(subscriptionIds, now),
-    rows<NextDue>(sql`
-      SELECT woken.value AS subscriptionId, s.failing_since IS NOT NULL AS failing,
-        (SELECT min(d.due_at) FROM ${deliveries} AS d
-          WHERE d.subscription_id = woken.value AND d.state = 'pending') AS dueAt
-      FROM json_each(${ids}) AS woken JOIN ${subscriptions} AS s ON s.id = woken.value`),
-  ]);
-  return readAs(settled, (results) => results[5]);
-}
-
-/** When a subscription has something due next, as `settle` gives it. */
-export interface NextDue extends WakeRow {
+/** A subscription as a round trip finds it. */
+export interface Found extends Pace {
+  subscriptionId: string;
+  workspaceId: string;
+  url: string;
+  sealedSecret: string;
+  generation: number;
+  /** Whether withdrawn deliveries are still pending. */
+  cancelling: boolean;
+  /** Whether it is owed anything: neither deleted nor disabled, nor without access. */
+  owed: boolean;
+  /** Whether the dispatch holds it. */
+  held: boolean;
+  /** Whether deliveries were claimed in this round trip. */
+  claimed: boolean;
+  /** When somebody else's hold ends; null when nobody else has one. */
+  heldUntil: number | null;
+  /** When the first of its pending deliveries is due; null when none is pending. */
   dueAt: number | null;
 }
 
-/** Cancels what is pending for those of the subscriptions that are gone, disabled or without access. */
-function cancelUnowed(subscriptionIds: string[], now: number): Statements<number> {
-  return cancelPending(
-    sql`SELECT value FROM json_each(${JSON.stringify(subscriptionIds)}) WHERE NOT EXISTS (
-      SELECT 1 FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
-      WHERE s.id = value AND s.disabled_at IS NULL AND w.access_granted)`,
-    now,
-  );
+/** A delivery that may be posted. */
+export interface Claimed {
+  subscriptionId: string;
+  eventId: string;
+  /** Attempts whose outcome is recorded. */
+  attempts: number;
+  generation: number;
+  /** The exact text to post; null for a long one, which `readBody` reads when its turn comes. */
+  body: string | null;
+}
+
+/** What one round trip of a dispatch gives. */
+export interface RoundTrip {
+  found: Found[];
+  claimed: Claimed[];
+  /** Hashes of the API keys that may read what was claimed. */
+  keyHashes: string[];
+}
+
+/** What a dispatch tells the database and asks of it in one round trip. */
+export interface Exchange {
+  hold: Hold;
+  lane: Lane;
+  changes: Change[];
+  settlements: Settlement[];
+  requests: Request[];
+  /** Deliveries to be claimed of each subscription, at the most; of one that is probed, the first counts. */
+  limit: number;
+  /** Whether to end what is withdrawn or has been due for too long. */
+  clean: boolean;
 }
 
 /**
- * Cancels what is pending for the subscriptions that `ids` selects. An attempt under way keeps its
- * delivery until it is settled: nothing is posted after it has been cancelled.
+ * Records what a dispatch has learnt and claims what is next, in one transaction, so that nothing
+ * that comes between the two is overlooked. All of it applies to what the dispatch still holds.
  */
-export function cancelPending(ids: SQL, now: number): Statements<number> {
-  return write(sql`
-    UPDATE ${deliveries} SET state = 'cancelled', settled_at = ${now}, claim = NULL
-    WHERE subscription_id IN (${ids}) AND state = 'pending' AND (claim IS NULL OR due_at <= ${now})`);
+export function exchange(
+  { hold, lane, changes, settlements, requests, limit, clean }: Exchange,
+  now: number,
+): Statements<RoundTrip> {
+  const asked = JSON.stringify(requests);
+  const ids = sql`SELECT value->>'subscriptionId' FROM json_each(${asked})`;
+  const claiming = requests.filter(({ claim }) => claim).map((request) => request.subscriptionId);
+  const statements = inOrder([
+    changes.length > 0 ? recordChanges(hold, changes, now) : inOrder([]),
+    settlements.length > 0 ? settle(hold, settlements) : inOrder([]),
+    clean ? cancelWithdrawn(ids, now, hold, asked) : inOrder([]),
+    clean ? exhaustOverdue(hold, asked, now) : inOrder([]),
+    claim(hold, lane, asked, limit, now),
+    find(hold, asked, now),
+    listClaimed(hold, asked, limit, now),
+    keysOfSubscribers(claiming),
+  ]);
+  return readAs(statements, ([, , , , , found, claimed, keys]) => ({
+    found: found.map((row) => ({
+      ...row,
+      slow: row.slow === 1,
+      cancelling: row.cancelling === 1,
+      owed: row.owed === 1,
+      held: row.held === 1,
+      claimed: row.claimed === 1,
+    })),
+    claimed,
+    keyHashes: keys.map(({ keyHash }) => keyHash),
+  }));
 }
 
-/** Cancels what is pending for a workspace. */
-export function cancelWorkspace(workspaceId: string, now: number): Statements<number> {
-  return cancelPending(
-    sql`SELECT id FROM ${subscriptions} WHERE workspace_id = ${workspaceId}`,
-    now,
+/** A hold that no dispatch has: for those who cancel what nobody holds. */
+const NOBODY: Hold = { holder: "", until: 0 };
+
+/** True in SQL where events are owed to the subscription `s`. */
+const IS_OWED = sql`(s.disabled_at IS NULL AND s.deleted_at IS NULL
+  AND EXISTS (SELECT 1 FROM workspaces AS w WHERE w.id = s.workspace_id AND w.access_granted))`;
+
+/** A hold for the next `HOLD_MS`, later than the one before it. */
+export function holdFrom(now: number, { holder, until }: Hold): Hold {
+  return { holder, until: Math.max(now + HOLD_MS, until + 1) };
+}
+
+/** True in SQL where the subscription `s` is held by nobody but `hold`. */
+function isFree({ holder }: Hold, now: number): SQL {
+  return sql`(s.held_by = ${holder} OR s.held_until <= ${now} OR NOT EXISTS (
+    SELECT 1 FROM ${deliveries} AS h
+    WHERE h.subscription_id = s.id AND h.state = 'pending' AND h.due_at <= s.held_through))`;
+}
+
+/** Brings subscriptions up to date, and disables those that have failed for too long. */
+function recordChanges({ holder }: Hold, changes: Change[], now: number): Statements<unknown> {
+  const learnt = JSON.stringify(changes);
+  const toDisable = sql`s.id = c.value->>'subscriptionId' AND c.value->>'disable'
+    AND s.held_by = ${holder} AND s.disabled_at IS NULL AND s.deleted_at IS NULL`;
+  return inOrder([
+    write(sql`
+      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
+      SELECT s.workspace_id, s.id, c.value->>'host', s.events, c.value->>'failingSince',
+        c.value->>'outcome', c.value->>'status', ${now}, ${now}
+      FROM json_each(${learnt}) AS c JOIN ${subscriptions} AS s ON ${toDisable}`),
+    write(sql`
+      UPDATE ${subscriptions} AS s SET disabled_at = ${now}, ${WITHDRAWN}
+      FROM json_each(${learnt}) AS c WHERE ${toDisable}`),
+    write(sql`
+      UPDATE ${subscriptions} AS s SET
+        posts_at_once = c.value->>'postsAtOnce', backoff = c.value->>'backoff',
+        next_at = c.value->>'nextAt', slow = c.value->>'slow', failures = c.value->>'failures',
+        failing_since = c.value->>'failingSince',
+        held_until = CASE WHEN c.value->>'letGo' THEN 0 ELSE held_until END
+      FROM json_each(${learnt}) AS c
+      WHERE s.id = c.value->>'subscriptionId' AND s.held_by = ${holder}`),
+  ]);
+}
+
+/** Records outcomes: each once, whether or not the reply to it is lost. */
+function settle({ holder }: Hold, settlements: Settlement[]): Statements<number> {
+  return write(sql`
+    UPDATE ${deliveries} AS d SET
+      state = o.value->>'state', attempts = d.attempts + 1, due_at = o.value->>'dueAt',
+      settled_at = o.value->>'settledAt', last_outcome = o.value->>'outcome',
+      last_status = o.value->>'status'
+    FROM json_each(${JSON.stringify(settlements)}) AS o
+    WHERE d.subscription_id = o.value->>'subscriptionId' AND d.event_id = o.value->>'eventId'
+      AND d.state = 'pending' AND d.attempts = o.value->>'attempts'
+      AND EXISTS (SELECT 1 FROM ${subscriptions} AS s
+        WHERE s.id = d.subscription_id AND s.held_by = ${holder})`);
+}
+
+/** What withdrawing the pending deliveries of a subscription sets; they are cancelled in pieces. */
+export const WITHDRAWN = sql`generation = generation + 1, cancelling = 1`;
+
+/**
+ * Cancels up to `CLEANUP_MAX` withdrawn deliveries of the subscriptions in `ids`, if nobody but
+ * `hold` holds them, and notes which of them have none left. An attempt under way keeps its delivery:
+ * nothing is posted after it has been cancelled.
+ *
+ * @param asked the `Request`s of the holder, as JSON.
+ */
+export function cancelWithdrawn(
+  ids: SQL,
+  now: number,
+  hold: Hold = NOBODY,
+  asked = "[]",
+): Statements<unknown> {
+  const withdrawn = sql`d.subscription_id = s.id AND d.state = 'pending' AND d.generation < s.generation`;
+  return inOrder([
+    write(sql`
+      UPDATE ${deliveries} SET state = 'cancelled', settled_at = ${now}
+      WHERE (subscription_id, event_id) IN (
+        SELECT d.subscription_id, d.event_id
+        FROM ${subscriptions} AS s JOIN ${deliveries} AS d ON ${withdrawn}
+        WHERE s.id IN (${ids}) AND s.cancelling AND ${isFree(hold, now)}
+          AND NOT ${isUnderWay(asked)}
+        LIMIT ${CLEANUP_MAX})`),
+    write(sql`
+      UPDATE ${subscriptions} AS s SET cancelling = 0
+      WHERE s.id IN (${ids}) AND s.cancelling
+        AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d WHERE ${withdrawn})`),
+    // A subscription that its client deleted is kept for these alone.
+    write(
+      sql`DELETE FROM ${subscriptions} WHERE id IN (${ids}) AND deleted_at IS NOT NULL AND NOT cancelling`,
+    ),
+  ]);
+}
+
+/** True in SQL where the delivery `d` is under way. */
+function isUnderWay(asked: string): SQL {
+  return sql`d.event_id IN (SELECT e.value FROM json_each(${asked}) AS a, json_each(a.value, '$.underWay') AS e
+    WHERE a.value->>'subscriptionId' = d.subscription_id)`;
+}
+
+/** Ends what has been due for too long, because the subscription fails whenever its turn could come. */
+function exhaustOverdue(hold: Hold, asked: string, now: number): Statements<number> {
+  return write(sql`
+    UPDATE ${deliveries} SET state = 'exhausted', settled_at = ${now}
+    WHERE (subscription_id, event_id) IN (
+      SELECT d.subscription_id, d.event_id
+      FROM json_each(${asked}) AS r JOIN ${subscriptions} AS s ON s.id = r.value->>'subscriptionId'
+        JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.state = 'pending'
+          AND d.due_at <= ${now - OVERDUE_MAX_MS}
+      WHERE r.value->>'claim' AND ${isFree(hold, now)} AND NOT ${isUnderWay(asked)}
+      LIMIT ${CLEANUP_MAX})`);
+}
+
+/** Deliveries of the subscription `s`, due and not under way, the longest due first. */
+function dueOf(asked: string, limit: number, now: number): SQL {
+  return sql`(SELECT d.event_id, d.due_at FROM ${deliveries} AS d
+    WHERE d.subscription_id = s.id AND d.state = 'pending' AND d.due_at <= ${now}
+      AND NOT ${isUnderWay(asked)}
+    ORDER BY d.due_at, d.event_id LIMIT ${limit})`;
+}
+
+/** Takes hold of the subscriptions that have something due and may be posted to in this lane. */
+function claim(
+  hold: Hold,
+  lane: Lane,
+  asked: string,
+  limit: number,
+  now: number,
+): Statements<number> {
+  const due = dueOf(asked, limit, now);
+  return write(sql`
+    UPDATE ${subscriptions} AS s SET
+      held_through = max(
+        CASE WHEN s.held_by = ${hold.holder} THEN s.held_through ELSE 0 END,
+        (SELECT CASE WHEN s.backoff > 0 THEN min(due_at) ELSE max(due_at) END FROM ${due})),
+      held_by = ${hold.holder}, held_until = ${hold.until}
+    FROM json_each(${asked}) AS r
+    WHERE s.id = r.value->>'subscriptionId' AND r.value->>'claim'
+      AND s.next_at <= ${now} AND (s.slow OR s.backoff > 0) = ${lane === "slow" ? 1 : 0}
+      AND NOT s.cancelling AND ${IS_OWED} AND ${isFree(hold, now)} AND EXISTS (SELECT 1 FROM ${due})`);
+}
+
+type Flag = "slow" | "cancelling" | "owed" | "held" | "claimed";
+type FoundRow = Omit<Found, Flag> & Record<Flag, 0 | 1>;
+
+/** The subscriptions that there are, as this transaction leaves them. */
+function find(hold: Hold, asked: string, now: number): Statements<FoundRow[]> {
+  return rows<FoundRow>(sql`
+    SELECT s.id AS subscriptionId, s.workspace_id AS workspaceId, s.url AS url,
+      s.sealed_secret AS sealedSecret, s.posts_at_once AS postsAtOnce, s.backoff AS backoff,
+      s.next_at AS nextAt, s.slow AS slow, s.failures AS failures, s.failing_since AS failingSince,
+      s.generation AS generation, s.cancelling AS cancelling, ${IS_OWED} AS owed,
+      coalesce(s.held_by = ${hold.holder}, 0) AS held,
+      coalesce(s.held_by = ${hold.holder} AND s.held_until = ${hold.until}, 0) AS claimed,
+      CASE WHEN NOT ${isFree(hold, now)} THEN s.held_until END AS heldUntil,
+      (SELECT min(d.due_at) FROM ${deliveries} AS d
+        WHERE d.subscription_id = s.id AND d.state = 'pending' AND NOT ${isUnderWay(asked)}) AS dueAt
+    FROM json_each(${asked}) AS r JOIN ${subscriptions} AS s ON s.id = r.value->>'subscriptionId'`);
+}
+
+/** What this round trip has claimed. */
+function listClaimed(hold: Hold, asked: string, limit: number, now: number): Statements<Claimed[]> {
+  return rows<Claimed>(sql`
+    SELECT d.subscription_id AS subscriptionId, d.event_id AS eventId, d.attempts AS attempts,
+      d.generation AS generation, CASE WHEN length(e.body) <= ${INLINE_BODY_MAX} THEN e.body END AS body
+    FROM json_each(${asked}) AS r
+      JOIN ${subscriptions} AS s ON s.id = r.value->>'subscriptionId'
+        AND s.held_by = ${hold.holder} AND s.held_until = ${hold.until}
+      JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id IN (SELECT event_id FROM ${dueOf(asked, limit, now)})
+      JOIN ${events} AS e ON e.workspace_id = d.workspace_id AND e.id = d.event_id
+    ORDER BY d.due_at, d.event_id`);
+}
+
+/** The body of an event. @throws Error when there is no such event. */
+export async function readBody(
+  db: Database,
+  workspaceId: string,
+  eventId: string,
+): Promise<string> {
+  const [row] = await retrying(() =>
+    db
+      .select({ body: events.body })
+      .from(events)
+      .where(and(eq(events.workspaceId, workspaceId), eq(events.id, eventId))),
   );
+  if (!row) throw new Error(`no event ${eventId}`);
+  return row.body;
 }

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { randomId } from "../contract/ids.ts";
+import { newEventId } from "../contract/ids.ts";
 import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import {
@@ -11,7 +11,7 @@ import {
   write,
 } from "../db/client.ts";
 import { automations, deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
-import { dueInWorkspace, type Wake } from "./deliveries.ts";
+import { dueInWorkspace, type Wake } from "./due.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
 export interface Draft {
@@ -30,7 +30,7 @@ export function draftEvent<T extends WebhookDelivery>(
   data: T["data"],
   now: number,
 ): Draft {
-  const id = randomId("event");
+  const id = newEventId(now);
   const body = JSON.stringify({ id, type, created_at: isoTime(now), data });
   const status = type === "automation.status_changed" && "status" in data ? data.status : "";
   return { id, subject: data.id, status, body };
@@ -43,9 +43,11 @@ export const isMove = sql`EXISTS (SELECT 1 FROM ${automations}
   WHERE ${automations.id} = draft.value->>'subject' AND ${automations.status} <> draft.value->>'status')`;
 
 /**
- * Statements that announce those of `drafts` whose `condition` holds: each event, and a delivery to
- * every subscription that is active and lists its kind. They come before the statements that write
- * the record, in the same transaction: the condition looks at what was there before.
+ * Announces those of `drafts` whose `condition` holds: each event, and a delivery to every
+ * subscription that is active and lists its kind. An event that no subscription lists is not written;
+ * one that is disabled may be sent it later. These come before the statements that write the record,
+ * in the same transaction: the condition looks at what was there before, so that a second try finds
+ * its own record and announces nothing.
  */
 export function announce(
   workspaceId: string,
@@ -54,29 +56,31 @@ export function announce(
   condition: SQL,
   now: number,
 ): Statements<unknown> {
-  if (drafts.length === 0) return inOrder([]);
-  const owed = sql`FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
-    WHERE s.workspace_id = ${workspaceId} AND s.disabled_at IS NULL AND w.access_granted
-      AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
-  const ids = JSON.stringify(drafts.map(({ id }) => id));
-  return inOrder([
-    ...jsonParameters(drafts).map((chunk) =>
-      write(sql`
-        INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
-        SELECT draft.value->>'id', ${workspaceId}, ${type}, draft.value->>'body', (SELECT count(*) ${owed}), ${now}
-        FROM json_each(${chunk}) AS draft
+  const listing = sql`s.workspace_id = ${workspaceId} AND s.deleted_at IS NULL
+    AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
+  const owed = sql`${listing} AND s.disabled_at IS NULL
+    AND EXISTS (SELECT 1 FROM workspaces AS w WHERE w.id = s.workspace_id AND w.access_granted)`;
+  return inOrder(
+    jsonParameters(drafts).map((chunk) =>
+      inOrder([
+        // First: what is still to be announced is known by its event not being there.
+        write(sql`
+        INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
+        SELECT s.id, draft.value->>'id', ${workspaceId}, 'pending', ${now}, s.generation
+        FROM json_each(${chunk}) AS draft JOIN ${subscriptions} AS s ON ${owed}
         WHERE ${condition}
-        ON CONFLICT (id) DO NOTHING`),
+          AND NOT EXISTS (SELECT 1 FROM ${events} AS e
+            WHERE e.workspace_id = ${workspaceId} AND e.id = draft.value->>'id')`),
+        write(sql`
+        INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
+        SELECT draft.value->>'id', ${workspaceId}, ${type}, draft.value->>'body',
+          (SELECT json_group_array(s.id) FROM ${subscriptions} AS s WHERE ${owed}), ${now}
+        FROM json_each(${chunk}) AS draft
+        WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE ${listing})
+        ON CONFLICT (workspace_id, id) DO NOTHING`),
+      ]),
     ),
-    write(sql`
-      INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
-      SELECT e.id, s.id, ${workspaceId}, 'pending', ${now}
-      FROM (SELECT s.id ${owed}) AS s
-        JOIN json_each(${ids}) AS draft
-        JOIN ${events} AS e ON e.id = draft.value
-      WHERE true
-      ON CONFLICT (event_id, subscription_id) DO NOTHING`),
-  ]);
+  );
 }
 
 /**

@@ -1,4 +1,5 @@
 import { sql } from "drizzle-orm";
+import { eventIdAt } from "../contract/ids.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
@@ -20,51 +21,53 @@ export async function redeliver(
   since: number,
   now: number,
 ): Promise<void> {
-  let after = { createdAt: since, position: 0 };
+  let after = "";
   for (let startsAt = now; ; startsAt += CHUNK_MS) {
-    const chunk = await missedEvents(db, subscriptionId, after);
+    const chunk = await missedEvents(db, subscriptionId, since, after);
     const last = chunk.at(-1);
     if (!last) return;
-    after = last;
+    after = last.id;
     const ids = JSON.stringify(chunk.map(({ id }) => id));
     await commit(db, oweAgain(subscriptionId, ids, startsAt));
   }
 }
 
 /** The next events that the subscription lists and that were not delivered to it, oldest first. */
-function missedEvents(
-  db: Database,
-  subscriptionId: string,
-  after: { createdAt: number; position: number },
-) {
+function missedEvents(db: Database, subscriptionId: string, since: number, after: string) {
   return retrying(() =>
-    db.all<{ id: string; createdAt: number; position: number }>(sql`
-    SELECT e.id AS id, e.created_at AS createdAt, e.rowid AS position
-    FROM ${subscriptions} AS s JOIN ${events} AS e
-      ON e.workspace_id = s.workspace_id AND (e.created_at, e.rowid) > (${after.createdAt}, ${after.position})
-    WHERE s.id = ${subscriptionId} AND e.created_at >= s.created_at
+    db.all<{ id: string }>(sql`
+    SELECT e.id AS id
+    FROM ${subscriptions} AS s JOIN ${events} AS e ON e.workspace_id = s.workspace_id
+    WHERE s.id = ${subscriptionId} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
+      AND e.created_at >= max(s.created_at, ${since})
       AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = e.type)
       AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
-        WHERE d.event_id = e.id AND d.subscription_id = s.id AND d.state IN ('pending', 'delivered'))
-    ORDER BY e.created_at, e.rowid LIMIT ${REDELIVERY_CHUNK}`),
+        WHERE d.subscription_id = s.id AND d.event_id = e.id
+          AND (d.state = 'delivered' OR d.state = 'pending' AND d.generation = s.generation))
+    ORDER BY e.id LIMIT ${REDELIVERY_CHUNK}`),
   );
 }
 
 /** Makes pending what is owed for the events in `ids`, a JSON array in the order of delivery. */
 function oweAgain(subscriptionId: string, ids: string, startsAt: number): Statements<unknown> {
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
+  const generation = sql`(SELECT s.generation FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId})`;
+  const workspace = sql`(SELECT s.workspace_id FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId})`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
-    WHERE d.event_id = missed.value AND d.subscription_id = ${subscriptionId})`;
+    WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
   return inOrder([
-    write(sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt}, settled_at = NULL
+    write(sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt},
+        settled_at = NULL, generation = ${generation}
       FROM json_each(${ids}) AS missed
       WHERE event_id = missed.value AND subscription_id = ${subscriptionId}
-        AND state IN ('cancelled', 'exhausted')`),
-    write(sql`UPDATE ${events} SET owed = owed + 1 FROM json_each(${ids}) AS missed
-      WHERE ${events.id} = missed.value AND ${isNew}`),
-    write(sql`INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
-      SELECT e.id, ${subscriptionId}, e.workspace_id, 'pending', ${dueAt}
-      FROM json_each(${ids}) AS missed JOIN ${events} AS e ON e.id = missed.value
+        AND (state IN ('cancelled', 'exhausted') OR state = 'pending' AND generation < ${generation})`),
+    write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
+      FROM json_each(${ids}) AS missed
+      WHERE ${events.id} = missed.value AND ${events.workspaceId} = ${workspace} AND ${isNew}`),
+    write(sql`INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
+      SELECT ${subscriptionId}, e.id, e.workspace_id, 'pending', ${dueAt}, ${generation}
+      FROM json_each(${ids}) AS missed JOIN ${events} AS e
+        ON e.workspace_id = ${workspace} AND e.id = missed.value
       WHERE ${isNew}`),
   ]);
 }

@@ -1,19 +1,174 @@
-import { sql } from "drizzle-orm";
-import { RETENTION_MS, SWEEP_MAX } from "../contract/limits.ts";
-import { inOrder, type Statements, write } from "../db/client.ts";
-import { deliveries, events } from "../db/schema.ts";
+import { type SQL, sql } from "drizzle-orm";
+import { eventIdAt } from "../contract/ids.ts";
+import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
+import { commit, type Database, inOrder, retrying, write } from "../db/client.ts";
+import { deliveries, events, workspaces } from "../db/schema.ts";
+import { readPosition, writePosition } from "./sweep-positions.ts";
 
-/** Deletes events, with their deliveries, that are older than the retention and long settled. */
-export function deleteExpired(now: number): Statements<unknown> {
-  const before = now - RETENTION_MS;
-  const expired = sql`SELECT e.id FROM workspaces AS w
-    JOIN ${events} AS e ON e.workspace_id = w.id AND e.created_at < ${before}
-    WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
-      WHERE d.event_id = e.id AND (d.state = 'pending' OR d.settled_at >= ${before}))
-    ORDER BY w.id, e.created_at LIMIT ${SWEEP_MAX}`;
-  return inOrder([
-    // The second selection is the first one again: deleting deliveries frees no other event.
-    write(sql`DELETE FROM ${deliveries} WHERE event_id IN (${expired})`),
-    write(sql`DELETE FROM ${events} WHERE id IN (${expired})`),
-  ]);
+/** How long settled events are kept: milliseconds from their settlement. */
+export interface Retention {
+  deliveredMs: number;
+  /** The same of an event of which some delivery was exhausted or cancelled, or that nobody was owed. */
+  undeliveredMs: number;
+}
+
+const DAY_MS = 86_400_000;
+/** An event that is pending still is looked at again after this long. */
+const LOOK_AGAIN_MS = DAY_MS;
+/** Workspaces that are found in one query. */
+const WORKSPACES_AT_ONCE = 50;
+const PART = "retention";
+
+/**
+ * The retention that the variables of a deployment set, in days.
+ *
+ * @throws Error that names the variable which is not a number of days.
+ */
+export function readRetention(env: Env): Retention {
+  const days = (name: "DELIVERED_KEPT_DAYS" | "UNDELIVERED_KEPT_DAYS") => {
+    const value = Number(env[name]);
+    if (!(value > 0)) throw new Error(`${name} is not a number of days`);
+    return value * DAY_MS;
+  };
+  return { deliveredMs: days("DELIVERED_KEPT_DAYS"), undeliveredMs: days("UNDELIVERED_KEPT_DAYS") };
+}
+
+/**
+ * Deletes expired events, until there are no more or `mayGoOn` says no; the next call goes on from
+ * there. An event is looked at once, when it is so old that it should have expired: ids are ordered by
+ * time, so that this needs no index. Where it was settled late, or not delivered to everybody, it then
+ * gets its own expiry, and is deleted by that.
+ *
+ * @returns how many events were deleted.
+ */
+export async function deleteExpired(
+  db: Database,
+  retention: Retention,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<number> {
+  let deleted = 0;
+  const expiring = sql`FROM ${events} AS e WHERE e.expires_at <= ${now} ORDER BY e.expires_at`;
+  for (let looked = CLEANUP_MAX; looked === CLEANUP_MAX && mayGoOn(); ) {
+    const old = await findOld(db, expiring, retention, now);
+    deleted += await expire(db, old, now);
+    looked = old.length;
+  }
+  const before = eventIdAt(
+    now - Math.min(retention.deliveredMs, retention.undeliveredMs) - EXPIRY_SLACK_MS,
+  );
+  let position = await readPosition(db, PART);
+  while (mayGoOn()) {
+    const found = await findWorkspaces(db, position, before);
+    for (const workspace of found) {
+      position = workspace.id;
+      deleted += await sweepWorkspace(db, workspace, before, retention, now, mayGoOn);
+      if (!mayGoOn()) break;
+    }
+    if (found.length < WORKSPACES_AT_ONCE && mayGoOn()) {
+      position = "";
+      break;
+    }
+  }
+  await writePosition(db, PART, position);
+  return deleted;
+}
+
+/** Workspaces from `position` on with events that have not been looked at and are older than `before`. */
+function findWorkspaces(db: Database, position: string, before: string) {
+  return retrying(() =>
+    db.all<{ id: string; sweptTo: string }>(sql`
+    SELECT w.id AS id, w.swept_to AS sweptTo FROM ${workspaces} AS w
+    WHERE w.id >= ${position} AND EXISTS (SELECT 1 FROM ${events} AS e
+      WHERE e.workspace_id = w.id AND e.id > w.swept_to AND e.id < ${before})
+    ORDER BY w.id LIMIT ${WORKSPACES_AT_ONCE}`),
+  );
+}
+
+async function sweepWorkspace(
+  db: Database,
+  { id, sweptTo }: { id: string; sweptTo: string },
+  before: string,
+  retention: Retention,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<number> {
+  let deleted = 0;
+  let after = sweptTo;
+  while (mayGoOn()) {
+    const unseen = sql`FROM ${events} AS e
+      WHERE e.workspace_id = ${id} AND e.id > ${after} AND e.id < ${before} ORDER BY e.id`;
+    const old = await findOld(db, unseen, retention, now);
+    const last = old.at(-1);
+    if (!last) break;
+    after = last.id;
+    deleted += await expire(db, old, now, { workspaceId: id, sweptTo: after });
+    if (old.length < CLEANUP_MAX) break;
+  }
+  return deleted;
+}
+
+interface OldEvent {
+  workspaceId: string;
+  id: string;
+  /** Unix milliseconds. */
+  expiresAt: number;
+}
+
+/** At most `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
+function findOld(db: Database, source: SQL, retention: Retention, now: number) {
+  const { deliveredMs, undeliveredMs } = retention;
+  const settled = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
+    ON d.subscription_id = o.value AND d.event_id = e.id`;
+  return retrying(() =>
+    db.all<OldEvent>(sql`
+    SELECT e.workspace_id AS workspaceId, e.id AS id, coalesce((
+      SELECT CASE WHEN sum(d.state = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
+        ELSE max(d.settled_at) + CASE WHEN sum(d.state <> 'delivered') > 0
+          THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${settled}),
+      e.created_at + ${undeliveredMs}) AS expiresAt
+    ${source} LIMIT ${CLEANUP_MAX}`),
+  );
+}
+
+/**
+ * Deletes those of the events that have expired, with their deliveries, and dates the others; in the
+ * same transaction, notes that they have been looked at. What has become pending meanwhile stays.
+ *
+ * @returns how many events were deleted.
+ */
+async function expire(
+  db: Database,
+  old: OldEvent[],
+  now: number,
+  looked?: { workspaceId: string; sweptTo: string },
+): Promise<number> {
+  if (old.length === 0) return 0;
+  const seen = JSON.stringify(old);
+  const expired = sql`FROM json_each(${seen}) AS x JOIN ${events} AS e
+    ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
+    WHERE x.value->>'expiresAt' <= ${now}`;
+  const ofEvent = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
+    ON d.subscription_id = o.value AND d.event_id = e.id`;
+  const [, deleted] = await commit(
+    db,
+    inOrder([
+      write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (
+        SELECT o.value, e.id FROM json_each(${seen}) AS x JOIN ${events} AS e
+          ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
+          JOIN json_each(e.owed) AS o
+        WHERE x.value->>'expiresAt' <= ${now}
+          AND NOT EXISTS (SELECT 1 ${ofEvent} WHERE d.state = 'pending'))`),
+      write(sql`DELETE FROM ${events} WHERE (workspace_id, id) IN (
+        SELECT e.workspace_id, e.id ${expired} AND NOT EXISTS (SELECT 1 ${ofEvent}))`),
+      write(sql`UPDATE ${events} SET expires_at = max(x.value->>'expiresAt', ${now + 1})
+        FROM json_each(${seen}) AS x
+        WHERE ${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`),
+      looked
+        ? write(sql`UPDATE ${workspaces} SET swept_to = ${looked.sweptTo}
+            WHERE id = ${looked.workspaceId} AND swept_to < ${looked.sweptTo}`)
+        : inOrder([]),
+    ]),
+  );
+  return deleted;
 }

@@ -1,4 +1,4 @@
-import { eq, sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
@@ -13,7 +13,7 @@ import {
   write,
 } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
-import { cancelPending } from "./deliveries.ts";
+import { cancelWithdrawn, WITHDRAWN } from "./deliveries.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -26,7 +26,8 @@ export const WEBHOOKS_LIST = "webhooks";
 
 const readPage = prepared<StoredSubscription>(sql`
   SELECT id, url, events, created_at AS createdAt, disabled_at AS disabledAt
-  FROM subscriptions WHERE workspace_id = ${sql.placeholder("workspaceId")} ${pageOrder("created_at")}`);
+  FROM subscriptions
+  WHERE workspace_id = ${sql.placeholder("workspaceId")} AND deleted_at IS NULL ${pageOrder("created_at")}`);
 
 /** One page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
@@ -48,7 +49,8 @@ export function insertSubscription(
     write(sql`
       INSERT INTO ${subscriptions} (id, workspace_id, url, events, sealed_secret, created_at)
       SELECT ${row.id}, ${row.workspaceId}, ${row.url}, ${JSON.stringify(row.events)}, ${row.sealedSecret}, ${row.createdAt}
-      WHERE (SELECT count(*) FROM ${subscriptions} WHERE workspace_id = ${row.workspaceId}) < ${SUBSCRIPTIONS_MAX}
+      WHERE (SELECT count(*) FROM ${subscriptions}
+        WHERE workspace_id = ${row.workspaceId} AND deleted_at IS NULL) < ${SUBSCRIPTIONS_MAX}
       ON CONFLICT (id) DO NOTHING`),
     rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${row.id}`),
   ]);
@@ -56,20 +58,36 @@ export function insertSubscription(
 }
 
 /**
- * Deletes a subscription of the workspace and cancels what it was still owed; gives whether there
- * was one.
+ * Deletes a subscription of the workspace and withdraws what it was still owed; gives whether there
+ * was one, and whether some of that is left to be cancelled.
  */
 export function deleteSubscription(
   workspaceId: string,
   id: string,
   now: number,
-): Statements<boolean> {
-  const own = sql`id = ${id} AND workspace_id = ${workspaceId}`;
-  const deleted = inOrder([
-    cancelPending(sql`SELECT id FROM ${subscriptions} WHERE ${own}`, now),
-    write(sql`DELETE FROM ${subscriptions} WHERE ${own}`),
+): Statements<{ found: boolean; left: boolean }> {
+  const statements = inOrder([
+    write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
+      WHERE id = ${id} AND workspace_id = ${workspaceId} AND deleted_at IS NULL`),
+    cancelWithdrawn(sql`SELECT ${id}`, now),
+    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${id}`),
   ]);
-  return readAs(deleted, ([, count]) => count > 0);
+  return readAs(statements, ([changes, , left]) => ({ found: changes > 0, left: left.length > 0 }));
+}
+
+/** Withdraws what the subscriptions of a workspace are owed; gives those of which some is left to be cancelled. */
+export function withdrawWorkspace(workspaceId: string, now: number): Statements<string[]> {
+  const statements = inOrder([
+    write(sql`UPDATE ${subscriptions} SET ${WITHDRAWN}
+      WHERE workspace_id = ${workspaceId} AND deleted_at IS NULL`),
+    cancelWithdrawn(
+      sql`SELECT own.id FROM ${subscriptions} AS own WHERE own.workspace_id = ${workspaceId}`,
+      now,
+    ),
+    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions}
+      WHERE workspace_id = ${workspaceId} AND cancelling`),
+  ]);
+  return readAs(statements, ([, , left]) => left.map(({ id }) => id));
 }
 
 /** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
@@ -77,8 +95,16 @@ export function enableSubscription(db: Database, id: string) {
   return retrying(() =>
     db
       .update(subscriptions)
-      .set({ disabledAt: null, failingSince: null, failures: 0 })
-      .where(eq(subscriptions.id, id))
+      .set({
+        disabledAt: null,
+        failingSince: null,
+        failures: 0,
+        postsAtOnce: 1,
+        backoff: 0,
+        nextAt: 0,
+        slow: false,
+      })
+      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt)))
       .returning({ id: subscriptions.id }),
   );
 }

@@ -1,7 +1,7 @@
 import type { RecordingMethod } from "../contract/platform.ts";
 import { openDatabase } from "../db/client.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
-import type { Wake } from "../model/deliveries.ts";
+import type { Wake } from "../model/due.ts";
 import { readAutomations, readRemoval } from "./automations.ts";
 import { readLeads } from "./leads.ts";
 import { commitRecordings, type Recording } from "./recording.ts";

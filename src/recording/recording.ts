@@ -1,6 +1,6 @@
 import type { InputError } from "../contract/platform.ts";
 import { type Database, inOrder, type Statements } from "../db/client.ts";
-import type { Wake } from "../model/deliveries.ts";
+import type { Wake } from "../model/due.ts";
 import { commitAnnounced } from "../model/events.ts";
 import type { Known } from "./references.ts";
 

@@ -1,6 +1,11 @@
-import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
+import {
+  createExecutionContext,
+  createMessageBatch,
+  getQueueResult,
+  waitOnExecutionContext,
+} from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { eq, sql } from "drizzle-orm";
+import { eq } from "drizzle-orm";
 import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
@@ -8,12 +13,12 @@ import { isoTime } from "../../src/contract/time.ts";
 import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
 import { deliveries, notices, subscriptions } from "../../src/db/schema.ts";
 import { consume } from "../../src/delivery/consumer.ts";
+import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery/dispatch.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
-import { type RunTools, runDeliveries } from "../../src/delivery/run.ts";
 import { readKeyRing, seal } from "../../src/delivery/seal.ts";
 import { mintSecret } from "../../src/delivery/signature.ts";
-import type { WakeMessage } from "../../src/delivery/wake.ts";
-import type { Claimed } from "../../src/model/deliveries.ts";
+import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
+import { type Claimed, type Lane, laneOf } from "../../src/model/deliveries.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/model/events.ts";
 import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Received } from "./subscribers.ts";
@@ -84,7 +89,7 @@ export function deliveriesTo(subscriptionId: string) {
     .select()
     .from(deliveries)
     .where(eq(deliveries.subscriptionId, subscriptionId))
-    .orderBy(sql`rowid`);
+    .orderBy(deliveries.eventId);
 }
 
 /** The one delivery row of a subscription. */
@@ -124,31 +129,53 @@ export function answered(status: number, retryAfterSeconds: number | null = null
   return { kind: "answered", status, retryAfterSeconds };
 }
 
-/** Runs one turn at `now`, in which every attempt ends as `attempt` says. */
-export function runAt(
-  now: number,
-  subscriptionIds: string[],
-  attempt: RunTools["attempt"] | Outcome,
-  quota = 100,
-) {
-  const tools: RunTools = {
-    now: () => now,
-    random: () => 0.5,
-    beforePosts: async () => {},
+/** What a dispatch needs, at a time that stands still; `ended` gets the turns that have ended. */
+export function toolsAt(
+  now: number | (() => number),
+  attempt: DispatchTools["attempt"] | Outcome,
+  ended: EndedTurn[] = [],
+): DispatchTools {
+  return {
+    now: typeof now === "function" ? now : () => now,
+    random: () => 0,
+    sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    tellGates: async () => {},
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
+    ended: (turn) => void ended.push(turn),
   };
-  return runDeliveries(db, subscriptionIds, quota, tools);
 }
 
-/** A run that has claimed what is due, and posts until it is told how its attempts end. */
-export async function heldRun(now: number, subscriptionId: string, quota = 100) {
+/**
+ * Dispatches at `now`, in the lane that the first subscription is in unless told; every attempt ends
+ * as `attempt` says. Gives the turns that have ended.
+ */
+export async function dispatchAt(
+  now: number | (() => number),
+  subscriptionIds: string[],
+  attempt: DispatchTools["attempt"] | Outcome,
+  lane?: Lane,
+): Promise<EndedTurn[]> {
+  const [first = ""] = subscriptionIds;
+  const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
+  const ended: EndedTurn[] = [];
+  await dispatch(
+    db,
+    subscriptionIds,
+    lane ?? laneOf(row ?? { slow: false, backoff: 0 }),
+    toolsAt(now, attempt, ended),
+  );
+  return ended;
+}
+
+/** A dispatch that has claimed what is due, and posts until it is told how its attempts end. */
+export async function heldDispatch(now: number, subscriptionId: string) {
   const claimed = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<Outcome>();
   const attempt = () => {
     claimed.resolve();
     return answer.promise;
   };
-  const run = runAt(now, [subscriptionId], attempt, quota);
+  const run = dispatchAt(now, [subscriptionId], attempt);
   await claimed.promise;
   const finish = (outcome: Outcome) => {
     answer.resolve(outcome);
@@ -183,7 +210,7 @@ export async function owed(
 
 /** Fails one attempt, with a 503, at each of the times. */
 export async function failAt(subscriptionId: string, times: number[]): Promise<void> {
-  for (const time of times) await runAt(time, [subscriptionId], answered(503), 1);
+  for (const time of times) await dispatchAt(time, [subscriptionId], answered(503));
 }
 
 /** Lets the clock of the code under test jump, and then stand, until `vi.useRealTimers()`. */
@@ -192,8 +219,7 @@ export function jumpTo(now: number): void {
 }
 
 /** A message of a queue's producer, as it was sent. */
-export interface Sent {
-  subscriptionId: string;
+export interface Sent extends WakeMessage {
   delaySeconds: number;
 }
 
@@ -202,8 +228,8 @@ export interface Sent {
  * interferes; `overrides` replace other bindings.
  */
 export function isolated(overrides: Partial<Env> = {}) {
-  const healthy: Sent[] = [];
-  const failing: Sent[] = [];
+  const fast: Sent[] = [];
+  const slow: Sent[] = [];
   const keepIn = (sent: Sent[]) =>
     ({
       sendBatch: async (messages: MessageSendRequest<WakeMessage>[]) => {
@@ -212,11 +238,11 @@ export function isolated(overrides: Partial<Env> = {}) {
     }) as unknown as Queue;
   const bindings: Env = {
     ...env,
-    DELIVERIES: keepIn(healthy),
-    REDELIVERIES: keepIn(failing),
+    DELIVERIES: keepIn(fast),
+    REDELIVERIES: keepIn(slow),
     ...overrides,
   };
-  return { env: bindings, healthy, failing };
+  return { env: bindings, fast, slow };
 }
 
 /** A queue that takes nothing. */
@@ -228,35 +254,38 @@ export const REFUSING_QUEUE = {
 
 type QueueResult = Awaited<ReturnType<typeof getQueueResult>>;
 
-/** What becomes of a batch that is acknowledged whole, and of one that comes back whole. */
-export const ACKNOWLEDGED = { outcome: "ok", ackAll: true, retryBatch: { retry: false } };
-export const RETRIED = { outcome: "ok", ackAll: false, retryBatch: { retry: true } };
+/** What becomes of a batch of which each message is acknowledged, and of one of which each comes back. */
+export const ACKNOWLEDGED = { outcome: "ok", retryMessages: [] };
+export const RETRIED = { outcome: "ok", explicitAcks: [] };
 
-/** Hands a batch with these bodies to the queue door, and gives what became of the messages. */
+/** Hands a batch of wakes to their door, and gives what became of the messages, once all is done. */
 export async function consumeBodies(
   bodies: unknown[],
   bindings: Env,
-  attempt?: (delivery: Claimed) => Promise<Outcome>,
-  queue = "webhook-deliveries",
+  attempt?: DispatchTools["attempt"],
+  attempts = 1,
 ): Promise<QueueResult> {
   const messages = bodies.map((body, i) => ({
     id: `message-${i}`,
     timestamp: new Date(),
-    attempts: 1,
+    attempts,
     body,
   }));
-  const batch = createMessageBatch(queue, messages);
-  await consume(batch, bindings, attempt);
-  return getQueueResult(batch, createExecutionContext());
+  const batch = createMessageBatch("any-queue", messages);
+  const context = createExecutionContext();
+  await consume(batch.messages.filter(isWake), bindings, context, attempt);
+  await waitOnExecutionContext(context);
+  return getQueueResult(batch, context);
 }
 
 /** Wakes the consumer for the subscriptions. */
 export function consumeFor(
   subscriptionIds: string[],
   bindings: Env,
-  attempt?: (delivery: Claimed) => Promise<Outcome>,
+  attempt?: DispatchTools["attempt"],
+  lane: Lane = "fast",
 ): Promise<QueueResult> {
-  const bodies = subscriptionIds.map((subscriptionId) => ({ subscriptionId }));
+  const bodies = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
   return consumeBodies(bodies, bindings, attempt);
 }
 

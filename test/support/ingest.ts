@@ -40,7 +40,7 @@ export async function ingestBodies(bodies: unknown[], bindings: Env, attempts = 
   }));
   const batch = createMessageBatch("platform-records", messages);
   const waits = batch.messages.map((message) => vi.spyOn(message, "retry"));
-  await ingest(batch, bindings);
+  await ingest(batch.messages, bindings);
   const { outcome, ackAll, retryBatch, explicitAcks, retryMessages } = await getQueueResult(
     batch,
     createExecutionContext(),

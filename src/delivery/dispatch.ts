@@ -1,0 +1,271 @@
+import {
+  CLAIM_MAX,
+  CLAIM_SLOW_MAX,
+  DISPATCH_MAX_MS,
+  FREE_PLAN,
+  GATES_TIMEOUT_MS,
+  POSTS_AT_ONCE,
+  SETTLE_AFTER_MS,
+  SETTLE_IDLE_AFTER_MS,
+  STUCK_MS,
+} from "../contract/limits.ts";
+import { commit, type Database } from "../db/client.ts";
+import {
+  type Claimed,
+  exchange,
+  type Found,
+  type Hold,
+  holdFrom,
+  type Lane,
+} from "../model/deliveries.ts";
+import type { Outcome } from "./policy.ts";
+import { nextTurn, type Target, Turn } from "./turn.ts";
+
+/** What a dispatch needs from outside: time, chance, the keys' gates, and the post itself. */
+export interface DispatchTools {
+  /** Unix milliseconds. */
+  now(): number;
+  /** From 0 to 1. */
+  random(): number;
+  sleep(ms: number): Promise<void>;
+  /** Sees to it that reads with these keys find what was claimed. */
+  tellGates(keyHashes: string[]): Promise<void>;
+  /**
+   * One attempt.
+   *
+   * @throws InvocationLimit when the platform lets this invocation post no more; anything else when
+   *   it could not be tried, through no fault of the subscriber.
+   */
+  attempt(delivery: Claimed, target: Target): Promise<Outcome>;
+  /** Takes a subscription whose turn has ended, and which may have more due, now or later. */
+  ended(subscription: EndedTurn): void;
+}
+
+/** A subscription that a dispatch is done with. */
+export interface EndedTurn {
+  found: Found;
+  /** Whether this dispatch has held it. */
+  held: boolean;
+}
+
+/** The platform lets this invocation make no more requests. */
+export class InvocationLimit extends Error {}
+
+/**
+ * Delivers what is due to the subscriptions: takes hold of them, posts to all of them side by side,
+ * and in each round trip to the database records what is done and claims what is next, until there is
+ * no more or the time is up.
+ *
+ * @param lane the subscriptions of the other lane are left alone.
+ * @throws the error of a database that is away; what it could not record is posted again.
+ */
+export function dispatch(
+  db: Database,
+  subscriptionIds: string[],
+  lane: Lane,
+  tools: DispatchTools,
+): Promise<void> {
+  return new Dispatch(db, subscriptionIds, lane, tools).run();
+}
+
+const TICK_MS = 100;
+
+class Dispatch {
+  #turns: Turn[];
+  #hold: Hold = { holder: crypto.randomUUID(), until: 0 };
+  #posts = new Set<Promise<void>>();
+  #roundTrip: Promise<void> | null = null;
+  #roundTrips = 0;
+  #begun = 0;
+  #answered = 0;
+  #failure: unknown = null;
+  #waitsForGates = true;
+  /** When the oldest outcome that is not recorded came in. */
+  #unrecordedSince: number | null = null;
+  #lastEndAt: number;
+  #tick: Promise<void> | null = null;
+  readonly #startedAt: number;
+  readonly #steadyStart = performance.now();
+
+  readonly #db: Database;
+  readonly #lane: Lane;
+  readonly #tools: DispatchTools;
+
+  constructor(db: Database, subscriptionIds: string[], lane: Lane, tools: DispatchTools) {
+    this.#db = db;
+    this.#lane = lane;
+    this.#tools = tools;
+    this.#turns = subscriptionIds.map((id) => new Turn(id, lane));
+    this.#startedAt = this.#lastEndAt = tools.now();
+  }
+
+  async run(): Promise<void> {
+    await this.#exchange();
+    for (;;) {
+      const now = this.#tools.now();
+      this.#endTurns(now);
+      this.#startPosts(now);
+      if (!this.#roundTrip && this.#needsRoundTrip(now))
+        this.#roundTrip = this.#exchange().finally(() => {
+          this.#roundTrip = null;
+        });
+      if (this.#posts.size === 0 && !this.#roundTrip) break;
+      this.#tick ??= this.#tools.sleep(TICK_MS).then(() => {
+        this.#tick = null;
+      });
+      const events = [...this.#posts, this.#tick];
+      await Promise.race(this.#roundTrip ? [...events, this.#roundTrip] : events);
+    }
+    // What is known is recorded if it can be: it would be posted again.
+    if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
+      await this.#exchange();
+    for (const turn of this.#turns) this.#report(turn);
+    if (this.#failure !== null) throw this.#failure;
+  }
+
+  /** Ends the turns for which there is no more time, or no connection. */
+  #endTurns(now: number): void {
+    const late = !this.#hasTime(now) || this.#failure !== null;
+    const spent = this.#isSpent;
+    const stuck = this.#posts.size > 0 && now - this.#lastEndAt >= STUCK_MS;
+    for (const turn of this.#turns) {
+      if (turn.over || (turn.waiting === 0 && !spent && !late)) continue;
+      if (late || spent || (stuck && turn.begun === 0) || !turn.isHeld(now)) turn.letGo();
+    }
+  }
+
+  /**
+   * Whether posts may still start, by the clock that holds are written in and by one that nobody
+   * sets.
+   */
+  #hasTime(now: number): boolean {
+    const elapsedMs = now - this.#startedAt;
+    const steadyMs = performance.now() - this.#steadyStart;
+    return elapsedMs >= 0 && elapsedMs < DISPATCH_MAX_MS && steadyMs < DISPATCH_MAX_MS;
+  }
+
+  #startPosts(now: number): void {
+    for (;;) {
+      const turn = nextTurn(this.#turns, now);
+      if (!turn?.found) return;
+      const post = this.#post(turn, turn.begin(), turn.found).finally(() => {
+        this.#posts.delete(post);
+      });
+      this.#posts.add(post);
+      this.#begun++;
+    }
+  }
+
+  async #post(turn: Turn, delivery: Claimed, target: Target): Promise<void> {
+    const { now, random, attempt } = this.#tools;
+    const startedAt = now();
+    if (this.#posts.size === 0) this.#lastEndAt = startedAt;
+    try {
+      const outcome = await attempt(delivery, target);
+      this.#answered++;
+      turn.end(delivery, { outcome, startedAt, endedAt: now() }, random());
+      this.#unrecordedSince ??= now();
+    } catch (error) {
+      // A limit that is met before anything was posted is none that another invocation gets around.
+      if (error instanceof InvocationLimit && this.#answered > 0) {
+        turn.takeBack(delivery);
+        for (const each of this.#turns) each.letGo();
+      } else turn.giveUp(delivery, now());
+    }
+    this.#lastEndAt = now();
+  }
+
+  #needsRoundTrip(now: number): boolean {
+    if (this.#failure !== null) return false;
+    const idle = this.#posts.size === 0;
+    const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
+    const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
+    return (
+      unrecorded >= CLAIM_MAX ||
+      ageMs >= SETTLE_AFTER_MS ||
+      this.#turns.some(
+        (turn) =>
+          turn.isHungry ||
+          (turn.hasNews && (idle || turn.isOver)) ||
+          (turn.hasNews && turn.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS) ||
+          (turn.isCancelling && !this.#isSpent) ||
+          (this.#posts.size < POSTS_AT_ONCE && turn.wantsToPost(now) && !turn.isConfirmed(now)),
+      )
+    );
+  }
+
+  /** Whether this invocation has made as many round trips as any plan allows for. */
+  get #isSpent(): boolean {
+    return this.#roundTrips >= FREE_PLAN.roundTrips && this.#begun <= FREE_PLAN.posts;
+  }
+
+  /** Records what is done and claims what is next. */
+  async #exchange(): Promise<void> {
+    const askedAt = this.#tools.now();
+    const turns = this.#turns;
+    const clean = this.#roundTrips === 0 || turns.some(({ found }) => found?.cancelling === true);
+    const claiming = turns.filter(({ claims }) => claims).length;
+    const share = Math.max(1, Math.floor(CLAIM_MAX / Math.max(1, claiming)));
+    const limit = this.#lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
+    this.#hold = holdFrom(askedAt, this.#hold);
+    const hold = this.#hold;
+    this.#unrecordedSince = null;
+    const news = turns.map((turn) => {
+      // Requested first: what ends the turn is recorded, and nothing is claimed for it any more.
+      const request = turn.request();
+      return {
+        turn,
+        request,
+        settlements: turn.takeSettlements(),
+        change: turn.takeChange(askedAt),
+      };
+    });
+    this.#roundTrips++;
+    try {
+      const { found, claimed, keyHashes } = await commit(
+        this.#db,
+        exchange(
+          {
+            hold,
+            lane: this.#lane,
+            changes: news.flatMap(({ change }) => change ?? []),
+            settlements: news.flatMap(({ settlements }) => settlements),
+            requests: news.map(({ request }) => request),
+            limit,
+            clean,
+          },
+          askedAt,
+        ),
+      );
+      if (claimed.length > 0) await this.#tellGates(keyHashes);
+      const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
+      const rows = new Map(found.map((row) => [row.subscriptionId, row]));
+      for (const turn of turns) {
+        const id = turn.subscriptionId;
+        turn.update(rows.get(id), claims.get(id) ?? [], limit, hold, askedAt);
+      }
+    } catch (error) {
+      for (const { turn, settlements, change } of news) turn.restore(settlements, change);
+      this.#failure = error;
+      for (const turn of turns) turn.letGo();
+      return;
+    }
+    this.#turns = turns.filter((turn) => {
+      if (!turn.isIdle || turn.hasNews || turn.isCancelling) return true;
+      this.#report(turn);
+      return false;
+    });
+  }
+
+  /** Gates that hang hold up a dispatch once, and for a bounded time. */
+  async #tellGates(keyHashes: string[]): Promise<void> {
+    const told = this.#tools.tellGates(keyHashes).then(() => true);
+    if (!this.#waitsForGates) return;
+    const timeout = this.#tools.sleep(GATES_TIMEOUT_MS).then(() => false);
+    this.#waitsForGates = await Promise.race([told, timeout]);
+  }
+
+  #report({ found, held }: Turn): void {
+    if (found) this.#tools.ended({ found, held });
+  }
+}
