@@ -52,7 +52,7 @@ export function eventIdAt(time: number): string {
 
 function timeBytes(time: number): Uint8Array {
   const bytes = new DataView(new ArrayBuffer(8));
-  bytes.setBigUint64(0, BigInt(Math.max(0, time)));
+  bytes.setBigUint64(0, BigInt(Math.max(0, Math.floor(time))));
   return new Uint8Array(bytes.buffer, 2);
 }
 

@@ -13,24 +13,31 @@ import { type WakeMessage, wake } from "./wake.ts";
 
 const RETRY_DELAY_SECONDS = 10;
 
-/** Dispatches under way in this isolate. */
-let underWay = 0;
+/** What an isolate has under way. */
+export interface Load {
+  dispatches: number;
+}
+const THIS_ISOLATE: Load = { dispatches: 0 };
 
 /**
  * The queue door of deliveries: dispatches what is due to the subscriptions that the messages name.
  * A dispatch that waits for its subscribers goes on by itself, so that the queue does not wait with
  * it: the database holds all that is to be done, and the messages are hints.
  *
- * @param attempt makes one attempt; another one stands in for the network in the simulation.
+ * @param attempt makes one attempt; another one stands in for the network in the simulation, where
+ *   isolates have their `load` apart, too.
  */
 export async function consume(
   messages: readonly Message<WakeMessage>[],
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
   attempt: DispatchTools["attempt"] = (delivery, target) => attemptDelivery(env, delivery, target),
+  load: Load = THIS_ISOLATE,
 ): Promise<void> {
   const lanes = Map.groupBy(messages, ({ body }) => body.lane);
-  await Promise.all([...lanes].map(([lane, hints]) => consumeLane(hints, lane, env, ctx, attempt)));
+  await Promise.all(
+    [...lanes].map(([lane, hints]) => consumeLane(hints, lane, env, ctx, attempt, load)),
+  );
 }
 
 async function consumeLane(
@@ -39,21 +46,22 @@ async function consumeLane(
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
   attempt: DispatchTools["attempt"],
+  load: Load,
 ): Promise<void> {
   const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
   // Its first consumer may have died, and what it held is to be looked at when that hold ends.
   const again = new Set(
     messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
   );
-  const handsOff = underWay < DISPATCHES_AT_ONCE;
-  underWay++;
+  const handsOff = load.dispatches < DISPATCHES_AT_ONCE;
+  load.dispatches++;
   const work = dispatchAndWake(subscriptionIds, again, lane, env, attempt)
     .catch((error: unknown) => {
       logError("dispatch_failed", error, { subscriptions: subscriptionIds.length });
       return "failed" as const;
     })
     .finally(() => {
-      underWay--;
+      load.dispatches--;
     });
   const handedOff = new Promise<"handed_off">((resolve) => {
     if (handsOff) setTimeout(() => resolve("handed_off"), HAND_OFF_MS);

@@ -4,6 +4,7 @@ import {
   DISPATCH_MAX_MS,
   FREE_PLAN,
   GATES_TIMEOUT_MS,
+  POST_TIMEOUT_MS,
   POSTS_AT_ONCE,
   SETTLE_AFTER_MS,
   SETTLE_IDLE_AFTER_MS,
@@ -110,6 +111,8 @@ class Dispatch {
           this.#roundTrip = null;
         });
       if (this.#posts.size === 0 && !this.#roundTrip) break;
+      // Its attempts have limits of their own: one that outlives them will never end.
+      if (Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS) break;
       this.#tick ??= this.#tools.sleep(TICK_MS).then(() => {
         this.#tick = null;
       });

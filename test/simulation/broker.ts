@@ -3,10 +3,11 @@ import { Isolate, type World } from "./world.ts";
 interface Held {
   id: string;
   body: unknown;
+  attempts: number;
 }
 
 /** What a queue hands messages to: the queue door of the Worker, in an isolate of its own. */
-export type Consumer = (batch: MessageBatch<unknown>, isolate: Isolate) => Promise<void>;
+export type Consumer = (messages: Message<never>[], isolate: Isolate) => Promise<void>;
 
 /** A queue that loses, doubles, delays and reorders messages, and at times refuses to take them. */
 export class Broker {
@@ -17,8 +18,11 @@ export class Broker {
   readonly world: World;
   readonly name: string;
   readonly consumer: Consumer;
+  readonly concurrency: number;
 
-  constructor(world: World, name: string, consumer: Consumer) {
+  /** @param concurrency consumers at once, at the most. */
+  constructor(world: World, name: string, concurrency: number, consumer: Consumer) {
+    this.concurrency = concurrency;
     this.world = world;
     this.name = name;
     this.consumer = consumer;
@@ -51,7 +55,7 @@ export class Broker {
     const copies = world.faults && world.chance.happens(0.03) ? world.chance.between(2, 20) : 1;
     for (let i = 0; i < copies; i++) {
       const late = world.faults && world.chance.happens(0.1) ? world.chance.between(0, 300_000) : 0;
-      const held = { id: `message-${this.#sent++}`, body };
+      const held = { id: `message-${this.#sent++}`, body, attempts: 0 };
       this.#enqueue(held, delaySeconds * 1000 + late);
     }
   }
@@ -65,36 +69,40 @@ export class Broker {
 
   #dispatch(): void {
     const { world } = this;
-    while (this.#waiting.length > 0 && this.#running < 3) {
+    while (this.#waiting.length > 0 && this.#running < this.concurrency) {
       const batch = this.#waiting.splice(0, world.chance.between(1, 10));
       this.#running++;
-      let ended = false;
-      const end = (retryAfterMs: number | null) => {
-        if (ended) return;
-        ended = true;
+      const ended = new Set<Held>();
+      let open = true;
+      const end = (held: Held, retryAfterMs: number | null) => {
+        if (ended.has(held)) return;
+        ended.add(held);
+        if (retryAfterMs !== null) this.#enqueue(held, retryAfterMs);
+      };
+      const close = (retryAfterMs: number | null) => {
+        if (!open) return;
+        open = false;
         this.#running--;
-        if (retryAfterMs !== null) for (const held of batch) this.#enqueue(held, retryAfterMs);
+        for (const held of batch) end(held, retryAfterMs);
         this.#dispatch();
       };
-      // A batch whose consumer dies comes back after a while, or, rarely, never.
+      // A batch whose consumer dies comes back after a while, or, rarely, never. One that was handed
+      // off is gone.
       const isolate = new Isolate(world, `${this.name} consumer`, 0.01, () =>
-        end(world.chance.happens(0.2) ? null : world.chance.between(1_000, 60_000)),
+        close(world.chance.happens(0.2) ? null : world.chance.between(1_000, 60_000)),
       );
-      let retryAfterMs: number | null = null;
-      const messages = batch.map(({ id, body }) => ({ id, body }));
-      const handed = {
-        queue: this.name,
-        messages,
-        ackAll: () => {},
-        retryAll: ({ delaySeconds = 0 } = {}) => {
-          retryAfterMs = delaySeconds * 1000;
-        },
-      } as unknown as MessageBatch<unknown>;
-      this.consumer(handed, isolate).then(
-        () => end(retryAfterMs),
+      const messages = batch.map((held) => ({
+        id: held.id,
+        body: held.body,
+        attempts: ++held.attempts,
+        ack: () => end(held, null),
+        retry: ({ delaySeconds = 0 } = {}) => end(held, delaySeconds * 1000),
+      })) as unknown as Message<never>[];
+      this.consumer(messages, isolate).then(
+        () => close(null),
         (error) => {
           world.note(`${this.name} consumer throws ${error}`);
-          end(world.chance.between(0, 10_000));
+          close(world.chance.between(0, 10_000));
         },
       );
     }

@@ -1,5 +1,6 @@
 import { pathToFileURL } from "node:url";
 import type { Outcome } from "../../src/delivery/policy.ts";
+import type { Target } from "../../src/delivery/turn.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
 import { Broker } from "./broker.ts";
 import {
@@ -7,6 +8,7 @@ import {
   checkEnd,
   checkOverdue,
   checkPost,
+  checkWrites,
   type Post,
   Violation,
 } from "./invariants.ts";
@@ -51,10 +53,21 @@ export interface Report {
 }
 
 /** How a subscriber's server behaves: it changes with time. */
-type Behaviour = "fine" | "flaky" | "error" | "hang" | "unreachable" | "stall" | "overloaded";
+type Behaviour =
+  | "fine"
+  | "slow"
+  | "flaky"
+  | "poisoned"
+  | "error"
+  | "hang"
+  | "unreachable"
+  | "stall"
+  | "overloaded";
 const BEHAVIOURS: Behaviour[] = [
   "fine",
+  "slow",
   "flaky",
+  "poisoned",
   "error",
   "hang",
   "unreachable",
@@ -62,6 +75,8 @@ const BEHAVIOURS: Behaviour[] = [
   "overloaded",
 ];
 
+/** One wave and the probes of two ladders: a delivery may end after its subscription was enabled. */
+const DEAD_POSTS_MAX = 6 + 22;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
@@ -104,6 +119,8 @@ class Scenario {
   #references = 0;
   #healthySince = 0;
   #behaviours = new Map<string, Behaviour>();
+  /** When subscriptions were withdrawn, and the call that did it had returned. */
+  #withdrawnAt = new Map<string, number>();
   #lanes: { deliveries: Broker; redeliveries: Broker };
 
   readonly world: World;
@@ -114,10 +131,14 @@ class Scenario {
     this.world = world;
     this.store = store;
     this.doors = doors;
+    const concurrency = world.chance.pick([1, 3, 10, 250]);
     const broker = (name: string) =>
-      new Broker(world, name, (batch, isolate) =>
-        doors.consume(batch, this.#env(isolate), (delivery) => this.#attempt(delivery, isolate)),
-      );
+      new Broker(world, name, concurrency, (messages, isolate) => {
+        const attempt = (delivery: Claimed, target: Target) =>
+          this.#attempt(delivery, target, isolate);
+        const ctx = { waitUntil: () => {} };
+        return doors.consume(messages, this.#env(isolate), ctx, attempt, { dispatches: 0 });
+      });
     this.#lanes = {
       deliveries: broker("webhook-deliveries"),
       redeliveries: broker("webhook-redeliveries"),
@@ -151,13 +172,25 @@ class Scenario {
     this.#healthySince = world.now;
     for (const [host, behaviour] of this.#behaviours)
       if (behaviour === "stall" || world.chance.happens(0.7)) this.#behaviours.set(host, "fine");
-    const settledBy = world.now + 7 * 24 * HOUR_MS;
+    const settledBy = world.now + 30 * 24 * HOUR_MS;
     await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
     // What is still on its way may end.
     const quietAt = world.now + 10 * MINUTE_MS;
     await world.run(() => this.#failure !== null || world.now > quietAt);
     this.#throwFailure();
     checkEnd(this.store, this.posts);
+    checkWrites(this.store, this.posts);
+    this.#checkDead();
+  }
+
+  /** A subscriber that has only failed since faults ended was probed, not stormed. */
+  #checkDead(): void {
+    const since = this.#healthySince + MINUTE_MS;
+    for (const [id, posts] of Map.groupBy(this.posts, ({ subscriptionId }) => subscriptionId)) {
+      const late = posts.filter(({ startedAt }) => startedAt > since);
+      if (late.length > DEAD_POSTS_MAX && !late.some(({ acknowledged }) => acknowledged))
+        throw new Violation(`${id} fails always, and was posted to ${late.length} times`);
+    }
   }
 
   /** How long nothing has gone wrong but at subscribers, in milliseconds. */
@@ -175,6 +208,8 @@ class Scenario {
       DELIVERIES: this.#lanes.deliveries.producer(isolate),
       REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
       SERVED_ROUTES: "automations.crm_source",
+      DELIVERED_KEPT_DAYS: 60,
+      UNDELIVERED_KEPT_DAYS: 60,
       KEY_GATE: { getByName: () => this.#gate(isolate) },
       EMAIL: { send: async () => this.#sendEmail(isolate) },
       EMAIL_FROM: "api@example.com",
@@ -265,7 +300,12 @@ class Scenario {
     if (dice < 0.91) return this.#jumpClock();
     if (dice < 0.95) {
       await this.#call("setWorkspaceAccess", { workspaceId, granted: false });
+      const denied = this.store
+        .rows<{ id: string }>("SELECT id FROM subscriptions WHERE workspace_id = ?", workspaceId)
+        .map(({ id }) => id);
+      for (const id of denied) this.#withdrawnAt.set(id, world.now);
       await world.sleep(world.chance.between(0, 10 * MINUTE_MS));
+      for (const id of denied) this.#withdrawnAt.delete(id);
       await this.#call("setWorkspaceAccess", { workspaceId, granted: true });
       return;
     }
@@ -340,15 +380,16 @@ class Scenario {
 
   async #unsubscribe(): Promise<void> {
     const rows = this.store.rows<{ id: string; workspace_id: string }>(
-      "SELECT id, workspace_id FROM subscriptions",
+      "SELECT id, workspace_id FROM subscriptions WHERE deleted_at IS NULL",
     );
     if (rows.length === 0) return;
     const { id, workspace_id } = this.world.chance.pick(rows);
     const db = this.doors.openDatabase(this.store.binding(new Isolate(this.world, "http", 0)));
-    const statements = this.doors.deleteSubscription(workspace_id, id, Date.now());
-    await this.doors.commit(db, statements, 1).catch((error) => {
-      this.world.note(`unsubscribing fails: ${error}`);
-    });
+    const deletion = this.doors.deleteSubscription(workspace_id, id, Date.now());
+    await this.doors.commit(db, deletion, 1).then(
+      () => this.#withdrawnAt.set(id, this.world.now),
+      (error) => this.world.note(`unsubscribing fails: ${error}`),
+    );
     this.world.note(`${id} is deleted`);
   }
 
@@ -357,28 +398,37 @@ class Scenario {
   }
 
   /** The network and the subscriber's server, for one attempt. */
-  async #attempt(delivery: Claimed, isolate: Isolate): Promise<Outcome> {
+  async #attempt(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
     const { world } = this;
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
-    const { host } = new URL(delivery.url);
+    const { host } = new URL(target.url);
     const [event] = this.store.rows<{ body: string }>(
       "SELECT body FROM events WHERE id = ?",
       eventId,
     );
     const body = delivery.body ?? event?.body ?? "";
-    const post: Post = { eventId, subscriptionId, body, startedAt: world.now, acknowledged: false };
-    this.#guard(() => checkPost(this.store, post));
+    const post: Post = {
+      eventId,
+      subscriptionId,
+      body,
+      isolate,
+      startedAt: world.now,
+      endedAt: null,
+      acknowledged: false,
+    };
+    this.#guard(() => checkPost(this.store, post, this.posts, this.#withdrawnAt));
     this.posts.push(post);
     const behaviour = this.#behaviours.get(host) ?? "fine";
-    const outcome = await this.#answer(behaviour);
+    const outcome = await this.#answer(behaviour, eventId);
+    post.endedAt = world.now;
     post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
     world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
     await isolate.step();
     return outcome;
   }
 
-  async #answer(behaviour: Behaviour): Promise<Outcome> {
+  async #answer(behaviour: Behaviour, eventId: string): Promise<Outcome> {
     const { world } = this;
     const answered = (status: number, retryAfterSeconds: number | null = null): Outcome => ({
       kind: "answered",
@@ -390,6 +440,12 @@ class Scenario {
       behaviour === "stall" ? world.chance.between(1, 600_000) : world.chance.between(5, 500),
     );
     switch (behaviour) {
+      case "slow":
+        await world.sleep(world.chance.between(1_000, 9_400));
+        return answered(200);
+      case "poisoned":
+        // One event in five can never be digested.
+        return answered(eventId.charCodeAt(eventId.length - 1) % 5 === 0 ? 500 : 200);
       case "flaky":
         return answered(world.chance.happens(0.5) ? 200 : 500);
       case "error":
@@ -412,8 +468,10 @@ class Scenario {
   #sweepAgain(): void {
     const { world } = this;
     const [next] = this.store.rows<{ due: number | null; owed: number }>(
-      `SELECT min(due_at) AS due, (SELECT count(*) FROM notices WHERE sent_at IS NULL) AS owed
-        FROM deliveries WHERE state = 'pending'`,
+      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.held_until) END) AS due,
+          (SELECT count(*) FROM notices WHERE sent_at IS NULL) AS owed
+        FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
+        WHERE d.state = 'pending'`,
     );
     this.#guard(() => checkOverdue(this.store, this.#healthyFor()));
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();

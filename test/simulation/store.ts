@@ -8,6 +8,8 @@ const MIGRATIONS = join(import.meta.dirname, "../../migrations");
 /** A real SQLite database that looks like D1 to the code under test. */
 export class Store {
   readonly db = new DatabaseSync(":memory:");
+  /** Rows that the consumers have written. */
+  consumerWrites = 0;
   /** Called in the very moment in which a write has been committed. */
   onCommit: () => void = () => {};
   #statements = new Map<string, StatementSync>();
@@ -37,6 +39,8 @@ export class Store {
       if (world.faults && world.chance.happens(0.02))
         throw new Error("D1_ERROR: Network connection lost.");
       const results = this.#transaction(statements);
+      if (isolate.name.endsWith("consumer"))
+        for (const { meta } of results) this.consumerWrites += meta.changes;
       await isolate.step();
       if (world.faults && world.chance.happens(0.02))
         throw new Error("D1_ERROR: Network connection lost.");

@@ -103,6 +103,11 @@ export class World {
 export class Isolate {
   #dead = false;
 
+  /** Whether it has crashed. */
+  get dead(): boolean {
+    return this.#dead;
+  }
+
   readonly world: World;
   readonly name: string;
   readonly crashProbability: number;
