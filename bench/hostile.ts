@@ -21,8 +21,14 @@ interface Setting {
   step(name: string): void;
 }
 
-const FULL: Durations = { warmUpSeconds: 30, steadySeconds: 40, bursts: 8, patienceSeconds: 20 };
-const QUICK: Durations = { warmUpSeconds: 10, steadySeconds: 10, bursts: 2, patienceSeconds: 10 };
+const FULL: Durations = {
+  warmUpSeconds: 30,
+  rounds: 4,
+  steadySeconds: 10,
+  bursts: 2,
+  patienceSeconds: 10,
+};
+const QUICK: Durations = { ...FULL, warmUpSeconds: 10, rounds: 1 };
 
 /** Measures the delivery engine where receivers are slow, hang, fail or refuse, and what it writes. */
 export async function measureHostile({ shipped, metered, vars, quick, step }: Setting) {
@@ -40,14 +46,19 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
   step("receivers that have had enough");
   const manners = await measureManners({ bundle: shipped, vars });
   step("a fast subscriber beside hostile ones");
-  const world = await startRuntime({ bundle: shipped, vars });
-  const { steady, burst } = await measureNeighbours(world, quick ? QUICK : FULL);
-  await world.stop();
+  const { steady, burst } = await measureNeighbours(
+    () => startRuntime({ bundle: shipped, vars }),
+    quick ? QUICK : FULL,
+  );
 
   const figures: Record<string, number> = {
     hostile_p99_ratio: Math.max(steady.ratio, burst.ratio),
     hostile_steady_p99_ratio: steady.ratio,
     hostile_burst_p99_ratio: burst.ratio,
+    hostile_p50_ratio: Math.max(
+      steady.hostile.p50Ms / steady.alone.p50Ms,
+      burst.hostile.p50Ms / burst.alone.p50Ms,
+    ),
     hostile_received:
       (steady.hostile.got + burst.hostile.got) / (steady.hostile.of + burst.hostile.of),
     delivering_ratio: delivering.deliveriesPerSecond / delivering.postsPerSecond,

@@ -30,52 +30,80 @@ export interface Beside {
   ratio: number;
 }
 
-/** How long it takes; the bench itself is measured in minutes, a look at it in seconds. */
+/** How long it takes. Rounds of both worlds alternate, so that they share what else the machine does. */
 export interface Durations {
   warmUpSeconds: number;
+  rounds: number;
+  /** Of a steady stream, in one round. */
   steadySeconds: number;
+  /** In one round. */
   bursts: number;
-  /** How long after the last event what is still missing is waited for. */
+  /** How long after the last event of a round what is still missing is waited for. */
   patienceSeconds: number;
 }
 
+/** A world with its fast subscriber, and the other workspaces that get the same events. */
+interface World {
+  runtime: Runtime;
+  fast: Receiver;
+  workspaceId: string;
+  others: { workspaceId: string }[];
+}
+
 /**
- * p99 from record to receipt of a fast subscriber, alone and then beside 34 hostile ones: 8 slow and
- * 6 that hang, spread over four workspaces, and 20 slow ones of a fifth. Everybody gets the same
- * events: a steady stream, then bursts. Alone, the same leads are recorded, and nobody else listens.
+ * p99 from record to receipt of a fast subscriber, alone in one world and beside 34 hostile ones in
+ * another: 8 slow and 6 that hang, spread over four workspaces, and 20 slow ones of a fifth. Everybody
+ * gets the same events: a steady stream, and bursts. Alone, the same leads are recorded, and nobody
+ * else listens.
  */
 export async function measureNeighbours(
-  runtime: Runtime,
-  durations: Durations,
+  start: () => Promise<Runtime>,
+  { rounds, ...durations }: Durations,
 ): Promise<{ steady: Beside; burst: Beside }> {
-  const fast = await startReceiver();
-  const { workspaceId } = await openWorkspace(runtime, [fast.url]);
+  const { receivers, groups } = await startHostile();
+  const alone = await openWorld(
+    await start(),
+    Array.from({ length: 5 }, () => []),
+  );
+  const hostile = await openWorld(await start(), groups);
   const steady = { times: durations.steadySeconds * 10, leads: 1, everyMs: 100 };
   const burst = { times: durations.bursts, leads: 50, everyMs: 4_000 };
   const patienceMs = durations.patienceSeconds * 1000;
-  const quiet = await Promise.all(Array.from({ length: 5 }, () => openWorkspace(runtime, [])));
-  const measure = (others: { workspaceId: string }[], load: Load) =>
-    sample(runtime, fast, [workspaceId, ...others.map((w) => w.workspaceId)], load, patienceMs);
-  await measure(quiet, { ...steady, times: 50 });
-  const alone = { steady: await measure(quiet, steady), burst: await measure(quiet, burst) };
-
-  const { receivers, workspaces } = await openHostile(runtime);
-  await measure(workspaces, { ...steady, times: durations.warmUpSeconds * 10 });
-  const hostile = {
-    steady: await measure(workspaces, steady),
-    burst: await measure(workspaces, burst),
+  await sample(alone, { ...steady, times: 50 }, patienceMs);
+  await sample(hostile, { ...steady, times: durations.warmUpSeconds * 10 }, patienceMs);
+  const alternate = async (load: Load): Promise<Beside> => {
+    const waits = { alone: [] as number[], hostile: [] as number[] };
+    const got = { alone: 0, hostile: 0 };
+    for (let i = 0; i < rounds; i++)
+      for (const [name, world] of [["alone", alone] as const, ["hostile", hostile] as const]) {
+        const found = await sample(world, load, patienceMs);
+        waits[name].push(...found.waits);
+        got[name] += found.got;
+      }
+    const summary = (name: "alone" | "hostile"): Sample => ({
+      p50Ms: quantile(waits[name], 0.5),
+      p99Ms: quantile(waits[name], 0.99),
+      got: got[name],
+      of: waits[name].length,
+    });
+    const found = { alone: summary("alone"), hostile: summary("hostile") };
+    return { ...found, ratio: found.hostile.p99Ms / found.alone.p99Ms };
   };
-  await Promise.all([fast, ...receivers].map((receiver) => receiver.close()));
-  const beside = (load: "steady" | "burst") => ({
-    alone: alone[load],
-    hostile: hostile[load],
-    ratio: hostile[load].p99Ms / alone[load].p99Ms,
-  });
-  return { steady: beside("steady"), burst: beside("burst") };
+  const found = { steady: await alternate(steady), burst: await alternate(burst) };
+  await Promise.all([alone.runtime.stop(), hostile.runtime.stop()]);
+  await Promise.all([alone.fast, hostile.fast, ...receivers].map((receiver) => receiver.close()));
+  return found;
+}
+
+async function openWorld(runtime: Runtime, groups: string[][]): Promise<World> {
+  const fast = await startReceiver();
+  const { workspaceId } = await openWorkspace(runtime, [fast.url]);
+  const others = await Promise.all(groups.map((urls) => openWorkspace(runtime, urls)));
+  return { runtime, fast, workspaceId, others };
 }
 
 /** A server for each of the hostile subscriptions: nobody is slow on behalf of another. */
-async function openHostile(runtime: Runtime) {
+async function startHostile(): Promise<{ receivers: Receiver[]; groups: string[][] }> {
   const start = (count: number, answer: () => Promise<number>) =>
     Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
   const [slow, hanging, crowd] = [
@@ -84,43 +112,35 @@ async function openHostile(runtime: Runtime) {
     await start(20, SLOW),
   ];
   const mixed = [...slow, ...hanging];
-  const groups = [0, 1, 2, 3].map((group) => mixed.filter((_, i) => i % 4 === group));
-  const workspaces = await Promise.all(
-    [...groups, crowd].map((group) =>
-      openWorkspace(
-        runtime,
-        group.map(({ url }) => url),
-      ),
-    ),
-  );
-  return { receivers: [...mixed, ...crowd], workspaces };
+  const spread = [0, 1, 2, 3].map((group) => mixed.filter((_, i) => i % 4 === group));
+  const groups = [...spread, crowd].map((group) => group.map(({ url }) => url));
+  return { receivers: [...mixed, ...crowd], groups };
 }
 
 /** Puts the load on and waits until the receiver has its share of it, within `patienceMs`. */
 async function sample(
-  runtime: Runtime,
-  receiver: Receiver,
-  workspaceIds: string[],
+  { runtime, fast, workspaceId, others }: World,
   { times, leads, everyMs }: Load,
   patienceMs: number,
-): Promise<Sample> {
-  receiver.posts.length = 0;
+) {
+  fast.posts.length = 0;
   const startedAt = Date.now();
   for (let i = 0; i < times; i++) {
-    await Promise.all(workspaceIds.map((id) => recordLeads(runtime, id, leads)));
+    // The fast one last: its events find those of all others before them, already recorded.
+    await Promise.all(others.map((other) => recordLeads(runtime, other.workspaceId, leads)));
+    await recordLeads(runtime, workspaceId, leads);
     await sleep(startedAt + (i + 1) * everyMs - Date.now());
   }
   const of = times * leads;
   const deadline = Date.now() + patienceMs;
-  let waits = firstReceipts(receiver, startedAt);
-  while (waits.length < of && Date.now() < deadline) {
+  let receipts = firstReceipts(fast, startedAt);
+  while (receipts.length < of && Date.now() < deadline) {
     await sleep(100);
-    waits = firstReceipts(receiver, startedAt);
+    receipts = firstReceipts(fast, startedAt);
   }
-  // What is missing is one of those of this load, and none of them is younger than its last one.
-  const missing = Array.from({ length: Math.max(0, of - waits.length) }, () => patienceMs);
-  const all = [...waits, ...missing];
-  return { p50Ms: quantile(all, 0.5), p99Ms: quantile(all, 0.99), got: waits.length, of };
+  // What is missing is as old as the patience at the least.
+  const missing = Array.from({ length: of - receipts.length }, () => patienceMs);
+  return { waits: [...receipts, ...missing], got: receipts.length };
 }
 
 /** Milliseconds from record to the first receipt of each event that was recorded since then. */
