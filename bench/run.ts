@@ -4,6 +4,7 @@
  *
  *     npm run bench
  *     npm run bench -- --quick --json figures.json --chart docs/reads.svg
+ *     npm run bench -- --only hostile
  *
  * Every figure that depends on the machine stands beside its counterpart from the same run.
  */
@@ -16,6 +17,7 @@ import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";
 import { measureFramework } from "./framework.ts";
+import { measureHostile } from "./hostile.ts";
 import { measureFairness, measureIsolation, prepareIsolation } from "./isolation.ts";
 import { measurePages } from "./pages.ts";
 import { measureReads, READS } from "./reads.ts";
@@ -27,9 +29,12 @@ const { values } = parseArgs({
     quick: { type: "boolean", default: false },
     json: { type: "string" },
     chart: { type: "string" },
+    /** `hostile` leaves out all but the deliveries in a hostile world, which `quick` leaves out. */
+    only: { type: "string" },
   },
 });
-const { quick } = values;
+const { quick, only } = values;
+if (only !== undefined && only !== "hostile") throw new Error("--only knows nothing but hostile");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
 step("building");
@@ -37,6 +42,14 @@ const shipped = buildWorker();
 const build = (name: string) =>
   buildWorker(join(ROOT, "dist/bench", name), join(ROOT, "bench", `${name}.ts`));
 const meteredBundle = build("worker");
+const measureWorld = () => measureHostile({ shipped, metered: meteredBundle, vars, quick, step });
+if (only === "hostile") {
+  const { figures, tables } = await measureWorld();
+  step("");
+  for (const { title, rows } of tables) show(title, rows);
+  writeFigures(figures);
+  process.exit();
+}
 const floorBundle = build("floor");
 
 const metered = await startRuntime({ bundle: meteredBundle, vars });
@@ -77,6 +90,7 @@ const isolation = await measureIsolation(isolationGround, quick ? 1 : 5, quick ?
 step("a good client in a flood of bad ones");
 const shedding = await measureShedding(runtime, quick ? 1 : 5, quick ? 1 : 3);
 await runtime.stop();
+const hostile = quick ? null : await measureWorld();
 
 step("bundle and start");
 const bundle = measureBundle(shipped);
@@ -87,6 +101,7 @@ step("");
 const first = pages[0];
 const deepest = pages.at(-1);
 const figures: Record<string, number> = {
+  ...hostile?.figures,
   hot_read_hops: reads.hops.hot,
   cold_read_hops: reads.hops.cold,
   naive_read_hops: reads.hops.naive,
@@ -184,11 +199,12 @@ show("What a flood of bad and used-up keys does to a good client", [
     "refused in all": shedding.refused,
   },
 ]);
+for (const { title, rows } of hostile?.tables ?? []) show(title, rows);
 show("The bundle, beside a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),
 ]);
-if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
+writeFigures(figures);
 if (values.chart) writeFileSync(values.chart, drawReads(reads));
 
 /** The same of a hello world. */
@@ -198,6 +214,10 @@ function measureHello() {
   const bundle = buildWorker(outdir, join(ROOT, "bench/hello.ts"), config);
   const start = measureStartup(config, 5);
   return { worker: "hello world", ...measureBundle(bundle), "start-up CPU, ms": start };
+}
+
+function writeFigures(figures: Record<string, number>): void {
+  if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
 }
 
 /** A table whose numbers have three decimals at the most. */

@@ -3,10 +3,14 @@
  * billed units, and can make every call to a binding take as long as it would from far away.
  */
 
-import worker, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+import { answerControl, holdQueue } from "./control.ts";
 import { distant } from "./distance.ts";
 import { answerFloor } from "./floors.ts";
 import { answerNaively } from "./handlers.ts";
+
+/** Its doors as the platform calls them, whatever arguments they make use of. */
+const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
 
 /** What the bindings were used for since the meters were reset. */
 export interface Meters {
@@ -31,8 +35,8 @@ function metered(env: Env): Env {
   return {
     ...env,
     DB: meterDatabase(env.DB),
-    DELIVERIES: meterQueue(env.DELIVERIES),
-    REDELIVERIES: meterQueue(env.REDELIVERIES),
+    DELIVERIES: meterQueue(holdQueue("webhook-deliveries", env.DELIVERIES)),
+    REDELIVERIES: meterQueue(holdQueue("webhook-redeliveries", env.REDELIVERIES)),
   };
 }
 
@@ -70,12 +74,14 @@ function meterDatabase<T extends D1Database | D1DatabaseSession>(db: T): T {
 }
 
 function meterQueue(queue: Queue): Queue {
+  const sendBatch = (messages: MessageSendRequest[]) => {
+    meters.queueSends++;
+    meters.queueMessages += messages.length;
+    return queue.sendBatch(messages);
+  };
   return {
-    sendBatch: (messages: MessageSendRequest[]) => {
-      meters.queueSends++;
-      meters.queueMessages += messages.length;
-      return queue.sendBatch(messages);
-    },
+    sendBatch,
+    send: (body: unknown, options: QueueSendOptions = {}) => sendBatch([{ body, ...options }]),
   } as unknown as Queue;
 }
 
@@ -95,6 +101,8 @@ export default {
       for (const name of Object.keys(meters) as (keyof Meters)[]) meters[name] = 0;
       return new Response();
     }
+    if (pathname.startsWith("/bench/control/"))
+      return answerControl(request, async (batch) => worker.queue(batch, metered(env), ctx));
     const naive = "/bench/naive";
     const roundTripMs = Number(request.headers.get("X-Bench-Round-Trip-Ms") ?? 0);
     const bindings = distant(metered(env), roundTripMs);
@@ -102,9 +110,9 @@ export default {
     if (pathname.startsWith("/bench/floor/")) return answerFloor(request, env);
     return worker.fetch(request, bindings, ctx);
   },
-  queue(batch, env) {
+  queue(batch, env, ctx) {
     meters.queueBatches++;
-    return worker.queue(batch, metered(env));
+    return worker.queue(batch, metered(env), ctx);
   },
-  scheduled: (controller, env) => worker.scheduled(controller, metered(env)),
+  scheduled: (controller, env, ctx) => worker.scheduled(controller, metered(env), ctx),
 } satisfies ExportedHandler<Env>;

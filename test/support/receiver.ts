@@ -19,12 +19,15 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
+/** How a receiver answers: a status, or one with headers. */
+export type Answer = number | { status: number; headers: Record<string, string> };
+
 /**
- * Starts a receiver; `answer` gives the status of each answer, 204 when left out. With a certificate
- * it speaks HTTPS, as `localhost`.
+ * Starts a receiver; `answer` gives each answer, 204 when left out. With a certificate it speaks
+ * HTTPS, as `localhost`.
  */
 export async function startReceiver(
-  answer: (post: Post) => number | Promise<number> = () => 204,
+  answer: (post: Post) => Answer | Promise<Answer> = () => 204,
   certificate?: { key: string; cert: string },
 ): Promise<Receiver> {
   const posts: Post[] = [];
@@ -34,10 +37,11 @@ export async function startReceiver(
     const { url = "", headers } = request;
     const post = { path: url, headers, body: Buffer.concat(chunks), at: Date.now() };
     posts.push(post);
-    const status = await answer(post);
-    response
-      .writeHead(status, status >= 300 && status < 400 ? { Location: "/elsewhere" } : {})
-      .end();
+    const answered = await answer(post);
+    const { status, headers: given } =
+      typeof answered === "number" ? { status: answered, headers: {} } : answered;
+    const redirect = status >= 300 && status < 400 ? { Location: "/elsewhere" } : {};
+    response.writeHead(status, { ...redirect, ...given }).end();
   };
   const server = certificate ? createSecureServer(certificate, listener) : createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));

@@ -1,0 +1,113 @@
+import type { Runtime } from "../scripts/runtime.ts";
+import type { Held, Returned } from "./control.ts";
+import type { Meters } from "./worker.ts";
+
+const BATCH_MAX = 100;
+const MINUTE_MS = 60_000;
+
+/**
+ * The queues of a metered Worker, in the hands of a bench, and its clock: nothing is delivered until
+ * `settle` says so, and then waits of hours pass at once. The runtime, the database and the receivers
+ * are the real ones.
+ */
+export class HeldQueues {
+  readonly runtime: Runtime;
+  #messages: Held[] = [];
+  #offsetMs = 0;
+
+  private constructor(runtime: Runtime) {
+    this.runtime = runtime;
+  }
+
+  /** Takes the queues over. */
+  static async take(runtime: Runtime): Promise<HeldQueues> {
+    await call(runtime, "/bench/control/hold?on=true");
+    return new HeldQueues(runtime);
+  }
+
+  /** Gives the queues and the clock back. */
+  async release(): Promise<void> {
+    await call(this.runtime, "/bench/control/hold?on=false");
+    await setClock(this.runtime, 0);
+  }
+
+  /** Unix milliseconds, by the Worker's clock. */
+  now(): number {
+    return Date.now() + this.#offsetMs;
+  }
+
+  /** What the Worker has sent since; from then on nobody else gets it. */
+  async collect(): Promise<Held[]> {
+    this.#messages.push(...(await call<Held[]>(this.runtime, "/bench/control/held")));
+    return this.#messages;
+  }
+
+  /** Runs one consumer on the messages; what it gives back waits for its time again. */
+  async consume(queue: string, bodies: unknown[]): Promise<void> {
+    const returned = await call<Returned>(
+      this.runtime,
+      `/bench/control/consume?queue=${queue}`,
+      bodies,
+    );
+    this.#messages.push(...returned);
+  }
+
+  /**
+   * Consumes one batch after another, and lets time pass to the next message where none is due, until
+   * `done`. The cron door runs after each such leap: in between it finds nothing to do.
+   *
+   * @throws Error when it is not done within `limitMs` of the Worker's time.
+   */
+  async settle(done: () => boolean | Promise<boolean>, limitMs = 10 * MINUTE_MS): Promise<void> {
+    const deadline = this.now() + limitMs;
+    for (;;) {
+      await this.collect();
+      if (await done()) return;
+      if (this.now() > deadline) throw new Error(`not settled within ${limitMs} ms`);
+      const first = this.#messages.find(({ dueAt }) => dueAt <= this.now());
+      if (!first) await this.#leap();
+      else await this.consume(first.queue, this.#takeDue(first.queue));
+    }
+  }
+
+  #takeDue(queue: string): unknown[] {
+    const now = this.now();
+    const isDue = (message: Held) => message.queue === queue && message.dueAt <= now;
+    const due = this.#messages.filter(isDue).slice(0, BATCH_MAX);
+    this.#messages = this.#messages.filter((message) => !due.includes(message));
+    return due.map(({ body }) => body);
+  }
+
+  async #leap(): Promise<void> {
+    // With no message left, the next thing to happen is the sweep.
+    const next = Math.min(this.now() + 24 * 60 * MINUTE_MS, ...this.#messages.map((m) => m.dueAt));
+    const at = this.#messages.length > 0 ? next : this.now() + MINUTE_MS;
+    this.#offsetMs += Math.max(0, at - this.now());
+    await setClock(this.runtime, this.#offsetMs);
+    await this.runtime.scheduled(this.now());
+  }
+}
+
+/** Moves the clock of a metered Worker, in milliseconds from the true time. */
+export async function setClock(runtime: Runtime, offsetMs: number): Promise<void> {
+  await call(runtime, `/bench/control/clock?offset=${offsetMs}`);
+}
+
+/** What the bindings were used for since the last reset. */
+export function readMeters(runtime: Runtime): Promise<Meters> {
+  return call<Meters>(runtime, "/bench/meters");
+}
+
+/** Sets the meters to zero. */
+export async function resetMeters(runtime: Runtime): Promise<void> {
+  const answer = await fetch(new URL("/bench/reset", runtime.url));
+  await answer.arrayBuffer();
+}
+
+async function call<T>(runtime: Runtime, path: string, body?: unknown): Promise<T> {
+  const answer = await fetch(new URL(path, runtime.url), {
+    ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+  });
+  if (!answer.ok) throw new Error(`${path} was answered ${answer.status}: ${await answer.text()}`);
+  return (await answer.json()) as T;
+}

@@ -1,0 +1,136 @@
+import { startRuntime } from "../scripts/runtime.ts";
+import { measureCost } from "./cost.ts";
+import { measureManners, measurePostsAtOnce } from "./manners.ts";
+import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
+import { measureDelivering } from "./recording.ts";
+import { measureRetention } from "./retention.ts";
+import { measureWrites } from "./writes.ts";
+
+/** A table as `console.table` takes it, and its title. */
+interface Table {
+  title: string;
+  rows: Record<string, string | number | undefined>[];
+}
+
+/** The bundles that it runs, and how it is told what goes on. */
+interface Setting {
+  shipped: string;
+  metered: string;
+  vars: Record<string, string | number>;
+  quick: boolean;
+  step(name: string): void;
+}
+
+const FULL: Durations = {
+  warmUpSeconds: 30,
+  rounds: 4,
+  steadySeconds: 10,
+  bursts: 2,
+  patienceSeconds: 10,
+};
+const QUICK: Durations = { ...FULL, warmUpSeconds: 10, rounds: 1 };
+
+/** Measures the delivery engine where receivers are slow, hang, fail or refuse, and what it writes. */
+export async function measureHostile({ shipped, metered, vars, quick, step }: Setting) {
+  const runtime = await startRuntime({ bundle: metered, vars });
+  step("delivering");
+  const delivering = await measureDelivering(runtime, quick ? 1 : 5, quick ? 1_000 : 3_000);
+  step("rows written");
+  const cost = await measureCost(runtime, { subscriptions: 1, calls: 50, leads: 1 });
+  const writes = await measureWrites(runtime, quick ? 20 : 100);
+  step("posts at once to one subscription");
+  const postsAtOnce = await measurePostsAtOnce(runtime);
+  step("retention");
+  const retention = await measureRetention(runtime, quick ? 2_000 : 20_000);
+  await runtime.stop();
+  step("receivers that have had enough");
+  const manners = await measureManners({ bundle: shipped, vars });
+  step("a fast subscriber beside hostile ones");
+  const { steady, burst } = await measureNeighbours(
+    () => startRuntime({ bundle: shipped, vars }),
+    quick ? QUICK : FULL,
+  );
+
+  const figures: Record<string, number> = {
+    hostile_p99_ratio: Math.max(steady.ratio, burst.ratio),
+    hostile_steady_p99_ratio: steady.ratio,
+    hostile_burst_p99_ratio: burst.ratio,
+    hostile_p50_ratio: Math.max(
+      steady.hostile.p50Ms / steady.alone.p50Ms,
+      burst.hostile.p50Ms / burst.alone.p50Ms,
+    ),
+    hostile_received:
+      (steady.hostile.got + burst.hostile.got) / (steady.hostile.of + burst.hostile.of),
+    delivering_ratio: delivering.deliveriesPerSecond / delivering.postsPerSecond,
+    trips_per_further_hundred: writes.tripsPerFurtherHundred,
+    rows_written_per_delivery: cost.rowsWrittenPerDelivery,
+    rows_written_stage: writes.single,
+    rows_written_stage_hundred: writes.hundred,
+    rows_written_half_429: writes.half429,
+    rows_written_dead: writes.dead,
+    dead_posts_45s: manners.deadPosts,
+    retry_after_posts_12s: manners.retryAfterPosts,
+    posts_after_delete: manners.afterDelete,
+    posts_after_access: manners.afterAccess,
+    posts_at_once: postsAtOnce,
+    retention_events_per_second: retention.eventsPerSecond,
+    retention_events_per_run: retention.eventsPerRun,
+  };
+  const row = (load: string, world: string, { p50Ms, p99Ms, got, of }: Sample, ratio?: number) => ({
+    load,
+    world,
+    "p50, ms": p50Ms,
+    "p99, ms": p99Ms,
+    got: `${got} of ${of}`,
+    ratio,
+  });
+  const tables: Table[] = [
+    {
+      title: "A fast subscriber alone, and beside 28 slow ones and 6 that hang",
+      rows: [
+        row("steady", "alone", steady.alone),
+        row("steady", "hostile", steady.hostile, steady.ratio),
+        row("bursts", "alone", burst.alone),
+        row("bursts", "hostile", burst.hostile, burst.ratio),
+      ],
+    },
+    {
+      title: "Rows written for one event and one subscription, its record and what comes after",
+      rows: [
+        { receiver: "any: its record", rows: writes.record },
+        { receiver: "healthy, single events", rows: writes.single },
+        { receiver: "healthy, a hundred at once", rows: writes.hundred },
+        { receiver: "429 to every second", rows: writes.half429, posts: writes.half429Posts },
+        {
+          receiver: "dead until disabled",
+          rows: writes.dead,
+          posts: writes.deadPosts,
+          hours: writes.deadHours,
+        },
+      ],
+    },
+    {
+      title: "What receivers see that have had enough: posts",
+      rows: [
+        { receiver: "dead, 300 pending, in 45 s", posts: manners.deadPosts },
+        { receiver: "Retry-After: 15, 50 pending, in 12 s", posts: manners.retryAfterPosts },
+        { receiver: "2 s after DELETE", posts: manners.afterDelete },
+        { receiver: "2 s after access was withdrawn", posts: manners.afterAccess },
+        { receiver: "at once, eight consumers", posts: postsAtOnce },
+      ],
+    },
+    {
+      title: "Delivering, and deleting what is expired",
+      rows: [
+        {
+          "deliveries / s": delivering.deliveriesPerSecond,
+          "bare posts / s": delivering.postsPerSecond,
+          "D1 trips / further hundred": writes.tripsPerFurtherHundred,
+          "events deleted / s": retention.eventsPerSecond,
+          "events deleted / run": retention.eventsPerRun,
+        },
+      ],
+    },
+  ];
+  return { figures, tables };
+}
