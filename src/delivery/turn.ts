@@ -42,6 +42,8 @@ export class Turn {
   #changed = false;
   /** Whether deliveries were claimed that are left to the next dispatch. */
   #leftover = false;
+  /** Whether the last round trip was to claim more. */
+  #asked = false;
   /** Whether there was more to claim than was claimed. */
   #more = false;
   #heldUntil = 0;
@@ -219,7 +221,8 @@ export class Turn {
   /** What the next round trip is to ask. */
   request(): Request {
     const underWay = [...this.#waiting, ...this.#underWay].map(({ eventId }) => eventId);
-    return { subscriptionId: this.subscriptionId, claim: this.claims, underWay };
+    this.#asked = this.claims;
+    return { subscriptionId: this.subscriptionId, claim: this.#asked, underWay };
   }
 
   /**
@@ -247,11 +250,11 @@ export class Turn {
       const { postsAtOnce, backoff, nextAt, slow, failures, failingSince } = pace;
       Object.assign(found, { postsAtOnce, backoff, nextAt, slow, failures, failingSince });
     }
+    if (this.#asked) this.#more = claimed.length >= limit;
     if (found.claimed) {
       this.held = true;
       this.#heldUntil = hold.until;
       const most = found.backoff > 0 ? 1 : claimed.length;
-      this.#more = claimed.length >= limit;
       this.#waiting.push(...claimed.slice(0, most));
       this.#leftover ||= claimed.length > most;
       if (this.over) this.letGo();
