@@ -1,14 +1,9 @@
 import { DISPATCHES_AT_ONCE, EARLY_WAKE_MS, HAND_OFF_MS, HOLD_MS } from "../contract/limits.ts";
 import { openDatabase, retrying } from "../db/client.ts";
-import { log, logError } from "../log.ts";
-import { type Claimed, type Lane, laneOf, readBody } from "../model/deliveries.ts";
+import { logError } from "../log.ts";
+import { type Lane, laneOf } from "../model/deliveries.ts";
+import { createAttempt } from "./attempt.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "./dispatch.ts";
-import type { Outcome } from "./policy.ts";
-import { post } from "./post.ts";
-import { open, readKeyRing } from "./seal.ts";
-import { signatureHeaders } from "./signature.ts";
-import { targetFault } from "./target.ts";
-import type { Target } from "./turn.ts";
 import { type WakeMessage, wake } from "./wake.ts";
 
 const RETRY_DELAY_SECONDS = 10;
@@ -31,7 +26,7 @@ export async function consume(
   messages: readonly Message<WakeMessage>[],
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
-  attempt: DispatchTools["attempt"] = (delivery, target) => attemptDelivery(env, delivery, target),
+  attempt: DispatchTools["attempt"] = createAttempt(env),
   load: Load = THIS_ISOLATE,
 ): Promise<void> {
   const lanes = Map.groupBy(messages, ({ body }) => body.lane);
@@ -152,38 +147,4 @@ async function advanceGates(env: Env, keyHashes: string[], bookmark: string | nu
   );
   const failures = told.filter((result) => result.status === "rejected");
   if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });
-}
-
-/** One attempt, signed afresh and logged. */
-async function attemptDelivery(env: Env, delivery: Claimed, target: Target): Promise<Outcome> {
-  const startedAt = Date.now();
-  const about = {
-    delivery: delivery.eventId,
-    subscription: delivery.subscriptionId,
-    host: new URL(target.url).host,
-    attempt: delivery.attempts + 1,
-  };
-  try {
-    const outcome = await send(env, delivery, target, startedAt);
-    const status = outcome.kind === "answered" ? outcome.status : null;
-    const durationMs = Date.now() - startedAt;
-    log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
-    return outcome;
-  } catch (error) {
-    logError("attempt_impossible", error, about);
-    throw error;
-  }
-}
-
-async function send(
-  env: Env,
-  { eventId, subscriptionId, body: inline }: Claimed,
-  { workspaceId, url, sealedSecret }: Target,
-  now: number,
-): Promise<Outcome> {
-  if (targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null) return { kind: "refused" };
-  const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
-  const secret = await open(ring, subscriptionId, sealedSecret);
-  const body = inline ?? (await readBody(openDatabase(env.DB), workspaceId, eventId));
-  return post(url, body, await signatureHeaders(secret, eventId, body, now), now);
 }

@@ -74,8 +74,12 @@ const TICK_MS = 100;
 class Dispatch {
   #turns: Turn[];
   #hold: Hold = { holder: crypto.randomUUID(), until: 0 };
-  #posts = new Set<Promise<void>>();
-  #roundTrip: Promise<void> | null = null;
+  #finish: () => void = () => {};
+  /** Posts under way. */
+  #posts = 0;
+  #isRecording = false;
+  #isTicking = false;
+  #isFinished = false;
   #roundTrips = 0;
   #begun = 0;
   #answered = 0;
@@ -84,7 +88,6 @@ class Dispatch {
   /** When the oldest outcome that is not recorded came in. */
   #unrecordedSince: number | null = null;
   #lastEndAt: number;
-  #tick: Promise<void> | null = null;
   readonly #startedAt: number;
   readonly #steadyStart = performance.now();
 
@@ -102,23 +105,10 @@ class Dispatch {
 
   async run(): Promise<void> {
     await this.#exchange();
-    for (;;) {
-      const now = this.#tools.now();
-      this.#endTurns(now);
-      this.#startPosts(now);
-      if (!this.#roundTrip && this.#needsRoundTrip(now))
-        this.#roundTrip = this.#exchange().finally(() => {
-          this.#roundTrip = null;
-        });
-      if (this.#posts.size === 0 && !this.#roundTrip) break;
-      // Its attempts have limits of their own: one that outlives them will never end.
-      if (Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS) break;
-      this.#tick ??= this.#tools.sleep(TICK_MS).then(() => {
-        this.#tick = null;
-      });
-      const events = [...this.#posts, this.#tick];
-      await Promise.race(this.#roundTrip ? [...events, this.#roundTrip] : events);
-    }
+    await new Promise<void>((resolve) => {
+      this.#finish = resolve;
+      this.#advance();
+    });
     // What is known is recorded if it can be: it would be posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
@@ -126,11 +116,39 @@ class Dispatch {
     if (this.#failure !== null) throw this.#failure;
   }
 
+  /** Does what can be done now; called whenever something has ended, and every now and then. */
+  #advance(): void {
+    if (this.#isFinished) return;
+    const now = this.#tools.now();
+    this.#endTurns(now);
+    this.#startPosts(now);
+    if (!this.#isRecording && this.#needsRoundTrip(now)) {
+      this.#isRecording = true;
+      this.#exchange().finally(() => {
+        this.#isRecording = false;
+        this.#advance();
+      });
+    }
+    const idle = this.#posts === 0 && !this.#isRecording;
+    // Attempts have limits of their own: one that outlives them will never end.
+    const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
+    if (idle || (hung && !this.#isRecording)) {
+      this.#isFinished = true;
+      this.#finish();
+    } else if (!this.#isTicking) {
+      this.#isTicking = true;
+      this.#tools.sleep(TICK_MS).then(() => {
+        this.#isTicking = false;
+        this.#advance();
+      });
+    }
+  }
+
   /** Ends the turns for which there is no more time, or no connection. */
   #endTurns(now: number): void {
     const late = !this.#hasTime(now) || this.#failure !== null;
     const spent = this.#isSpent;
-    const stuck = this.#posts.size > 0 && now - this.#lastEndAt >= STUCK_MS;
+    const stuck = this.#posts > 0 && now - this.#lastEndAt >= STUCK_MS;
     for (const turn of this.#turns) {
       if (turn.over || (turn.waiting === 0 && !spent && !late)) continue;
       if (late || spent || (stuck && turn.begun === 0) || !turn.isHeld(now)) turn.letGo();
@@ -151,10 +169,11 @@ class Dispatch {
     for (;;) {
       const turn = nextTurn(this.#turns, now);
       if (!turn?.found) return;
-      const post = this.#post(turn, turn.begin(), turn.found).finally(() => {
-        this.#posts.delete(post);
+      this.#posts++;
+      this.#post(turn, turn.begin(), turn.found).finally(() => {
+        this.#posts--;
+        this.#advance();
       });
-      this.#posts.add(post);
       this.#begun++;
     }
   }
@@ -162,7 +181,7 @@ class Dispatch {
   async #post(turn: Turn, delivery: Claimed, target: Target): Promise<void> {
     const { now, random, attempt } = this.#tools;
     const startedAt = now();
-    if (this.#posts.size === 0) this.#lastEndAt = startedAt;
+    if (this.#posts === 1) this.#lastEndAt = startedAt;
     try {
       const outcome = await attempt(delivery, target);
       this.#answered++;
@@ -180,7 +199,7 @@ class Dispatch {
 
   #needsRoundTrip(now: number): boolean {
     if (this.#failure !== null) return false;
-    const idle = this.#posts.size === 0;
+    const idle = this.#posts === 0;
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
     return (
@@ -192,7 +211,7 @@ class Dispatch {
           (turn.hasNews && (idle || turn.isOver)) ||
           (turn.hasNews && turn.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS) ||
           (turn.isCancelling && !this.#isSpent) ||
-          (this.#posts.size < POSTS_AT_ONCE && turn.wantsToPost(now) && !turn.isConfirmed(now)),
+          (this.#posts < POSTS_AT_ONCE && turn.wantsToPost(now) && !turn.isConfirmed(now)),
       )
     );
   }

@@ -27,7 +27,8 @@ export async function post(
       },
       body,
     });
-    await answer.body?.cancel();
+    // Nobody waits for what is not read.
+    answer.body?.cancel().catch(() => {});
     const retryAfterSeconds = readRetryAfter(answer.headers.get("Retry-After"), now);
     return { kind: "answered", status: answer.status, retryAfterSeconds };
   } catch (error) {
