@@ -9,19 +9,33 @@ import { createSigner, type Signer } from "./signature.ts";
 import { targetFault } from "./target.ts";
 import type { Target } from "./turn.ts";
 
-/** Makes attempts, each signed afresh and logged; a subscription's secret is opened once. */
+/** What posting to a subscription takes, made once a dispatch. */
+interface Prepared {
+  host: string;
+  isRefused: boolean;
+  /** Rejects when the secret cannot be opened. */
+  signer: Promise<Signer>;
+}
+
+/** Makes attempts, each signed afresh and logged. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
-  const signers = new Map<string, Promise<Signer>>();
+  const targets = new Map<string, Prepared>();
   return async (delivery, target) => {
     const startedAt = Date.now();
+    const { subscriptionId, eventId, attempts } = delivery;
+    let prepared = targets.get(subscriptionId);
+    if (!prepared) {
+      prepared = prepare(env, subscriptionId, target);
+      targets.set(subscriptionId, prepared);
+    }
     const about = {
-      delivery: delivery.eventId,
-      subscription: delivery.subscriptionId,
-      host: new URL(target.url).host,
-      attempt: delivery.attempts + 1,
+      delivery: eventId,
+      subscription: subscriptionId,
+      host: prepared.host,
+      attempt: attempts + 1,
     };
     try {
-      const outcome = await send(env, signers, delivery, target, startedAt);
+      const outcome = await send(env, prepared, delivery, target, startedAt);
       const status = outcome.kind === "answered" ? outcome.status : null;
       const durationMs = Date.now() - startedAt;
       log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
@@ -33,20 +47,26 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   };
 }
 
+function prepare(env: Env, subscriptionId: string, { url, sealedSecret }: Target): Prepared {
+  const openSigner = async () => {
+    const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
+    return createSigner(await open(ring, subscriptionId, sealedSecret));
+  };
+  const signer = openSigner();
+  // Looked at when it is used.
+  signer.catch(() => {});
+  const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
+  return { host: new URL(url).host, isRefused, signer };
+}
+
 async function send(
   env: Env,
-  signers: Map<string, Promise<Signer>>,
-  { eventId, subscriptionId, body: inline }: Claimed,
-  { workspaceId, url, sealedSecret }: Target,
+  { isRefused, signer }: Prepared,
+  { eventId, body: inline }: Claimed,
+  { workspaceId, url }: Target,
   now: number,
 ): Promise<Outcome> {
-  if (targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null) return { kind: "refused" };
-  let signer = signers.get(sealedSecret);
-  if (!signer) {
-    const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
-    signer = open(ring, subscriptionId, sealedSecret).then(createSigner);
-    signers.set(sealedSecret, signer);
-  }
+  if (isRefused) return { kind: "refused" };
   const sign = await signer;
   const body = inline ?? (await readBody(openDatabase(env.DB), workspaceId, eventId));
   return post(url, body, await sign(eventId, body, now), now);
