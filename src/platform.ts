@@ -1,12 +1,18 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
+import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
+import { PAGE_LIMIT } from "./contract/limits.ts";
 import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
+import type { Page } from "./contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { usedUpKeys } from "./gate/memory.ts";
+import { listHealth } from "./model/health.ts";
+import { listDeliveries, readDelivery } from "./model/history.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
+import type { PageRequest } from "./model/page.ts";
 import { redeliver } from "./model/redelivery.ts";
 import {
   enableSubscription,
@@ -120,6 +126,28 @@ export class Platform extends WorkerEntrypoint<Env> {
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
   }
 
+  /** Lists the subscriptions of a workspace, newest first, with their health. */
+  async listWebhooks(input: PlatformInput<"listWebhooks">) {
+    const { workspaceId } = readInput("listWebhooks", input);
+    const items = await listHealth(this.#db, workspaceId);
+    if (items.length === 0 && !(await workspaceExists(this.#db, workspaceId)))
+      throw unknownWorkspace();
+    return { items, nextCursor: null };
+  }
+
+  /** Lists the deliveries to a subscription, newest first. */
+  async listDeliveries(input: PlatformInput<"listDeliveries">) {
+    const { webhookId, state, type, limit, cursor } = readInput("listDeliveries", input);
+    const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
+    return toPlatformPage(await listDeliveries(this.#db, webhookId, { state, type }, request));
+  }
+
+  /** Shows a delivery, every failed attempt at it, and the exact body. */
+  async readDelivery(input: PlatformInput<"readDelivery">) {
+    const { webhookId, eventId } = readInput("readDelivery", input);
+    return readDelivery(this.#db, webhookId, eventId);
+  }
+
   /**
    * Makes a disabled subscription active again. With `redeliverSince`, it also gets what it has
    * missed since then, oldest first, a few a second.
@@ -171,4 +199,13 @@ export class Platform extends WorkerEntrypoint<Env> {
     usedUpKeys.delete(keyHash);
     return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
   }
+}
+
+function pageAfter(after: Position | null | undefined, limit: number): PageRequest {
+  return { limit, after: after ?? null };
+}
+
+/** A page as the door's methods give it. */
+function toPlatformPage<Item>({ data, next_cursor }: Page<Item>) {
+  return { items: data, nextCursor: next_cursor };
 }

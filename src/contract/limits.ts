@@ -86,7 +86,7 @@ export const HAND_OFF_MS = 100;
 export const DISPATCHES_AT_ONCE = 8;
 /**
  * What an invocation on the free plan may do: 50 requests to subscribers, and 50 statements, of which
- * one round trip has eight. More round trips are made by one that has been let post more.
+ * one round trip has up to nine. More round trips are made by one that has been let post more.
  */
 export const FREE_PLAN = { posts: 50, roundTrips: 5 } as const;
 

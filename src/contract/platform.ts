@@ -1,13 +1,35 @@
 import { z } from "zod";
+import { decodeCursor } from "./cursor.ts";
 import {
+  PAGE_LIMIT,
   RECORD_MAX_BYTES,
   RECORD_MAX_QUOTED_BYTES,
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
 } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
+import { WebhookEvent } from "./resources.ts";
 
 const WorkspaceId = Id.describe("wks_…");
+const WebhookId = Id.describe("whk_…");
+const EventId = Id.describe("evt_…");
+
+/** The list of a subscription's deliveries, as its cursors name it. */
+export const DELIVERIES_LIST = "deliveries";
+
+/** Where a page begins: the `nextCursor` of the one before. */
+function cursorOf(list: string) {
+  return z
+    .string()
+    .transform((text, context) => {
+      const position = decodeCursor(list, text);
+      if (position) return position;
+      context.addIssue({ code: "custom", message: "is no cursor of this list" });
+      return z.NEVER;
+    })
+    .nullish()
+    .describe("nextCursor of the page before; the first page when left out");
+}
 
 function records<T extends z.ZodType>(item: T) {
   return z
@@ -100,9 +122,37 @@ export const PLATFORM_INPUTS = {
       description: "Counts the deliveries by state.",
       examples: [{}, { workspaceId: "wks_…" }],
     }),
+  listWebhooks: z.strictObject({ workspaceId: WorkspaceId }).meta({
+    description: "Lists the subscriptions of a workspace, newest first, with their health.",
+    examples: [{ workspaceId: "wks_…" }],
+  }),
+  listDeliveries: z
+    .strictObject({
+      webhookId: WebhookId,
+      state: z
+        .enum(["pending", "delivered", "exhausted", "cancelled"])
+        .nullish()
+        .describe("only those in this state"),
+      type: WebhookEvent.nullish().describe("only those of this kind of event"),
+      limit: z
+        .int()
+        .min(PAGE_LIMIT.min)
+        .max(PAGE_LIMIT.max)
+        .nullish()
+        .describe(`${PAGE_LIMIT.default} when left out`),
+      cursor: cursorOf(DELIVERIES_LIST),
+    })
+    .meta({
+      description: "Lists the deliveries to a subscription, newest first.",
+      examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", state: "exhausted", limit: 100 }],
+    }),
+  readDelivery: z.strictObject({ webhookId: WebhookId, eventId: EventId }).meta({
+    description: "Shows a delivery, every failed attempt at it, and the exact body.",
+    examples: [{ webhookId: "whk_…", eventId: "evt_…" }],
+  }),
   enableWebhook: z
     .strictObject({
-      webhookId: Id.describe("whk_…"),
+      webhookId: WebhookId,
       redeliverSince: Instant.refine(
         (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
         "must be at most 30 days ago: older events are deleted",

@@ -79,6 +79,8 @@ export const leads = sqliteTable(
       .$type<Record<string, unknown>>()
       .notNull(),
     createdAt: integer("created_at").notNull(),
+    /** The event that announced it, to be erased with it; null where that was not noted yet. */
+    eventId: text("event_id"),
   },
   (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
@@ -142,6 +144,8 @@ export const subscriptions = sqliteTable(
     generation: integer().notNull().default(0),
     /** Whether withdrawn deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
+    /** The last attempt that changed its pace; later ones are known by their deliveries. */
+    lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
   },
   (table) => [
     index("subscriptions_newest")
@@ -150,8 +154,31 @@ export const subscriptions = sqliteTable(
   ],
 );
 
+/** How an attempt ended. */
+export interface LastAttempt {
+  /** When it began: Unix milliseconds. */
+  at: number;
+  /** `answered`, `timed_out`, `unreachable` or `refused`. */
+  outcome: string;
+  /** Of an answer. */
+  status: number | null;
+  durationMs: number | null;
+}
+
+/** Secrets that were replaced, and sign beside the new one until receivers have changed over. */
+export const earlierSecrets = sqliteTable(
+  "earlier_secrets",
+  {
+    subscriptionId: text("subscription_id").notNull(),
+    sealedSecret: text("sealed_secret").notNull(),
+    /** It signs until then. */
+    until: integer().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.subscriptionId, table.sealedSecret] })],
+);
+
 /*
- * Leads, events and deliveries are tables without rowid (migrations/0001_*.sql): each row is written
+ * Leads, events, deliveries, attempts and earlier secrets are tables without rowid (migrations/*.sql): each row is written
  * once, and not a second time for its primary key.
  */
 
@@ -193,6 +220,9 @@ export const deliveries = sqliteTable(
     generation: integer().notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
+    /** When the last attempt began, and how long it took. */
+    lastAt: integer("last_at"),
+    lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
   },
   (table) => [
@@ -201,6 +231,23 @@ export const deliveries = sqliteTable(
       .on(table.subscriptionId, table.dueAt)
       .where(sql`state = 'pending'`),
   ],
+);
+
+/** Attempts that failed; a delivery keeps its last one itself, so that a success writes no row here. */
+export const attempts = sqliteTable(
+  "attempts",
+  {
+    subscriptionId: text("subscription_id").notNull(),
+    eventId: text("event_id").notNull(),
+    /** Counts the failures of the delivery, from 1; one that is sent again goes on counting. */
+    attempt: integer().notNull(),
+    /** When it began. */
+    at: integer().notNull(),
+    outcome: text().notNull(),
+    status: integer(),
+    durationMs: integer("duration_ms").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],
 );
 
 /** How far the parts of the sweep have come that go on where they stopped. */

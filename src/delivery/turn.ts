@@ -8,6 +8,7 @@ import {
   POSTS_PER_WORKSPACE,
   UNTRIED_WAIT_MS,
 } from "../contract/limits.ts";
+import type { LastAttempt } from "../db/schema.ts";
 import {
   type Change,
   type Claimed,
@@ -38,7 +39,9 @@ export class Turn {
   #waiting: Claimed[] = [];
   #underWay = new Set<Claimed>();
   #settlements: Settlement[] = [];
+  /** The last outcome that was a failure. */
   #last: Outcome | null = null;
+  #lastAttempt: LastAttempt | null = null;
   #changed = false;
   /** Whether deliveries were claimed that are left to the next dispatch. */
   #leftover = false;
@@ -134,7 +137,9 @@ export class Turn {
 
   /** Takes note of how a post ended. */
   end(delivery: Claimed, attempt: Attempt, random: number): void {
-    const { outcome, endedAt } = attempt;
+    const { outcome, startedAt, endedAt } = attempt;
+    const status = statusOf(outcome);
+    const durationMs = Math.max(0, endedAt - startedAt);
     const { subscriptionId, eventId, attempts } = delivery;
     this.#underWay.delete(delivery);
     const verdict = judge(outcome, attempts + 1, random);
@@ -146,9 +151,12 @@ export class Turn {
       state: verdict.state,
       dueAt: pending ? endedAt + verdict.waitMs : endedAt,
       outcome: outcome.kind,
-      status: statusOf(outcome),
+      status,
+      startedAt,
+      durationMs,
       settledAt: pending ? null : endedAt,
     });
+    this.#lastAttempt = { at: startedAt, outcome: outcome.kind, status, durationMs };
     if (verdict.state !== "delivered") this.#last = outcome;
     if (this.found) this.#setPace(adjustPace(this.found, attempt, random));
   }
@@ -214,6 +222,7 @@ export class Turn {
       host: new URL(this.found.url).host,
       outcome: this.#last?.kind ?? null,
       status: this.#last ? statusOf(this.#last) : null,
+      last: this.#lastAttempt,
       letGo,
     };
   }

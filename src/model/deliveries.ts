@@ -9,7 +9,15 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { type DeliveryState, deliveries, events, notices, subscriptions } from "../db/schema.ts";
+import {
+  attempts,
+  type DeliveryState,
+  deliveries,
+  events,
+  type LastAttempt,
+  notices,
+  subscriptions,
+} from "../db/schema.ts";
 import { keysOfSubscribers } from "./workspaces.ts";
 
 /** Which queue wakes a subscription: those that fail or answer slowly hold up no others. */
@@ -63,6 +71,9 @@ export interface Settlement {
   dueAt: number;
   outcome: string;
   status: number | null;
+  /** When the attempt began: Unix milliseconds. */
+  startedAt: number;
+  durationMs: number;
   settledAt: number | null;
 }
 
@@ -75,6 +86,8 @@ export interface Change extends Pace {
   /** The last outcome, for the e-mail about it. */
   outcome: string | null;
   status: number | null;
+  /** The last attempt, whatever came of it; null when there was none since the last change. */
+  last: LastAttempt | null;
   /** Whether to let go of deliveries that were claimed and not posted. */
   letGo: boolean;
 }
@@ -205,6 +218,7 @@ function recordChanges({ holder }: Hold, changes: Change[], now: number): Statem
         posts_at_once = c.value->>'postsAtOnce', backoff = c.value->>'backoff',
         next_at = c.value->>'nextAt', slow = c.value->>'slow', failures = c.value->>'failures',
         failing_since = c.value->>'failingSince',
+        last_attempt = coalesce(c.value->>'last', last_attempt),
         held_until = CASE WHEN c.value->>'letGo' THEN 0 ELSE held_until END
       FROM json_each(${learnt}) AS c
       WHERE s.id = c.value->>'subscriptionId' AND s.held_by = ${holder}`),
@@ -212,17 +226,32 @@ function recordChanges({ holder }: Hold, changes: Change[], now: number): Statem
 }
 
 /** Records outcomes: each once, whether or not the reply to it is lost. */
-function settle({ holder }: Hold, settlements: Settlement[]): Statements<number> {
-  return write(sql`
+function settle({ holder }: Hold, settlements: Settlement[]): Statements<unknown> {
+  const outcomes = JSON.stringify(settlements);
+  const isHeld = sql`d.subscription_id = o.value->>'subscriptionId' AND d.event_id = o.value->>'eventId'
+      AND d.state = 'pending' AND d.attempts = o.value->>'attempts'
+      AND EXISTS (SELECT 1 FROM ${subscriptions} AS s
+        WHERE s.id = d.subscription_id AND s.held_by = ${holder})`;
+  const failed = settlements.some(({ state }) => state !== "delivered");
+  return inOrder([
+    // First: once it is settled, a second try finds nothing to note.
+    failed
+      ? write(sql`
+      INSERT INTO ${attempts} (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
+      SELECT d.subscription_id, d.event_id, 1 + coalesce((SELECT max(a.attempt) FROM ${attempts} AS a
+          WHERE a.subscription_id = d.subscription_id AND a.event_id = d.event_id), 0),
+        o.value->>'startedAt', o.value->>'outcome', o.value->>'status', o.value->>'durationMs'
+      FROM json_each(${outcomes}) AS o JOIN ${deliveries} AS d ON ${isHeld}
+      WHERE o.value->>'state' <> 'delivered'`)
+      : inOrder([]),
+    write(sql`
     UPDATE ${deliveries} AS d SET
       state = o.value->>'state', attempts = d.attempts + 1, due_at = o.value->>'dueAt',
       settled_at = o.value->>'settledAt', last_outcome = o.value->>'outcome',
-      last_status = o.value->>'status'
-    FROM json_each(${JSON.stringify(settlements)}) AS o
-    WHERE d.subscription_id = o.value->>'subscriptionId' AND d.event_id = o.value->>'eventId'
-      AND d.state = 'pending' AND d.attempts = o.value->>'attempts'
-      AND EXISTS (SELECT 1 FROM ${subscriptions} AS s
-        WHERE s.id = d.subscription_id AND s.held_by = ${holder})`);
+      last_status = o.value->>'status', last_at = o.value->>'startedAt',
+      last_duration_ms = o.value->>'durationMs'
+    FROM json_each(${outcomes}) AS o WHERE ${isHeld}`),
+  ]);
 }
 
 /** What withdrawing the pending deliveries of a subscription sets; they are cancelled in pieces. */

@@ -16,7 +16,7 @@ import {
 import { leads } from "../db/schema.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
-type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference">;
+type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 /** A row as SQL gives it. */
 type StoredLead = Omit<LeadRow, "customFields"> & { customFields: string };
 

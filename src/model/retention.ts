@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
 import { commit, type Database, inOrder, retrying, write } from "../db/client.ts";
-import { deliveries, events, workspaces } from "../db/schema.ts";
+import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
 
 /** How long settled events are kept: milliseconds from their settlement. */
@@ -150,15 +150,16 @@ async function expire(
     WHERE x.value->>'expiresAt' <= ${now}`;
   const ofEvent = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
     ON d.subscription_id = o.value AND d.event_id = e.id`;
-  const [, deleted] = await commit(
+  const settled = sql`SELECT o.value, e.id FROM json_each(${seen}) AS x JOIN ${events} AS e
+      ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
+      JOIN json_each(e.owed) AS o
+    WHERE x.value->>'expiresAt' <= ${now}
+      AND NOT EXISTS (SELECT 1 ${ofEvent} WHERE d.state = 'pending')`;
+  const [, , deleted] = await commit(
     db,
     inOrder([
-      write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (
-        SELECT o.value, e.id FROM json_each(${seen}) AS x JOIN ${events} AS e
-          ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
-          JOIN json_each(e.owed) AS o
-        WHERE x.value->>'expiresAt' <= ${now}
-          AND NOT EXISTS (SELECT 1 ${ofEvent} WHERE d.state = 'pending'))`),
+      write(sql`DELETE FROM ${attempts} WHERE (subscription_id, event_id) IN (${settled})`),
+      write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (${settled})`),
       write(sql`DELETE FROM ${events} WHERE (workspace_id, id) IN (
         SELECT e.workspace_id, e.id ${expired} AND NOT EXISTS (SELECT 1 ${ofEvent}))`),
       write(sql`UPDATE ${events} SET expires_at = max(x.value->>'expiresAt', ${now + 1})
