@@ -13,9 +13,10 @@ import { listHealth } from "./model/health.ts";
 import { listDeliveries, readDelivery } from "./model/history.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
 import type { PageRequest } from "./model/page.ts";
-import { redeliver } from "./model/redelivery.ts";
+import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "./model/redelivery.ts";
 import {
   enableSubscription,
+  findSubscription,
   replaceSecret,
   secretsUnderOtherKeys,
   withdrawWorkspace,
@@ -149,18 +150,38 @@ export class Platform extends WorkerEntrypoint<Env> {
   }
 
   /**
-   * Makes a disabled subscription active again. With `redeliverSince`, it also gets what it has
-   * missed since then, oldest first, a few a second.
+   * Delivers events once more, delivered ones too, oldest first, a few a second; what is pending is
+   * left alone. Gives how many will be sent.
    */
-  async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<Record<string, never>> {
+  async redeliver(input: PlatformInput<"redeliver">): Promise<{ count: number }> {
+    const now = Date.now();
+    const { webhookId, eventIds, since, until, states } = readInput("redeliver", input);
+    const { isOwed, lane } = await findSubscription(this.#db, webhookId);
+    if (!isOwed) throw new Error("webhookId: the subscription is disabled, or without access");
+    const count = eventIds
+      ? await redeliverEvents(this.#db, webhookId, eventIds, now)
+      : await redeliverRange(
+          this.#db,
+          webhookId,
+          { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES },
+          now,
+        );
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane }]));
+    return { count };
+  }
+
+  /**
+   * Makes a disabled subscription active again. With `redeliverSince`, it also gets what it has
+   * missed since then, oldest first, a few a second. Gives how many will be sent.
+   */
+  async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
     const { webhookId, redeliverSince } = readInput("enableWebhook", input);
     const enabled = await enableSubscription(this.#db, webhookId);
     if (enabled.length === 0) throw new Error("webhookId: no such subscription");
-    if (redeliverSince != null) {
-      await redeliver(this.#db, webhookId, redeliverSince, Date.now());
-      this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
-    }
-    return {};
+    if (redeliverSince == null) return { count: 0 };
+    const count = await redeliver(this.#db, webhookId, redeliverSince, Date.now());
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
+    return { count };
   }
 
   /**

@@ -31,6 +31,16 @@ function cursorOf(list: string) {
     .describe("nextCursor of the page before; the first page when left out");
 }
 
+const RedeliverableSince = Instant.refine(
+  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
+  "must be at most 30 days ago: older events are deleted",
+);
+
+const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
+
+/** What may have become of an event that is delivered again; `missed` when nothing was owed. */
+export type RedeliveryState = z.infer<typeof RedeliveryState>;
+
 function records<T extends z.ZodType>(item: T) {
   return z
     .array(
@@ -150,15 +160,43 @@ export const PLATFORM_INPUTS = {
     description: "Shows a delivery, every failed attempt at it, and the exact body.",
     examples: [{ webhookId: "whk_…", eventId: "evt_…" }],
   }),
+  redeliver: z
+    .strictObject({
+      webhookId: WebhookId,
+      eventIds: z.array(EventId).min(1).max(RECORDS_MAX).nullish().describe("these events"),
+      since: RedeliverableSince.nullish().describe("or those from then on"),
+      until: Instant.nullish().describe("and before then; no end when left out"),
+      states: z
+        .array(RedeliveryState)
+        .min(1)
+        .max(RedeliveryState.options.length)
+        .nullish()
+        .describe("what became of them; missed: nothing was owed. All when left out"),
+    })
+    .superRefine(({ eventIds, since, until, states }, context) => {
+      const fault = (path: string, message: string) =>
+        context.addIssue({ code: "custom", path: [path], message });
+      if (eventIds == null && since == null)
+        return fault("eventIds", "either these or since is needed");
+      if (eventIds == null) return;
+      if (since != null) fault("since", "goes without eventIds");
+      if (until != null) fault("until", "goes without eventIds");
+      if (states != null) fault("states", "goes without eventIds");
+    })
+    .meta({
+      description:
+        "Delivers events once more, delivered ones too: same ids and bytes, 10 a second.",
+      examples: [
+        { webhookId: "whk_…", eventIds: ["evt_…"] },
+        { webhookId: "whk_…", since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
+      ],
+    }),
   enableWebhook: z
     .strictObject({
       webhookId: WebhookId,
-      redeliverSince: Instant.refine(
-        (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
-        "must be at most 30 days ago: older events are deleted",
-      )
-        .nullish()
-        .describe("also delivers what was missed since then, 30 days back at the most"),
+      redeliverSince: RedeliverableSince.nullish().describe(
+        "also delivers what was missed since then, 30 days back at the most",
+      ),
     })
     .meta({
       description: "Makes a disabled subscription active again.",

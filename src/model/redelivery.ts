@@ -1,10 +1,30 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
+import { InputError, type RedeliveryState } from "../contract/platform.ts";
 import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { IS_OWED } from "./deliveries.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
+
+/** Events of a subscription by their time; times are Unix milliseconds. */
+export interface Range {
+  since: number;
+  /** Before this; null for no end. */
+  until: number | null;
+  /** What has become of them; what is pending is on its way already. */
+  states: readonly RedeliveryState[];
+}
+
+/** Whatever has become of an event. */
+export const ALL_STATES: readonly RedeliveryState[] = [
+  "delivered",
+  "exhausted",
+  "cancelled",
+  "missed",
+];
+const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
 /**
  * Owes a subscription again what it has missed since `since`: every event of a kind that it lists,
@@ -14,60 +34,143 @@ const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
  * only what is still missing.
  *
  * @param since Unix milliseconds.
+ * @returns how many deliveries are pending by it.
  */
-export async function redeliver(
+export function redeliver(
   db: Database,
   subscriptionId: string,
   since: number,
   now: number,
-): Promise<void> {
+): Promise<number> {
+  return oweRange(db, subscriptionId, { since, until: null, states: UNDELIVERED }, now, sql`true`);
+}
+
+/** The same of a range and of states; nothing is added once the subscription is not active. */
+export function redeliverRange(
+  db: Database,
+  subscriptionId: string,
+  range: Range,
+  now: number,
+): Promise<number> {
+  return oweRange(db, subscriptionId, range, now, IS_OWED);
+}
+
+/**
+ * The same of events by name, whatever has become of them.
+ *
+ * @throws InputError for one that is not of the subscription's workspace or of no kind that it lists.
+ */
+export async function redeliverEvents(
+  db: Database,
+  subscriptionId: string,
+  eventIds: string[],
+  now: number,
+): Promise<number> {
+  const named = JSON.stringify([...new Set(eventIds)]);
+  const found = await retrying(() =>
+    db.all<{ id: string; owable: 0 | 1 }>(sql`
+    SELECT e.id AS id, ${isOwable(ALL_STATES, now)} AS owable
+    FROM ${subscriptions} AS s JOIN json_each(${named}) AS n
+      JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = n.value
+      LEFT JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id = e.id
+    WHERE s.id = ${subscriptionId} AND ${IS_LISTED} ORDER BY e.id`),
+  );
+  const known = new Set(found.map(({ id }) => id));
+  const unknown = eventIds.findIndex((id) => !known.has(id));
+  if (unknown >= 0)
+    throw new InputError(
+      `eventIds[${unknown}]: no such event, or of no kind that the subscription lists`,
+    );
+  const ids = found.flatMap(({ id, owable }) => (owable === 1 ? [id] : []));
+  if (ids.length > 0)
+    await commit(db, oweAgain(subscriptionId, ids, ALL_STATES, now, now, IS_OWED));
+  return ids.length;
+}
+
+async function oweRange(
+  db: Database,
+  subscriptionId: string,
+  range: Range,
+  now: number,
+  condition: SQL,
+): Promise<number> {
   let after = "";
+  let count = 0;
   for (let startsAt = now; ; startsAt += CHUNK_MS) {
-    const chunk = await missedEvents(db, subscriptionId, since, after);
+    const chunk = await nextEvents(db, subscriptionId, range, after, now);
     const last = chunk.at(-1);
-    if (!last) return;
+    if (!last) return count;
     after = last.id;
-    const ids = JSON.stringify(chunk.map(({ id }) => id));
-    await commit(db, oweAgain(subscriptionId, ids, startsAt));
+    count += chunk.length;
+    const ids = chunk.map(({ id }) => id);
+    await commit(db, oweAgain(subscriptionId, ids, range.states, startsAt, now, condition));
   }
 }
 
-/** The next events that the subscription lists and that were not delivered to it, oldest first. */
-function missedEvents(db: Database, subscriptionId: string, since: number, after: string) {
+const IS_LISTED = sql`EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = e.type)`;
+
+/**
+ * True in SQL where the delivery `d` of the subscription `s`, or its absence, is in one of the states
+ * and was when the call began: what this call itself has caused is not caused twice.
+ */
+function isOwable(states: readonly RedeliveryState[], now: number): SQL {
+  return sql`(coalesce(CASE WHEN d.state = 'pending' AND d.generation < s.generation THEN 'cancelled'
+      ELSE d.state END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
+    AND (d.state IS NOT 'delivered' OR d.settled_at <= ${now}))`;
+}
+
+/** The next events of the range that the subscription lists, oldest first. */
+function nextEvents(
+  db: Database,
+  subscriptionId: string,
+  { since, until, states }: Range,
+  after: string,
+  now: number,
+) {
+  const isBefore = until === null ? sql`true` : sql`e.created_at < ${until}`;
   return retrying(() =>
     db.all<{ id: string }>(sql`
     SELECT e.id AS id
     FROM ${subscriptions} AS s JOIN ${events} AS e ON e.workspace_id = s.workspace_id
+      LEFT JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id = e.id
     WHERE s.id = ${subscriptionId} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
-      AND e.created_at >= max(s.created_at, ${since})
-      AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = e.type)
-      AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
-        WHERE d.subscription_id = s.id AND d.event_id = e.id
-          AND (d.state = 'delivered' OR d.state = 'pending' AND d.generation = s.generation))
+      AND e.created_at >= max(s.created_at, ${since}) AND ${isBefore}
+      AND ${IS_LISTED} AND ${isOwable(states, now)}
     ORDER BY e.id LIMIT ${REDELIVERY_CHUNK}`),
   );
 }
 
-/** Makes pending what is owed for the events in `ids`, a JSON array in the order of delivery. */
-function oweAgain(subscriptionId: string, ids: string, startsAt: number): Statements<unknown> {
+/**
+ * Makes pending what is owed for the events, in the order of delivery.
+ *
+ * @param condition on the subscription `s`.
+ */
+function oweAgain(
+  subscriptionId: string,
+  eventIds: string[],
+  states: readonly RedeliveryState[],
+  startsAt: number,
+  now: number,
+  condition: SQL,
+): Statements<unknown> {
+  const ids = JSON.stringify(eventIds);
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
-  const generation = sql`(SELECT s.generation FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId})`;
-  const workspace = sql`(SELECT s.workspace_id FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId})`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
     WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
+  const subscription = sql`${subscriptions} AS s ON s.id = ${subscriptionId} AND ${condition}`;
   return inOrder([
-    write(sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt},
-        settled_at = NULL, generation = ${generation}
-      FROM json_each(${ids}) AS missed
-      WHERE event_id = missed.value AND subscription_id = ${subscriptionId}
-        AND (state IN ('cancelled', 'exhausted') OR state = 'pending' AND generation < ${generation})`),
+    write(sql`UPDATE ${deliveries} AS d SET state = 'pending', attempts = 0, due_at = ${dueAt},
+        settled_at = NULL, generation = s.generation
+      FROM json_each(${ids}) AS missed JOIN ${subscription}
+      WHERE d.event_id = missed.value AND d.subscription_id = ${subscriptionId}
+        AND ${isOwable(states, now)}`),
     write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
-      FROM json_each(${ids}) AS missed
-      WHERE ${events.id} = missed.value AND ${events.workspaceId} = ${workspace} AND ${isNew}`),
+      FROM json_each(${ids}) AS missed JOIN ${subscription}
+      WHERE ${events.id} = missed.value AND ${events.workspaceId} = s.workspace_id AND ${isNew}`),
     write(sql`INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
-      SELECT ${subscriptionId}, e.id, e.workspace_id, 'pending', ${dueAt}, ${generation}
-      FROM json_each(${ids}) AS missed JOIN ${events} AS e
-        ON e.workspace_id = ${workspace} AND e.id = missed.value
+      SELECT s.id, e.id, e.workspace_id, 'pending', ${dueAt}, s.generation
+      FROM json_each(${ids}) AS missed JOIN ${subscription}
+        JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value
       WHERE ${isNew}`),
   ]);
 }

@@ -13,7 +13,8 @@ import {
   write,
 } from "../db/client.ts";
 import { subscriptions } from "../db/schema.ts";
-import { cancelWithdrawn, WITHDRAWN } from "./deliveries.ts";
+import { cancelWithdrawn, IS_OWED, type Lane, laneOf, WITHDRAWN } from "./deliveries.ts";
+import { unknownWebhook } from "./health.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -88,6 +89,33 @@ export function withdrawWorkspace(workspaceId: string, now: number): Statements<
       WHERE workspace_id = ${workspaceId} AND cancelling`),
   ]);
   return readAs(statements, ([, , left]) => left.map(({ id }) => id));
+}
+
+/** A subscription as the Platform door needs to know it. */
+export interface KnownSubscription {
+  id: string;
+  workspaceId: string;
+  url: string;
+  sealedSecret: string;
+  /** Whether events are owed to it: it is neither disabled nor without access. */
+  isOwed: boolean;
+  lane: Lane;
+}
+
+/** The subscription of this id. @throws InputError when there is none, or it was deleted. */
+export async function findSubscription(db: Database, id: string): Promise<KnownSubscription> {
+  const [row] = await retrying(() =>
+    db.all<
+      Omit<KnownSubscription, "isOwed" | "lane"> & { owed: 0 | 1; slow: 0 | 1; backoff: number }
+    >(sql`
+    SELECT s.id AS id, s.workspace_id AS workspaceId, s.url AS url, s.sealed_secret AS sealedSecret,
+      ${IS_OWED} AS owed, s.slow AS slow, s.backoff AS backoff
+    FROM ${subscriptions} AS s WHERE s.id = ${id} AND s.deleted_at IS NULL`),
+  );
+  if (!row) throw unknownWebhook();
+  const { workspaceId, url, sealedSecret, owed, slow, backoff } = row;
+  const lane = laneOf({ slow: slow === 1, backoff });
+  return { id, workspaceId, url, sealedSecret, isOwed: owed === 1, lane };
 }
 
 /** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
