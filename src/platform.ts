@@ -1,10 +1,11 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
-import { PAGE_LIMIT } from "./contract/limits.ts";
+import { PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "./contract/limits.ts";
 import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
 import type { Page } from "./contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
+import { rotateSecret } from "./delivery/rotation.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
@@ -156,7 +157,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async redeliver(input: PlatformInput<"redeliver">): Promise<{ count: number }> {
     const now = Date.now();
     const { webhookId, eventIds, since, until, states } = readInput("redeliver", input);
-    const { isOwed, lane } = await findSubscription(this.#db, webhookId);
+    const { isOwed, lane } = await findSubscription(this.#db, webhookId, now);
     if (!isOwed) throw new Error("webhookId: the subscription is disabled, or without access");
     const count = eventIds
       ? await redeliverEvents(this.#db, webhookId, eventIds, now)
@@ -182,6 +183,19 @@ export class Platform extends WorkerEntrypoint<Env> {
     const count = await redeliver(this.#db, webhookId, redeliverSince, Date.now());
     this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
     return { count };
+  }
+
+  /**
+   * Gives a subscription a new secret, which is in this answer only; until the overlap ends, what it
+   * is sent is signed with the old one too.
+   */
+  async rotateWebhookSecret(
+    input: PlatformInput<"rotateWebhookSecret">,
+  ): Promise<{ secret: string; overlapEndsAt: string | null }> {
+    const { webhookId, overlapSeconds } = readInput("rotateWebhookSecret", input);
+    const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
+    const keys = this.env.WEBHOOK_ENCRYPTION_KEYS;
+    return rotateSecret(this.#db, keys, webhookId, overlap, Date.now());
   }
 
   /**

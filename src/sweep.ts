@@ -5,6 +5,7 @@ import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import { overdueAnywhere } from "./model/due.ts";
 import { deleteExpired, readRetention } from "./model/retention.ts";
+import { deleteEndedSecrets } from "./model/secrets.ts";
 import { readPosition, writePosition } from "./model/sweep-positions.ts";
 
 /**
@@ -22,6 +23,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
     wakeOverdue(db, env, now),
     sendNotices(db, env, now),
     expireEvents(db, env, now, mayGoOn),
+    deleteEndedSecrets(db, now),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);

@@ -32,6 +32,11 @@ export const UNORDERED_WAITS_SECONDS = [5, 30, 120, 600] as const;
 /** Wait of a message whose recording failed; doubled each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
+/** How long a webhook secret that was replaced signs beside the new one, in seconds. */
+export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
+/** Secrets of one subscription that may sign beside its own at once. */
+export const EARLIER_SECRETS_MAX = 4;
+
 /** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;
 

@@ -6,6 +6,7 @@ import {
   RECORD_MAX_QUOTED_BYTES,
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
+  SECRET_OVERLAP_SECONDS,
 } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 import { WebhookEvent } from "./resources.ts";
@@ -201,6 +202,21 @@ export const PLATFORM_INPUTS = {
     .meta({
       description: "Makes a disabled subscription active again.",
       examples: [{ webhookId: "whk_…" }],
+    }),
+  rotateWebhookSecret: z
+    .strictObject({
+      webhookId: WebhookId,
+      overlapSeconds: z
+        .int()
+        .min(0)
+        .max(SECRET_OVERLAP_SECONDS.max)
+        .nullish()
+        .describe("how long the old one signs too; 24 h when left out; 0 ends it at once"),
+    })
+    .meta({
+      description:
+        "Gives a subscription a new secret and shows it this once; both sign for a time.",
+      examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", overlapSeconds: 3600 }],
     }),
   resealSecrets: z.strictObject({}).meta({
     description: "Seals up to 100 webhook secrets under the first encryption key.",

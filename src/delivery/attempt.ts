@@ -23,10 +23,12 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   return async (delivery, target) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
-    let prepared = targets.get(subscriptionId);
+    // Its secrets may be replaced while it is posted to.
+    const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();
+    let prepared = targets.get(key);
     if (!prepared) {
       prepared = prepare(env, subscriptionId, target);
-      targets.set(subscriptionId, prepared);
+      targets.set(key, prepared);
     }
     const about = {
       delivery: eventId,
@@ -47,16 +49,28 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   };
 }
 
-function prepare(env: Env, subscriptionId: string, { url, sealedSecret }: Target): Prepared {
-  const openSigner = async () => {
-    const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
-    return createSigner(await open(ring, subscriptionId, sealedSecret));
-  };
-  const signer = openSigner();
+function prepare(env: Env, subscriptionId: string, target: Target): Prepared {
+  const { url } = target;
+  const signer = openSigner(env, subscriptionId, target);
   // Looked at when it is used.
   signer.catch(() => {});
   const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
   return { host: new URL(url).host, isRefused, signer };
+}
+
+/**
+ * The signer of a subscription, with all its secrets that are valid.
+ *
+ * @throws Error when one of them cannot be opened.
+ */
+export async function openSigner(
+  env: Env,
+  subscriptionId: string,
+  { sealedSecret, earlierSecrets }: Pick<Target, "sealedSecret" | "earlierSecrets">,
+): Promise<Signer> {
+  const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
+  const sealed = [...earlierSecrets, sealedSecret];
+  return createSigner(...(await Promise.all(sealed.map((one) => open(ring, subscriptionId, one)))));
 }
 
 async function send(

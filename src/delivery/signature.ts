@@ -21,28 +21,42 @@ export type Signer = (
   now: number,
 ) => Promise<Record<string, string>>;
 
-/** A signer that is used for many deliveries: its keys are imported once. */
-export async function createSigner(secret: string): Promise<Signer> {
-  const [serviceKey, standardKey] = await Promise.all([
-    importKey(new Uint8Array(encoder.encode(secret))),
-    importKey(fromBase64(secret.slice(SECRET_PREFIX.length))),
-  ]);
+/**
+ * A signer that is used for many deliveries: its keys are imported once. With several secrets, each
+ * signs in both families, in their order: a receiver takes a delivery if any signature is right.
+ */
+export async function createSigner(...secrets: string[]): Promise<Signer> {
+  const keys = await Promise.all(
+    secrets.map(async (secret) => ({
+      service: await importKey(new Uint8Array(encoder.encode(secret))),
+      standard: await importKey(fromBase64(secret.slice(SECRET_PREFIX.length))),
+    })),
+  );
   return async (eventId, body, now) => {
     const timestamp = Math.floor(now / 1000);
     const prefix = encoder.encode(`${eventId}.`);
     // What the one family signs is the end of what the other does.
     const text = encoder.encode(`${eventId}.${timestamp}.${body}`);
-    const [service, standard] = await Promise.all([
-      crypto.subtle.sign("HMAC", serviceKey, text.subarray(prefix.length)),
-      crypto.subtle.sign("HMAC", standardKey, text),
-    ]);
+    const digests = await Promise.all(
+      keys.map(async ({ service, standard }) => ({
+        service: await sign(service, text.subarray(prefix.length)),
+        standard: await sign(standard, text),
+      })),
+    );
     return {
-      "X-Service-Signature": `t=${timestamp},v1=${toHex(new Uint8Array(service))}`,
+      "X-Service-Signature": [
+        `t=${timestamp}`,
+        ...digests.map(({ service }) => `v1=${toHex(service)}`),
+      ].join(),
       "webhook-id": eventId,
       "webhook-timestamp": String(timestamp),
-      "webhook-signature": `v1,${toBase64(new Uint8Array(standard))}`,
+      "webhook-signature": digests.map(({ standard }) => `v1,${toBase64(standard)}`).join(" "),
     };
   };
+}
+
+async function sign(key: CryptoKey, text: BufferSource): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await crypto.subtle.sign("HMAC", key, text));
 }
 
 /** The headers of a `Signer` that is used once. */

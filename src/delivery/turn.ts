@@ -23,7 +23,7 @@ import {
 import { type Attempt, adjustPace, judge, type Outcome } from "./policy.ts";
 
 /** What a delivery is posted with. */
-export type Target = Pick<Found, "workspaceId" | "url" | "sealedSecret">;
+export type Target = Pick<Found, "workspaceId" | "url" | "sealedSecret" | "earlierSecrets">;
 
 /** A subscription's part in a dispatch: what was claimed of it, and what has come of that. */
 export class Turn {

@@ -18,6 +18,7 @@ import {
   notices,
   subscriptions,
 } from "../db/schema.ts";
+import { earlierSecretsOf } from "./secrets.ts";
 import { keysOfSubscribers } from "./workspaces.ts";
 
 /** Which queue wakes a subscription: those that fail or answer slowly hold up no others. */
@@ -98,6 +99,8 @@ export interface Found extends Pace {
   workspaceId: string;
   url: string;
   sealedSecret: string;
+  /** Secrets that were replaced and still sign, sealed. */
+  earlierSecrets: string[];
   generation: number;
   /** Whether withdrawn deliveries are still pending. */
   cancelling: boolean;
@@ -169,6 +172,7 @@ export function exchange(
   return readAs(statements, ([, , , , , found, claimed, keys]) => ({
     found: found.map((row) => ({
       ...row,
+      earlierSecrets: JSON.parse(row.earlierSecrets),
       slow: row.slow === 1,
       cancelling: row.cancelling === 1,
       owed: row.owed === 1,
@@ -340,13 +344,14 @@ function claim(
 }
 
 type Flag = "slow" | "cancelling" | "owed" | "held" | "claimed";
-type FoundRow = Omit<Found, Flag> & Record<Flag, 0 | 1>;
+type FoundRow = Omit<Found, Flag | "earlierSecrets"> &
+  Record<Flag, 0 | 1> & { earlierSecrets: string };
 
 /** The subscriptions that there are, as this transaction leaves them. */
 function find(hold: Hold, asked: string, now: number): Statements<FoundRow[]> {
   return rows<FoundRow>(sql`
     SELECT s.id AS subscriptionId, s.workspace_id AS workspaceId, s.url AS url,
-      s.sealed_secret AS sealedSecret, s.posts_at_once AS postsAtOnce, s.backoff AS backoff,
+      s.sealed_secret AS sealedSecret, ${earlierSecretsOf(now)} AS earlierSecrets, s.posts_at_once AS postsAtOnce, s.backoff AS backoff,
       s.next_at AS nextAt, s.slow AS slow, s.failures AS failures, s.failing_since AS failingSince,
       s.generation AS generation, s.cancelling AS cancelling, ${IS_OWED} AS owed,
       coalesce(s.held_by = ${hold.holder}, 0) AS held,

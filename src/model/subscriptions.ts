@@ -3,6 +3,7 @@ import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import {
+  commit,
   type Database,
   inOrder,
   prepared,
@@ -12,10 +13,11 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { subscriptions } from "../db/schema.ts";
+import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { cancelWithdrawn, IS_OWED, type Lane, laneOf, WITHDRAWN } from "./deliveries.ts";
 import { unknownWebhook } from "./health.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
+import { earlierSecretsOf } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 /** What is shown of a row, as SQL gives it. */
@@ -97,25 +99,36 @@ export interface KnownSubscription {
   workspaceId: string;
   url: string;
   sealedSecret: string;
+  /** Secrets that were replaced and still sign, sealed. */
+  earlierSecrets: string[];
   /** Whether events are owed to it: it is neither disabled nor without access. */
   isOwed: boolean;
   lane: Lane;
 }
 
 /** The subscription of this id. @throws InputError when there is none, or it was deleted. */
-export async function findSubscription(db: Database, id: string): Promise<KnownSubscription> {
+export async function findSubscription(
+  db: Database,
+  id: string,
+  now: number,
+): Promise<KnownSubscription> {
+  interface Row extends Pick<KnownSubscription, "workspaceId" | "url" | "sealedSecret"> {
+    earlierSecrets: string;
+    owed: 0 | 1;
+    slow: 0 | 1;
+    backoff: number;
+  }
   const [row] = await retrying(() =>
-    db.all<
-      Omit<KnownSubscription, "isOwed" | "lane"> & { owed: 0 | 1; slow: 0 | 1; backoff: number }
-    >(sql`
-    SELECT s.id AS id, s.workspace_id AS workspaceId, s.url AS url, s.sealed_secret AS sealedSecret,
-      ${IS_OWED} AS owed, s.slow AS slow, s.backoff AS backoff
+    db.all<Row>(sql`
+    SELECT s.workspace_id AS workspaceId, s.url AS url, s.sealed_secret AS sealedSecret,
+      ${earlierSecretsOf(now)} AS earlierSecrets, ${IS_OWED} AS owed, s.slow AS slow, s.backoff AS backoff
     FROM ${subscriptions} AS s WHERE s.id = ${id} AND s.deleted_at IS NULL`),
   );
   if (!row) throw unknownWebhook();
   const { workspaceId, url, sealedSecret, owed, slow, backoff } = row;
   const lane = laneOf({ slow: slow === 1, backoff });
-  return { id, workspaceId, url, sealedSecret, isOwed: owed === 1, lane };
+  const earlier: string[] = JSON.parse(row.earlierSecrets);
+  return { id, workspaceId, url, sealedSecret, earlierSecrets: earlier, isOwed: owed === 1, lane };
 }
 
 /** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
@@ -162,25 +175,32 @@ export async function secretsUnderOtherKeys(
   keyId: string,
   limit: number,
 ): Promise<{ secrets: SealedSecret[]; count: number }> {
-  const other = sql`substr(${subscriptions.sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
-  const [secrets, counts] = await retrying(() =>
-    db.batch([
-      db
-        .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
-        .from(subscriptions)
-        .where(other)
-        .limit(limit),
-      db.select({ count: sql<number>`count(*)` }).from(subscriptions).where(other),
+  const others = sql`FROM (
+      SELECT id, sealed_secret FROM ${subscriptions}
+      UNION ALL SELECT subscription_id, sealed_secret FROM ${earlierSecrets})
+    WHERE substr(sealed_secret, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+  const [secrets, counts] = await commit(
+    db,
+    inOrder([
+      rows<SealedSecret>(sql`SELECT id, sealed_secret AS sealedSecret ${others} LIMIT ${limit}`),
+      rows<{ count: number }>(sql`SELECT count(*) AS count ${others}`),
     ]),
   );
   return { secrets, count: counts[0]?.count ?? 0 };
 }
 
-/** Puts `sealed` in place of the secret that was read, unless it has changed since. */
+/**
+ * Puts `sealed` in place of the secret that was read, wherever a rotation has moved it meanwhile; one
+ * that is there no more does not come back.
+ */
 export function replaceSecret(
   { id, sealedSecret }: SealedSecret,
   sealed: string,
-): Statements<number> {
-  return write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed}
-    WHERE id = ${id} AND sealed_secret = ${sealedSecret}`);
+): Statements<unknown> {
+  return inOrder([
+    write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed}
+      WHERE id = ${id} AND sealed_secret = ${sealedSecret}`),
+    write(sql`UPDATE ${earlierSecrets} SET sealed_secret = ${sealed}
+      WHERE subscription_id = ${id} AND sealed_secret = ${sealedSecret}`),
+  ]);
 }

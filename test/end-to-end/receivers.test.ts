@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
-import { mintSecret, signatureHeaders } from "../../src/delivery/signature.ts";
+import { createSigner, mintSecret, signatureHeaders } from "../../src/delivery/signature.ts";
 import {
   type Example,
   freePort,
@@ -213,6 +213,20 @@ function describeReceiver(example: Example) {
       "webhook-signature": `v1,AAAA ${right["webhook-signature"]}`,
     };
     expect(await resend(several)).toBeOneOf(ACCEPTED);
+  });
+
+  test("takes what an old and a new secret sign, whichever of them it knows", async () => {
+    const body = captured.body.toString();
+    const other = mintSecret();
+    for (const secrets of [
+      [secret, other],
+      [other, secret],
+    ]) {
+      const sign = await createSigner(...secrets);
+      expect(await resend(await sign(eventId, body, Date.now()))).toBeOneOf(ACCEPTED);
+    }
+    const sign = await createSigner(other, mintSecret());
+    expect(await resend(await sign(eventId, body, Date.now()))).toBeOneOf(REFUSED);
   });
 
   test("has processed three events in all", () => {

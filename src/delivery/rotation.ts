@@ -1,0 +1,33 @@
+import { InputError } from "../contract/platform.ts";
+import { isoTime } from "../contract/time.ts";
+import { commit, type Database } from "../db/client.ts";
+import { unknownWebhook } from "../model/health.ts";
+import { rotate } from "../model/secrets.ts";
+import { readKeyRing, seal } from "./seal.ts";
+import { mintSecret } from "./signature.ts";
+
+/**
+ * Gives a subscription a new secret; the one before it signs beside it for as long as told. Calling it
+ * again gives one more: what a receiver knows stays valid, even if an answer was lost.
+ *
+ * @param overlapSeconds 0 ends all earlier secrets at once.
+ * @throws InputError when there is no such subscription, or too many of its secrets are valid.
+ */
+export async function rotateSecret(
+  db: Database,
+  encryptionKeys: string,
+  webhookId: string,
+  overlapSeconds: number,
+  now: number,
+): Promise<{ secret: string; overlapEndsAt: string | null }> {
+  const secret = mintSecret();
+  const sealed = await seal(readKeyRing(encryptionKeys), webhookId, secret);
+  const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
+  const rotation = await commit(db, rotate(webhookId, sealed, until, now));
+  if (rotation === "unknown") throw unknownWebhook();
+  if (rotation === "too_many")
+    throw new InputError(
+      "webhookId: too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
+    );
+  return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
+}
