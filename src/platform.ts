@@ -7,15 +7,18 @@ import type { Page } from "./contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
 import { rotateSecret } from "./delivery/rotation.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
+import { sendTestEvent, type TestResult } from "./delivery/test-event.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { usedUpKeys } from "./gate/memory.ts";
-import { listHealth } from "./model/health.ts";
+import { listHealth, unknownWebhook } from "./model/health.ts";
 import { listDeliveries, readDelivery } from "./model/history.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
 import type { PageRequest } from "./model/page.ts";
 import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "./model/redelivery.ts";
 import {
+  deleteAnySubscription,
+  disableSubscription,
   enableSubscription,
   findSubscription,
   replaceSecret,
@@ -185,6 +188,31 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { count };
   }
 
+  /** Posts a labelled sample to a subscription now, once, and says what its server answered. */
+  async sendTestEvent(input: PlatformInput<"sendTestEvent">): Promise<TestResult> {
+    const now = Date.now();
+    const { webhookId, type } = readInput("sendTestEvent", input);
+    const subscription = await findSubscription(this.#db, webhookId, now);
+    return sendTestEvent(this.env, subscription, type, now);
+  }
+
+  /** Disables a subscription; what it is still owed is cancelled. */
+  async disableWebhook(input: PlatformInput<"disableWebhook">): Promise<Record<string, never>> {
+    const { webhookId } = readInput("disableWebhook", input);
+    const { found, left } = await commit(this.#db, disableSubscription(webhookId, Date.now()));
+    if (!found) throw unknownWebhook();
+    if (left) this.#wakeToCancel(webhookId);
+    return {};
+  }
+
+  /** Deletes a subscription; what it is still owed is cancelled. An unknown id is no error. */
+  async deleteWebhook(input: PlatformInput<"deleteWebhook">): Promise<Record<string, never>> {
+    const { webhookId } = readInput("deleteWebhook", input);
+    const { left } = await commit(this.#db, deleteAnySubscription(webhookId, Date.now()));
+    if (left) this.#wakeToCancel(webhookId);
+    return {};
+  }
+
   /**
    * Gives a subscription a new secret, which is in this answer only; until the overlap ends, what it
    * is sent is signed with the old one too.
@@ -227,6 +255,10 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { ids, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
     return ids;
+  }
+
+  #wakeToCancel(subscriptionId: string): void {
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId, lane: "slow" }]));
   }
 
   /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */

@@ -203,6 +203,19 @@ export const PLATFORM_INPUTS = {
       description: "Makes a disabled subscription active again.",
       examples: [{ webhookId: "whk_…" }],
     }),
+  sendTestEvent: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }).meta({
+    description: "Posts a labelled sample now, once, and says what the server answered.",
+    examples: [{ webhookId: "whk_…", type: "lead.created" }],
+  }),
+  disableWebhook: z.strictObject({ webhookId: WebhookId }).meta({
+    description: "Disables a subscription; what it is still owed is cancelled.",
+    examples: [{ webhookId: "whk_…" }],
+  }),
+  deleteWebhook: z.strictObject({ webhookId: WebhookId }).meta({
+    description:
+      "Deletes a subscription; what it is still owed is cancelled. An unknown id is no error.",
+    examples: [{ webhookId: "whk_…" }],
+  }),
   rotateWebhookSecret: z
     .strictObject({
       webhookId: WebhookId,

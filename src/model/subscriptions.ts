@@ -1,4 +1,4 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
@@ -69,9 +69,44 @@ export function deleteSubscription(
   id: string,
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
+  return deletion(sql`id = ${id} AND workspace_id = ${workspaceId}`, id, now);
+}
+
+/** The same of a subscription of whichever workspace. */
+export function deleteAnySubscription(
+  id: string,
+  now: number,
+): Statements<{ found: boolean; left: boolean }> {
+  return deletion(sql`id = ${id}`, id, now);
+}
+
+/**
+ * Disables a subscription and withdraws what it was still owed; gives whether there is one, and
+ * whether some of that is left to be cancelled.
+ */
+export function disableSubscription(
+  id: string,
+  now: number,
+): Statements<{ found: boolean; left: boolean }> {
+  const statements = inOrder([
+    write(sql`UPDATE ${subscriptions} SET disabled_at = ${now}, ${WITHDRAWN}
+      WHERE id = ${id} AND disabled_at IS NULL AND deleted_at IS NULL`),
+    cancelWithdrawn(sql`SELECT ${id}`, now),
+    rows<{ cancelling: 0 | 1 }>(
+      sql`SELECT cancelling FROM ${subscriptions} WHERE id = ${id} AND deleted_at IS NULL`,
+    ),
+  ]);
+  return readAs(statements, ([, , [row]]) => ({ found: !!row, left: row?.cancelling === 1 }));
+}
+
+function deletion(
+  condition: SQL,
+  id: string,
+  now: number,
+): Statements<{ found: boolean; left: boolean }> {
   const statements = inOrder([
     write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
-      WHERE id = ${id} AND workspace_id = ${workspaceId} AND deleted_at IS NULL`),
+      WHERE ${condition} AND deleted_at IS NULL`),
     cancelWithdrawn(sql`SELECT ${id}`, now),
     rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${id}`),
   ]);
