@@ -19,4 +19,5 @@ CREATE TABLE `earlier_secrets` (
 ALTER TABLE `deliveries` ADD `last_at` integer;--> statement-breakpoint
 ALTER TABLE `deliveries` ADD `last_duration_ms` integer;--> statement-breakpoint
 ALTER TABLE `leads` ADD `event_id` text;--> statement-breakpoint
-ALTER TABLE `subscriptions` ADD `last_attempt` text;
+ALTER TABLE `subscriptions` ADD `last_attempt` text;--> statement-breakpoint
+CREATE INDEX `runs_of_lead` ON `runs` (`lead_id`) WHERE lead_id IS NOT NULL;

@@ -11,6 +11,7 @@ import { sendTestEvent, type TestResult } from "./delivery/test-event.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { usedUpKeys } from "./gate/memory.ts";
+import { eraseLeads } from "./model/erasure.ts";
 import { listHealth, unknownWebhook } from "./model/health.ts";
 import { listDeliveries, readDelivery } from "./model/history.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
@@ -121,6 +122,17 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Inserts finished runs and announces them; one whose reference is known stays as it is. */
   async recordRuns(input: PlatformInput<"recordRuns">): Promise<{ ids: string[] }> {
     return { ids: await this.#record("recordRuns", input) };
+  }
+
+  /**
+   * Erases leads for good, with the events that tell of them and the deliveries of these, at once;
+   * their runs lose the link. Unknown ids are no error.
+   */
+  async eraseLeads(input: PlatformInput<"eraseLeads">): Promise<Record<string, never>> {
+    const { workspaceId, ids } = readInput("eraseLeads", input);
+    if (!(await workspaceExists(this.#db, workspaceId))) throw unknownWorkspace();
+    await commit(this.#db, eraseLeads(workspaceId, ids));
+    return {};
   }
 
   /** Counts the deliveries of a workspace, or of all. */

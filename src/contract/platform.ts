@@ -123,6 +123,16 @@ export const PLATFORM_INPUTS = {
     description: "Inserts leads and announces them; a known reference changes nothing.",
     examples: [{ workspaceId: "wks_…", leads: [EXAMPLES.lead] }],
   }),
+  eraseLeads: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      ids: z.array(Id).min(1).max(RECORDS_MAX).describe("lea_…"),
+    })
+    .meta({
+      description:
+        "Erases leads, the events that tell of them and their deliveries; unknown ids are no error.",
+      examples: [{ workspaceId: "wks_…", ids: ["lea_…"] }],
+    }),
   recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }).meta({
     description: "Inserts finished runs and announces them; a known reference changes nothing.",
     examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],

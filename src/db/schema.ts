@@ -105,6 +105,8 @@ export const runs = sqliteTable(
   (table) => [
     index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),
     index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
+    // Whoever erases a lead finds its runs, and the database that none is left.
+    index("runs_of_lead").on(table.leadId).where(sql`lead_id IS NOT NULL`),
   ],
 );
 

@@ -1,7 +1,7 @@
 import { openDatabase } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, readBody } from "../model/deliveries.ts";
-import type { DispatchTools } from "./dispatch.ts";
+import { type DispatchTools, EventErased } from "./dispatch.ts";
 import type { Outcome } from "./policy.ts";
 import { post } from "./post.ts";
 import { open, readKeyRing } from "./seal.ts";
@@ -43,6 +43,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
       return outcome;
     } catch (error) {
+      if (error instanceof EventErased) throw error;
       logError("attempt_impossible", error, about);
       throw error;
     }
@@ -83,5 +84,6 @@ async function send(
   if (isRefused) return { kind: "refused" };
   const sign = await signer;
   const body = inline ?? (await readBody(openDatabase(env.DB), workspaceId, eventId));
+  if (body === null) throw new EventErased();
   return post(url, body, await sign(eventId, body, now), now);
 }

@@ -34,7 +34,8 @@ export interface DispatchTools {
   /**
    * One attempt.
    *
-   * @throws InvocationLimit when the platform lets this invocation post no more; anything else when
+   * @throws InvocationLimit when the platform lets this invocation post no more; EventErased when
+   *   there is nothing to post any more; anything else when
    *   it could not be tried, through no fault of the subscriber.
    */
   attempt(delivery: Claimed, target: Target): Promise<Outcome>;
@@ -51,6 +52,9 @@ export interface EndedTurn {
 
 /** The platform lets this invocation make no more requests. */
 export class InvocationLimit extends Error {}
+
+/** The event was erased after it was claimed. */
+export class EventErased extends Error {}
 
 /**
  * Delivers what is due to the subscriptions: takes hold of them, posts to all of them side by side,
@@ -192,7 +196,8 @@ class Dispatch {
       if (error instanceof InvocationLimit && this.#answered > 0) {
         turn.takeBack(delivery);
         for (const each of this.#turns) each.letGo();
-      } else turn.giveUp(delivery, now());
+      } else if (error instanceof EventErased) turn.drop(delivery);
+      else turn.giveUp(delivery, now());
     }
     this.#lastEndAt = now();
   }

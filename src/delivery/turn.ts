@@ -175,6 +175,11 @@ export class Turn {
     this.#waiting.unshift(delivery);
   }
 
+  /** Takes note that there is nothing to post any more. */
+  drop(delivery: Claimed): void {
+    this.#underWay.delete(delivery);
+  }
+
   /** Ends the turn: what is waiting is left to the next dispatch. */
   letGo(): void {
     this.over = true;
@@ -271,8 +276,10 @@ export class Turn {
     if (this.held && !found.held) this.letGo();
     this.#confirmedAt = askedAt;
     // What was withdrawn since is not posted; it is cancelled once nobody holds it.
-    const owed = this.#waiting.filter(({ generation }) => generation === found.generation);
-    this.#leftover ||= owed.length < this.#waiting.length;
+    const erased = new Set(found.erased);
+    const kept = this.#waiting.filter(({ eventId }) => !erased.has(eventId));
+    const owed = kept.filter(({ generation }) => generation === found.generation);
+    this.#leftover ||= owed.length < kept.length;
     this.#waiting = owed;
     if (!found.owed) this.letGo();
   }

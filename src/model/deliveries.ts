@@ -101,6 +101,8 @@ export interface Found extends Pace {
   sealedSecret: string;
   /** Secrets that were replaced and still sign, sealed. */
   earlierSecrets: string[];
+  /** Events of those under way whose deliveries are there no more: they were erased. */
+  erased: string[];
   generation: number;
   /** Whether withdrawn deliveries are still pending. */
   cancelling: boolean;
@@ -173,6 +175,7 @@ export function exchange(
     found: found.map((row) => ({
       ...row,
       earlierSecrets: JSON.parse(row.earlierSecrets),
+      erased: JSON.parse(row.erased),
       slow: row.slow === 1,
       cancelling: row.cancelling === 1,
       owed: row.owed === 1,
@@ -344,8 +347,8 @@ function claim(
 }
 
 type Flag = "slow" | "cancelling" | "owed" | "held" | "claimed";
-type FoundRow = Omit<Found, Flag | "earlierSecrets"> &
-  Record<Flag, 0 | 1> & { earlierSecrets: string };
+type List = "earlierSecrets" | "erased";
+type FoundRow = Omit<Found, Flag | List> & Record<Flag, 0 | 1> & Record<List, string>;
 
 /** The subscriptions that there are, as this transaction leaves them. */
 function find(hold: Hold, asked: string, now: number): Statements<FoundRow[]> {
@@ -357,6 +360,9 @@ function find(hold: Hold, asked: string, now: number): Statements<FoundRow[]> {
       coalesce(s.held_by = ${hold.holder}, 0) AS held,
       coalesce(s.held_by = ${hold.holder} AND s.held_until = ${hold.until}, 0) AS claimed,
       CASE WHEN NOT ${isFree(hold, now)} THEN s.held_until END AS heldUntil,
+      (SELECT json_group_array(e.value) FROM json_each(r.value, '$.underWay') AS e
+        WHERE NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
+          WHERE d.subscription_id = s.id AND d.event_id = e.value)) AS erased,
       (SELECT min(d.due_at) FROM ${deliveries} AS d
         WHERE d.subscription_id = s.id AND d.state = 'pending' AND NOT ${isUnderWay(asked)}) AS dueAt
     FROM json_each(${asked}) AS r JOIN ${subscriptions} AS s ON s.id = r.value->>'subscriptionId'`);
@@ -375,18 +381,17 @@ function listClaimed(hold: Hold, asked: string, limit: number, now: number): Sta
     ORDER BY d.due_at, d.event_id`);
 }
 
-/** The body of an event. @throws Error when there is no such event. */
+/** The body of an event; null when there is no such event, or no more. */
 export async function readBody(
   db: Database,
   workspaceId: string,
   eventId: string,
-): Promise<string> {
+): Promise<string | null> {
   const [row] = await retrying(() =>
     db
       .select({ body: events.body })
       .from(events)
       .where(and(eq(events.workspaceId, workspaceId), eq(events.id, eventId))),
   );
-  if (!row) throw new Error(`no event ${eventId}`);
-  return row.body;
+  return row?.body ?? null;
 }

@@ -48,6 +48,8 @@ export interface ReportedLead {
   phone: string | null;
   customFields: Record<string, unknown>;
   createdAt: number;
+  /** The event that announces it, unless it is known already. */
+  eventId?: string | null;
 }
 
 /** Reads what the platform reports of a lead; without `createdAt`, it dates from `now`. */
@@ -78,9 +80,10 @@ export function recordLeads(workspaceId: string, reported: ReportedLead[]): Stat
   return inOrder(
     jsonParameters(reports).map((chunk) =>
       write(sql`
-      INSERT INTO ${leads} (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
+      INSERT INTO ${leads} (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at, event_id)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'source', r.value->>'agentId',
-        r.value->>'name', r.value->>'email', r.value->>'phone', r.value->>'customFields', r.value->>'createdAt'
+        r.value->>'name', r.value->>'email', r.value->>'phone', r.value->>'customFields', r.value->>'createdAt',
+        r.value->>'eventId'
       FROM json_each(${chunk}) AS r
       WHERE true
       ON CONFLICT (id) DO NOTHING`),

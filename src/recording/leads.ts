@@ -21,7 +21,10 @@ export async function readLeads(input: unknown, now: number): Promise<Recording>
       for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
       return inOrder([
         announce(workspaceId, "lead.created", drafts, isNewLead, now),
-        recordLeads(workspaceId, fresh),
+        recordLeads(
+          workspaceId,
+          fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
+        ),
       ]);
     },
   };
