@@ -1,7 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
-import { PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "./contract/limits.ts";
+import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "./contract/limits.ts";
 import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
 import type { Page } from "./contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
@@ -11,7 +11,7 @@ import { sendTestEvent, type TestResult } from "./delivery/test-event.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { usedUpKeys } from "./gate/memory.ts";
-import { eraseLeads } from "./model/erasure.ts";
+import { closeWorkspace, eraseLeads, eraseWorkspace } from "./model/erasure.ts";
 import { listHealth, unknownWebhook } from "./model/health.ts";
 import { listDeliveries, readDelivery } from "./model/history.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
@@ -133,6 +133,24 @@ export class Platform extends WorkerEntrypoint<Env> {
     if (!(await workspaceExists(this.#db, workspaceId))) throw unknownWorkspace();
     await commit(this.#db, eraseLeads(workspaceId, ids));
     return {};
+  }
+
+  /**
+   * Erases a workspace for good, with all that is kept about it. When the first call returns, its keys
+   * are refused and its subscriptions deleted; the rest goes in pieces, so that a large one takes
+   * several calls. Called after that, or of a workspace that nobody knows, it is done.
+   */
+  async eraseWorkspace(
+    input: PlatformInput<"eraseWorkspace">,
+  ): Promise<{ done: boolean; remaining: number }> {
+    const { workspaceId } = readInput("eraseWorkspace", input);
+    const keys = await commit(this.#db, closeWorkspace(workspaceId, Date.now()));
+    if (!keys) return { done: true, remaining: 0 };
+    await Promise.all(keys.map((keyHash) => this.#forget(keyHash)));
+    const startedAt = performance.now();
+    const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
+    const remaining = await eraseWorkspace(this.#db, workspaceId, mayGoOn);
+    return { done: remaining === 0, remaining };
   }
 
   /** Counts the deliveries of a workspace, or of all. */

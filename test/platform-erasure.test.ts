@@ -1,13 +1,16 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { commit } from "../src/db/client.ts";
 import { leads } from "../src/db/schema.ts";
+import { closeWorkspace, eraseWorkspace } from "../src/model/erasure.ts";
 import { errorOf, leadReport, openWorkspace, recordAutomation, runReport } from "./support/api.ts";
 import {
   answered,
   db,
   deliveriesTo,
   dispatchAt,
+  owed,
   receivedBy,
   statesOf,
   subscribe,
@@ -37,15 +40,18 @@ async function withLeads(behaviour = "status-500") {
   return { workspaceId, api, subscription, first, second };
 }
 
-/** All that the database holds, as text. */
-async function contents(): Promise<string> {
+/** The tables that hold the text somewhere. */
+async function tablesWith(text: string): Promise<string[]> {
   const tables = await env.DB.prepare(
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
   ).all<{ name: string }>();
-  const rows = await Promise.all(
-    tables.results.map(({ name }) => env.DB.prepare(`SELECT * FROM "${name}"`).all()),
+  const found = await Promise.all(
+    tables.results.map(async ({ name }) => {
+      const { results } = await env.DB.prepare(`SELECT * FROM "${name}"`).all();
+      return JSON.stringify(results).includes(text) ? [name] : [];
+    }),
   );
-  return JSON.stringify(rows.map(({ results }) => results));
+  return found.flat().toSorted();
 }
 
 describe("eraseLeads", () => {
@@ -54,11 +60,10 @@ describe("eraseLeads", () => {
     await expect
       .poll(() => deliveriesTo(subscription.id), { timeout: 5_000 })
       .toSatisfy((rows: { attempts: number }[]) => rows.some(({ attempts }) => attempts > 0));
-    expect(await contents()).toContain(PERSON.name);
+    expect(await tablesWith(PERSON.name)).toEqual(["events", "leads"]);
     expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({});
-    const left = await contents();
-    for (const personal of Object.values(PERSON)) expect(left).not.toContain(personal);
-    expect(left).toContain("Marc Aurèle");
+    for (const personal of Object.values(PERSON)) expect(await tablesWith(personal)).toEqual([]);
+    expect(await tablesWith("Marc Aurèle")).toEqual(["events", "leads"]);
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
     expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: null }] });
     const { items } = await Platform.listDeliveries({ webhookId: subscription.id });
@@ -131,5 +136,61 @@ describe("eraseLeads", () => {
     expect(await errorOf(unknown)).toContain("workspaceId");
     const { workspaceId } = await openWorkspace();
     expect(await errorOf(Platform.eraseLeads({ workspaceId, ids: [] }))).toContain("ids");
+  });
+});
+
+describe("eraseWorkspace", () => {
+  test("during a dispatch, ends it", async () => {
+    const startedAt = Date.now();
+    let now = startedAt;
+    const { id, workspaceId } = await owed(3, startedAt);
+    const attempt = async () => {
+      now += 2_000;
+      await Platform.eraseWorkspace({ workspaceId });
+      return answered(200);
+    };
+    const ended = await dispatchAt(() => now, [id], attempt);
+    expect(ended).toEqual([]);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("leaves nothing of it, refuses its keys, and can be called again", async () => {
+    const { workspaceId, api, subscription } = await withLeads();
+    await Platform.rotateWebhookSecret({ webhookId: subscription.id });
+    const other = await withLeads();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+    expect(await tablesWith(subscription.id)).toEqual([]);
+    expect(await tablesWith(other.workspaceId)).toContain("events");
+    expect((await other.api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    const late = Platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
+    expect(await errorOf(late)).toContain("workspaceId");
+  });
+
+  test("goes in pieces, says what remains, and goes on where it stopped", async () => {
+    const { workspaceId } = await openWorkspace();
+    await subscribe(workspaceId);
+    for (let i = 0; i < 12; i++) {
+      const reports = Array.from({ length: 100 }, (_, j) => leadReport(`${i}-${j}`, PERSON));
+      await Platform.recordLeads({ workspaceId, leads: reports });
+    }
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    const remaining = await eraseWorkspace(db, workspaceId, () => false);
+    // 200 leads, as many events, the subscription, the key and the workspace.
+    expect(remaining).toBe(403);
+    expect(await eraseWorkspace(db, workspaceId, () => true)).toBe(0);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("refuses the keys although a first call stopped before it told their gates", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    await Platform.eraseWorkspace({ workspaceId });
+    expect((await api.get("/v1/leads")).status).toBe(401);
   });
 });

@@ -108,6 +108,9 @@ export const EARLY_WAKE_MS = 5_000;
 /** Rows that one transaction cancels, exhausts or deletes. */
 export const CLEANUP_MAX = 1_000;
 
+/** How long one call that erases a workspace goes on. */
+export const ERASURE_MAX_MS = 10_000;
+
 /** The sweep looks for deliveries that are overdue by more than this. */
 export const SWEEP_GRACE_MS = 60_000;
 /** Subscriptions that one sweep wakes. */

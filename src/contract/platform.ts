@@ -76,6 +76,11 @@ export const PLATFORM_INPUTS = {
       description: "Creates a workspace that has access to the service.",
       examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
     }),
+  eraseWorkspace: z.strictObject({ workspaceId: WorkspaceId }).meta({
+    description:
+      "Erases a workspace and all of it, its keys first; call it again until it is done. An unknown id is no error.",
+    examples: [{ workspaceId: "wks_…" }],
+  }),
   setWorkspaceAccess: z
     .strictObject({
       workspaceId: WorkspaceId,

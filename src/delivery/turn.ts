@@ -255,6 +255,9 @@ export class Turn {
     if (!found) {
       this.found = null;
       this.letGo();
+      // There is nobody to record it for.
+      this.#leftover = false;
+      this.#changed = false;
       return;
     }
     const pace = this.#changed && this.found ? { ...this.found } : null;

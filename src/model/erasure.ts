@@ -1,10 +1,33 @@
 import { type SQL, sql } from "drizzle-orm";
-import { inOrder, type Statements, write } from "../db/client.ts";
-import { attempts, deliveries, events, leads, runs } from "../db/schema.ts";
+import { CLEANUP_MAX } from "../contract/limits.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  readAs,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
+import {
+  apiKeys,
+  attempts,
+  automations,
+  deliveries,
+  earlierSecrets,
+  events,
+  leads,
+  notices,
+  runs,
+  subscriptions,
+  workspaces,
+} from "../db/schema.ts";
+import { WITHDRAWN } from "./deliveries.ts";
 
 /*
  * What holds personal data is overwritten before it is deleted: a deleted row may stay readable in
- * the file until its place is used again, but one of the same size is written in place.
+ * the file until its place is used again, but one of the same size is written in place. Copies that
+ * the database has left behind when it moved rows between pages are out of reach of SQL.
  */
 
 /** As many bytes as the text has, that say nothing; null for none. */
@@ -53,4 +76,88 @@ function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
 function blankLeads(condition: SQL): Statements<unknown> {
   return write(sql`UPDATE ${leads} SET name = ${blank(sql`name`)}, email = ${blank(sql`email`)},
     phone = ${blank(sql`phone`)}, custom_fields = ${blank(sql`custom_fields`)} WHERE ${condition}`);
+}
+
+/**
+ * Closes a workspace for good: its access ends, its keys are revoked, its subscriptions are deleted.
+ *
+ * @returns the hashes of all its keys, whose gates must be told; null when there is no such workspace.
+ */
+export function closeWorkspace(id: string, now: number): Statements<string[] | null> {
+  const statements = inOrder([
+    write(sql`UPDATE ${workspaces} SET access_granted = 0 WHERE id = ${id} AND access_granted`),
+    write(sql`UPDATE ${apiKeys} SET revoked_at = ${now}
+      WHERE workspace_id = ${id} AND revoked_at IS NULL`),
+    write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
+      WHERE workspace_id = ${id} AND deleted_at IS NULL`),
+    rows<{ keyHash: string }>(
+      sql`SELECT key_hash AS keyHash FROM ${apiKeys} WHERE workspace_id = ${id}`,
+    ),
+    rows<{ id: string }>(sql`SELECT id FROM ${workspaces} WHERE id = ${id}`),
+  ]);
+  return readAs(statements, ([, , , keys, known]) =>
+    known.length === 0 ? null : keys.map(({ keyHash }) => keyHash),
+  );
+}
+
+/**
+ * Erases a closed workspace in pieces, until nothing remains or `mayGoOn` says no; the next call goes
+ * on from there. The workspace itself goes last, and only once nothing refers to it.
+ *
+ * @returns how many rows remain.
+ */
+export async function eraseWorkspace(
+  db: Database,
+  id: string,
+  mayGoOn: () => boolean,
+): Promise<number> {
+  let remaining = await commit(db, erasePiece(id));
+  while (remaining > 0 && mayGoOn()) {
+    const before = remaining;
+    remaining = await commit(db, erasePiece(id));
+    // Somebody records into it as fast: the next call goes on.
+    if (remaining >= before) break;
+  }
+  return remaining;
+}
+
+/** Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these. */
+function erasePiece(id: string): Statements<number> {
+  const own = sql`workspace_id = ${id}`;
+  const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${own})`;
+  const first = (table: SQL, order: SQL) =>
+    sql`${own} AND id IN (SELECT id FROM ${table} WHERE ${own} ORDER BY ${order} LIMIT ${CLEANUP_MAX})`;
+  const someLeads = sql`${first(sql`${leads}`, sql`created_at, id`)} AND ${isWithoutRuns}`;
+  const isEmpty = sql.join(
+    [events, runs, leads, automations].map(
+      (table) => sql`NOT EXISTS (SELECT 1 FROM ${table} WHERE ${own})`,
+    ),
+    sql` AND `,
+  );
+  const counts = sql.join(
+    [events, runs, leads, automations, subscriptions, apiKeys].map(
+      (table) => sql`(SELECT count(*) FROM ${table} WHERE ${own})`,
+    ),
+    sql` + `,
+  );
+  const piece = inOrder([
+    eraseEvents(id, sql`SELECT id FROM ${events} WHERE ${own} ORDER BY id LIMIT ${CLEANUP_MAX}`),
+    write(sql`DELETE FROM ${runs} WHERE ${first(sql`${runs}`, sql`occurred_at, id`)}`),
+    blankLeads(someLeads),
+    write(sql`DELETE FROM ${leads} WHERE ${someLeads}`),
+    write(sql`DELETE FROM ${automations}
+      WHERE ${first(sql`${automations}`, sql`created_at, id`)} AND ${isWithoutRuns}`),
+    write(sql`DELETE FROM ${earlierSecrets} WHERE ${isEmpty}
+      AND subscription_id IN (SELECT id FROM ${subscriptions} WHERE ${own})`),
+    write(sql`DELETE FROM ${notices} WHERE ${own} AND ${isEmpty}`),
+    write(sql`DELETE FROM ${subscriptions} WHERE ${own} AND ${isEmpty}`),
+    write(sql`DELETE FROM ${apiKeys} WHERE ${own} AND ${isEmpty}`),
+    write(sql`UPDATE ${workspaces} SET name = ${blank(sql`name`)}, admin_emails = ${blank(sql`admin_emails`)}
+      WHERE id = ${id} AND ${isEmpty}`),
+    write(sql`DELETE FROM ${workspaces} WHERE id = ${id} AND ${isEmpty}`),
+  ]);
+  const remaining = rows<{ remaining: number }>(
+    sql`SELECT ${counts} + (SELECT count(*) FROM ${workspaces} WHERE id = ${id}) AS remaining`,
+  );
+  return readAs(inOrder([piece, remaining]), ([, [row]]) => row?.remaining ?? 0);
 }
