@@ -33,7 +33,8 @@ describe("sendTestEvent", () => {
       expect(result.durationMs).toBeLessThan(5_000);
       const received = await receivedBy(subscription);
       expect(received).toHaveLength(1);
-      const { headers, body } = received[0] ?? { headers: {}, body: "" };
+      const headers: Record<string, string> = received[0]?.headers ?? {};
+      const body = received[0]?.body ?? "";
       const delivery = WebhookDelivery.parse(JSON.parse(body));
       expect(delivery).toMatchObject({ id: result.eventId, type });
       expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
