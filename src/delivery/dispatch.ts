@@ -130,9 +130,9 @@ class Dispatch {
       });
     }
     const idle = this.#posts === 0 && !this.#isRecording;
-    // Attempts have limits of their own: one that outlives them will never end.
+    // What is under way has limits of its own: what outlives them will never end.
     const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
-    if (idle || (hung && !this.#isRecording)) {
+    if (idle || hung) {
       this.#isFinished = true;
       this.#finish();
     } else if (!this.#isTicking) {
