@@ -361,9 +361,10 @@ class Scenario {
     if (dice < 0.86) return this.#unsubscribe();
     if (dice < 0.88) {
       // While it gets many posts, one after another.
+      await this.#subscribe(workspaceId, "slow");
       await this.#recordLeads(workspaceId, 40);
-      await world.sleep(world.chance.between(0, 5_000));
-      return this.#unsubscribe();
+      await world.sleep(world.chance.between(0, 20_000));
+      return this.#unsubscribe("ORDER BY rowid DESC LIMIT 1");
     }
     if (dice < 0.91) return this.#jumpClock();
     if (dice < 0.95) {
@@ -448,9 +449,9 @@ class Scenario {
     this.world.note(`subscribers are now ${[...this.#behaviours.values()]}`);
   }
 
-  async #unsubscribe(): Promise<void> {
+  async #unsubscribe(which = ""): Promise<void> {
     const rows = this.store.rows<{ id: string; workspace_id: string }>(
-      "SELECT id, workspace_id FROM subscriptions WHERE deleted_at IS NULL",
+      `SELECT id, workspace_id FROM subscriptions WHERE deleted_at IS NULL ${which}`,
     );
     if (rows.length === 0) return;
     const { id, workspace_id } = this.world.chance.pick(rows);
