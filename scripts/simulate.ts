@@ -51,7 +51,14 @@ async function share(): Promise<void> {
   });
   const codes = await Promise.all(
     children.map(
-      (child) => new Promise<number>((resolve) => child.on("exit", (code) => resolve(code ?? 1))),
+      (child) =>
+        new Promise<number>((resolve) =>
+          child.on("exit", (code) => {
+            // One failure is enough.
+            if (code !== 0) for (const other of children) other.kill();
+            resolve(code ?? 1);
+          }),
+        ),
     ),
   );
   if (codes.some((code) => code !== 0)) process.exit(1);

@@ -102,9 +102,9 @@ describe("the simulation", () => {
       /is overdue by more than an hour|is still pending/,
     ],
     [
-      "a dispatch writes what is new and nothing else",
-      "delivery/turn.ts",
-      [["if (!this.#changed && !letGo) return null;", ""]],
+      "a claim is for many deliveries",
+      "delivery/dispatch.ts",
+      [["? share : Math.min(share, CLAIM_SLOW_MAX)", "? 1 : 1"]],
       /rows were written for/,
     ],
   ];
