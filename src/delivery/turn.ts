@@ -155,7 +155,7 @@ export class Turn {
 
   /** Takes note that a post could not be tried, through no fault of the subscriber. */
   giveUp(delivery: Claimed, now: number): void {
-    this.#underWay.delete(delivery);
+    this.takeBack(delivery);
     this.letGo();
     if (!this.found) return;
     this.#setPace({ ...this.found, nextAt: Math.max(this.found.nextAt, now + UNTRIED_WAIT_MS) });
