@@ -112,7 +112,8 @@ class Dispatch {
     // What is known is recorded if it can be: it would be posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
-    for (const turn of this.#turns) this.#report(turn);
+    // Of what is not recorded, nobody knows when it is due: whoever asked for this dispatch asks again.
+    for (const turn of this.#turns) if (!turn.hasNews) this.#report(turn);
     if (this.#failure !== null) throw this.#failure;
   }
 
