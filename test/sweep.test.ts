@@ -15,15 +15,15 @@ import {
   DAY_MS,
   db,
   deliveriesTo,
+  dispatchAt,
   HOUR_MS,
-  heldRun,
+  heldDispatch,
   isolated,
   MINUTE_MS,
   noticesOf,
   observedDatabase,
   owed,
   receivedBy,
-  runAt,
   type Sent,
   statesOf,
   subscribe,
@@ -43,23 +43,23 @@ describe("the sweep", () => {
     const notYet = await owed(1, NOW - 59_000);
     const later = await owed(1, NOW + HOUR_MS);
     const done = await owed(1, NOW - HOUR_MS);
-    await runAt(NOW - HOUR_MS, [done.id], answered(200));
+    await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
     const deployment = isolated();
     await sweep(deployment.env, NOW);
     for (const { id } of [overdue, oldest])
-      expect(to(id, deployment.healthy)).toEqual([{ subscriptionId: id, delaySeconds: 0 }]);
-    for (const { id } of [notYet, later, done]) expect(to(id, deployment.healthy)).toEqual([]);
-    expect(deployment.failing).toEqual([]);
+      expect(to(id, deployment.fast)).toEqual([{ subscriptionId: id, delaySeconds: 0 }]);
+    for (const { id } of [notYet, later, done]) expect(to(id, deployment.fast)).toEqual([]);
+    expect(deployment.slow).toEqual([]);
   });
 
   test("wakes failing subscriptions in the failing lane", async () => {
     const { id } = await owed(1, NOW);
-    await runAt(NOW, [id], answered(500));
+    await dispatchAt(NOW, [id], answered(500));
     const [row] = await deliveriesTo(id);
     const deployment = isolated();
     await sweep(deployment.env, (row?.dueAt ?? 0) + MINUTE_MS + 1);
-    expect(to(id, deployment.healthy)).toEqual([]);
-    expect(to(id, deployment.failing)).toHaveLength(1);
+    expect(to(id, deployment.fast)).toEqual([]);
+    expect(to(id, deployment.slow)).toHaveLength(1);
   });
 
   test("has a delivery whose message was lost delivered, by the queues of the deployment", async () => {
@@ -72,14 +72,14 @@ describe("the sweep", () => {
 
   test("wakes for a lease that nobody came back to", async () => {
     const { id } = await owed(1, NOW);
-    await heldRun(NOW, id);
+    await heldDispatch(NOW, id);
     const early = isolated();
     await sweep(early.env, NOW + 2 * MINUTE_MS - 1000);
-    expect(to(id, early.healthy)).toEqual([]);
+    expect(to(id, early.fast)).toEqual([]);
     const late = isolated();
     await sweep(late.env, NOW + 2 * MINUTE_MS + 1000);
-    expect(to(id, late.healthy)).toHaveLength(1);
-    await runAt(NOW + 2 * MINUTE_MS + 1000, [id], answered(200));
+    expect(to(id, late.fast)).toHaveLength(1);
+    await dispatchAt(NOW + 2 * MINUTE_MS + 1000, [id], answered(200));
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
@@ -92,8 +92,8 @@ describe("the sweep", () => {
     await commit(db, deleteSubscription(workspaceId, id, NOW));
     const deployment = isolated();
     await sweep(deployment.env, NOW + 3 * MINUTE_MS);
-    expect(to(id, deployment.healthy)).toHaveLength(1);
-    await runAt(NOW + 3 * MINUTE_MS, [id], answered(200));
+    expect(to(id, deployment.fast)).toHaveLength(1);
+    await dispatchAt(NOW + 3 * MINUTE_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
   });
 
@@ -105,7 +105,7 @@ describe("the sweep", () => {
     ] as const) {
       const deployment = isolated();
       await worker.scheduled(createScheduledController({ scheduledTime }), deployment.env);
-      expect(to(id, deployment.healthy)).toHaveLength(woken);
+      expect(to(id, deployment.fast)).toHaveLength(woken);
     }
   });
 });
@@ -124,7 +124,7 @@ describe("the retention of 30 days", () => {
         .set({ state: states[i], settledAt: before - 1 })
         .where(sql`event_id = ${eventId}`);
     const [young] = await announceLeads(workspaceId, 1, before);
-    await runAt(before, [id], answered(200));
+    await dispatchAt(before, [id], answered(200));
     await sweep(isolated().env, NOW);
     expect((await eventsOf(workspaceId)).map((event) => event.id)).toEqual([young?.id]);
     expect((await deliveriesTo(id)).map(({ eventId }) => eventId)).toEqual([young?.id]);
@@ -143,7 +143,7 @@ describe("the retention of 30 days", () => {
   test("keeps what is pending, however old, and what was settled since", async () => {
     const pending = await owed(1, NOW - 300 * DAY_MS);
     const recent = await owed(1, NOW - 300 * DAY_MS);
-    await runAt(before, [recent.id], answered(200));
+    await dispatchAt(before, [recent.id], answered(200));
     await sweep(isolated().env, NOW);
     expect(await statesOf(pending.id)).toEqual({ pending: 1 });
     expect(await statesOf(recent.id)).toEqual({ delivered: 1 });
@@ -158,7 +158,7 @@ describe("the retention of 30 days", () => {
     const workspaceId = await createWorkspace();
     const [done, waiting] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await announceLeads(workspaceId, 1, NOW - 40 * DAY_MS);
-    await runAt(NOW - 40 * DAY_MS, [done.id], answered(200));
+    await dispatchAt(NOW - 40 * DAY_MS, [done.id], answered(200));
     await sweep(isolated().env, NOW);
     expect(await statesOf(done.id)).toEqual({ delivered: 1 });
     expect(await statesOf(waiting.id)).toEqual({ pending: 1 });
@@ -178,13 +178,13 @@ describe("a part of the sweep that fails", () => {
   async function work() {
     const overdue = await owed(1, NOW - HOUR_MS);
     const expired = await owed(1, NOW - 40 * DAY_MS);
-    await runAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
+    await dispatchAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
     const disabled = await owed(10, NOW - 100 * HOUR_MS);
     await db
       .update(subscriptions)
       .set({ failures: 9, failingSince: NOW - 100 * HOUR_MS })
       .where(sql`id = ${disabled.id}`);
-    await runAt(NOW - HOUR_MS, [disabled.id], answered(500), 1);
+    await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500), 1);
     return { overdue, expired, disabled };
   }
 
@@ -201,7 +201,7 @@ describe("a part of the sweep that fails", () => {
     });
     const deployment = isolated({ DB });
     await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
-    expect(to(overdue.id, deployment.healthy)).toHaveLength(part === "waking" ? 0 : 1);
+    expect(to(overdue.id, deployment.fast)).toHaveLength(part === "waking" ? 0 : 1);
     expect(await noticesOf(disabled.id)).toMatchObject([
       { sentAt: part === "the e-mails" ? null : NOW },
     ]);
@@ -214,7 +214,7 @@ describe("a part of the sweep that fails", () => {
     await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("3 parts of the sweep failed");
     const deployment = isolated();
     await sweep(deployment.env, NOW + MINUTE_MS);
-    expect(to(overdue.id, deployment.healthy)).toHaveLength(1);
+    expect(to(overdue.id, deployment.fast)).toHaveLength(1);
     expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
     expect(await statesOf(expired.id)).toEqual({});
   });

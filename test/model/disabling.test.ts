@@ -13,12 +13,12 @@ import {
   createWorkspace,
   db,
   deliveriesTo,
+  dispatchAt,
   failAt,
   HOUR_MS,
-  heldRun,
+  heldDispatch,
   MINUTE_MS,
   noticesOf,
-  runAt,
   statesOf,
   subscribe,
   subscriberUrl,
@@ -69,7 +69,7 @@ describe("a subscription is disabled", () => {
   test("counting from the first failure after the last success", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(11));
-    await runAt(T0 + 60 * HOUR_MS, [id], answered(200), 1);
+    await dispatchAt(T0 + 60 * HOUR_MS, [id], answered(200), 1);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
     const again = T0 + 61 * HOUR_MS;
     await failAt(id, [...hourly(10).map((time) => time + 61 * HOUR_MS), again + 71 * HOUR_MS]);
@@ -88,7 +88,7 @@ describe("a subscription is disabled", () => {
         id,
         Array.from({ length: 6 }, (_, i) => start + i * HOUR_MS),
       );
-      await runAt(start + 8 * HOUR_MS, [id], answered(204), 1);
+      await dispatchAt(start + 8 * HOUR_MS, [id], answered(204), 1);
     }
     expect(await disabledAt(id)).toBeNull();
     expect(await noticesOf(id)).toEqual([]);
@@ -99,7 +99,7 @@ describe("a subscription is disabled", () => {
     await failAt(id, hourly(11));
     const end = T0 + 80 * HOUR_MS;
     let attempts = 0;
-    await runAt(end, [id], async () => (++attempts <= 2 ? answered(200) : FAILED));
+    await dispatchAt(end, [id], async () => (++attempts <= 2 ? answered(200) : FAILED));
     expect(await disabledAt(id)).toBeNull();
     const { failures, failingSince } = await subscriptionRow(id);
     expect([failures, failingSince]).toEqual([attempts - 2, end]);
@@ -116,7 +116,8 @@ describe("a subscription is disabled", () => {
     "by any kind of failure, such as %s, and the e-mail is told of it",
     async (_, outcome, last) => {
       const { id, url, workspaceId } = await subscribed();
-      for (const time of [...hourly(9), T0 + 72 * HOUR_MS]) await runAt(time, [id], outcome, 1);
+      for (const time of [...hourly(9), T0 + 72 * HOUR_MS])
+        await dispatchAt(time, [id], outcome, 1);
       expect(await disabledAt(id)).not.toBeNull();
       expect(await noticesOf(id)).toMatchObject([
         {
@@ -134,7 +135,12 @@ describe("a subscription is disabled", () => {
   test("with the last answer in the e-mail, also by a turn in which nothing could be tried", async () => {
     const { id } = await subscribed();
     await failAt(id, [...hourly(10), T0 + 71 * HOUR_MS]);
-    await runAt(T0 + 73 * HOUR_MS, [id], () => Promise.reject(new Error("no encryption key")), 1);
+    await dispatchAt(
+      T0 + 73 * HOUR_MS,
+      [id],
+      () => Promise.reject(new Error("no encryption key")),
+      1,
+    );
     // Whether this turn disables it or the next that fails: the administrators hear of the 503.
     if ((await disabledAt(id)) === null) await failAt(id, [T0 + 74 * HOUR_MS]);
     expect(await noticesOf(id)).toMatchObject([{ lastOutcome: "answered", lastStatus: 503 }]);
@@ -155,7 +161,7 @@ describe("a subscription is disabled", () => {
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     await announceLeads(workspaceId, 3, T0 + 73 * HOUR_MS);
     const posts: string[] = [];
-    await runAt(T0 + 200 * HOUR_MS, [id], async ({ eventId }) => {
+    await dispatchAt(T0 + 200 * HOUR_MS, [id], async ({ eventId }) => {
       posts.push(eventId);
       return answered(200);
     });
@@ -170,7 +176,7 @@ describe("a subscription is disabled", () => {
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     expect(await disabledAt(other.id)).toBeNull();
     expect(await statesOf(other.id)).toEqual({ pending: 15 });
-    await runAt(T0 + 73 * HOUR_MS, [other.id], answered(200));
+    await dispatchAt(T0 + 73 * HOUR_MS, [other.id], answered(200));
     expect(await statesOf(other.id)).toEqual({ delivered: 15 });
   });
 
@@ -192,7 +198,7 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribed();
     await failAt(id, hourly(9));
     const end = T0 + 72 * HOUR_MS;
-    const turns = [await heldRun(end, id, 1), await heldRun(end + 1, id, 1)];
+    const turns = [await heldDispatch(end, id, 1), await heldDispatch(end + 1, id, 1)];
     await Promise.all(turns.map(({ finish }) => finish(FAILED)));
     expect(await subscriptionRow(id)).toMatchObject({ failures: 11, failingSince: T0 });
     expect([end, end + 1]).toContain(await disabledAt(id));
@@ -204,7 +210,7 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id, 1);
+    const late = await heldDispatch(end, id, 1);
     await failAt(id, [end]);
     expect(await disabledAt(id)).toBe(end);
     // What is under way is not cancelled from under it.
@@ -219,7 +225,7 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id, 1);
+    const late = await heldDispatch(end, id, 1);
     await failAt(id, [end]);
     await late.finish(answered(200));
     expect(await disabledAt(id)).toBe(end);
@@ -230,7 +236,7 @@ describe("a subscription is disabled", () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id, 1);
+    const late = await heldDispatch(end, id, 1);
     await commit(db, deleteSubscription(workspaceId, id, end));
     await late.finish(FAILED);
     expect(await noticesOf(id)).toEqual([]);
