@@ -210,7 +210,8 @@ export class Turn {
     return {
       subscriptionId: this.subscriptionId,
       ...{ postsAtOnce, backoff, nextAt, slow, failures, failingSince },
-      disable: failing && failingSince <= now - DISABLE_AFTER_MS,
+      // By an attempt that failed: the e-mail tells of it.
+      disable: this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
       host: new URL(this.found.url).host,
       outcome: this.#last?.kind ?? null,
       status: this.#last ? statusOf(this.#last) : null,
@@ -250,7 +251,8 @@ export class Turn {
       const { postsAtOnce, backoff, nextAt, slow, failures, failingSince } = pace;
       Object.assign(found, { postsAtOnce, backoff, nextAt, slow, failures, failingSince });
     }
-    if (this.#asked) this.#more = claimed.length >= limit;
+    // What comes after a probe depends on it.
+    if (this.#asked) this.#more = claimed.length >= limit && found.backoff === 0;
     if (found.claimed) {
       this.held = true;
       this.#heldUntil = hold.until;

@@ -143,6 +143,19 @@ describe("a dispatch", () => {
     expect(trips).toHaveLength(3);
   });
 
+  test("probes with two round trips, though more is due", async () => {
+    const { id } = await owed(20, NOW);
+    await db.update(subscriptions).set({ backoff: 3 }).where(sql`id = ${id}`);
+    const { DB, trips } = observedDatabase();
+    const { posts, attempt } = subscriber(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return answered(500);
+    });
+    await dispatch(openDatabase(DB), [id], "slow", toolsAt(NOW, attempt));
+    expect(posts).toHaveLength(1);
+    expect(trips).toHaveLength(2);
+  });
+
   test("makes no second round trip when nothing is due", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
