@@ -7,7 +7,7 @@ import { deliveries, subscriptions } from "../src/db/schema.ts";
 import worker from "../src/index.ts";
 import { deleteSubscription } from "../src/model/subscriptions.ts";
 import { sweep } from "../src/sweep.ts";
-import { eventsOf } from "./support/api.ts";
+import { eventsOf, openListeningWorkspace } from "./support/api.ts";
 import {
   announceLeads,
   answered,
@@ -27,9 +27,13 @@ import {
   type Sent,
   statesOf,
   subscribe,
+  subscriber,
+  subscriptionRow,
 } from "./support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
+/** As long as a hold lasts. */
+const HOLD_MS = 20_000;
 
 /** What of `sent` was for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
@@ -47,17 +51,22 @@ describe("the sweep", () => {
     const deployment = isolated();
     await sweep(deployment.env, NOW);
     for (const { id } of [overdue, oldest])
-      expect(to(id, deployment.fast)).toEqual([{ subscriptionId: id, delaySeconds: 0 }]);
+      expect(to(id, deployment.fast)).toEqual([
+        { subscriptionId: id, lane: "fast", delaySeconds: 0 },
+      ]);
     for (const { id } of [notYet, later, done]) expect(to(id, deployment.fast)).toEqual([]);
     expect(deployment.slow).toEqual([]);
   });
 
-  test("wakes failing subscriptions in the failing lane", async () => {
+  test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
     const { id } = await owed(1, NOW);
     await dispatchAt(NOW, [id], answered(500));
-    const [row] = await deliveriesTo(id);
+    const { nextAt } = await subscriptionRow(id);
+    const early = isolated();
+    await sweep(early.env, nextAt + MINUTE_MS - 1);
+    expect([...to(id, early.fast), ...to(id, early.slow)]).toEqual([]);
     const deployment = isolated();
-    await sweep(deployment.env, (row?.dueAt ?? 0) + MINUTE_MS + 1);
+    await sweep(deployment.env, nextAt + MINUTE_MS + 1);
     expect(to(id, deployment.fast)).toEqual([]);
     expect(to(id, deployment.slow)).toHaveLength(1);
   });
@@ -70,30 +79,30 @@ describe("the sweep", () => {
     expect(bodies.toSorted()).toEqual(drafts.map(({ body }) => body).toSorted());
   });
 
-  test("wakes for a lease that nobody came back to", async () => {
-    const { id } = await owed(1, NOW);
+  test("wakes for a hold that nobody came back to", async () => {
+    const { id } = await owed(1, NOW - MINUTE_MS);
     await heldDispatch(NOW, id);
     const early = isolated();
-    await sweep(early.env, NOW + 2 * MINUTE_MS - 1000);
+    await sweep(early.env, NOW + HOLD_MS - 1);
     expect(to(id, early.fast)).toEqual([]);
     const late = isolated();
-    await sweep(late.env, NOW + 2 * MINUTE_MS + 1000);
+    await sweep(late.env, NOW + HOLD_MS);
     expect(to(id, late.fast)).toHaveLength(1);
-    await dispatchAt(NOW + 2 * MINUTE_MS + 1000, [id], answered(200));
+    await dispatchAt(NOW + HOLD_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("wakes for what a deleted subscription left under a lease, so that it is cancelled", async () => {
+  test("wakes for what a deleted subscription left under a hold, so that it is cancelled", async () => {
     const { id, workspaceId } = await owed(1, NOW);
-    await db
-      .update(deliveries)
-      .set({ claim: "crashed", dueAt: NOW + MINUTE_MS })
-      .where(sql`subscription_id = ${id}`);
+    await heldDispatch(NOW, id);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
+    expect(await statesOf(id)).toEqual({ pending: 1 });
     const deployment = isolated();
-    await sweep(deployment.env, NOW + 3 * MINUTE_MS);
+    await sweep(deployment.env, NOW + HOLD_MS);
     expect(to(id, deployment.fast)).toHaveLength(1);
-    await dispatchAt(NOW + 3 * MINUTE_MS, [id], answered(200));
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + HOLD_MS, [id], attempt);
+    expect(posts).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
   });
 
@@ -116,7 +125,7 @@ describe("the retention of 30 days", () => {
   test("deletes events that are older, with their deliveries, once these are as old, too", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 3, before - HOUR_MS);
+    await announceLeads(workspaceId, 3, before - 2 * HOUR_MS);
     const states = ["delivered", "exhausted", "cancelled"] as const;
     for (const [i, { eventId }] of (await deliveriesTo(id)).entries())
       await db
@@ -133,9 +142,10 @@ describe("the retention of 30 days", () => {
   });
 
   test("deletes old events that nobody was owed", async () => {
-    const workspaceId = await createWorkspace();
-    await announceLeads(workspaceId, 2, before - 1);
+    const { workspaceId } = await openListeningWorkspace();
+    await announceLeads(workspaceId, 2, before - HOUR_MS - 1);
     await announceLeads(workspaceId, 1, before);
+    expect(await eventsOf(workspaceId)).toHaveLength(3);
     await sweep(isolated().env, NOW);
     expect(await eventsOf(workspaceId)).toHaveLength(1);
   });
@@ -143,7 +153,9 @@ describe("the retention of 30 days", () => {
   test("keeps what is pending, however old, and what was settled since", async () => {
     const pending = await owed(1, NOW - 300 * DAY_MS);
     const recent = await owed(1, NOW - 300 * DAY_MS);
-    await dispatchAt(before, [recent.id], answered(200));
+    // Later, its time is over (see the tests of dispatches): it waits for its subscription.
+    await db.update(deliveries).set({ dueAt: before }).where(sql`subscription_id = ${recent.id}`);
+    await dispatchAt(before + 1, [recent.id], answered(200));
     await sweep(isolated().env, NOW);
     expect(await statesOf(pending.id)).toEqual({ pending: 1 });
     expect(await statesOf(recent.id)).toEqual({ delivered: 1 });
@@ -184,7 +196,7 @@ describe("a part of the sweep that fails", () => {
       .update(subscriptions)
       .set({ failures: 9, failingSince: NOW - 100 * HOUR_MS })
       .where(sql`id = ${disabled.id}`);
-    await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500), 1);
+    await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500));
     return { overdue, expired, disabled };
   }
 

@@ -37,7 +37,10 @@ describe("a subscription that ends", () => {
     [
       "loses its workspace's access",
       (workspaceId) =>
-        commit(db, inOrder([updateAccess(workspaceId, false), withdrawWorkspace(workspaceId, NOW)])),
+        commit(
+          db,
+          inOrder([updateAccess(workspaceId, false), withdrawWorkspace(workspaceId, NOW)]),
+        ),
     ],
   ];
 

@@ -157,13 +157,13 @@ describe("the pace of a subscription", () => {
   }
 
   /** What becomes of a pace, one attempt after another. */
-  function after(pace: Pace, ...attempts: Attempt[]): Pace {
+  function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
     return attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
   }
 
   test("rises by one post at once with each fast success, up to six", () => {
     const rises = Array.from({ length: 8 }, (_, i) =>
-      after(NEW, ...Array.from({ length: i }, () => took(OK))),
+      paceAfter(NEW, ...Array.from({ length: i }, () => took(OK))),
     );
     expect(rises.map(({ postsAtOnce }) => postsAtOnce)).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
   });
@@ -174,7 +174,7 @@ describe("the pace of a subscription", () => {
     [3, 1],
     [2, 1],
   ])("of %i is halved to %i by a failure, and stays open", (postsAtOnce, halved) => {
-    expect(after({ ...NEW, postsAtOnce }, took(FAILED))).toEqual({
+    expect(paceAfter({ ...NEW, postsAtOnce }, took(FAILED))).toEqual({
       ...NEW,
       postsAtOnce: halved,
       failures: 1,
@@ -188,19 +188,19 @@ describe("the pace of a subscription", () => {
     [1, 1],
   ])("of %i is halved to %i by a slow success, which is no failure", (postsAtOnce, halved) => {
     const pace = { ...NEW, postsAtOnce };
-    expect(after(pace, took(OK, 1_999)).slow).toBe(false);
-    expect(after(pace, took(OK, 2_000))).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
+    expect(paceAfter(pace, took(OK, 1_999)).slow).toBe(false);
+    expect(paceAfter(pace, took(OK, 2_000))).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
   });
 
   test("is slow until a fast success, and no failure makes it fast", () => {
-    const slow = after(NEW, took(OK, 2_000));
-    expect(after(slow, took(FAILED)).slow).toBe(true);
-    expect(after(slow, took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
-    expect(after(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
+    const slow = paceAfter(NEW, took(OK, 2_000));
+    expect(paceAfter(slow, took(FAILED)).slow).toBe(true);
+    expect(paceAfter(slow, took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
+    expect(paceAfter(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
   });
 
   test("closes with a failure at one post at once, for the first rung", () => {
-    expect(after(NEW, took(FAILED))).toEqual({
+    expect(paceAfter(NEW, took(FAILED))).toEqual({
       ...NEW,
       backoff: 1,
       nextAt: NOW + 100 + 10 * SECOND_MS,
@@ -214,7 +214,7 @@ describe("the pace of a subscription", () => {
     const waits: number[] = [];
     for (let i = 0; i < 12; i++) {
       const startedAt = Math.max(NOW, pace.nextAt);
-      pace = after(pace, took(FAILED, 100, startedAt));
+      pace = paceAfter(pace, took(FAILED, 100, startedAt));
       expect([pace.postsAtOnce, pace.backoff]).toEqual([1, i + 1]);
       waits.push(pace.nextAt - startedAt - 100);
     }
@@ -230,40 +230,48 @@ describe("the pace of a subscription", () => {
 
   test("opens with the first probe that succeeds, from one post at once up", () => {
     const closed = { ...NEW, backoff: 4, nextAt: NOW, failures: 9, failingSince: 1, slow: true };
-    expect(after(closed, took(OK))).toEqual(NEW);
-    expect(after(closed, took(OK, 2_000))).toEqual({ ...NEW, slow: true });
-    expect(after(closed, took(OK), took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
+    expect(paceAfter(closed, took(OK))).toEqual(NEW);
+    expect(paceAfter(closed, took(OK, 2_000))).toEqual({ ...NEW, slow: true });
+    expect(paceAfter(closed, took(OK), took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
   });
 
   test.each([429, 503])("closes at once with a %i that asks for a wait", (status) => {
     const pace = { ...NEW, postsAtOnce: 6 };
     const closed = { ...NEW, backoff: 1, failures: 1, failingSince: NOW + 100 };
     const wait = (seconds: number) => ({ ...closed, nextAt: NOW + 100 + seconds * SECOND_MS });
-    expect(after(pace, took(answered(status, 15)))).toEqual(wait(15));
+    expect(paceAfter(pace, took(answered(status, 15)))).toEqual(wait(15));
     // Never shorter than the rung, and twice its length at the most.
-    expect(after(pace, took(answered(status, 3)))).toEqual(wait(10));
-    expect(after(pace, took(answered(status, 3_600)))).toEqual(wait(20));
-    expect(after({ ...pace, postsAtOnce: 1, backoff: 3 }, took(answered(status, 5_000)))).toEqual({
+    expect(paceAfter(pace, took(answered(status, 3)))).toEqual(wait(10));
+    expect(paceAfter(pace, took(answered(status, 3_600)))).toEqual(wait(20));
+    expect(
+      paceAfter({ ...pace, postsAtOnce: 1, backoff: 3 }, took(answered(status, 5_000))),
+    ).toEqual({
       ...closed,
       backoff: 4,
       nextAt: NOW + 100 + 2 * 30 * MINUTE_MS,
     });
     // One that asks for nothing is a failure as any other.
-    expect(after(pace, took(answered(status)))).toMatchObject({ postsAtOnce: 3, backoff: 0 });
-    expect(after(pace, took(answered(status, 0)))).toMatchObject({ postsAtOnce: 3, backoff: 0 });
+    expect(paceAfter(pace, took(answered(status)))).toMatchObject({ postsAtOnce: 3, backoff: 0 });
+    expect(paceAfter(pace, took(answered(status, 0)))).toMatchObject({
+      postsAtOnce: 3,
+      backoff: 0,
+    });
   });
 
   test.each([400, 500, 502])("is not closed by what a %i asks for", (status) => {
     const pace = { ...NEW, postsAtOnce: 6 };
-    expect(after(pace, took(answered(status, 60)))).toMatchObject({ postsAtOnce: 3, nextAt: 0 });
+    expect(paceAfter(pace, took(answered(status, 60)))).toMatchObject({
+      postsAtOnce: 3,
+      nextAt: 0,
+    });
   });
 
   test("is moved by no post that was under way when it closed: such a failure only counts", () => {
     const closed = { ...NEW, backoff: 1, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
-    expect(after(closed, took(FAILED, 5_000))).toEqual({ ...closed, slow: true, failures: 2 });
-    expect(after(closed, took(answered(503, 60)))).toEqual({ ...closed, failures: 2 });
-    expect(after(closed, took(OK))).toEqual({ ...closed, failures: 0, failingSince: null });
+    expect(paceAfter(closed, took(FAILED, 5_000))).toEqual({ ...closed, slow: true, failures: 2 });
+    expect(paceAfter(closed, took(answered(503, 60)))).toEqual({ ...closed, failures: 2 });
+    expect(paceAfter(closed, took(OK))).toEqual({ ...closed, failures: 0, failingSince: null });
     // A probe is no earlier than its time.
-    expect(after({ ...closed, nextAt: NOW }, took(FAILED))).toMatchObject({ backoff: 2 });
+    expect(paceAfter({ ...closed, nextAt: NOW }, took(FAILED))).toMatchObject({ backoff: 2 });
   });
 });

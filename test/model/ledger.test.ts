@@ -113,9 +113,7 @@ describe("the ledger", () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const [draft] = await announceLeads(workspaceId, 3, NOW);
-    await env.DB.prepare(
-      "DELETE FROM deliveries WHERE subscription_id = ? AND event_id = ?",
-    )
+    await env.DB.prepare("DELETE FROM deliveries WHERE subscription_id = ? AND event_id = ?")
       .bind(id, draft?.id)
       .run();
     expect(await deliveriesTo(id)).toHaveLength(2);
