@@ -203,6 +203,12 @@ class Dispatch {
     const idle = this.#posts === 0;
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
+    // One trip gives back what has not begun, and one records all that is still under way.
+    if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS)
+      return (
+        this.#roundTrips === FREE_PLAN.roundTrips &&
+        this.#turns.some((turn) => turn.hasNews && turn.isOver)
+      );
     return (
       unrecorded >= CLAIM_MAX ||
       ageMs >= SETTLE_AFTER_MS ||
