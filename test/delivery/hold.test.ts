@@ -1,21 +1,31 @@
+import { createExecutionContext } from "cloudflare:test";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { openDatabase } from "../../src/db/client.ts";
 import { subscriptions } from "../../src/db/schema.ts";
+import { dispatch } from "../../src/delivery/dispatch.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
+import { Platform } from "../../src/platform.ts";
+import { leadReport } from "../support/api.ts";
 import {
   announceLeads,
   answered,
+  createWorkspace,
   db,
   deliveryTo,
   dispatchAt,
   HOUR_MS,
   heldDispatch,
+  isolated,
   noticesOf,
   owed,
   statesOf,
+  subscribe,
   subscriber,
   subscriptionRow,
+  toolsAt,
 } from "../support/deliveries.ts";
+import { meteredDatabase } from "../support/metered-database.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -144,5 +154,28 @@ describe("a hold", () => {
     await dispatchAt(NOW + 1, [id], attempt);
     expect(posts).toHaveLength(1);
     expect((await subscriptionRow(id)).heldBy).not.toBe(heldBy);
+  });
+});
+
+describe("a single healthy delivery", () => {
+  test("costs seven rows written from record to settlement, of which its lead is two", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    const { DB, rows } = meteredDatabase();
+    const platform = new Platform(createExecutionContext(), isolated({ DB }).env);
+    await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
+    // The lead, its event and its delivery, and an index of the first and of the last.
+    expect(rows.written).toBe(5);
+    const now = Date.now() + 1;
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(now, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+    // The hold, and the settlement.
+    expect(rows.written).toBe(7);
   });
 });
