@@ -200,6 +200,8 @@ export class Turn {
    * @param now Unix milliseconds.
    */
   takeChange(now: number): Change | null {
+    // Of a subscription that is gone, there is nothing to say and nothing to let go of.
+    if (!this.found || !this.held) this.#changed = this.#leftover = false;
     if (!this.found || !this.held) return null;
     const letGo = this.#mayLetGo;
     if (!this.#changed && !letGo) return null;

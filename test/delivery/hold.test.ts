@@ -1,10 +1,11 @@
 import { createExecutionContext } from "cloudflare:test";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { openDatabase } from "../../src/db/client.ts";
+import { commit, openDatabase } from "../../src/db/client.ts";
 import { subscriptions } from "../../src/db/schema.ts";
 import { dispatch } from "../../src/delivery/dispatch.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
+import { deleteSubscription } from "../../src/model/subscriptions.ts";
 import { Platform } from "../../src/platform.ts";
 import { leadReport } from "../support/api.ts";
 import {
@@ -18,6 +19,7 @@ import {
   heldDispatch,
   isolated,
   noticesOf,
+  observedDatabase,
   owed,
   statesOf,
   subscribe,
@@ -143,6 +145,34 @@ describe("a hold", () => {
       expect(await noticesOf(id)).toEqual([]);
     },
   );
+
+  test.each([
+    ["succeeds", async () => OK],
+    ["cannot be tried", () => Promise.reject(new Error("no encryption key"))],
+  ])("whose subscription is gone ends with the post under way, which %s", async (_, outcome) => {
+    const { id, workspaceId } = await owed(5, NOW);
+    const { DB, trips } = observedDatabase({
+      before: (trip) => {
+        if (trip > 6) throw new Error("round trips without end");
+      },
+    });
+    const { posts, attempt } = subscriber(async () => {
+      // Cancelled and deleted by somebody for whom the hold has run out.
+      await commit(db, deleteSubscription(workspaceId, id, NOW + HOLD_MS));
+      now += 2_000;
+      return outcome();
+    });
+    let now = NOW;
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(() => now, attempt),
+    );
+    expect(posts).toHaveLength(1);
+    expect(trips.length).toBeLessThanOrEqual(3);
+    expect(await statesOf(id)).toEqual({ cancelled: 5 });
+  });
 
   test("ends by itself when what was claimed is settled: nothing is written for it", async () => {
     const { id, workspaceId } = await owed(2, NOW);
