@@ -2,7 +2,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { subscriptions } from "../../src/db/schema.ts";
+import { deliveries, subscriptions } from "../../src/db/schema.ts";
 import { dispatch } from "../../src/delivery/dispatch.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
 import { deleteSubscription } from "../../src/model/subscriptions.ts";
@@ -184,6 +184,27 @@ describe("a hold", () => {
     await dispatchAt(NOW + 1, [id], attempt);
     expect(posts).toHaveLength(1);
     expect((await subscriptionRow(id)).heldBy).not.toBe(heldBy);
+  });
+});
+
+describe("a dispatch beside 5,000 deliveries that are settled", () => {
+  test("reads what is pending, and writes no more than it does", async () => {
+    const { id, workspaceId } = await owed(5_000, NOW);
+    await db
+      .update(deliveries)
+      .set({ state: "delivered", settledAt: NOW })
+      .where(sql`subscription_id = ${id}`);
+    await announceLeads(workspaceId, 10, NOW);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(NOW, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 5_010 });
+    expect(rows.read).toBeLessThan(500);
+    expect(rows.written).toBeLessThan(20);
   });
 });
 

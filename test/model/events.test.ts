@@ -122,6 +122,35 @@ describe("an event", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, pending: 3, addsUp: true });
   });
 
+  test("is owed nothing to a subscription made between a lost reply and the retry", async () => {
+    const workspaceId = await createWorkspace();
+    const before = await subscribe(workspaceId);
+    const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), isNewLead, NOW);
+    await commit(db, statements);
+    const between = await subscribe(workspaceId);
+    await commit(db, statements);
+    expect(await owedTo(before.id)).toHaveLength(2);
+    expect(await owedTo(between.id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+  });
+
+  test("that no subscription lists is not written, and one that only a disabled one lists is", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+    await db
+      .update(subscriptions)
+      .set({ disabledAt: NOW, events: ["lead.created"] })
+      .where(sql`id = ${id}`);
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+  });
+
   test("is not announced when its condition does not hold", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
