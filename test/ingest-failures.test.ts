@@ -130,6 +130,7 @@ describe("a message that the database refuses in the common transaction", () => 
         const remove = (sql: string) => env.DB.prepare(sql).bind(gone.workspaceId);
         await env.DB.batch([
           remove("DELETE FROM api_keys WHERE workspace_id = ?"),
+          remove("DELETE FROM subscriptions WHERE workspace_id = ?"),
           remove("DELETE FROM workspaces WHERE id = ?"),
         ]);
       },

@@ -6,7 +6,7 @@ import {
   automationReport,
   eventsOf,
   leadReport,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   runReport,
 } from "./support/api.ts";
@@ -14,7 +14,7 @@ import { deliveriesTo, observedDatabase, subscribe } from "./support/deliveries.
 import { call, deployment, ingestBodies } from "./support/ingest.ts";
 import { keepLog } from "./support/log-lines.ts";
 
-type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
 
 async function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
   return (await api.get<{ data: Item[] }>(`/v1/${path}?limit=100`)).body.data;
@@ -26,12 +26,12 @@ const lines = keepLog();
 
 describe("a batch", () => {
   test("of 100 messages is one transaction, after one look-up", async () => {
-    const workspaces = [await openWorkspace(), await openWorkspace()];
+    const workspaces = [await openListeningWorkspace(), await openListeningWorkspace()];
     const subscriptions = await Promise.all(
       workspaces.map(({ workspaceId }) => subscribe(workspaceId)),
     );
     const { DB, trips } = observedDatabase();
-    const { env: bindings, healthy, dead } = deployment({ DB });
+    const { env: bindings, fast, dead } = deployment({ DB });
     const bodies = range(100).map((i) => {
       const { workspaceId } = workspaces[i % 2] as Workspace;
       return call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`)] });
@@ -47,13 +47,13 @@ describe("a batch", () => {
       expect(await eventsOf(workspace.workspaceId)).toHaveLength(50);
       expect(await deliveriesTo(subscriptions[i]?.id ?? "")).toHaveLength(50);
     }
-    expect(healthy.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
+    expect(fast.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
       subscriptions.map(({ id }) => id).sort(),
     );
   });
 
   test("records what its messages say, in their order, each seeing those before it", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automationId = await derivedId("automation", workspaceId, "a");
     const removed = await derivedId("automation", workspaceId, "b");
@@ -98,7 +98,7 @@ describe("a batch", () => {
   });
 
   test("that is too large for one transaction is several, in order", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const customFields = { notes: "é".repeat(50_000) };
     const bodies = range(30).map((i) =>
@@ -113,7 +113,7 @@ describe("a batch", () => {
   });
 
   test("says in one line what became of it", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
     const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
     await ingestBodies([lead, early, "nonsense"], deployment().env);
@@ -126,7 +126,7 @@ describe("a batch", () => {
 
 describe("the same reference", () => {
   test("is recorded once and announced once: in a call, a batch, and when a batch comes again", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
     const automationId = await recordAutomation(workspaceId);
@@ -150,7 +150,7 @@ describe("the same reference", () => {
 
 describe("a message", () => {
   test("may be JSON text, or its bytes", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const text = (reference: string) =>
       JSON.stringify(call("recordLeads", { workspaceId, leads: [leadReport(reference)] }));
@@ -160,7 +160,7 @@ describe("a message", () => {
   });
 
   test("that the queue of the deployment takes is recorded", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     await env.RECORDS.sendBatch([
       { body: call("recordLeads", { workspaceId, leads: [leadReport("1")] }) },

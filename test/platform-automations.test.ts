@@ -7,7 +7,7 @@ import {
   errorOf,
   eventsOf,
   leadReport,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   runReport,
 } from "./support/api.ts";
@@ -16,7 +16,7 @@ const { Platform } = exports;
 
 /** A workspace, and one automation of it that is reported again and again. */
 async function openReported(first: Partial<AutomationReport> = {}) {
-  const workspace = await openWorkspace();
+  const workspace = await openListeningWorkspace();
   const { workspaceId, api } = workspace;
   const report = async (differences: Partial<AutomationReport>) => {
     const automations = [automationReport("1", { ...first, ...differences })];
@@ -28,7 +28,9 @@ async function openReported(first: Partial<AutomationReport> = {}) {
   return { ...workspace, id, report, read };
 }
 
-async function listed({ api }: Awaited<ReturnType<typeof openWorkspace>>): Promise<Automation[]> {
+async function listed({
+  api,
+}: Awaited<ReturnType<typeof openListeningWorkspace>>): Promise<Automation[]> {
   return (await api.get<{ data: Automation[] }>("/v1/automations?limit=100")).body.data;
 }
 
@@ -38,7 +40,7 @@ function statuses(events: Awaited<ReturnType<typeof eventsOf>>): unknown[] {
 
 describe("recordAutomations", () => {
   test("gives the ids in the order of the reports", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automations = Array.from({ length: 5 }, (_, i) =>
       automationReport(String(i), { agent: { reference: "1", name: `Agent ${i}` } }),
@@ -185,7 +187,7 @@ describe("recordAutomations", () => {
   });
 
   test("takes 1 to 100 reports a call", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const reports = (count: number) =>
       Array.from({ length: count }, (_, i) => automationReport(String(i)));
@@ -215,7 +217,7 @@ describe("recordAutomations", () => {
     [{ provider: "\ud83d" }, "automations[1].provider: must be well-formed text"],
     [{ owner: "x" }, 'automations[1]: Unrecognized key: "owner"'],
   ])("says which report is wrong and where, and writes none: %j", async (differences, message) => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automations = [
       automationReport("1"),
@@ -230,7 +232,7 @@ describe("recordAutomations", () => {
 
 describe("removeAutomations", () => {
   test("removes automations and their runs, and leaves the leads and the others", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId, api } = workspace;
     const gone = await recordAutomation(workspaceId);
     const kept = await recordAutomation(workspaceId);
@@ -248,14 +250,14 @@ describe("removeAutomations", () => {
   });
 
   test("can be called again, and takes unknown ids for removed ones", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId);
     for (const ids of [[id], [id, "aut_unknown"]])
       expect(await Platform.removeAutomations({ workspaceId, ids })).toEqual({});
   });
 
   test("removes nothing of another workspace", async () => {
-    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const [one, other] = await Promise.all([openListeningWorkspace(), openListeningWorkspace()]);
     const id = await recordAutomation(one.workspaceId);
     await Platform.removeAutomations({ workspaceId: other.workspaceId, ids: [id] });
     expect((await listed(one)).map((automation) => automation.id)).toEqual([id]);
@@ -273,7 +275,7 @@ describe("removeAutomations", () => {
   });
 
   test("takes 1 to 100 ids", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     for (const count of [0, 101])
       expect(
         await errorOf(Platform.removeAutomations({ workspaceId, ids: Array(count).fill("aut_1") })),

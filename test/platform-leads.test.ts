@@ -1,11 +1,17 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Lead } from "../src/contract/resources.ts";
-import { errorOf, eventsOf, type LeadReport, leadReport, openWorkspace } from "./support/api.ts";
+import {
+  errorOf,
+  eventsOf,
+  type LeadReport,
+  leadReport,
+  openListeningWorkspace,
+} from "./support/api.ts";
 
 const { Platform } = exports;
 
-type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
 
 async function listed({ api }: Workspace): Promise<Lead[]> {
   return (await api.get<{ data: Lead[] }>("/v1/leads?limit=100")).body.data;
@@ -13,7 +19,7 @@ async function listed({ api }: Workspace): Promise<Lead[]> {
 
 /** Records one lead in a new workspace, and gives it as the API shows it and as its event tells it. */
 async function recordAndRead(differences: Partial<LeadReport>) {
-  const workspace = await openWorkspace();
+  const workspace = await openListeningWorkspace();
   const { workspaceId } = workspace;
   const leads = [leadReport("1", differences)];
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
@@ -25,7 +31,7 @@ async function recordAndRead(differences: Partial<LeadReport>) {
 
 describe("recordLeads", () => {
   test("gives the ids in the order of the leads, and announces each, as the API shows it", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = Array.from({ length: 5 }, (_, i) =>
       leadReport(String(i), { name: `Lead ${i}`, createdAt: `2026-01-0${i + 1}T00:00:00Z` }),
@@ -51,7 +57,7 @@ describe("recordLeads", () => {
   });
 
   test("gives the same id to the same reference, changes nothing and makes no second event", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const record = (...leads: LeadReport[]) => Platform.recordLeads({ workspaceId, leads });
     const { ids } = await record(leadReport("1", { name: "First" }));
@@ -71,7 +77,7 @@ describe("recordLeads", () => {
   });
 
   test("announces a lead once when several callers report it at the same time", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const leads = [leadReport("1"), leadReport("2")];
     const replies = await Promise.all(
       Array.from({ length: 10 }, () => Platform.recordLeads({ workspaceId, leads })),
@@ -81,7 +87,7 @@ describe("recordLeads", () => {
   });
 
   test("takes the first of several reports of one reference in a call, once", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const { ids } = await Platform.recordLeads({
       workspaceId,
@@ -96,7 +102,7 @@ describe("recordLeads", () => {
   });
 
   test("takes 1 to 100 leads a call", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const reports = (count: number) => Array.from({ length: count }, (_, i) => leadReport(`${i}`));
     for (const count of [0, 101])
@@ -128,7 +134,7 @@ describe("recordLeads", () => {
     [{ createdAt: "2026-13-01T00:00:00Z" }, "leads[1].createdAt: Invalid ISO datetime"],
     [{ created_at: "2026-01-01T00:00:00Z" }, 'leads[1]: Unrecognized key: "created_at"'],
   ])("says which lead is wrong and where, and writes none", async (differences, message) => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = [leadReport("1"), leadReport("2", differences as Partial<LeadReport>)];
     expect(await errorOf(Platform.recordLeads({ workspaceId, leads }))).toContain(
@@ -138,7 +144,7 @@ describe("recordLeads", () => {
   });
 
   test("says what is wrong without the value, which may be personal", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const leads = [leadReport("1", { email: "camille@example.com\0" })];
     const error = await errorOf(Platform.recordLeads({ workspaceId, leads }));
     expect(error).toContain("leads[0].email");
@@ -172,7 +178,7 @@ describe("the time of a lead", () => {
   });
 
   test("is refused beyond the years 0000 to 9999 in UTC, which have four digits", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     for (const createdAt of ["9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+23:59"]) {
       const leads = [leadReport("1", { createdAt })];
       expect(await errorOf(Platform.recordLeads({ workspaceId, leads }))).toContain(
@@ -250,7 +256,7 @@ describe("the custom fields of a lead", () => {
   });
 
   test("are refused by their name when they are nested too deep to be read", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const leads = [leadReport("1", { customFields: nested(1_200) })];
     expect(await errorOf(Platform.recordLeads({ workspaceId, leads }))).toContain(
       "recordLeads: leads[0]",
@@ -281,7 +287,7 @@ describe("the size of a lead", () => {
   });
 
   test("beyond a megabyte of JSON is refused, and nothing is written", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     // The last one is under the limit, but not once it is quoted on its way to the database.
     const parts = ["x".repeat(1_000_000), "漢".repeat(334_000), '"'.repeat(499_000)];
@@ -293,7 +299,7 @@ describe("the size of a lead", () => {
   });
 
   test("is each lead's own: 20 of 300 KB are recorded in one call", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = Array.from({ length: 20 }, (_, i) =>
       leadReport(String(i), { customFields: { transcript: String(i % 10).repeat(300_000) } }),
@@ -305,7 +311,7 @@ describe("the size of a lead", () => {
   });
 
   test("is each lead's own in bytes too: 100 of 27 KB of Chinese are recorded in one call", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = Array.from({ length: 100 }, (_, i) =>
       leadReport(String(i), { customFields: { transcript: "漢".repeat(9_000) } }),

@@ -13,6 +13,7 @@ import {
   figuresOf,
   leadReport,
   openApi,
+  openListeningWorkspace,
   openWorkspace,
   recordAutomation,
   runReport,
@@ -247,11 +248,14 @@ describe("resealSecrets", () => {
 });
 
 describe("ledger", () => {
-  test("counts nothing where nobody subscribes", async () => {
-    const { workspaceId } = await openWorkspace();
+  test.each([
+    ["nobody subscribes, and no event is written", openWorkspace, 0],
+    ["nobody who subscribes is active, and the event is kept", openListeningWorkspace, 1],
+  ])("counts nothing where %s", async (_, open, events) => {
+    const { workspaceId } = await open();
     const automationId = await recordAutomation(workspaceId);
     await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    expect(await eventsOf(workspaceId)).toHaveLength(events);
     expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
   });
 

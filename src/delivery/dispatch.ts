@@ -112,7 +112,8 @@ class Dispatch {
     // What is known is recorded if it can be: it would be posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
-    for (const turn of this.#turns) this.#report(turn);
+    // Of what is not recorded, nobody knows when it is due: whoever asked for this dispatch asks again.
+    for (const turn of this.#turns) if (!turn.hasNews) this.#report(turn);
     if (this.#failure !== null) throw this.#failure;
   }
 
@@ -202,6 +203,12 @@ class Dispatch {
     const idle = this.#posts === 0;
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
+    // One trip gives back what has not begun, and one records all that is still under way.
+    if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS)
+      return (
+        this.#roundTrips === FREE_PLAN.roundTrips &&
+        this.#turns.some((turn) => turn.hasNews && turn.isOver)
+      );
     return (
       unrecorded >= CLAIM_MAX ||
       ageMs >= SETTLE_AFTER_MS ||

@@ -155,7 +155,7 @@ export class Turn {
 
   /** Takes note that a post could not be tried, through no fault of the subscriber. */
   giveUp(delivery: Claimed, now: number): void {
-    this.#underWay.delete(delivery);
+    this.takeBack(delivery);
     this.letGo();
     if (!this.found) return;
     this.#setPace({ ...this.found, nextAt: Math.max(this.found.nextAt, now + UNTRIED_WAIT_MS) });
@@ -200,6 +200,8 @@ export class Turn {
    * @param now Unix milliseconds.
    */
   takeChange(now: number): Change | null {
+    // Of a subscription that is gone, there is nothing to say and nothing to let go of.
+    if (!this.found || !this.held) this.#changed = this.#leftover = false;
     if (!this.found || !this.held) return null;
     const letGo = this.#mayLetGo;
     if (!this.#changed && !letGo) return null;
@@ -210,7 +212,8 @@ export class Turn {
     return {
       subscriptionId: this.subscriptionId,
       ...{ postsAtOnce, backoff, nextAt, slow, failures, failingSince },
-      disable: failing && failingSince <= now - DISABLE_AFTER_MS,
+      // By an attempt that failed: the e-mail tells of it.
+      disable: this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
       host: new URL(this.found.url).host,
       outcome: this.#last?.kind ?? null,
       status: this.#last ? statusOf(this.#last) : null,
@@ -250,7 +253,8 @@ export class Turn {
       const { postsAtOnce, backoff, nextAt, slow, failures, failingSince } = pace;
       Object.assign(found, { postsAtOnce, backoff, nextAt, slow, failures, failingSince });
     }
-    if (this.#asked) this.#more = claimed.length >= limit;
+    // What comes after a probe depends on it.
+    if (this.#asked) this.#more = claimed.length >= limit && found.backoff === 0;
     if (found.claimed) {
       this.held = true;
       this.#heldUntil = hold.until;

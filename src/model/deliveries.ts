@@ -171,7 +171,7 @@ export function exchange(
 const NOBODY: Hold = { holder: "", until: 0 };
 
 /** True in SQL where events are owed to the subscription `s`. */
-const IS_OWED = sql`(s.disabled_at IS NULL AND s.deleted_at IS NULL
+export const IS_OWED = sql`(s.disabled_at IS NULL AND s.deleted_at IS NULL
   AND EXISTS (SELECT 1 FROM workspaces AS w WHERE w.id = s.workspace_id AND w.access_granted))`;
 
 /** A hold for the next `HOLD_MS`, later than the one before it. */

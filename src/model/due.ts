@@ -89,7 +89,8 @@ export async function readBacklog(
     SELECT count(*) AS pending,
       coalesce(sum(max(d.due_at, s.next_at) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       min(e.created_at) AS oldestAt
-    FROM waiting JOIN ${deliveries} AS d ON d.subscription_id = waiting.id AND d.state = 'pending'
+    FROM waiting JOIN ${deliveries} AS d INDEXED BY deliveries_due_of_subscription
+        ON d.subscription_id = waiting.id AND d.state = 'pending'
       JOIN ${subscriptions} AS s ON s.id = waiting.id
       JOIN ${events} AS e ON e.workspace_id = d.workspace_id AND e.id = d.event_id
     WHERE ${within}`),

@@ -3,6 +3,7 @@ import { eventIdAt } from "../contract/ids.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { IS_OWED } from "./deliveries.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 
@@ -38,7 +39,7 @@ function missedEvents(db: Database, subscriptionId: string, since: number, after
     db.all<{ id: string }>(sql`
     SELECT e.id AS id
     FROM ${subscriptions} AS s JOIN ${events} AS e ON e.workspace_id = s.workspace_id
-    WHERE s.id = ${subscriptionId} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
+    WHERE s.id = ${subscriptionId} AND ${IS_OWED} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
       AND e.created_at >= max(s.created_at, ${since})
       AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = e.type)
       AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
@@ -48,18 +49,22 @@ function missedEvents(db: Database, subscriptionId: string, since: number, after
   );
 }
 
-/** Makes pending what is owed for the events in `ids`, a JSON array in the order of delivery. */
+/**
+ * Makes pending what is owed for the events in `ids`, a JSON array in the order of delivery; nothing
+ * if the subscription has ended meanwhile: that would be cancelled by nobody.
+ */
 function oweAgain(subscriptionId: string, ids: string, startsAt: number): Statements<unknown> {
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
   const generation = sql`(SELECT s.generation FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId})`;
   const workspace = sql`(SELECT s.workspace_id FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId})`;
-  const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
+  const isOwed = sql`EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId} AND ${IS_OWED})`;
+  const isNew = sql`${isOwed} AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
     WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
   return inOrder([
     write(sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt},
         settled_at = NULL, generation = ${generation}
       FROM json_each(${ids}) AS missed
-      WHERE event_id = missed.value AND subscription_id = ${subscriptionId}
+      WHERE event_id = missed.value AND subscription_id = ${subscriptionId} AND ${isOwed}
         AND (state IN ('cancelled', 'exhausted') OR state = 'pending' AND generation < ${generation})`),
     write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
       FROM json_each(${ids}) AS missed

@@ -9,10 +9,10 @@ import {
   answered,
   createWorkspace,
   db,
+  failAt,
   HOUR_MS,
   MINUTE_MS,
   noticesOf,
-  runAt,
   subscribe,
   subscriberUrl,
 } from "../support/deliveries.ts";
@@ -48,7 +48,7 @@ async function disabled({ adminEmails = ["admin@example.com"], status = 503 } = 
   const { id } = await subscribe(workspaceId, { url, events: ["run.completed", "lead.created"] });
   await announceLeads(workspaceId, 10, T0);
   const failures = [...Array(9).keys()].map((i) => T0 + i * HOUR_MS);
-  for (const at of [...failures, T0 + 73 * HOUR_MS]) await runAt(at, [id], answered(status), 1);
+  await failAt(id, [...failures, T0 + 73 * HOUR_MS], answered(status));
   return { id, url };
 }
 

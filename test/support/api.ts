@@ -2,8 +2,9 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
+import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
-import type { WebhookDelivery } from "../../src/contract/resources.ts";
+import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
 import { app } from "../../src/http/app.ts";
 
 /** An answer as it came over the wire; `body` is its JSON, null when there is none. */
@@ -80,6 +81,33 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
   const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
   const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, ...key });
   return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
+}
+
+/**
+ * A new workspace of which every event is kept: an event that no subscription lists is not written,
+ * so one that is disabled lists them all. It is owed nothing.
+ */
+export async function openListeningWorkspace(key: { requestsPerWindow?: number } = {}) {
+  const workspace = await openWorkspace(key);
+  await keepJournal();
+  await env.DB.prepare(
+    `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
+      VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
+  )
+    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WebhookEvent.options))
+    .run();
+  return workspace;
+}
+
+/** Keeps the order in which events are committed, which ids of one millisecond do not tell. */
+function keepJournal() {
+  return env.DB.batch([
+    env.DB.prepare(
+      "CREATE TABLE IF NOT EXISTS journal (position INTEGER PRIMARY KEY, event_id TEXT UNIQUE)",
+    ),
+    env.DB.prepare(`CREATE TRIGGER IF NOT EXISTS keep_journal AFTER INSERT ON events
+      BEGIN INSERT INTO journal (event_id) VALUES (new.id); END`),
+  ]);
 }
 
 const FIGURE = expect.stringMatching(/^[0-9]+$/);
@@ -160,10 +188,12 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
   );
 }
 
-/** The events of a workspace, oldest first, whether or not somebody subscribes to them. */
+/** The events of a workspace that are kept, in the order in which they were committed. */
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
+  await keepJournal();
   const { results } = await env.DB.prepare(
-    "SELECT body FROM events WHERE workspace_id = ? ORDER BY rowid",
+    `SELECT body FROM events LEFT JOIN journal ON event_id = id
+      WHERE workspace_id = ? ORDER BY position, id`,
   )
     .bind(workspaceId)
     .all<{ body: string }>();

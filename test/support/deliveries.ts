@@ -196,6 +196,15 @@ export function subscriber(
   return { posts, attempt };
 }
 
+/** A subscriber that answers once, and then cannot be posted to, through no fault of its own. */
+export function once(outcome: Outcome): DispatchTools["attempt"] {
+  let answers = 0;
+  return async () => {
+    if (++answers > 1) throw new Error("it was asked once");
+    return outcome;
+  };
+}
+
 /** A new subscription, the only one of a workspace, that is owed `count` events since `now`. */
 export async function owed(
   count: number,
@@ -208,9 +217,21 @@ export async function owed(
   return { workspaceId, ...subscription, drafts };
 }
 
-/** Fails one attempt, with a 503, at each of the times. */
-export async function failAt(subscriptionId: string, times: number[]): Promise<void> {
-  for (const time of times) await dispatchAt(time, [subscriptionId], answered(503));
+/** Fails one attempt at each of the times, whatever wait the one before it began. */
+export async function failAt(
+  subscriptionId: string,
+  times: number[],
+  outcome = answered(503),
+): Promise<void> {
+  for (const time of times) {
+    await endWait(subscriptionId);
+    await dispatchAt(time, [subscriptionId], outcome);
+  }
+}
+
+/** Lets a subscription that waits be posted to at once. */
+export async function endWait(subscriptionId: string): Promise<void> {
+  await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, subscriptionId));
 }
 
 /** Lets the clock of the code under test jump, and then stand, until `vi.useRealTimers()`. */

@@ -3,7 +3,7 @@ import { expect, vi } from "vitest";
 import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
 import type { Lead, Run } from "../../src/contract/resources.ts";
 import { ingest } from "../../src/ingest.ts";
-import { leadReport, openWorkspace, runReport } from "./api.ts";
+import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 
 /** What the consumer of the dead-letter queue would get. */
@@ -60,7 +60,7 @@ const EXPLICIT = { outcome: "ok", ackAll: false, retryBatch: { retry: false } };
 
 /** A workspace, what it shows, and messages that record in it. */
 export async function openSource() {
-  const { workspaceId, api } = await openWorkspace();
+  const { workspaceId, api } = await openListeningWorkspace();
   return {
     workspaceId,
     lead: (reference: string) =>
