@@ -45,6 +45,7 @@ describe("the docs page", () => {
     ["/docs/page.js", "text/javascript; charset=utf-8", "createApiReference"],
     ["/docs/page.css", "text/css; charset=utf-8", "#reference"],
     ["/docs/icon.svg", "image/svg+xml", "<svg"],
+    ["/docs/check-receiver.mjs", "text/javascript; charset=utf-8", "X-Service-Test"],
     ["/docs/scalar/standalone.esm.js", "text/javascript; charset=utf-8", "createApiReference"],
   ];
 

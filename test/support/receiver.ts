@@ -20,8 +20,8 @@ export interface Receiver {
 }
 
 /**
- * Starts a receiver; `answer` gives the status of each answer, 204 when left out. With a certificate
- * it speaks HTTPS, as `localhost`.
+ * Starts a receiver; `answer` gives the status of each answer, 204 when left out, 0 to hang up. With
+ * a certificate it speaks HTTPS, as `localhost`.
  */
 export async function startReceiver(
   answer: (post: Post) => number | Promise<number> = () => 204,
@@ -35,6 +35,7 @@ export async function startReceiver(
     const post = { path: url, headers, body: Buffer.concat(chunks), at: Date.now() };
     posts.push(post);
     const status = await answer(post);
+    if (status === 0) return request.socket.destroy();
     response
       .writeHead(status, status >= 300 && status < 400 ? { Location: "/elsewhere" } : {})
       .end();
