@@ -11,23 +11,31 @@ import { type ChildProcess, fork } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import type { Ledger } from "../src/model/ledger.ts";
 import { type Post, startReceiver } from "../test/support/receiver.ts";
 import { Chance } from "./chance.ts";
+import { fail, openProgress, readArguments, readCount } from "./command.ts";
 import { buildWorker } from "./runtime.ts";
 
-const { values } = parseArgs({
-  options: {
-    events: { type: "string", default: "1000" },
-    kills: { type: "string", default: "20" },
-    built: { type: "boolean", default: false },
-    seed: { type: "string", default: String(Date.now() % 1_000_000) },
-  },
+const USAGE = `npm run chaos -- [--events N] [--kills N] [--seed N] [--built]
+
+Records events while the runtime is killed again and again, and checks that nothing was lost.
+
+  --events N  how many events; 1000 when left out
+  --kills N   how many kills; 20 when left out
+  --seed N    plays the choices of an earlier run again
+  --built     takes the Worker that is built already
+`;
+
+const { values } = readArguments(USAGE, {
+  events: { type: "string", default: "1000" },
+  kills: { type: "string", default: "20" },
+  built: { type: "boolean", default: false },
+  seed: { type: "string", default: String(Date.now() % 1_000_000) },
 });
-const eventsWanted = Number(values.events);
-const killsWanted = Number(values.kills);
-const chance = new Chance(Number(values.seed));
+const [eventsWanted, killsWanted, seed] = readCounts();
+const chance = new Chance(seed);
+const progressLine = openProgress();
 
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -123,6 +131,9 @@ class Victim {
   }
 }
 
+console.error(
+  `${eventsWanted} events, ${killsWanted} kills, seed ${seed}${values.built ? "" : ": building the Worker…"}`,
+);
 if (!values.built) buildWorker();
 const victim = new Victim();
 process.on("exit", () => victim.killNow());
@@ -264,12 +275,25 @@ const duplicates = posts - refused.size - (rows.length - lost);
 progress("\n");
 console.log(
   `events ${events.length}, kills ${victim.kills}, deliveries ${posts}, duplicates ${duplicates}, ` +
-    `refused once ${refused.size}, lost ${lost}, seed ${values.seed}, ${Math.round((Date.now() - startedAt) / 1000)} s`,
+    `refused once ${refused.size}, lost ${lost}, seed ${seed}, ${Math.round((Date.now() - startedAt) / 1000)} s`,
 );
 for (const failure of failures.slice(0, 20)) console.log(`FAILED: ${failure}`);
 process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
 
+function readCounts(): [events: number, kills: number, seed: number] {
+  try {
+    return [
+      readCount("--events", values.events),
+      readCount("--kills", values.kills, 0),
+      readCount("--seed", values.seed, 0),
+    ];
+  } catch (error) {
+    fail(error);
+  }
+}
+
 function progress(more = ""): void {
-  if (process.stderr.isTTY)
-    process.stderr.write(`\r${references} events, ${victim.kills} kills${more}      `);
+  const text = `${references} events, ${victim.kills} kills${more}`;
+  if (process.stderr.isTTY) process.stderr.write(`\r${text}      `);
+  else if (more !== "\n") progressLine(text);
 }

@@ -6,9 +6,10 @@
  * Exits 0 when every duty is fulfilled, 1 when one is not, 2 when it was called wrongly. The docs
  * page offers it as one file, which `scripts/assets.ts` makes of this one.
  */
-import { parseArgs, styleText } from "node:util";
+import { styleText } from "node:util";
 import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../src/delivery/target.ts";
+import { readArguments } from "./command.ts";
 import { checkReceiver, DUTIES, type Finding, type Verdict } from "./receiver-duties.ts";
 
 const COMMAND =
@@ -47,19 +48,20 @@ const WIDEST_CAME = "TLS: certificate of another name";
 class UsageError extends Error {}
 
 try {
-  const url = readUrl();
-  if (url === null) console.log(USAGE);
-  else process.exitCode = await report(url, await readSecret());
+  process.exitCode = await report(readUrl(), await readSecret());
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
   console.error(error.message);
   process.exitCode = 2;
 }
 
-/** The receiver to check; `null` when help is asked for. */
-function readUrl(): string | null {
-  const { values, positionals } = parse();
-  if (values.help) return null;
+/** The receiver to check. */
+function readUrl(): string {
+  const { values, positionals } = readArguments(
+    USAGE,
+    { secret: { type: "string" }, local: { type: "boolean", default: false } },
+    { allowPositionals: true, code: 2 },
+  );
   if (values.secret !== undefined)
     throw new UsageError(
       "The secret is not taken from the command line, where others can read it: set WEBHOOK_SECRET",
@@ -86,21 +88,6 @@ async function readSecret(): Promise<string> {
 function checked(name: string, secret: string): string {
   if (/^whsec_[A-Za-z0-9+/]{43}=$/.test(secret)) return secret;
   throw new UsageError(`${name} must be whsec_ and 44 characters of base64, as it was shown`);
-}
-
-function parse() {
-  try {
-    return parseArgs({
-      allowPositionals: true,
-      options: {
-        secret: { type: "string" },
-        local: { type: "boolean", default: false },
-        help: { type: "boolean", short: "h", default: false },
-      },
-    });
-  } catch (error) {
-    throw new UsageError((error as Error).message.split(". ")[0]);
-  }
 }
 
 /** Prints the table, row by row as the answers come, and what follows from it; the exit code. */

@@ -17,6 +17,7 @@ import { join } from "node:path";
 import { confirm, select } from "@clack/prompts";
 import { z } from "zod";
 import { ROOT } from "./checkout.ts";
+import { fail, readArguments } from "./command.ts";
 import {
   answered,
   askForSecret,
@@ -36,13 +37,25 @@ const Deployment = z.object({
   targets: z.array(z.string()).optional(),
 });
 
+const USAGE = `npm run deploy -- [--dry-run]
+
+Brings the Worker onto a Cloudflare account: makes the database, applies its migrations, asks for the
+encryption key or makes one, and deploys. Run it again for each new version.
+
+  --dry-run  looks at the account and builds the Worker, says what would be done, and changes nothing
+
+  CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, ${SECRET_NAME}
+             in the environment: what it needs to know where nobody can be asked
+`;
+
+const { values } = readArguments(USAGE, { "dry-run": { type: "boolean", default: false } });
+const dryRun = values["dry-run"];
 const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
 
 try {
   await deploy();
 } catch (error) {
-  console.error(error instanceof Error ? error.message : String(error));
-  process.exitCode = 1;
+  fail(error);
 }
 
 async function deploy(): Promise<void> {
@@ -53,6 +66,7 @@ async function deploy(): Promise<void> {
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
   );
+  if (dryRun) return rehearse(wrangler, Boolean(given));
   const secret = given || (await missingSecret(wrangler));
   await makeDatabase(wrangler);
   await migrate(wrangler);
@@ -62,7 +76,7 @@ async function deploy(): Promise<void> {
 /** The account to deploy to; null when wrangler knows it. @throws Error when nobody is logged in. */
 async function chooseAccount(wrangler: Wrangler): Promise<string | null> {
   let me = await whoAmI(wrangler);
-  if (!me.loggedIn && interactive) {
+  if (!me.loggedIn && interactive && !dryRun) {
     const agreed = await answered(confirm({ message: "Log in to Cloudflare in the browser?" }));
     if (agreed) await wrangler.show(["login"]);
     me = await whoAmI(wrangler);
@@ -89,11 +103,30 @@ async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
   return answer.data;
 }
 
-/** The secret that the Worker lacks; null when it has it. @throws Error when nobody can be asked. */
-async function missingSecret(wrangler: Wrangler): Promise<string | null> {
+/** Says what a deployment would do, and builds the Worker. */
+async function rehearse(wrangler: Wrangler, secretGiven: boolean): Promise<void> {
+  const needsSecret = !secretGiven && (await lacksSecret(wrangler));
+  const database = await lacksDatabase(wrangler);
+  const steps = [
+    ...(needsSecret ? [`ask for ${SECRET_NAME}, or make it`] : []),
+    ...(database === null ? [] : [`make the database ${database}`]),
+    "apply the migrations that the database lacks",
+    "deploy the Worker",
+  ];
+  const code = await wrangler.show(["deploy", "--dry-run"]);
+  if (code !== 0) throw new Error("The Worker cannot be built.");
+  console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
+}
+
+async function lacksSecret(wrangler: Wrangler): Promise<boolean> {
   const answer = await wrangler.ask("secret", "list", "--format", "json");
   const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
-  if (!firstTime && namesIn(answer, "The Worker's secrets").includes(SECRET_NAME)) return null;
+  return firstTime || !namesIn(answer, "The Worker's secrets").includes(SECRET_NAME);
+}
+
+/** The secret that the Worker lacks; null when it has it. @throws Error when nobody can be asked. */
+async function missingSecret(wrangler: Wrangler): Promise<string | null> {
+  if (!(await lacksSecret(wrangler))) return null;
   if (interactive) return askForSecret();
   throw new Error(
     `Set ${SECRET_NAME}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
@@ -101,15 +134,21 @@ async function missingSecret(wrangler: Wrangler): Promise<string | null> {
   );
 }
 
-/** Makes the database where there is none of its name. */
-async function makeDatabase(wrangler: Wrangler): Promise<void> {
+/** The name of the database, if there is none of it yet; else null. */
+async function lacksDatabase(wrangler: Wrangler): Promise<string | null> {
   const [database] = (await readConfig()).d1_databases;
   if (!database?.database_name) throw new Error("wrangler.toml names no database");
   // One that is named by its id was made elsewhere.
-  if (database.database_id) return;
+  if (database.database_id) return null;
   const name = database.database_name;
   const known = namesIn(await wrangler.ask("d1", "list", "--json"), "The databases");
-  if (known.includes(name)) return;
+  return known.includes(name) ? null : name;
+}
+
+/** Makes the database where there is none of its name. */
+async function makeDatabase(wrangler: Wrangler): Promise<void> {
+  const name = await lacksDatabase(wrangler);
+  if (name === null) return;
   console.log(`Making the database ${name}.`);
   const made = await wrangler.ask("d1", "create", name);
   if (!made.ok) throw new Error(`The database ${name} could not be made:\n${made.complaint}`);

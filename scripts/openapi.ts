@@ -6,8 +6,8 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { ROOT } from "./checkout.ts";
+import { fail, readArguments } from "./command.ts";
 import { readCommitted } from "./openapi-history.ts";
 import { findFaults } from "./openapi-release.ts";
 import type { Part } from "./openapi-schemas.ts";
@@ -15,11 +15,26 @@ import { buildWorker, startRuntime } from "./runtime.ts";
 
 const FILE = "openapi.json";
 
-const { values } = parseArgs({ options: { check: { type: "boolean", default: false } } });
-const document = await readServed();
-const text = `${JSON.stringify(document, null, 2)}\n`;
-if (values.check) check();
-else writeFileSync(join(ROOT, FILE), text);
+const USAGE = `npm run openapi -- [--check]
+
+Writes ${FILE}, the OpenAPI document as the built Worker serves it.
+
+  --check  writes nothing, and fails when the file is not what the code says, or breaks clients of a
+           document that was ever committed with the same version
+`;
+
+const { values } = readArguments(USAGE, { check: { type: "boolean", default: false } });
+try {
+  const document = await readServed();
+  const text = `${JSON.stringify(document, null, 2)}\n`;
+  if (values.check) check(document, text);
+  else {
+    writeFileSync(join(ROOT, FILE), text);
+    console.log(`${FILE} is written.`);
+  }
+} catch (error) {
+  fail(error);
+}
 
 async function readServed(): Promise<Part> {
   buildWorker();
@@ -30,7 +45,7 @@ async function readServed(): Promise<Part> {
   return document;
 }
 
-function check(): void {
+function check(document: Part, text: string): void {
   const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));
   if (readText(FILE) !== text)
     faults.unshift(`${FILE} is not what the code says: run \`npm run openapi\` and commit it`);

@@ -19,8 +19,8 @@ import type { Call, FakeAccount } from "./fake-wrangler.ts";
 useFolders();
 
 /** Deploys where nobody can be asked. */
-async function deploy(env: NodeJS.ProcessEnv = {}) {
-  const run = start([process.execPath, DEPLOY], env);
+async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
+  const run = start([process.execPath, DEPLOY, ...args], env);
   run.stdin.end();
   const end = await ended(run);
   return { ...end, calls: takeCalls() };
@@ -55,6 +55,31 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(secretsFile?.mode).toBe(0o600);
     expect(secretsFile?.content).toEqual({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
     expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
+  });
+
+  test("--help and --dry-run change nothing", async () => {
+    openAccount();
+    const before = readAccount();
+    const help = await deploy({}, "--help");
+    expect(help).toMatchObject({ code: 0, calls: [] });
+    const { code, output, calls } = await deploy({}, "--dry-run");
+    expect(readAccount()).toEqual(before);
+    expect(calls.map(({ args }) => args.join(" "))).toEqual([
+      "whoami --json",
+      "secret list --format json",
+      "d1 list --json",
+      "deploy --dry-run",
+    ]);
+    expect(output).toContain(`Nothing was changed. A deployment would
+  - ask for WEBHOOK_ENCRYPTION_KEYS, or make it
+  - make the database public-api
+  - apply the migrations that the database lacks
+  - deploy the Worker
+`);
+    expect(code).toBe(0);
+    await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const again = await deploy({}, "--dry-run");
+    expect(again.output).toContain("would\n  - apply the migrations");
   });
 
   test("the second time makes nothing and needs no secret", async () => {

@@ -86,6 +86,8 @@ function answer(command: string, call: Call, account: FakeAccount): void {
       fail("Couldn't find a D1 DB named 'public-api' (bound as 'DB') in the API.");
     account.migrated = true;
     console.log("✅ No migrations to apply!");
+  } else if (command === "deploy" && call.args.includes("--dry-run")) {
+    console.log("--dry-run: exiting now.");
   } else if (command.startsWith("deploy")) {
     const secrets = { ...account.secrets, ...call.secretsFile?.content };
     if (!secrets.WEBHOOK_ENCRYPTION_KEYS)
