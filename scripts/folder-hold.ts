@@ -1,10 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { accessSync, constants, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { z } from "zod";
+import { makeWritable } from "./checkout.ts";
 
 /** Who holds a folder: a server on `port` that answers with `token`, for as long as it lives. */
 const Holder = z.object({
@@ -44,16 +45,6 @@ export async function holdFolder(folder: string, address: string): Promise<() =>
     server.close();
     if (read(file)?.token === token) rmSync(file, { force: true });
   };
-}
-
-function makeWritable(folder: string): void {
-  try {
-    mkdirSync(folder, { recursive: true });
-    accessSync(folder, constants.W_OK);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new Error(`${folder}, where the data is kept, cannot be written to (${code}).`);
-  }
 }
 
 /** Writes a file that is not there yet. @returns whether it was not. */

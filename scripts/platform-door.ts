@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import type { PlatformInput, PlatformMethod } from "../src/contract/platform.ts";
 import type { Platform } from "../src/platform.ts";
-import { ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 /** The Platform door of the local server, or of the deployed Worker, opened from Node. */
 export interface PlatformDoor extends AsyncDisposable {
@@ -55,6 +55,7 @@ export function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor>
 
 async function openLocalDoor(): Promise<PlatformDoor> {
   const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  makeWritable(WRANGLER_ENV.WRANGLER_REGISTRY_PATH);
   const token = randomUUID();
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
