@@ -151,7 +151,10 @@ async function stall(port: number, start: string, drip = ""): Promise<string> {
   socket.write(start);
   const dripping = setInterval(() => drip && socket.writable && socket.write(drip), 250);
   const late = sleep(CUT_OFF_MS, null, { ref: false }).then(() => `holds ${start}${drip}`);
-  const ending = Promise.race([once(socket, "close"), once(socket, "end")]).then(() => "cut off");
+  // A reset is an end too: `once` of Node would throw it.
+  const ending = new Promise<string>((resolve) => {
+    for (const event of ["close", "end"]) socket.on(event, () => resolve("cut off"));
+  });
   const end = await Promise.race([ending, late]);
   clearInterval(dripping);
   socket.destroy();
