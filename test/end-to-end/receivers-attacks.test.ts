@@ -94,16 +94,16 @@ describe.concurrent("cuts off who stalls, and serves others meanwhile:", () => {
   ];
 
   for (const example of RECEIVERS)
-    test.skipIf(reasonToSkip(example) !== null)(example.file, async () => {
+    test.skipIf(reasonToSkip(example) !== null)(example.file, async ({ onTestFinished }) => {
       const port = await freePort();
       const receiver = await example.start(port, SECRET);
+      onTestFinished(() => receiver.stop());
       const stalling = starts.map(([start, drip]) => stall(port, start, drip));
       await sleep(1_000);
       expect(await deliver(port, "evt_meanwhile")).toBeOneOf([200, 204]);
       const ends = await Promise.all(stalling);
       if (!isBehindServer(example)) expect(ends).toEqual(ends.map(() => "cut off"));
       expect(await deliver(port, "evt_afterwards")).toBeOneOf([200, 204]);
-      await receiver.stop();
     });
 });
 
