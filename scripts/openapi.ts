@@ -1,5 +1,5 @@
 /**
- * Keeps openapi.json, the OpenAPI document as the built Worker serves it.
+ * Keeps openapi.json, the OpenAPI document as the Worker serves it, but for its own address.
  *
  *     npm run openapi          writes it
  *     npm run check:openapi    fails when it is not what the code says, or breaks its own version
@@ -7,28 +7,19 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { buildDocument } from "../src/document/document.ts";
 import { ROOT } from "./checkout.ts";
 import { readCommitted } from "./openapi-history.ts";
 import { findFaults } from "./openapi-release.ts";
 import type { Part } from "./openapi-schemas.ts";
-import { buildWorker, startRuntime } from "./runtime.ts";
 
 const FILE = "openapi.json";
 
 const { values } = parseArgs({ options: { check: { type: "boolean", default: false } } });
-const document = await readServed();
-const text = `${JSON.stringify(document, null, 2)}\n`;
+const text = `${JSON.stringify(await buildDocument(), null, 2)}\n`;
+const document: Part = JSON.parse(text);
 if (values.check) check();
 else writeFileSync(join(ROOT, FILE), text);
-
-async function readServed(): Promise<Part> {
-  buildWorker();
-  const runtime = await startRuntime();
-  const answer = await fetch(new URL(FILE, runtime.url));
-  const document = (await answer.json()) as Part;
-  await runtime.stop();
-  return document;
-}
 
 function check(): void {
   const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));

@@ -1,7 +1,7 @@
 // The reference checks its data with zod, which would try to compile code; the policy forbids that.
 globalThis.__zod_globalConfig = { jitless: true };
 
-const { createApiReference } = await import("/docs/scalar/standalone.esm.js");
+const { createApiReference } = await import("%SCALAR%");
 
 createApiReference("#reference", {
   url: "/openapi.json",
