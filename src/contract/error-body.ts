@@ -37,13 +37,10 @@ export const ErrorBody = z
                 description: "The values that would have been right.",
                 example: ["active", "paused"],
               }),
-            min: z
-              .int()
-              .optional()
-              .meta({
-                description: "The smallest value, or the least number of items.",
-                example: 1,
-              }),
+            min: z.int().optional().meta({
+              description: "The smallest value, or the least number of items.",
+              example: 1,
+            }),
             max: z
               .int()
               .optional()

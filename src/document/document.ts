@@ -11,6 +11,7 @@ import {
   WebhookWithSecret,
 } from "../contract/resources.ts";
 import { webhooks } from "./deliveries.ts";
+import { ENUMERATIONS } from "./enumerations.ts";
 import { introduction } from "./introduction.ts";
 import { PARAMETERS, PATHS } from "./operations.ts";
 import { HEADERS, RESPONSES } from "./responses.ts";
@@ -66,6 +67,16 @@ const TAGS = [
   },
 ];
 
+/** The schemas, with what their enumerations mean. */
+function described(schemas: Record<string, object>) {
+  return Object.fromEntries(
+    Object.entries(schemas).map(([name, schema]) => {
+      const description = ENUMERATIONS[name];
+      return [name, description ? { ...schema, description } : schema];
+    }),
+  );
+}
+
 /**
  * The OpenAPI 3.1 document of the API. It is made with the build, and served as a file: a Worker
  * that answers requests has no use for it.
@@ -95,7 +106,7 @@ export async function buildDocument(server = "/") {
     paths: PATHS,
     webhooks: await webhooks(),
     components: {
-      schemas: components?.schemas,
+      schemas: described(components?.schemas ?? {}),
       parameters: PARAMETERS,
       headers: HEADERS,
       responses: RESPONSES,
