@@ -14,7 +14,6 @@ export {
   AutomationType,
   LeadSource,
   RunStatus,
-  SOCIAL_AUTOMATION_TYPES,
   TriggerType,
   WebhookEvent,
 } from "./enumerations.ts";
@@ -42,7 +41,7 @@ function instant(what: string) {
 }
 
 const AGENT =
-  "An agent is one of your workspace's virtual assistants, usually one for each branch or brand: it owns automations and answers in their name.";
+  "An agent is whom your workspace answers as, usually one for each of its branches or brands: it owns automations, and captures leads.";
 
 export const Automation = z
   .object({

@@ -38,7 +38,7 @@ const CRM_AUTOMATION: Automation = {
 };
 
 /** A lead that left its address in a comment. */
-export const LEAD: Lead = {
+const LEAD: Lead = {
   id: "lea_9gmb2r1swpb7za0zdq7tfmpyi",
   source: "social",
   agent_id: AGENT.agent_id,
@@ -62,7 +62,7 @@ const FORM_LEAD: Lead = {
 };
 
 /** The run that captured it. */
-export const RUN: Run = {
+const RUN: Run = {
   id: "run_5su0mdisn1dlh83kncdyrb2za",
   automation_id: AUTOMATION.id,
   status: "success",

@@ -13,10 +13,20 @@ import { CODES, REASONS_EXPLAINED } from "./errors.ts";
 
 /** What a client should know before the first request, in Markdown: the description of the API. */
 export function introduction(): string {
-  return [ABOUT, AUTHENTICATION, errors(), PAGINATION, QUOTA, VERSIONING, webhooks()].join("\n\n");
+  const sections = introductionSections().map(({ title, text }) => `## ${title}\n\n${text}`);
+  return [ABOUT, ...sections].join("\n\n");
 }
 
-const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to events that are pushed to your servers, signed.
+/** The sections of the introduction, in Markdown. */
+export function introductionSections(): { title: string; text: string }[] {
+  return [AUTHENTICATION, errors(), PAGINATION, QUOTA, VERSIONING, webhooks()].map((section) => {
+    const [heading = "", ...lines] = section.split("\n");
+    return { title: heading.replace("## ", ""), text: lines.join("\n").trim() };
+  });
+}
+
+/** What the API is for, in Markdown. */
+export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to events that are pushed to your servers, signed.
 
 Requests and answers are JSON. All times are ISO 8601, UTC, with the suffix \`Z\`. Identifiers are opaque strings: store them and send them back unchanged. Unknown query parameters are ignored.`;
 

@@ -1,14 +1,11 @@
 import { type Context, Hono } from "hono";
 import type { AppEnv } from "./context.ts";
 
-/**
- * The page runs the scripts of this deployment, and talks to it alone. Styles may stand in the page
- * itself: the reference and its editor insert theirs as they go.
- */
+/** The page runs the scripts of this deployment, has its styles, and talks to it alone. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
+  "style-src 'self'",
   "img-src 'self' data:",
   "connect-src 'self'",
   "base-uri 'none'",
@@ -16,7 +13,7 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Where the documents that are made with the build say where the API is. */
+/** What stands for the address of the API in documents that are made with the build (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
 
 /** A file of the page, whose name holds a hash of its content; one spelling for each. */

@@ -2,7 +2,7 @@
 // biome-ignore lint/suspicious/noExplicitAny: a document is read by shape
 type Part = Record<string, any>;
 
-export interface Parameter {
+interface Parameter {
   name: string;
   in: string;
   required?: boolean;
@@ -30,7 +30,7 @@ export interface Operation {
 }
 
 /** What `part` stands for in `document`: references are followed, those inside left alone. */
-export function follow(document: Part, part: Part): Part {
+function follow(document: Part, part: Part): Part {
   if (typeof part.$ref !== "string") return part;
   const keys = part.$ref.split("/").slice(1);
   return follow(
