@@ -1,5 +1,5 @@
-import { exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
 import { ERRORS, REASONS } from "../../src/contract/errors.ts";
 import { deployedWith, EVERY_ANSWER, figuresOf, refusal, send } from "../support/api.ts";
 
@@ -85,14 +85,13 @@ describe("the docs page", () => {
   });
 
   test("asks no Durable Object for its files", async () => {
-    const untouched = {
-      getByName: () => expect.unreachable("an address was asked about"),
-    } as unknown as Env["ADDRESS_GATE"];
-    const fetch = deployedWith({ ADDRESS_GATE: untouched });
-    for (const file of await loadedFiles()) {
-      const response = await fetch(new Request(`https://api.example${file}`));
+    const getByName = vi.fn(() => env.ADDRESS_GATE.getByName("of nobody"));
+    const fetch = deployedWith({ ADDRESS_GATE: { getByName } as unknown as Env["ADDRESS_GATE"] });
+    for (const path of [...(await loadedFiles()), "/docs"]) {
+      const response = await fetch(new Request(`https://api.example${path}`));
       expect(response.status).toBe(200);
       await response.body?.cancel();
+      expect(getByName).toHaveBeenCalledTimes(path === "/docs" ? 1 : 0);
     }
   });
 
