@@ -82,10 +82,7 @@ function renderContents(document: Document, guides: Guide[]): string {
 
 function renderGuide({ id, title, text }: Guide, flow: string): string {
   const html = toHtml(text)
-    .replace(
-      "<!-- flow -->",
-      `<figure class="picture" tabindex="0" role="group" aria-label="The way of an event">${flow}</figure>`,
-    )
+    .replace("<!-- flow -->", `<figure class="picture">${flow}</figure>`)
     .replaceAll('<h3 id="', `<h3 id="${id}-`);
   const [before, ...tabs] = html.split(/<h4 id="[^"]*">/);
   return `<section class="guide" id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title"><a href="#${id}">${toInline(title)}</a></h2>${before}${renderTabs(id, tabs)}</section>`;
