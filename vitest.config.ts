@@ -13,7 +13,7 @@ const NODE_TESTS = [
 
 /** Loaded once, bundled, rather than module by module in every test file. */
 const BUNDLED = [
-  "@hono/zod-openapi",
+  "hono",
   "zod",
   "drizzle-orm",
   "drizzle-orm/d1",

@@ -1,38 +1,33 @@
 /**
- * Puts together the static files of the docs page, in `dist/assets`: those of `site/`, the reference
- * that renders the OpenAPI document, and the checker of receivers as one file that Node runs, for
- * those who have not this checkout. wrangler runs it before it builds the Worker.
+ * Puts together what is served as files, in `dist/assets`: the OpenAPI document, the docs made of it,
+ * and the checker of receivers as one file that Node runs, for those who have not this checkout.
+ * wrangler runs it before it builds the Worker.
  *
  *     node scripts/assets.ts
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { buildSync } from "esbuild";
+import { build } from "esbuild";
+import { buildSite } from "../site/build.ts";
 import { ROOT } from "./checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
-const SITE = join(ROOT, "site");
-const SCALAR = join(ROOT, "node_modules/@scalar/api-reference/dist/browser");
 
 /** The content of each file, by its path in the folder of assets. */
-const wanted = new Map<string, Uint8Array>();
-for (const file of filesIn(SITE)) wanted.set(file, readFileSync(join(SITE, file)));
-for (const file of filesIn(SCALAR))
-  if (file === "standalone.esm.js" || (file.startsWith("chunks/") && file.endsWith(".js")))
-    wanted.set(join("docs/scalar", file), readFileSync(join(SCALAR, file)));
-wanted.set("docs/check-receiver.mjs", bundleChecker());
+const wanted = await buildSite(ROOT);
+wanted.set("docs/check-receiver.mjs", await bundleChecker());
 
 // What is right stays untouched: a server may be reading it.
-for (const [file, content] of wanted) {
-  const target = join(ASSETS, file);
+for (const [path, content] of wanted) {
+  const target = join(ASSETS, path);
   if (existsSync(target) && readFileSync(target).equals(content)) continue;
   mkdirSync(dirname(target), { recursive: true });
   writeFileSync(target, content);
 }
 for (const file of filesIn(ASSETS)) if (!wanted.has(file)) rmSync(join(ASSETS, file));
 
-function bundleChecker(): Uint8Array {
-  const { outputFiles } = buildSync({
+async function bundleChecker(): Promise<Buffer> {
+  const { outputFiles } = await build({
     entryPoints: [join(ROOT, "scripts/check-receiver.ts")],
     bundle: true,
     write: false,
@@ -40,7 +35,7 @@ function bundleChecker(): Uint8Array {
     format: "esm",
     target: "node20",
   });
-  return outputFiles[0]?.contents ?? new Uint8Array();
+  return Buffer.from(outputFiles[0]?.contents ?? []);
 }
 
 /** The files in `folder` and below, by their paths in it. */

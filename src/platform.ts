@@ -1,6 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { randomId } from "./contract/ids.ts";
-import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
+import type { PlatformInput, PlatformMethod, RecordingMethod } from "./contract/platform.ts";
 import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
@@ -18,8 +18,16 @@ import {
   updateAccess,
   workspaceExists,
 } from "./model/workspaces.ts";
-import { record } from "./recording/record.ts";
-import { referring, unknownWorkspace } from "./recording/references.ts";
+
+// What reads input is loaded with the first call: schemas take longer to make than all the rest of a
+// start, and most isolates only ever serve requests and deliveries.
+const references = () => import("./recording/references.ts");
+
+/** As `readInput` of the contract. */
+async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
+  const contract = await import("./contract/platform.ts");
+  return contract.readInput(method, input);
+}
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -30,7 +38,7 @@ import { referring, unknownWorkspace } from "./recording/references.ts";
 export class Platform extends WorkerEntrypoint<Env> {
   /** Creates a workspace that has access to the service. */
   async createWorkspace(input: PlatformInput<"createWorkspace">): Promise<{ workspaceId: string }> {
-    const { name, adminEmails } = readInput("createWorkspace", input);
+    const { name, adminEmails } = await readInput("createWorkspace", input);
     const id = randomId("workspace");
     const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
     await insertWorkspace(this.#db, workspace);
@@ -41,14 +49,14 @@ export class Platform extends WorkerEntrypoint<Env> {
   async setWorkspaceAccess(
     input: PlatformInput<"setWorkspaceAccess">,
   ): Promise<Record<string, never>> {
-    const { workspaceId, granted } = readInput("setWorkspaceAccess", input);
+    const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
     const db = this.#db;
     const withdrawals = granted ? [] : [cancelWorkspace(workspaceId, Date.now())];
     const [updated] = await commit(
       db,
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawals)]),
     );
-    if (updated === 0) throw unknownWorkspace();
+    if (updated === 0) throw (await references()).unknownWorkspace();
     const keys = await liveKeyHashes(db, workspaceId);
     await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
     return {};
@@ -58,7 +66,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async createApiKey(
     input: PlatformInput<"createApiKey">,
   ): Promise<{ keyId: string; apiKey: string }> {
-    const { workspaceId, requestsPerWindow } = readInput("createApiKey", input);
+    const { workspaceId, requestsPerWindow } = await readInput("createApiKey", input);
     const id = randomId("key");
     const apiKey = mintApiKey();
     const key = {
@@ -68,13 +76,13 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await referring(insertApiKey(this.#db, key));
+    await (await references()).referring(insertApiKey(this.#db, key));
     return { keyId: id, apiKey };
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
-    const { keyId } = readInput("revokeApiKey", input);
+    const { keyId } = await readInput("revokeApiKey", input);
     const [revoked] = await revokeKey(this.#db, keyId, Date.now());
     if (!revoked) throw new Error("keyId: no such key");
     await this.#forget(revoked.keyHash);
@@ -106,9 +114,9 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Counts the deliveries of a workspace, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
-    const { workspaceId } = readInput("ledger", input);
+    const { workspaceId } = await readInput("ledger", input);
     if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
-      throw unknownWorkspace();
+      throw (await references()).unknownWorkspace();
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
   }
 
@@ -117,7 +125,7 @@ export class Platform extends WorkerEntrypoint<Env> {
    * missed since then, oldest first, a few a second.
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<Record<string, never>> {
-    const { webhookId, redeliverSince } = readInput("enableWebhook", input);
+    const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
     const enabled = await enableSubscription(this.#db, webhookId);
     if (enabled.length === 0) throw new Error("webhookId: no such subscription");
     if (redeliverSince != null) {
@@ -134,7 +142,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async resealSecrets(
     input: PlatformInput<"resealSecrets">,
   ): Promise<{ resealed: number; remaining: number }> {
-    readInput("resealSecrets", input);
+    await readInput("resealSecrets", input);
     const ring = readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS);
     const { secrets, count } = await secretsUnderOtherKeys(this.#db, sealingKeyId(ring), 100);
     const replacements = await Promise.all(
@@ -153,6 +161,7 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
   async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>): Promise<string[]> {
+    const { record } = await import("./recording/record.ts");
     const { ids, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
     return ids;

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { RECORD_MAX_BYTES, RECORD_MAX_QUOTED_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 

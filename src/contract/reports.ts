@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import {
   AutomationStatus,
   AutomationType,
@@ -6,7 +6,7 @@ import {
   RunStatus,
   SOCIAL_AUTOMATION_TYPES,
   TriggerType,
-} from "./resources.ts";
+} from "./enumerations.ts";
 
 /** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
 function text(max: number) {

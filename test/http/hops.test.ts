@@ -129,6 +129,7 @@ describe("a flood", () => {
         headers: {
           ...first.headers,
           "retry-after": expect.any(String),
+          "x-request-id": expect.any(String),
           "x-ratelimit-reset": answer.headers["retry-after"],
         },
         body: expect.anything(),

@@ -84,7 +84,7 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
 
 const FIGURE = expect.stringMatching(/^[0-9]+$/);
 
-/** The four headers that every answer carries, and those that it may have beside them. */
+/** The headers of the contract that every answer carries, and those that it may have beside them. */
 export const EVERY_ANSWER = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -94,6 +94,7 @@ export const EVERY_ANSWER = {
   "x-ratelimit-limit": FIGURE,
   "x-ratelimit-remaining": FIGURE,
   "x-ratelimit-reset": FIGURE,
+  "x-request-id": expect.stringMatching(/^[0-9a-f-]+(-[A-Z]{3})?$/),
 };
 
 /** What a success should look like, whole. */
@@ -118,9 +119,9 @@ export function figuresOf({ headers }: Answer) {
   };
 }
 
-/** An answer without the figures of its window: what two answers must share to be told apart by nothing. */
+/** An answer without the figures of its window and its own name: what two answers must share to be told apart by nothing. */
 export function apartFromFigures({ status, headers, body }: Answer): Answer {
-  const same = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  const same = Object.entries(headers).filter(([name]) => !/^x-(ratelimit-|request-id)/.test(name));
   return { status, headers: Object.fromEntries(same), body };
 }
 
