@@ -1,4 +1,5 @@
-import { commit, openDatabase } from "./db/client.ts";
+import { commit, inOrder, openDatabase } from "./db/client.ts";
+import { forgetCommits } from "./db/once.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
@@ -21,7 +22,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
       log("sweep_woke", { subscriptions: overdue.length });
     }),
     sendNotices(db, env, now),
-    commit(db, deleteExpired(now)),
+    commit(db, inOrder([deleteExpired(now), forgetCommits(now)])),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);

@@ -27,8 +27,12 @@ export const RECORD_MAX_QUOTED_BYTES = 1_900_000;
 export const MESSAGE_MAX_BYTES = 127_000;
 /** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
 export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
-/** Waits of a run whose automation or lead may come in a later message; then it is set aside. */
-export const UNORDERED_WAITS_SECONDS = [5, 30, 120, 600] as const;
+/** How long after it was sent a run waits for its automation or lead; then it is set aside. */
+export const UNORDERED_MAX_SECONDS = 900;
+/** Its first wait; each one doubles its age. */
+export const UNORDERED_FIRST_WAIT_SECONDS = 5;
+/** The wait of one that is older than that when it first comes: what it waits for may be right behind. */
+export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait of a message whose recording failed; doubled each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
@@ -94,3 +98,8 @@ export const REDELIVERY_CHUNK = 1_000;
 
 /** A gate reads a key's standing anew after this long, whatever it has been told. */
 export const STANDING_MAX_AGE_MS = 3_600_000;
+
+/** The token of a transaction is kept this long: longer than any try of it can be under way. */
+export const COMMITS_KEPT_MS = 3_600_000;
+/** Tokens that one sweep forgets at the most. */
+export const COMMITS_FORGOTTEN_MAX = 20_000;

@@ -129,6 +129,13 @@ export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
 
+/** When a call is recorded, in Unix milliseconds. */
+export interface Moment {
+  /** When it was sent, of one that may have waited in a queue since; `null`: just now. */
+  sentAt: number | null;
+  now: number;
+}
+
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 

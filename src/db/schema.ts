@@ -166,6 +166,12 @@ export const deliveries = sqliteTable(
   ],
 );
 
+/**
+ * Tokens of transactions that were committed, so that each takes effect once: see `commitOnce`. A
+ * token starts with its time.
+ */
+export const commits = sqliteTable("commits", { token: text().primaryKey() });
+
 /** E-mails owed to administrators: a subscription of theirs was disabled. */
 export const notices = sqliteTable(
   "notices",

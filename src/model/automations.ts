@@ -1,6 +1,6 @@
 import { and, eq, ne, type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
-import type { PlatformRecord } from "../contract/platform.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
@@ -88,10 +88,12 @@ export function changeStatus(row: AutomationRow, changed: AutomationRow): Statem
 
 /** True in SQL while nobody has changed the automation since `row` was read. */
 export function isAtRevision(row: AutomationRow): SQL {
-  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision})`;
+  // One that was removed and recorded again counts from 1 again.
+  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision}
+    AND ${automations.createdAt} = ${row.createdAt})`;
 }
 
-/** An automation as the platform reports it; without `updatedAt`, a change dates from `now`. */
+/** An automation as the platform reports it. */
 export interface ReportedAutomation {
   id: string;
   reference: string;
@@ -101,7 +103,12 @@ export interface ReportedAutomation {
   agentName: string;
   name: string;
   status: AutomationStatus;
-  updatedAt: number | null;
+  /** Since when it is so: as the report says, or else when that was received. */
+  updatedAt: number;
+  /** Whether the report says since when. */
+  dated: boolean;
+  /** What is stored and newer than this outlives the report; `null`: nothing is, it comes this moment. */
+  asOf: number | null;
 }
 
 /** What the name of a social automation says of its kind, before the agent's name. */
@@ -116,6 +123,7 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
 export async function readAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
+  { sentAt, now }: Moment,
 ): Promise<ReportedAutomation> {
   return {
     ...report,
@@ -124,11 +132,18 @@ export async function readAutomation(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? null,
+    updatedAt: updatedAt ?? sentAt ?? now,
+    dated: updatedAt != null,
+    asOf: updatedAt ?? sentAt,
   };
 }
 
-/** Inserts automations, or brings those that are known up to date; what is equal stays untouched. */
+/**
+ * Inserts automations, or brings those that are known up to date. A report that is older than what is
+ * stored changes nothing; of two of the same time that differ, the one that arrives later counts.
+ *
+ * @param now Unix milliseconds: what is new stands in lists at this time.
+ */
 export function recordAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
@@ -142,15 +157,27 @@ export function recordAutomations(
       INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
         r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
-        coalesce(r.value->>'updatedAt', ${now}), ${now}
+        r.value->>'updatedAt', ${now}
       FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
-      WHERE known.id IS NULL OR NOT ${same} OR coalesce(r.value->>'updatedAt', known.updated_at) <> known.updated_at
+      WHERE known.id IS NULL OR ${IS_IN_ORDER}
+        AND (NOT ${same} OR r.value->>'dated' AND r.value->>'updatedAt' > known.updated_at)
       ON CONFLICT (id) DO UPDATE SET
         reference = excluded.reference, type = excluded.type, provider = excluded.provider,
         agent_id = excluded.agent_id, agent_name = excluded.agent_name, name = excluded.name,
         status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`),
     ),
   );
+}
+
+/** True in SQL of a report `r` that is not older than the automation `known`. */
+const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= known.updated_at, true)`;
+
+/** Condition on a draft: one of the reports moves its automation to another status, before they are recorded. */
+export function isMoveOf(reported: ReportedAutomation[]): SQL {
+  const moves = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
+  return sql`draft.value->>'subject' IN (SELECT known.id
+    FROM json_each(${JSON.stringify(moves)}) AS r JOIN ${automations} AS known ON known.id = r.value->>'id'
+    WHERE known.status <> r.value->>'status' AND ${IS_IN_ORDER})`;
 }
 
 /** Deletes automations of the workspace; their runs go with them. */

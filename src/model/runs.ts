@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
-import type { PlatformRecord } from "../contract/platform.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import {
@@ -100,11 +100,11 @@ export interface ReportedRun {
   leadId: string | null;
 }
 
-/** Reads what the platform reports of a run; without `occurredAt`, it dates from `now`. */
+/** Reads what the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
 export async function readRun(
   workspaceId: string,
   report: PlatformRecord<"recordRuns", "runs">,
-  now: number,
+  { sentAt, now }: Moment,
 ): Promise<ReportedRun> {
   return {
     id: await derivedId("run", workspaceId, report.reference),
@@ -112,7 +112,7 @@ export async function readRun(
     automationId: report.automationId,
     status: report.status,
     triggerType: report.triggerType,
-    occurredAt: report.occurredAt ?? now,
+    occurredAt: report.occurredAt ?? sentAt ?? now,
     actions: (report.actions ?? []) as ReportedRun["actions"],
     leadId: report.leadId ?? null,
   };
