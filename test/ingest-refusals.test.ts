@@ -55,6 +55,14 @@ describe("a bad message", () => {
       "recordLeads: leads[1].source: Invalid option: expected one of ",
     ],
     [
+      JSON.stringify(call("recordLeads", { workspaceId, leads: [fine] })).replace(
+        '"social"',
+        '"social","customFields":{"pages":[17841405822304915]}',
+      ),
+      "recordLeads",
+      "recordLeads: leads[0].customFields.pages[0]: must be between -9007199254740991 and 9007199254740991",
+    ],
+    [
       { method: "recordLeads", input: { workspaceId, leads: [fine] } },
       "recordLeads",
       "workspaceId: no such workspace",

@@ -100,16 +100,19 @@ describe("a batch", () => {
   test("that is too large for one transaction is several, in order", async () => {
     const workspace = await openWorkspace();
     const { workspaceId } = workspace;
-    const customFields = { notes: "é".repeat(50_000) };
+    const customFields = { notes: "é".repeat(25_000) };
     const bodies = range(30).map((i) =>
-      call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`, { customFields })] }),
+      call("recordLeads", {
+        workspaceId,
+        leads: [2 * i, 2 * i + 1].map((n) => leadReport(`lead-${n}`, { customFields })),
+      }),
     );
     const { DB, trips } = observedDatabase();
     const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
     expect(acknowledged).toEqual(range(30));
     const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
     expect(inserted).toEqual([0, 9, 0, 9, 0, 9, 0, 3]);
-    expect(await listed<Lead>(workspace, "leads")).toHaveLength(30);
+    expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
   });
 
   test("says in one line what became of it", async () => {

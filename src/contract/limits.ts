@@ -18,10 +18,10 @@ export const URL_MAX_LENGTH = 2048;
 /** Items that one call of the Platform door may carry. */
 export const RECORDS_MAX = 100;
 
-/** Largest lead or run that the Platform door records, in bytes of JSON. */
-export const RECORD_MAX_BYTES = 1_000_000;
-/** The same once it is quoted as a JSON string, which is how it travels to the database. */
-export const RECORD_MAX_QUOTED_BYTES = 1_900_000;
+/** Largest automation, lead or run that is recorded, in bytes of JSON: a page holds 100 of them. */
+export const RECORD_MAX_BYTES = 64 * 1024;
+/** Levels of objects and arrays in a lead's custom fields, themselves included. */
+export const NESTING_MAX = 32;
 
 /** Largest message that a queue takes, in bytes, less what it adds itself. */
 export const MESSAGE_MAX_BYTES = 127_000;
