@@ -7,7 +7,8 @@ import {
   UNORDERED_MAX_SECONDS,
 } from "./contract/limits.ts";
 import { InputError, type RecordingMethod, readRecordMessage } from "./contract/platform.ts";
-import { type Database, isTransient, openDatabase } from "./db/client.ts";
+import { type Database, openDatabase } from "./db/client.ts";
+import { isTransient } from "./db/errors.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import type { Wake } from "./model/deliveries.ts";

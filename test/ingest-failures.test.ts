@@ -43,6 +43,20 @@ describe("when D1 fails", () => {
     ]);
   });
 
+  test("because it is overloaded, it is sent nothing more: all comes back", async () => {
+    const { lead } = await openSource();
+    const { DB, trips } = observedDatabase({
+      before: (trip) => {
+        if (trip >= 2) throw new Error("D1_ERROR: D1 DB is overloaded. Too many requests queued.");
+      },
+    });
+    const { env: bindings, dead } = deployment({ DB });
+    const { retried } = await ingestBodies([lead("1"), lead("2"), lead("3")], bindings);
+    expect(retried).toEqual({ 0: 10, 1: 10, 2: 10 });
+    expect(trips).toHaveLength(2);
+    expect(dead).toEqual([]);
+  });
+
   test("in passing, it is asked again, and nobody notices", async () => {
     const { lead, leads, workspaceId } = await openSource();
     const { DB } = observedDatabase({
