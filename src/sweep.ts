@@ -1,9 +1,11 @@
+import { REMOVED_RUNS_MAX_MS } from "./contract/limits.ts";
 import { commit, inOrder, openDatabase } from "./db/client.ts";
 import { forgetCommits } from "./db/once.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import { overdueAnywhere } from "./model/deliveries.ts";
+import { cleanUpAutomations } from "./model/removals.ts";
 import { deleteExpired } from "./model/retention.ts";
 
 /**
@@ -22,6 +24,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
       log("sweep_woke", { subscriptions: overdue.length });
     }),
     sendNotices(db, env, now),
+    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, inOrder([deleteExpired(now), forgetCommits(now)])),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));

@@ -99,6 +99,13 @@ export const REDELIVERY_CHUNK = 1_000;
 /** A gate reads a key's standing anew after this long, whatever it has been told. */
 export const STANDING_MAX_AGE_MS = 3_600_000;
 
+/** Runs of removed automations that one transaction deletes, */
+export const REMOVED_RUNS_AT_ONCE = 5_000;
+/** and such transactions in one sweep, */
+export const REMOVED_RUNS_PIECES = 20;
+/** none of which starts later than this into it. */
+export const REMOVED_RUNS_MAX_MS = 20_000;
+
 /** The token of a transaction is kept this long: longer than any try of it can be under way. */
 export const COMMITS_KEPT_MS = 3_600_000;
 /** Tokens that one sweep forgets at the most. */

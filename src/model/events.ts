@@ -13,6 +13,7 @@ import {
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
 import { dueInWorkspace, type Wake } from "./deliveries.ts";
+import { isRemoved } from "./removals.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
 export interface Draft {
@@ -36,7 +37,8 @@ export function draftEvent<T extends WebhookDelivery>(
 
 /** Conditions on a draft, true in SQL before the record itself is written. */
 export const isNewLead = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
-export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.id} = draft.value->>'subject')`;
+export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} AS known
+  WHERE known.id = draft.value->>'subject' AND NOT ${isRemoved("known")})`;
 
 /**
  * Statements that announce those of `drafts` whose `condition` holds: each event, and a delivery to

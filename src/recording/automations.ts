@@ -5,12 +5,12 @@ import {
   type ReportedAutomation,
   readAutomation,
   recordAutomations,
-  removeAutomations,
   shows,
   toAutomation,
   type Visibility,
 } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
+import { removeAutomations } from "../model/removals.ts";
 import type { Recording } from "./recording.ts";
 import { inWorkspace, unknownWorkspace } from "./references.ts";
 
@@ -53,7 +53,7 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 }
 
 /** Reads a call that removes automations and their runs; unknown ids are no error. */
-export async function readRemoval(input: unknown): Promise<Recording> {
+export async function readRemoval(input: unknown, { now }: Moment): Promise<Recording> {
   const { workspaceId, ids } = readInput("removeAutomations", input);
   return {
     workspaceId,
@@ -63,7 +63,7 @@ export async function readRemoval(input: unknown): Promise<Recording> {
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const id of ids) known.automations.delete(inWorkspace(workspaceId, id));
-      return removeAutomations(workspaceId, ids);
+      return removeAutomations(workspaceId, ids, now);
     },
   };
 }

@@ -56,12 +56,12 @@ async function openHistory() {
     /** All that can be seen of it, apart from identifiers that are drawn by lot. */
     async seen() {
       const { results: found } = await env.DB.prepare(
-        "SELECT status, agent_name, updated_at, created_at, revision FROM automations WHERE workspace_id = ?",
+        "SELECT status, agent_name, updated_at, created_at, revision FROM automations WHERE workspace_id = ? AND removed_at IS NULL",
       )
         .bind(workspaceId)
         .all();
       const { results: ran } = await env.DB.prepare(
-        "SELECT occurred_at FROM runs WHERE workspace_id = ?",
+        "SELECT occurred_at FROM runs JOIN automations AS a ON a.id = automation_id AND a.generation = runs.generation WHERE runs.workspace_id = ? AND removed_at IS NULL",
       )
         .bind(workspaceId)
         .all();
