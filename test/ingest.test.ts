@@ -155,6 +155,26 @@ describe("the time at which a message was sent", () => {
     expect(await eventsOf(workspaceId)).toHaveLength(2);
   });
 
+  test("says what a removal means: not an automation that was recorded anew since", async () => {
+    const workspace = await openWorkspace();
+    const { workspaceId } = workspace;
+    const { env: bindings } = deployment();
+    const automations = [automationReport("1")];
+    const report = call("recordAutomations", { workspaceId, automations });
+    const ids = [await derivedId("automation", workspaceId, "1")];
+    const removal = call("removeAutomations", { workspaceId, ids });
+    const shown = async () => (await listed<Automation>(workspace, "automations")).length;
+    await ingestBodies([report], bindings, 1, minutesAgo(30));
+    const removedAt = minutesAgo(20);
+    await ingestBodies([removal], bindings, 1, removedAt);
+    expect(await shown()).toBe(0);
+    await ingestBodies([report], bindings, 1, minutesAgo(10));
+    await ingestBodies([removal], bindings, 2, removedAt);
+    expect(await shown()).toBe(1);
+    await ingestBodies([removal], bindings, 1, minutesAgo(5));
+    expect(await shown()).toBe(0);
+  });
+
   test("dates leads and runs that bring no time", async () => {
     const workspace = await openWorkspace();
     const { workspaceId } = workspace;

@@ -145,13 +145,13 @@ export async function readAutomation(
  * Inserts automations, or brings those that are known up to date. A report that is older than what is
  * stored changes nothing; of two of the same time that differ, the one that arrives later counts.
  *
- * @param now Unix milliseconds: what is new stands in lists at this time.
+ * @param createdAt Unix milliseconds: since when those that are new are known.
  */
 export function recordAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
-  now: number,
-): Statements<number[]> {
+  createdAt: number,
+): Statements<unknown> {
   const same = sql`(known.reference, known.type, known.provider, known.agent_id, known.agent_name, known.name, known.status)
     IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
   const chunks = jsonParameters(reported);
@@ -168,7 +168,7 @@ export function recordAutomations(
       INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
         r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
-        r.value->>'updatedAt', ${now}
+        r.value->>'updatedAt', ${createdAt}
       FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
       WHERE known.id IS NULL OR known.removed_at IS NOT NULL OR ${IS_IN_ORDER}
         AND (NOT ${same} OR r.value->>'dated' AND r.value->>'updatedAt' > known.updated_at)

@@ -39,7 +39,7 @@ export async function readAutomations(
       for (const { id, type } of latest) known.automations.set(inWorkspace(workspaceId, id), type);
       return inOrder([
         announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
-        recordAutomations(workspaceId, latest, moment.now),
+        recordAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
       ]);
     },
   };
@@ -53,7 +53,7 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 }
 
 /** Reads a call that removes automations and their runs; unknown ids are no error. */
-export async function readRemoval(input: unknown, { now }: Moment): Promise<Recording> {
+export async function readRemoval(input: unknown, moment: Moment): Promise<Recording> {
   const { workspaceId, ids } = readInput("removeAutomations", input);
   return {
     workspaceId,
@@ -63,7 +63,7 @@ export async function readRemoval(input: unknown, { now }: Moment): Promise<Reco
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const id of ids) known.automations.delete(inWorkspace(workspaceId, id));
-      return removeAutomations(workspaceId, ids, now);
+      return removeAutomations(workspaceId, ids, moment);
     },
   };
 }
