@@ -91,7 +91,9 @@ async function simulateAll(): Promise<void> {
     if (report.violation) {
       console.log(`seed ${seed} failed: ${report.violation}`);
       console.log(`npm run simulate -- --seeds 1 --from ${seed}`);
-      process.exit(1);
+      // Not `exit`, which cuts off a long history on its way through a pipe.
+      process.exitCode = 1;
+      return;
     }
   }
   console.log(

@@ -1,8 +1,11 @@
-import { commit, openDatabase } from "./db/client.ts";
+import { REMOVED_RUNS_MAX_MS } from "./contract/limits.ts";
+import { commit, inOrder, openDatabase } from "./db/client.ts";
+import { forgetCommits } from "./db/once.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import { overdueAnywhere } from "./model/deliveries.ts";
+import { cleanUpAutomations } from "./model/removals.ts";
 import { deleteExpired } from "./model/retention.ts";
 
 /**
@@ -21,7 +24,8 @@ export async function sweep(env: Env, now: number): Promise<void> {
       log("sweep_woke", { subscriptions: overdue.length });
     }),
     sendNotices(db, env, now),
-    commit(db, deleteExpired(now)),
+    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
+    commit(db, inOrder([deleteExpired(now), forgetCommits(now)])),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { RECORD_MAX_BYTES, RECORD_MAX_QUOTED_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
+import { RECORD_MAX_BYTES, RECORDS_MAX, RETENTION_MS } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 
 const WorkspaceId = Id.describe("wks_…");
@@ -7,20 +7,13 @@ const WorkspaceId = Id.describe("wks_…");
 function records<T extends z.ZodType>(item: T) {
   return z
     .array(
-      item.refine((value) => {
-        const text = JSON.stringify(value);
-        return (
-          bytesOf(text) <= RECORD_MAX_BYTES &&
-          bytesOf(JSON.stringify(text)) <= RECORD_MAX_QUOTED_BYTES
-        );
-      }, `must be at most ${RECORD_MAX_BYTES} bytes of JSON (${RECORD_MAX_QUOTED_BYTES} quoted)`),
+      item.refine(
+        (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+        `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
+      ),
     )
     .min(1)
     .max(RECORDS_MAX);
-}
-
-function bytesOf(text: string): number {
-  return new TextEncoder().encode(text).length;
 }
 
 /** What each method of the Platform door takes; the sentences and examples are those of its help. */
@@ -128,6 +121,13 @@ const RecordingMethod = z.enum([
 export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
+
+/** When a call is recorded, in Unix milliseconds. */
+export interface Moment {
+  /** When it was sent, of one that may have waited in a queue since; `null`: just now. */
+  sentAt: number | null;
+  now: number;
+}
 
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;

@@ -56,8 +56,30 @@ export const automations = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** Counts the changes: a write that read revision n applies to revision n only. */
     revision: integer().notNull().default(1),
+    /** Counts how often it was recorded anew after a removal. */
+    generation: integer().notNull().default(1),
+    /** Since when it is gone from the API; it is deleted once its runs are. */
+    removedAt: integer("removed_at"),
   },
-  (table) => [index("automations_newest").on(table.workspaceId, table.createdAt, table.id)],
+  // One row of an index for each that is shown, apart for those that a deployment may not serve.
+  (table) => [
+    index("automations_newest_social")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL AND type <> 'crm_source'`),
+    index("automations_newest_crm")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL AND type = 'crm_source'`),
+  ],
+);
+
+/** Generations of automations that are gone: their runs are hidden, and deleted piece by piece. */
+export const removals = sqliteTable(
+  "removals",
+  {
+    automationId: text("automation_id").notNull(),
+    generation: integer().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.automationId, table.generation] })],
 );
 
 export const leads = sqliteTable(
@@ -97,9 +119,16 @@ export const runs = sqliteTable(
     occurredAt: integer("occurred_at").notNull(),
     actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
     leadId: text("lead_id").references(() => leads.id),
+    /** Whether its automation is one of a CRM. */
+    crm: integer({ mode: "boolean" }).notNull().default(false),
+    /** The generation of its automation. */
+    generation: integer().notNull().default(1),
   },
   (table) => [
-    index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),
+    index("runs_newest_social")
+      .on(table.workspaceId, table.occurredAt, table.id)
+      .where(sql`crm = 0`),
+    index("runs_newest_crm").on(table.workspaceId, table.occurredAt, table.id).where(sql`crm = 1`),
     index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
   ],
 );
@@ -165,6 +194,12 @@ export const deliveries = sqliteTable(
       .where(sql`state = 'pending'`),
   ],
 );
+
+/**
+ * Tokens of transactions that were committed, so that each takes effect once: see `commitOnce`. A
+ * token starts with its time.
+ */
+export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
 /** E-mails owed to administrators: a subscription of theirs was disabled. */
 export const notices = sqliteTable(

@@ -10,16 +10,16 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { automations, deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
+import { commitOnce } from "../db/once.ts";
+import { deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
 import { dueInWorkspace, type Wake } from "./deliveries.ts";
+import { isRemoved } from "./removals.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
 export interface Draft {
   id: string;
   /** The identifier of the record that it is about. */
   subject: string;
-  /** The status that an automation moves to, for the condition `isMove`. */
-  status?: string;
   /** The exact text that every subscriber gets. */
   body: string;
 }
@@ -32,15 +32,13 @@ export function draftEvent<T extends WebhookDelivery>(
 ): Draft {
   const id = randomId("event");
   const body = JSON.stringify({ id, type, created_at: isoTime(now), data });
-  const status = type === "automation.status_changed" && "status" in data ? data.status : "";
-  return { id, subject: data.id, status, body };
+  return { id, subject: data.id, body };
 }
 
 /** Conditions on a draft, true in SQL before the record itself is written. */
 export const isNewLead = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
-export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.id} = draft.value->>'subject')`;
-export const isMove = sql`EXISTS (SELECT 1 FROM ${automations}
-  WHERE ${automations.id} = draft.value->>'subject' AND ${automations.status} <> draft.value->>'status')`;
+export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} AS known
+  WHERE known.id = draft.value->>'subject' AND NOT ${isRemoved("known")})`;
 
 /**
  * Statements that announce those of `drafts` whose `condition` holds: each event, and a delivery to
@@ -80,18 +78,22 @@ export function announce(
 }
 
 /**
- * Commits records together with the events that announce them.
+ * Commits records together with the events that announce them, once.
  *
  * @param workspaceIds whose records they are.
- * @returns what is read of `statements`, and the subscriptions to be woken.
+ * @param guard as `commitOnce` takes it.
+ * @returns what is read of `statements`, or `null` when they were committed and the reply was lost;
+ *   and the subscriptions to be woken.
  */
 export async function commitAnnounced<R>(
   db: Database,
   statements: Statements<R>,
   workspaceIds: string[],
   now: number,
-): Promise<{ result: R; wakes: Wake[] }> {
+  guard?: SQL,
+): Promise<{ result: R | null; wakes: Wake[] }> {
   const due = inOrder(workspaceIds.map((id) => dueInWorkspace(id, now)));
-  const [result, wakes] = await commit(db, inOrder([statements, due]));
+  const committed = await commitOnce(db, inOrder([statements, due]), now, guard);
+  const [result, wakes] = committed ?? [null, await commit(db, due)];
   return { result, wakes: wakes.flat() };
 }

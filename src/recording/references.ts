@@ -67,8 +67,12 @@ export async function referring<T>(
   missing: InputError = unknownWorkspace(),
 ): Promise<T> {
   return write.catch((error: unknown) => {
-    if (!(error instanceof Error && error.message.includes("FOREIGN KEY constraint failed")))
-      throw error;
-    throw missing;
+    const isMissing =
+      error instanceof Error &&
+      // A run is given the generation of its automation.
+      /FOREIGN KEY constraint failed|NOT NULL constraint failed: runs\.generation/.test(
+        error.message,
+      );
+    throw isMissing ? missing : error;
   });
 }

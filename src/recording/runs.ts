@@ -1,4 +1,4 @@
-import { InputError, readInput } from "../contract/platform.ts";
+import { InputError, type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent, isNewRun } from "../model/events.ts";
@@ -9,11 +9,11 @@ import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./r
 /** Reads a call that inserts runs and announces them; one whose reference is known stays as it is. */
 export async function readRuns(
   input: unknown,
-  now: number,
+  moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
   const { workspaceId, runs } = readInput("recordRuns", input);
-  const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, now)));
+  const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, moment)));
   const fresh = firstOfEach(reported);
   return {
     workspaceId,
@@ -31,9 +31,9 @@ export async function readRuns(
           const type = known.automations.get(inWorkspace(workspaceId, automationId));
           return shows(visibility, type);
         })
-        .map((run) => draftEvent("run.completed", toRun(run), now));
+        .map((run) => draftEvent("run.completed", toRun(run), moment.now));
       return inOrder([
-        announce(workspaceId, "run.completed", drafts, isNewRun, now),
+        announce(workspaceId, "run.completed", drafts, isNewRun, moment.now),
         recordRuns(workspaceId, fresh),
       ]);
     },

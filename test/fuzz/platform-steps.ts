@@ -46,10 +46,18 @@ const recordAutomations = step(
     const { ids } = await service.platform.recordAutomations({ workspaceId, automations });
     const now = between(from, Date.now());
     model.clock++;
-    // Of several reports of one automation in a call, the last one counts.
-    const last = new Map(automations.map((automation, i) => [String(ids[i]), automation]));
-    for (const [id, { reference, type, name, status, updatedAt }] of last) {
+    // Of several reports of one automation in a call, the newest counts; of one time, the last.
+    const inTime = automations
+      .map((automation, i) => ({ id: String(ids[i]), ...automation }))
+      .toSorted(
+        (a, b) =>
+          Number(asOf(a.updatedAt) > asOf(b.updatedAt)) -
+          Number(asOf(a.updatedAt) < asOf(b.updatedAt)),
+      )
+      .map((report) => [report.id, report] as const);
+    for (const [id, { reference, type, name, status, updatedAt }] of new Map(inTime)) {
       const known = workspace.automations.find((item) => item.id === id);
+      if (known && asOf(updatedAt) < asOf(known.shown.updated_at)) continue;
       const shown = {
         id,
         name: name ?? `Réponse aux commentaires – ${AGENT.name}`,
@@ -72,6 +80,11 @@ const recordAutomations = step(
     }
   },
 );
+
+/** What is known since a time that the platform says, or, later than all of these, since it came. */
+function asOf(time: unknown): number {
+  return typeof time === "string" ? Date.parse(time) : Number.POSITIVE_INFINITY;
+}
 
 const removeAutomations = step(
   "removeAutomations",
