@@ -103,7 +103,10 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
   const prepared: (Prepared & { item: Item })[] = [];
   for (const { item, recording } of readable) {
     const statements = await judged(item, () => recording.prepare(known));
-    if (statements) prepared.push({ item, workspaceId: recording.workspaceId, statements });
+    if (statements) {
+      const { workspaceId, once } = recording;
+      prepared.push({ item, workspaceId, once, statements });
+    }
   }
   if (prepared.length === 0) return [];
   try {
@@ -129,7 +132,8 @@ async function commitEach(db: Database, prepared: (Prepared & { item: Item })[],
   const wakes: Wake[] = [];
   for (const one of prepared) {
     try {
-      wakes.push(...(await commitAll(db, [one], now)));
+      // What it refers to may have been a message before it, which it was prepared to come with.
+      wakes.push(...(await commitAll(db, [{ ...one, once: true }], now)));
     } catch (error) {
       if (isTransient(error)) break;
       logError("record_failed", error, { message: one.item.message.id });

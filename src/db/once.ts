@@ -17,7 +17,7 @@ export async function commitOnce<R>(
   db: Database,
   statements: Statements<R>,
   now: number,
-  guard: SQL = sql`true`,
+  guard: SQL = ALWAYS,
 ): Promise<R | null> {
   const token = `${isoTime(now)}/${crypto.randomUUID()}`;
   const isCommitted = sql`EXISTS (SELECT 1 FROM ${commits} WHERE token = ${token})`;
@@ -32,6 +32,9 @@ export async function commitOnce<R>(
     throw error;
   }
 }
+
+/** The guard of statements that may change something whatever others do. */
+export const ALWAYS = sql`true`;
 
 const TAKEN = "UNIQUE constraint failed: commits.token";
 

@@ -198,11 +198,13 @@ export interface NamedAutomation {
   workspaceId: string;
   id: string;
   type: AutomationType;
+  generation: number;
 }
 
 /** Those of the automations that are in the workspace beside them. */
 export function selectAutomations(named: { workspaceId: string; id: string }[]) {
-  return rows<NamedAutomation>(sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type
+  return rows<NamedAutomation>(sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type,
+      a.generation AS generation
     FROM json_each(${JSON.stringify(named)}) AS named JOIN ${automations} AS a
       ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId' AND a.removed_at IS NULL`);
 }

@@ -11,9 +11,8 @@ import {
   write,
 } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
-import { deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
+import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { dueInWorkspace, type Wake } from "./deliveries.ts";
-import { isRemoved } from "./removals.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
 export interface Draft {
@@ -35,15 +34,14 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body };
 }
 
-/** Conditions on a draft, true in SQL before the record itself is written. */
+/** Condition on a draft, true in SQL before the record itself is written. */
 export const isNewLead = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
-export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} AS known
-  WHERE known.id = draft.value->>'subject' AND NOT ${isRemoved("known")})`;
 
 /**
  * Statements that announce those of `drafts` whose `condition` holds: each event, and a delivery to
  * every subscription that is active and lists its kind. They come before the statements that write
- * the record, in the same transaction: the condition looks at what was there before.
+ * the record, in the same transaction: the condition looks at what was there before. Applied again,
+ * they announce nothing: an event that is there is owed to those who were subscribed when it came.
  */
 export function announce(
   workspaceId: string,
@@ -56,8 +54,14 @@ export function announce(
   const owed = sql`FROM ${subscriptions} AS s JOIN workspaces AS w ON w.id = s.workspace_id
     WHERE s.workspace_id = ${workspaceId} AND s.disabled_at IS NULL AND w.access_granted
       AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
-  const ids = JSON.stringify(drafts.map(({ id }) => id));
+  const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
+    write(sql`
+      INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
+      SELECT draft.value->>'id', s.id, ${workspaceId}, 'pending', ${now}
+      FROM json_each(${subjects}) AS draft JOIN (SELECT s.id ${owed}) AS s
+      WHERE ${condition}
+        AND NOT EXISTS (SELECT 1 FROM ${events} AS known WHERE known.id = draft.value->>'id')`),
     ...jsonParameters(drafts).map((chunk) =>
       write(sql`
         INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
@@ -66,24 +70,17 @@ export function announce(
         WHERE ${condition}
         ON CONFLICT (id) DO NOTHING`),
     ),
-    write(sql`
-      INSERT INTO ${deliveries} (event_id, subscription_id, workspace_id, state, due_at)
-      SELECT e.id, s.id, ${workspaceId}, 'pending', ${now}
-      FROM (SELECT s.id ${owed}) AS s
-        JOIN json_each(${ids}) AS draft
-        JOIN ${events} AS e ON e.id = draft.value
-      WHERE true
-      ON CONFLICT (event_id, subscription_id) DO NOTHING`),
   ]);
 }
 
 /**
- * Commits records together with the events that announce them, once.
+ * Commits records together with the events that announce them.
  *
  * @param workspaceIds whose records they are.
- * @param guard as `commitOnce` takes it.
- * @returns what is read of `statements`, or `null` when they were committed and the reply was lost;
- *   and the subscriptions to be woken.
+ * @param guard as `commitOnce` takes it; left out for statements that change nothing when they are
+ *   applied a second time, whatever others wrote in between.
+ * @returns what is read of `statements`, or `null` when `commitOnce` has found them committed; and the
+ *   subscriptions to be woken.
  */
 export async function commitAnnounced<R>(
   db: Database,
@@ -93,7 +90,8 @@ export async function commitAnnounced<R>(
   guard?: SQL,
 ): Promise<{ result: R | null; wakes: Wake[] }> {
   const due = inOrder(workspaceIds.map((id) => dueInWorkspace(id, now)));
-  const committed = await commitOnce(db, inOrder([statements, due]), now, guard);
+  const all = inOrder([statements, due]);
+  const committed = guard ? await commitOnce(db, all, now, guard) : await commit(db, all);
   const [result, wakes] = committed ?? [null, await commit(db, due)];
   return { result, wakes: wakes.flat() };
 }

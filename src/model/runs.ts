@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
@@ -107,6 +107,12 @@ export interface ReportedRun {
   leadId: string | null;
 }
 
+/** A reported run whose automation was looked up. */
+export interface FoundRun extends ReportedRun {
+  /** That of its automation when it was looked up; `null` when it was not there then. */
+  generation: number | null;
+}
+
 /** Reads what the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
 export async function readRun(
   workspaceId: string,
@@ -129,8 +135,8 @@ export async function readRun(
  * Inserts runs; one that is known already stays as it is, unless it went with its automation. A run
  * whose automation is gone fails `runs.generation`.
  */
-export function recordRuns(workspaceId: string, reported: ReportedRun[]): Statements<number[]> {
-  const reports = reported.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
+export function recordRuns(workspaceId: string, found: FoundRun[]): Statements<number[]> {
+  const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
   return inOrder(
     jsonParameters(reports).map((chunk) =>
       write(sql`
@@ -140,14 +146,31 @@ export function recordRuns(workspaceId: string, reported: ReportedRun[]): Statem
         coalesce(a.type = 'crm_source', 0), a.generation
       FROM json_each(${chunk}) AS r
         LEFT JOIN ${automations} AS a ON a.id = r.value->>'automationId' AND a.removed_at IS NULL
-      WHERE true
+      WHERE r.value->>'id' NOT IN (${recordedOf(found)})
       ON CONFLICT (id) DO UPDATE SET
         automation_id = excluded.automation_id, status = excluded.status, trigger_type = excluded.trigger_type,
         occurred_at = excluded.occurred_at, actions = excluded.actions, lead_id = excluded.lead_id,
-        crm = excluded.crm, generation = excluded.generation
-      WHERE ${isRemoved("runs")}`),
+        crm = excluded.crm, generation = excluded.generation`),
     ),
   );
+}
+
+/** Condition on a draft: its run is not there yet, before it is recorded. */
+export function isNewRun(found: FoundRun[]): SQL {
+  return sql`draft.value->>'subject' NOT IN (${recordedOf(found)})`;
+}
+
+/**
+ * Those of the runs that are recorded already. One that was removed is recorded anew, unless it is of
+ * the very generation that was found: then it came before the removal, perhaps by an earlier try of the
+ * same transaction, whose reply was lost.
+ */
+function recordedOf(found: FoundRun[]): SQL {
+  const named = found.map(({ id, automationId, generation }) => ({ id, automationId, generation }));
+  return sql`SELECT known.id
+    FROM json_each(${JSON.stringify(named)}) AS r JOIN ${runs} AS known ON known.id = r.value->>'id'
+    WHERE NOT ${isRemoved("known")}
+      OR (known.automation_id, known.generation) IS (r.value->>'automationId', r.value->>'generation')`;
 }
 
 /** The public shape. */

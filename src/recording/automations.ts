@@ -33,10 +33,15 @@ export async function readAutomations(
     workspaceId,
     ids: reported.map(({ id }) => id),
     names: { automation: [], lead: [] },
+    once: true,
     missing: unknownWorkspace(),
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
-      for (const { id, type } of latest) known.automations.set(inWorkspace(workspaceId, id), type);
+      for (const { id, type } of latest) {
+        const key = inWorkspace(workspaceId, id);
+        const generation = known.automations.get(key)?.generation ?? null;
+        known.automations.set(key, { type, generation });
+      }
       return inOrder([
         announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
         recordAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
@@ -59,6 +64,7 @@ export async function readRemoval(input: unknown, moment: Moment): Promise<Recor
     workspaceId,
     ids,
     names: { automation: ids, lead: [] },
+    once: true,
     missing: unknownWorkspace(),
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();

@@ -15,6 +15,7 @@ export async function readLeads(input: unknown, moment: Moment): Promise<Recordi
     workspaceId,
     ids: reported.map(({ id }) => id),
     names: { automation: [], lead: [] },
+    once: false,
     missing: unknownWorkspace(),
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();

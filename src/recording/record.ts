@@ -47,11 +47,11 @@ export async function record(
 ): Promise<{ ids: string[]; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
   const recording = await readRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, names, missing } = recording;
+  const { workspaceId, ids, names, once, missing } = recording;
   const refers = names.automation.length + names.lead.length > 0;
   const known = refers ? await lookUp(db, [recording]) : trusting(workspaceId);
   const statements = recording.prepare(known);
-  const committed = commitRecordings(db, [{ workspaceId, statements }], now);
+  const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
   return { ids, wakes: await referring(committed, missing) };
 }
 

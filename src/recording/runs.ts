@@ -1,8 +1,8 @@
 import { InputError, type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
-import { announce, draftEvent, isNewRun } from "../model/events.ts";
-import { type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
+import { announce, draftEvent } from "../model/events.ts";
+import { isNewRun, type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./references.ts";
 
@@ -22,19 +22,23 @@ export async function readRuns(
       automation: reported.map(({ automationId }) => automationId),
       lead: reported.flatMap(({ leadId }) => leadId ?? []),
     },
+    once: false,
     missing: new InputError("runs: an automation that they name has just been removed"),
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       checkReferences(workspaceId, reported, known);
+      const automationOf = ({ automationId }: ReportedRun) =>
+        known.automations.get(inWorkspace(workspaceId, automationId));
+      const found = fresh.map((run) => ({
+        ...run,
+        generation: automationOf(run)?.generation ?? null,
+      }));
       const drafts = fresh
-        .filter(({ automationId }) => {
-          const type = known.automations.get(inWorkspace(workspaceId, automationId));
-          return shows(visibility, type);
-        })
+        .filter((run) => shows(visibility, automationOf(run)?.type))
         .map((run) => draftEvent("run.completed", toRun(run), moment.now));
       return inOrder([
-        announce(workspaceId, "run.completed", drafts, isNewRun, moment.now),
-        recordRuns(workspaceId, fresh),
+        announce(workspaceId, "run.completed", drafts, isNewRun(found), moment.now),
+        recordRuns(workspaceId, found),
       ]);
     },
   };

@@ -4,7 +4,14 @@ import { expect, test } from "vitest";
 import { commit, openDatabase, write } from "../../src/db/client.ts";
 import { commitOnce, forgetCommits } from "../../src/db/once.ts";
 import { record } from "../../src/recording/record.ts";
-import { leadReport, openWorkspace } from "../support/api.ts";
+import {
+  automationReport,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../support/api.ts";
+import { call, deployment, ingestBodies } from "../support/ingest.ts";
 import { losing } from "../support/lost-reply.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
@@ -42,12 +49,42 @@ test("an error that is not the transaction's own token is thrown", async () => {
   await expect(commitOnce(openDatabase(env.DB), broken, NOW)).rejects.toThrow("NOT NULL");
 });
 
+test("leads and runs leave no token", async () => {
+  const { workspaceId } = await openWorkspace();
+  const id = await recordAutomation(workspaceId);
+  const before = await tokens();
+  const leads = [leadReport("1"), leadReport("2")];
+  await record(env, "recordLeads", { workspaceId, leads }, NOW);
+  await record(env, "recordRuns", { workspaceId, runs: [runReport("1", id)] }, NOW);
+  expect(await tokens()).toBe(before);
+});
+
+test("a batch of the ingest door leaves a token when it holds automations or removals", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { env: bindings } = deployment();
+  const leads = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
+  const automations = [automationReport("1")];
+  const others = [
+    call("recordAutomations", { workspaceId, automations }),
+    call("removeAutomations", { workspaceId, ids: ["aut_1"] }),
+  ];
+  for (const [batch, left] of [
+    [[leads, leads], 0],
+    [[leads, others[0]], 1],
+    [[others[1], leads], 1],
+  ] as const) {
+    const before = await tokens();
+    await ingestBodies([...batch], bindings);
+    expect(await tokens()).toBe(before + left);
+  }
+});
+
 test("a transaction leaves one token, which is forgotten after an hour", async () => {
   const { workspaceId } = await openWorkspace();
   const before = await tokens();
-  const input = { workspaceId, leads: [leadReport("1"), leadReport("2")] };
+  const input = { workspaceId, automations: [automationReport("1"), automationReport("2")] };
   const DB = losing("reply", async () => {});
-  await record({ ...env, DB }, "recordLeads", input, LONG_AGO);
+  await record({ ...env, DB }, "recordAutomations", input, LONG_AGO);
   expect(await tokens()).toBe(before + 1);
   await commit(openDatabase(env.DB), forgetCommits(LONG_AGO + HOUR_MS));
   expect(await tokens()).toBe(before + 1);

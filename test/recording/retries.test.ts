@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { controlAutomation } from "../../src/model/control.ts";
 import { record } from "../../src/recording/record.ts";
@@ -13,14 +14,13 @@ import {
 import { subscribe } from "../support/deliveries.ts";
 import { type Lost, losing } from "../support/lost-reply.ts";
 
+const EVERYTHING = WebhookEvent.options;
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");
 
 /** A workspace with one active automation that has run, and a subscriber to all that happens to it. */
 async function openHistory() {
   const { workspaceId } = await openWorkspace();
-  const subscription = await subscribe(workspaceId, {
-    events: ["lead.created", "run.completed", "automation.status_changed"],
-  });
+  const subscription = await subscribe(workspaceId, { events: EVERYTHING });
   let hours = 0;
   const nextHour = () => FIRST_MS + hours++ * 3_600_000;
   const automations = (differences: object) => ({
@@ -70,7 +70,12 @@ async function openHistory() {
         created_at,
         data: { ...data, id: "", automation_id: "", agent_id: "" },
       }));
-      return { found, ran, told };
+      const { results: owed } = await env.DB.prepare(
+        "SELECT owed, (SELECT count(*) FROM deliveries AS d WHERE d.event_id = e.id) AS made FROM events AS e WHERE workspace_id = ? ORDER BY created_at",
+      )
+        .bind(workspaceId)
+        .all();
+      return { found, ran, told, owed };
     },
   };
 }
@@ -108,6 +113,13 @@ const MEANWHILE: Record<string, Write[]> = {
   "a removal, and a report that it is back": [
     ({ writes }) => writes.remove(),
     ({ writes }) => writes.report({ status: "active" }),
+  ],
+  "another subscription": [
+    ({ workspaceId }) =>
+      async () => {
+        await subscribe(workspaceId, { events: EVERYTHING });
+        return {};
+      },
   ],
 };
 
