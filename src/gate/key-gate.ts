@@ -33,6 +33,8 @@ export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
   #window = this.ctx.storage.kv.get<Window>("window");
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
+  /** The look-up under way, which every request that needs it shares. */
+  #loading: Promise<void> | undefined;
   /** Counts the calls of `forget`: what was read before the last one is out of date. */
   #forgotten = 0;
 
@@ -40,10 +42,21 @@ export class KeyGate extends DurableObject<Env> {
    * Decides on one request made with the key.
    *
    * @param keyHash the name of this object.
-   * @param now Unix milliseconds.
+   * @param at Unix milliseconds; the time of the decision when left out.
    */
-  async admit(keyHash: string, now = Date.now()): Promise<Admission> {
-    const standing = await this.#standing(keyHash, now);
+  async admit(keyHash: string, at?: number): Promise<Admission> {
+    while (!this.#isFresh(at ?? Date.now())) {
+      this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
+        this.#loading = undefined;
+      });
+      await this.#loading;
+    }
+    // From here on nothing waits: decisions are made one after the other.
+    return this.#decide(at ?? Date.now());
+  }
+
+  #decide(now: number): Admission {
+    const standing = this.#kept?.standing;
     if (!standing) return { verdict: "unknown_key" };
     const rule: Rule = {
       limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
@@ -76,8 +89,13 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.storage.kv.delete("standing");
   }
 
-  async #standing(keyHash: string, now: number): Promise<Standing | null> {
-    while (!this.#kept || now - this.#kept.loadedAt > STANDING_MAX_AGE_MS) {
+  #isFresh(now: number): boolean {
+    return this.#kept !== undefined && now - this.#kept.loadedAt <= STANDING_MAX_AGE_MS;
+  }
+
+  /** @param now when it begins, Unix milliseconds: from then on, the standing gets older. */
+  async #load(keyHash: string, now: number): Promise<void> {
+    for (;;) {
       const forgotten = this.#forgotten;
       const session = this.env.DB.withSession("first-primary");
       const standing = await findStanding(openDatabase(session), keyHash);
@@ -85,12 +103,12 @@ export class KeyGate extends DurableObject<Env> {
       if (forgotten !== this.#forgotten) continue;
       this.#kept = { standing, loadedAt: now };
       // Not written: a flood of invented keys leaves nothing behind.
-      if (!standing) break;
+      if (!standing) return;
       // From then on, whoever writes what this key shall see finds the key, and tells this gate.
       const bookmark = session.getBookmark();
       if (this.#bookmark === null && bookmark !== null) this.advance(bookmark);
       this.ctx.storage.kv.put("standing", this.#kept);
+      return;
     }
-    return this.#kept.standing;
   }
 }
