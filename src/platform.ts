@@ -1,10 +1,11 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { randomId } from "./contract/ids.ts";
 import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
-import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
+import { commit, type Database, inOrder, openDatabase } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
+import { callObject } from "./gate/call.ts";
 import { usedUpKeys } from "./gate/memory.ts";
 import { cancelWorkspace } from "./model/deliveries.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
@@ -161,6 +162,6 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
   #forget(keyHash: string): Promise<void> {
     usedUpKeys.delete(keyHash);
-    return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
+    return callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
 }

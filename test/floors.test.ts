@@ -11,7 +11,7 @@ const BELOW: Record<string, string[]> = {
   db: ["contract"],
   model: ["db", "contract"],
   gate: ["model", "db", "contract"],
-  delivery: ["model", "db", "contract", "log"],
+  delivery: ["gate", "model", "db", "contract", "log"],
   recording: ["model", "db", "contract"],
   http: ["gate", "delivery", "model", "db", "contract", "log"],
   platform: ["recording", "gate", "delivery", "model", "db", "contract", "log"],

@@ -7,7 +7,7 @@ import { ApiError, type ErrorDetails, REASONS, type Reason } from "../contract/e
 import { type Figures, resetSeconds } from "../gate/window.ts";
 import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
-import { addressGate } from "./gate.ts";
+import { peekFailures } from "./gate.ts";
 
 /** Nothing may be framed or run from an answer; the docs page has a policy of its own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
@@ -50,7 +50,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
 /** The window of the address; when its gate does not answer, that nothing is left of it. */
 async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
   try {
-    return await addressGate(c).peek();
+    return await peekFailures(c);
   } catch (error) {
     logError("address_gate_failed", error, { requestId: c.get("requestId") });
     const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;

@@ -1,10 +1,11 @@
 import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
-import { openDatabase, retrying } from "../db/client.ts";
+import { openDatabase } from "../db/client.ts";
 import { EarlySession, isOlder } from "../db/session.ts";
 import { addressName } from "../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../gate/api-key.ts";
+import { callObject } from "../gate/call.ts";
 import { blockedAddresses, knownKeys, usedUpKeys } from "../gate/memory.ts";
 import { type Figures, resetSeconds } from "../gate/window.ts";
 import { logError } from "../log.ts";
@@ -60,7 +61,7 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
   if (bookmark === null || refused) return;
   remember(keyHash, c.get("workspaceId"), bookmark);
   try {
-    await retrying(async () => c.env.KEY_GATE.getByName(keyHash).advance(bookmark));
+    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark));
   } catch (error) {
     // It is written all the same.
     logError("bookmark_lost", error, { requestId: c.get("requestId") });
@@ -75,7 +76,7 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
  */
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
   const askedAt = Date.now();
-  const admission = await c.env.KEY_GATE.getByName(keyHash).admit(keyHash);
+  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.admit(keyHash));
   if (admission.verdict === "unknown_key") {
     knownKeys.delete(keyHash);
     throw await failure(c);
@@ -122,16 +123,16 @@ async function failure(c: Context<AppEnv>): Promise<ApiError> {
   const known = blockedAddresses.figures(name, askedAt);
   const { blocked, figures } = known
     ? { blocked: true, figures: known }
-    : await c.env.ADDRESS_GATE.getByName(name).fail();
+    : await callObject(c.env.ADDRESS_GATE, name, (gate) => gate.fail());
   c.set("figures", figures);
   if (!blocked) return new ApiError("invalid_api_key");
   if (!known) blockedAddresses.note(name, figures, askedAt);
   return rateLimited(figures);
 }
 
-/** The failure window of the address that a request comes from. */
-export function addressGate(c: Context<AppEnv>) {
-  return c.env.ADDRESS_GATE.getByName(addressOf(c));
+/** What is left of the failure window of the address that a request comes from. */
+export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
+  return callObject(c.env.ADDRESS_GATE, addressOf(c), (gate) => gate.peek());
 }
 
 function addressOf(c: Context<AppEnv>): string {
