@@ -2,12 +2,13 @@
  * `npm run deploy`: brings the Worker onto a Cloudflare account, the first time and every time.
  *
  * What it needs to know is asked in a terminal, and read from the environment elsewhere
- * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS). The order:
+ * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS). The
+ * order:
  *
- * 1. the account and the secret: without them nothing is begun;
+ * 1. the account and the secrets: without them nothing is begun;
  * 2. the database, made if it is not there: wrangler would make it with the Worker, too late for 3;
  * 3. its migrations: what they change must suit the code that still serves;
- * 4. the Worker with its Durable Objects and its secret: the deployment finds the database by its
+ * 4. the Worker with its Durable Objects and its secrets: the deployment finds the database by its
  *    name and makes the queues.
  *
  * Each step finds what an earlier run has done and leaves it alone.
@@ -19,12 +20,13 @@ import { z } from "zod";
 import { ROOT } from "./checkout.ts";
 import {
   answered,
-  askForSecret,
+  askForSecrets,
   checkSecret,
+  makeSecrets,
   openPrivateFolder,
-  SECRET_NAME,
   writeSecretsFile,
 } from "./deploy-secret.ts";
+import { SECRET_NAMES, type Secrets } from "./secrets.ts";
 import { type Answer, openWrangler, type Wrangler } from "./wrangler.ts";
 
 const Account = z.object({ id: z.string(), name: z.string() });
@@ -46,17 +48,32 @@ try {
 }
 
 async function deploy(): Promise<void> {
-  // The secret goes to wrangler in a file, and is not left in what it sees.
-  const { [SECRET_NAME]: given, ...env } = process.env;
-  if (given) checkSecret(given);
+  const { given, env } = takeSecrets(process.env);
   const accountId = await chooseAccount(openWrangler(env));
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
   );
-  const secret = given || (await missingSecret(wrangler));
+  const secrets = { ...given, ...(await missingSecrets(wrangler, given)) };
   await makeDatabase(wrangler);
   await migrate(wrangler);
-  await upload(wrangler, secret);
+  await upload(wrangler, secrets);
+}
+
+/**
+ * Parts the secrets from the rest of the environment: they go to wrangler in a file, and are not left in
+ * what it sees.
+ */
+function takeSecrets(environment: NodeJS.ProcessEnv) {
+  const env = { ...environment };
+  const given: Secrets = {};
+  for (const name of SECRET_NAMES) {
+    const secret = env[name];
+    delete env[name];
+    if (!secret) continue;
+    checkSecret(name, secret);
+    given[name] = secret;
+  }
+  return { given, env };
 }
 
 /** The account to deploy to; null when wrangler knows it. @throws Error when nobody is logged in. */
@@ -89,16 +106,21 @@ async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
   return answer.data;
 }
 
-/** The secret that the Worker lacks; null when it has it. @throws Error when nobody can be asked. */
-async function missingSecret(wrangler: Wrangler): Promise<string | null> {
+/** The secrets that the Worker lacks. @throws Error when one cannot be made, and nobody can be asked. */
+async function missingSecrets(wrangler: Wrangler, given: Secrets): Promise<Secrets> {
+  const wanted = SECRET_NAMES.filter((name) => !given[name]);
+  if (wanted.length === 0) return {};
   const answer = await wrangler.ask("secret", "list", "--format", "json");
   const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
-  if (!firstTime && namesIn(answer, "The Worker's secrets").includes(SECRET_NAME)) return null;
-  if (interactive) return askForSecret();
-  throw new Error(
-    `Set ${SECRET_NAME}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
-      "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
-  );
+  const there = firstTime ? [] : namesIn(answer, "The Worker's secrets");
+  const missing = wanted.filter((name) => !there.includes(name));
+  if (interactive) return askForSecrets(missing);
+  if (missing.includes("WEBHOOK_ENCRYPTION_KEYS"))
+    throw new Error(
+      "Set WEBHOOK_ENCRYPTION_KEYS: the Worker has none yet. It is an id, a colon and 32 random bytes in " +
+        "base64, such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
+    );
+  return makeSecrets(missing);
 }
 
 /** Makes the database where there is none of its name. */
@@ -124,11 +146,12 @@ async function migrate(wrangler: Wrangler): Promise<void> {
 }
 
 /** @throws Error when the new code does not serve. */
-async function upload(wrangler: Wrangler, secret: string | null): Promise<void> {
+async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   using folder = openPrivateFolder();
   const report = join(folder.path, "report.ndjson");
-  const secrets = secret === null ? [] : ["--secrets-file", writeSecretsFile(folder, secret)];
-  const code = await wrangler.show(["deploy", ...secrets], { WRANGLER_OUTPUT_FILE_PATH: report });
+  const news = Object.keys(secrets).length > 0;
+  const options = news ? ["--secrets-file", writeSecretsFile(folder, secrets)] : [];
+  const code = await wrangler.show(["deploy", ...options], { WRANGLER_OUTPUT_FILE_PATH: report });
   const deployment = existsSync(report) ? readReport(readFileSync(report, "utf8")) : null;
   // Declining one of wrangler's questions ends it without an error.
   if (code !== 0 || !deployment?.version_id)

@@ -61,7 +61,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<{ keyId: string; apiKey: string }> {
     const { workspaceId, requestsPerWindow } = readInput("createApiKey", input);
     const id = randomId("key");
-    const apiKey = mintApiKey();
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
     const key = {
       id,
       workspaceId,

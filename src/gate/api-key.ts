@@ -1,4 +1,5 @@
 import { toHex } from "../contract/bytes.ts";
+import { parseKeyRing } from "../contract/key-ring.ts";
 
 const PREFIX = "key_live_";
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -6,33 +7,67 @@ const RANDOM_LENGTH = 26;
 const CHECKSUM_LENGTH = 6;
 const SHAPE = new RegExp(`^${PREFIX}[0-9A-Za-z]{${RANDOM_LENGTH + CHECKSUM_LENGTH}}$`);
 
-/** A new API key: the prefix, 26 random base62 characters and 6 of the CRC-32 of what precedes. */
-export function mintApiKey(): string {
+const encoder = new TextEncoder();
+
+/**
+ * A new API key: the prefix, 26 random base62 characters, and 6 that only we can compute of them.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`, whose first key makes the checksum.
+ */
+export async function mintApiKey(secret: string): Promise<string> {
   let key = PREFIX;
   while (key.length < PREFIX.length + RANDOM_LENGTH) {
     const [byte = 255] = crypto.getRandomValues(new Uint8Array(1));
     // Multiples of 62 only, so that every character is equally likely.
     if (byte < 248) key += ALPHABET[byte % ALPHABET.length];
   }
-  return key + checksum(key);
+  const [first] = await importKeys(secret);
+  return key + (await checksum(first, key));
 }
 
-/** Whether `text` is a key that we could have made; what is not is refused without a look-up. */
-export function isApiKey(text: string): boolean {
-  return (
-    SHAPE.test(text) && checksum(text.slice(0, -CHECKSUM_LENGTH)) === text.slice(-CHECKSUM_LENGTH)
-  );
+/**
+ * Whether `text` is a key that we could have made; what is not is refused without a look-up, so that
+ * nobody can make us look for keys that are invented.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`, each of whose keys may have made the checksum.
+ */
+export async function isApiKey(secret: string, text: string): Promise<boolean> {
+  if (!SHAPE.test(text)) return false;
+  const [stated, given] = [text.slice(0, -CHECKSUM_LENGTH), text.slice(-CHECKSUM_LENGTH)];
+  const keys = await importKeys(secret);
+  const checksums = await Promise.all(keys.map((key) => checksum(key, stated)));
+  return checksums.map((made) => isEqual(made, given)).includes(true);
 }
 
 /** The SHA-256 of a key, in hexadecimal: all that is ever stored of it. */
 export async function hashApiKey(key: string): Promise<string> {
-  return toHex(
-    new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key))),
-  );
+  return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", encoder.encode(key))));
 }
 
-function checksum(text: string): string {
-  let value = crc32(text);
+type Keys = [CryptoKey, ...CryptoKey[]];
+
+/** The keys of the secret that was read last: each request needs them. */
+let imported: { secret: string; keys: Promise<Keys> } | undefined;
+
+function importKeys(secret: string): Promise<Keys> {
+  if (imported?.secret !== secret) imported = { secret, keys: readKeys(secret) };
+  return imported.keys;
+}
+
+async function readKeys(secret: string): Promise<Keys> {
+  const ring = parseKeyRing("API_KEY_CHECKSUM_KEYS", secret);
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const keys = [...ring.values()].map((bytes) =>
+    crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign"]),
+  );
+  // A ring that was read has an entry.
+  return (await Promise.all(keys)) as Keys;
+}
+
+/** The first 48 bits of the HMAC-SHA256 of `text`, of which 6 digits of base62 are kept. */
+async function checksum(key: CryptoKey, text: string): Promise<string> {
+  const mac = new DataView(await crypto.subtle.sign("HMAC", key, encoder.encode(text)));
+  let value = mac.getUint16(0) * 2 ** 32 + mac.getUint32(2);
   let digits = "";
   for (let i = 0; i < CHECKSUM_LENGTH; i++) {
     digits = ALPHABET[value % ALPHABET.length] + digits;
@@ -41,12 +76,9 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** CRC-32 of ASCII text (ISO-HDLC: reflected, polynomial 0xEDB88320). */
-function crc32(text: string): number {
-  let crc = 0xffffffff;
-  for (let i = 0; i < text.length; i++) {
-    crc ^= text.charCodeAt(i);
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
-  return (crc ^ 0xffffffff) >>> 0;
+/** Compares two checksums in a time that does not tell where they differ. */
+function isEqual(a: string, b: string): boolean {
+  let difference = 0;
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i);
+  return difference === 0;
 }

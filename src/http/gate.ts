@@ -20,7 +20,7 @@ import type { AppEnv } from "./context.ts";
  */
 export const gate = createMiddleware<AppEnv>(async (c, next) => {
   const key = readBearer(c.req.header("Authorization"));
-  if (key === null || !isApiKey(key)) throw await failure(c);
+  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key))) throw await failure(c);
   const keyHash = await hashApiKey(key);
   refuseUsedUp(c, keyHash);
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";

@@ -1,8 +1,9 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { hashApiKey, mintApiKey } from "../../src/gate/api-key.ts";
+import { hashApiKey } from "../../src/gate/api-key.ts";
 import { type Admission, KeyGate } from "../../src/gate/key-gate.ts";
+import { unknownKey } from "../support/api.ts";
 import { slowDatabase } from "../support/slow-database.ts";
 
 const NOW = 1_790_000_000_000;
@@ -98,7 +99,7 @@ describe("the quota of a key", () => {
 
 describe("the standing of a key", () => {
   test("is unknown when nobody made the key", async () => {
-    const keyHash = await hashApiKey(mintApiKey());
+    const keyHash = await hashApiKey(await unknownKey());
     expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual({
       verdict: "unknown_key",
     });
