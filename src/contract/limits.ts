@@ -94,3 +94,6 @@ export const REDELIVERY_CHUNK = 1_000;
 
 /** A gate reads a key's standing anew after this long, whatever it has been told. */
 export const STANDING_MAX_AGE_MS = 3_600_000;
+
+/** A gate writes the window of its key once in this time; an object that is reset forgets as much. */
+export const WINDOW_WRITTEN_EVERY_MS = 500;

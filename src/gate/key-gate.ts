@@ -1,5 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
+import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { isOlder } from "../db/session.ts";
 import { findStanding, type Standing } from "../model/workspaces.ts";
@@ -26,13 +26,17 @@ interface Kept {
 
 /**
  * The gate of one API key, named by the key's hash: its standing and its quota, in one call. The
- * standing is read from the database once and kept until `forget`; the window is counted in memory
- * and written without waiting for the disk.
+ * standing is read from the database once and kept until `forget`; the window is counted in memory,
+ * and written twice a second at the most, without waiting for the disk. The count is exact, unless the
+ * object is reset: then it forgets what was admitted since the last write.
  */
 export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
   #window = this.ctx.storage.kv.get<Window>("window");
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
+  /** When the window was written last, Unix milliseconds, and whether the next write is waiting. */
+  #savedAt = 0;
+  #saving = false;
   /** The look-up under way, which every request that needs it shares. */
   #loading: Promise<void> | undefined;
   /** Counts the calls of `forget`: what was read before the last one is out of date. */
@@ -70,7 +74,7 @@ export class KeyGate extends DurableObject<Env> {
     if (!taken)
       return { verdict: "quota_exceeded", workspaceId, figures: figuresOf(window, rule, now) };
     this.#window = taken;
-    this.ctx.waitUntil(this.ctx.storage.put("window", taken, { allowUnconfirmed: true }));
+    this.#saveWindow();
     const figures = figuresOf(taken, rule, now);
     return { verdict: "admitted", workspaceId, figures, bookmark: this.#bookmark };
   }
@@ -87,6 +91,25 @@ export class KeyGate extends DurableObject<Env> {
     this.#forgotten++;
     this.#kept = undefined;
     this.ctx.storage.kv.delete("standing");
+  }
+
+  /** Writes the window, now or a little later with what is counted until then. */
+  #saveWindow(): void {
+    if (this.#saving) return;
+    const waitMs = this.#savedAt + WINDOW_WRITTEN_EVERY_MS - Date.now();
+    if (waitMs <= 0) {
+      this.#writeWindow();
+      return;
+    }
+    this.#saving = true;
+    // An object is not evicted while a timer runs: only a reset can come in between.
+    setTimeout(() => this.#writeWindow(), waitMs);
+  }
+
+  #writeWindow(): void {
+    this.#saving = false;
+    this.#savedAt = Date.now();
+    this.ctx.waitUntil(this.ctx.storage.put("window", this.#window, { allowUnconfirmed: true }));
   }
 
   #isFresh(now: number): boolean {
