@@ -12,9 +12,10 @@ import { type Ledger, readLedger } from "./model/ledger.ts";
 import { redeliver } from "./model/redelivery.ts";
 import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
 import {
+  type GatedKey,
   insertApiKey,
   insertWorkspace,
-  liveKeyHashes,
+  liveKeys,
   revokeKey,
   updateAccess,
   workspaceExists,
@@ -50,8 +51,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawals)]),
     );
     if (updated === 0) throw unknownWorkspace();
-    const keys = await liveKeyHashes(db, workspaceId);
-    await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
+    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
     return {};
   }
 
@@ -78,7 +78,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { keyId } = readInput("revokeApiKey", input);
     const [revoked] = await revokeKey(this.#db, keyId, Date.now());
     if (!revoked) throw new Error("keyId: no such key");
-    await this.#forget(revoked.keyHash);
+    await this.#forget(revoked);
     return {};
   }
 
@@ -159,9 +159,13 @@ export class Platform extends WorkerEntrypoint<Env> {
     return ids;
   }
 
-  /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
-  #forget(keyHash: string): Promise<void> {
+  /**
+   * Makes the gate of a key read it anew; one that was never used has none. Elsewhere, a key known to
+   * have used up its quota is answered 429 for up to two seconds more.
+   */
+  async #forget({ keyHash, lastUsedAt }: GatedKey): Promise<void> {
+    if (lastUsedAt === null) return;
     usedUpKeys.delete(keyHash);
-    return callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
+    await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
 }

@@ -2,7 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { isOlder } from "../db/session.ts";
-import { findStanding, type Standing } from "../model/workspaces.ts";
+import { type Standing, useKey } from "../model/workspaces.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
@@ -20,8 +20,8 @@ export type Admission =
 interface Kept {
   /** Null for a key that is unknown or revoked: no such key becomes good again. */
   standing: Standing | null;
-  /** Unix milliseconds. */
-  loadedAt: number;
+  /** When it must be read anew, Unix milliseconds. */
+  until: number;
 }
 
 /**
@@ -113,21 +113,27 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   #isFresh(now: number): boolean {
-    return this.#kept !== undefined && now - this.#kept.loadedAt <= STANDING_MAX_AGE_MS;
+    return this.#kept !== undefined && now <= this.#kept.until;
   }
 
-  /** @param now when it begins, Unix milliseconds: from then on, the standing gets older. */
+  /**
+   * Reads the standing, which notes the use of the key: at the first one, and then once an hour.
+   *
+   * @param now when it begins, Unix milliseconds: from then on, the standing gets older.
+   */
   async #load(keyHash: string, now: number): Promise<void> {
     for (;;) {
       const forgotten = this.#forgotten;
       const session = this.env.DB.withSession("first-primary");
-      const standing = await findStanding(openDatabase(session), keyHash);
+      const standing = await useKey(openDatabase(session), keyHash, now);
       // Forgotten while it was being read: it may be the old one.
       if (forgotten !== this.#forgotten) continue;
-      this.#kept = { standing, loadedAt: now };
+      // Read anew when its use is to be noted again, even if it was forgotten and read in between.
+      const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
+      this.#kept = { standing, until: usedAt + STANDING_MAX_AGE_MS };
       // Not written: a flood of invented keys leaves nothing behind.
       if (!standing) return;
-      // From then on, whoever writes what this key shall see finds the key, and tells this gate.
+      // From then on, whoever writes what this key shall see finds it used, and tells this gate.
       const bookmark = session.getBookmark();
       if (this.#bookmark === null && bookmark !== null) this.advance(bookmark);
       this.ctx.storage.kv.put("standing", this.#kept);

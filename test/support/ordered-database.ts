@@ -1,24 +1,17 @@
 import { env } from "cloudflare:workers";
 
-/** D1 whose queries are done at once, but whose answers arrive in an order of the test's choosing. */
+/** D1 whose transactions are done at once, but whose answers arrive in an order of the test's choosing. */
 export function orderedDatabase() {
   const held: ((() => void) | null)[] = [];
-  const hold = (statement: D1PreparedStatement): D1PreparedStatement =>
-    new Proxy(statement, {
-      get(target, property) {
-        const method = Reflect.get(target, property);
-        if (typeof method !== "function") return method;
-        return (...parameters: unknown[]) => {
-          const result = method.apply(target, parameters);
-          if (property === "bind") return hold(result);
-          const { promise: turn, resolve } = Promise.withResolvers<void>();
-          held.push(resolve);
-          return Promise.all([result, turn]).then(([rows]) => rows);
-        };
-      },
-    });
+  const inTurn = async <T>(result: Promise<T>): Promise<T> => {
+    const { promise: turn, resolve } = Promise.withResolvers<void>();
+    held.push(resolve);
+    await turn;
+    return result;
+  };
   const db: D1Database = {
-    prepare: (query: string) => hold(env.DB.prepare(query)),
+    prepare: (query: string) => env.DB.prepare(query),
+    batch: (statements: D1PreparedStatement[]) => inTurn(env.DB.batch(statements)),
     withSession: () => db,
     getBookmark: () => null,
   } as unknown as D1Database;
