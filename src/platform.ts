@@ -1,23 +1,33 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
+import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
+import { PAGE_LIMIT } from "./contract/limits.ts";
 import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
+import type { Page } from "./contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { callObject } from "./gate/call.ts";
 import { usedUpKeys } from "./gate/memory.ts";
-import { cancelWorkspace } from "./model/deliveries.ts";
-import { type Ledger, readLedger } from "./model/ledger.ts";
-import { redeliver } from "./model/redelivery.ts";
-import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
 import {
   type GatedKey,
   insertApiKey,
-  insertWorkspace,
+  listApiKeys,
   liveKeys,
   revokeKey,
+  updateQuota,
+} from "./model/api-keys.ts";
+import { cancelWorkspace } from "./model/deliveries.ts";
+import { type Ledger, readLedger } from "./model/ledger.ts";
+import type { PageRequest } from "./model/page.ts";
+import { redeliver } from "./model/redelivery.ts";
+import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
+import {
+  insertWorkspace,
+  listWorkspaces,
   updateAccess,
+  updateWorkspace,
   workspaceExists,
 } from "./model/workspaces.ts";
 import { record } from "./recording/record.ts";
@@ -37,6 +47,21 @@ export class Platform extends WorkerEntrypoint<Env> {
     const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
     await insertWorkspace(this.#db, workspace);
     return { workspaceId: id };
+  }
+
+  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
+    const { workspaceId, name, adminEmails } = readInput("updateWorkspace", input);
+    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
+    if (updated === 0) throw unknownWorkspace();
+    return {};
+  }
+
+  /** Lists all workspaces, newest first. */
+  async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
+    const { cursor } = readInput("listWorkspaces", input);
+    return toPlatformPage(await listWorkspaces(this.#db, pageAfter(cursor)));
   }
 
   /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
@@ -73,13 +98,30 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { keyId: id, apiKey };
   }
 
+  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
+    const { keyId, requestsPerWindow } = readInput("updateApiKey", input);
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
+    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    await this.#forget(updated);
+    return {};
+  }
+
   /** Revokes a key for good; when this returns, it is refused everywhere. */
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
-    const { keyId } = readInput("revokeApiKey", input);
-    const [revoked] = await revokeKey(this.#db, keyId, Date.now());
-    if (!revoked) throw new Error("keyId: no such key");
+    const { keyId, apiKey } = readInput("revokeApiKey", input);
+    const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
+    const [revoked] = await revokeKey(this.#db, key, Date.now());
+    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
     await this.#forget(revoked);
     return {};
+  }
+
+  /** Lists the keys of a workspace, revoked ones included, newest first. */
+  async listApiKeys(input: PlatformInput<"listApiKeys">) {
+    const { workspaceId, cursor } = readInput("listApiKeys", input);
+    if (!(await workspaceExists(this.#db, workspaceId))) throw unknownWorkspace();
+    return toPlatformPage(await listApiKeys(this.#db, workspaceId, pageAfter(cursor)));
   }
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
@@ -168,4 +210,13 @@ export class Platform extends WorkerEntrypoint<Env> {
     usedUpKeys.delete(keyHash);
     await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
+}
+
+function pageAfter(after: Position | null | undefined): PageRequest {
+  return { limit: PAGE_LIMIT.max, after: after ?? null };
+}
+
+/** A page as the door's methods give it. */
+function toPlatformPage<Item>({ data, next_cursor }: Page<Item>) {
+  return { items: data, nextCursor: next_cursor };
 }

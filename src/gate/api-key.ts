@@ -1,13 +1,11 @@
 import { toHex } from "../contract/bytes.ts";
-import { parseKeyRing } from "../contract/key-ring.ts";
+import { mac, macs } from "./mac.ts";
 
 const PREFIX = "key_live_";
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const RANDOM_LENGTH = 26;
 const CHECKSUM_LENGTH = 6;
 const SHAPE = new RegExp(`^${PREFIX}[0-9A-Za-z]{${RANDOM_LENGTH + CHECKSUM_LENGTH}}$`);
-
-const encoder = new TextEncoder();
 
 /**
  * A new API key: the prefix, 26 random base62 characters, and 6 that only we can compute of them.
@@ -21,8 +19,7 @@ export async function mintApiKey(secret: string): Promise<string> {
     // Multiples of 62 only, so that every character is equally likely.
     if (byte < 248) key += ALPHABET[byte % ALPHABET.length];
   }
-  const [first] = await importKeys(secret);
-  return key + (await checksum(first, key));
+  return key + toChecksum(await mac(secret, key));
 }
 
 /**
@@ -34,40 +31,20 @@ export async function mintApiKey(secret: string): Promise<string> {
 export async function isApiKey(secret: string, text: string): Promise<boolean> {
   if (!SHAPE.test(text)) return false;
   const [stated, given] = [text.slice(0, -CHECKSUM_LENGTH), text.slice(-CHECKSUM_LENGTH)];
-  const keys = await importKeys(secret);
-  const checksums = await Promise.all(keys.map((key) => checksum(key, stated)));
+  const checksums = (await macs(secret, stated)).map(toChecksum);
   return checksums.map((made) => isEqual(made, given)).includes(true);
 }
 
 /** The SHA-256 of a key, in hexadecimal: all that is ever stored of it. */
 export async function hashApiKey(key: string): Promise<string> {
-  return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", encoder.encode(key))));
-}
-
-type Keys = [CryptoKey, ...CryptoKey[]];
-
-/** The keys of the secret that was read last: each request needs them. */
-let imported: { secret: string; keys: Promise<Keys> } | undefined;
-
-function importKeys(secret: string): Promise<Keys> {
-  if (imported?.secret !== secret) imported = { secret, keys: readKeys(secret) };
-  return imported.keys;
-}
-
-async function readKeys(secret: string): Promise<Keys> {
-  const ring = parseKeyRing("API_KEY_CHECKSUM_KEYS", secret);
-  const algorithm = { name: "HMAC", hash: "SHA-256" };
-  const keys = [...ring.values()].map((bytes) =>
-    crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign"]),
+  return toHex(
+    new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key))),
   );
-  // A ring that was read has an entry.
-  return (await Promise.all(keys)) as Keys;
 }
 
-/** The first 48 bits of the HMAC-SHA256 of `text`, of which 6 digits of base62 are kept. */
-async function checksum(key: CryptoKey, text: string): Promise<string> {
-  const mac = new DataView(await crypto.subtle.sign("HMAC", key, encoder.encode(text)));
-  let value = mac.getUint16(0) * 2 ** 32 + mac.getUint32(2);
+/** The first 48 bits, of which 6 digits of base62 are kept. */
+function toChecksum(bytes: DataView): string {
+  let value = bytes.getUint16(0) * 2 ** 32 + bytes.getUint32(2);
   let digits = "";
   for (let i = 0; i < CHECKSUM_LENGTH; i++) {
     digits = ALPHABET[value % ALPHABET.length] + digits;

@@ -2,20 +2,25 @@ import { DurableObject } from "cloudflare:workers";
 import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { isOlder } from "../db/session.ts";
-import { type Standing, useKey } from "../model/workspaces.ts";
+import { type Standing, useKey } from "../model/api-keys.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
 export type Admission =
   | { verdict: "unknown_key" }
-  | { verdict: "access_denied" | "quota_exceeded"; workspaceId: string; figures: Figures }
-  | {
+  | (Known & { verdict: "access_denied" | "quota_exceeded" })
+  | (Known & {
       verdict: "admitted";
-      workspaceId: string;
-      figures: Figures;
       /** The D1 bookmark that what is read for this request must not be older than. */
       bookmark: string | null;
-    };
+    });
+
+/** What a gate tells of a key that is good. */
+interface Known {
+  keyId: string;
+  workspaceId: string;
+  figures: Figures;
+}
 
 interface Kept {
   /** Null for a key that is unknown or revoked: no such key becomes good again. */
@@ -66,17 +71,27 @@ export class KeyGate extends DurableObject<Env> {
       limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
-    const { workspaceId } = standing;
+    const { keyId, workspaceId } = standing;
     const window = windowAt(this.#window, rule, now);
     if (!standing.accessGranted)
-      return { verdict: "access_denied", workspaceId, figures: figuresOf(window, rule, now) };
+      return {
+        verdict: "access_denied",
+        keyId,
+        workspaceId,
+        figures: figuresOf(window, rule, now),
+      };
     const taken = take(window, rule);
     if (!taken)
-      return { verdict: "quota_exceeded", workspaceId, figures: figuresOf(window, rule, now) };
+      return {
+        verdict: "quota_exceeded",
+        keyId,
+        workspaceId,
+        figures: figuresOf(window, rule, now),
+      };
     this.#window = taken;
     this.#saveWindow();
     const figures = figuresOf(taken, rule, now);
-    return { verdict: "admitted", workspaceId, figures, bookmark: this.#bookmark };
+    return { verdict: "admitted", keyId, workspaceId, figures, bookmark: this.#bookmark };
   }
 
   /** Raises the bookmark that is handed out with admissions; when this returns, for good. */

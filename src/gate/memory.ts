@@ -26,8 +26,9 @@ class Recent<T> {
   }
 }
 
-/** What an isolate remembers of an admitted key: its workspace, for good, and what it has read. */
-export interface KnownKey {
+/** What an isolate remembers of an admitted key: whose it is, for good, and what it has read. */
+interface KnownKey {
+  keyId: string;
   workspaceId: string;
   /** The newest D1 bookmark that was read or handed out with the key. */
   bookmark: string | null;

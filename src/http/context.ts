@@ -9,6 +9,10 @@ export interface AppEnv {
     requestId: string;
     /** The window that the answer's headers tell of. */
     figures: Figures | undefined;
+    /** The id of the key, once it is known to be good. */
+    keyId: string;
+    /** What the logs call the address of a request that failed to authenticate. */
+    address: string | undefined;
     /** The workspace that the key belongs to. */
     workspaceId: string;
     db: Database;

@@ -44,6 +44,8 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     status: c.res.status,
     durationMs: Date.now() - startedAt,
     workspace: c.get("workspaceId"),
+    key: c.get("keyId"),
+    address: c.get("address"),
   });
 });
 

@@ -3,7 +3,7 @@ import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
 import { EarlySession, isOlder } from "../db/session.ts";
-import { addressName } from "../gate/address-gate.ts";
+import { addressAlias, addressName } from "../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
 import { blockedAddresses, knownKeys, usedUpKeys } from "../gate/memory.ts";
@@ -42,7 +42,7 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
     () => null,
     (error: unknown) => error,
   );
-  if (refusal === null) remember(keyHash, c.get("workspaceId"), session.getBookmark());
+  if (refusal === null) remember(c, keyHash, session.getBookmark());
   else if (refusal !== c.error) {
     // Else it would hand down its headers.
     c.res = undefined;
@@ -59,7 +59,7 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
   const bookmark = session.getBookmark();
   const refused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || refused) return;
-  remember(keyHash, c.get("workspaceId"), bookmark);
+  remember(c, keyHash, bookmark);
   try {
     await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark));
   } catch (error) {
@@ -81,6 +81,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
     knownKeys.delete(keyHash);
     throw await failure(c);
   }
+  c.set("keyId", admission.keyId);
   c.set("workspaceId", admission.workspaceId);
   c.set("figures", admission.figures);
   switch (admission.verdict) {
@@ -88,7 +89,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
       knownKeys.delete(keyHash);
       throw new ApiError("workspace_access_denied");
     case "quota_exceeded":
-      remember(keyHash, admission.workspaceId, null);
+      remember(c, keyHash, null);
       usedUpKeys.note(keyHash, admission.figures, askedAt);
       throw rateLimited(admission.figures);
     case "admitted":
@@ -101,14 +102,19 @@ function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
   const known = knownKeys.get(keyHash);
   const figures = usedUpKeys.figures(keyHash, Date.now());
   if (!known || !figures) return;
+  c.set("keyId", known.keyId);
   c.set("workspaceId", known.workspaceId);
   c.set("figures", figures);
   throw rateLimited(figures);
 }
 
-function remember(keyHash: string, workspaceId: string, bookmark: string | null): void {
-  const known = knownKeys.get(keyHash)?.bookmark ?? null;
-  knownKeys.set(keyHash, { workspaceId, bookmark: isOlder(known, bookmark) ? bookmark : known });
+function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
+  const seen = knownKeys.get(keyHash)?.bookmark ?? null;
+  knownKeys.set(keyHash, {
+    keyId: c.get("keyId"),
+    workspaceId: c.get("workspaceId"),
+    bookmark: isOlder(seen, bookmark) ? bookmark : seen,
+  });
 }
 
 /** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
@@ -119,6 +125,7 @@ function readBearer(header: string | undefined): string | null {
 /** Counts a failed authentication against the address, and says how it is answered. */
 async function failure(c: Context<AppEnv>): Promise<ApiError> {
   const name = addressOf(c);
+  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
   const askedAt = Date.now();
   const known = blockedAddresses.figures(name, askedAt);
   const { blocked, figures } = known

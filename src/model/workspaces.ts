@@ -1,16 +1,11 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
-import { GATES_TOLD_MAX, STANDING_MAX_AGE_MS } from "../contract/limits.ts";
-import {
-  commit,
-  type Database,
-  inOrder,
-  readAs,
-  retrying,
-  rows,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { eq, sql } from "drizzle-orm";
+import { GATES_TOLD_MAX } from "../contract/limits.ts";
+import { WORKSPACES_LIST } from "../contract/platform.ts";
+import type { Page } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { type Database, prepared, retrying, rows, type Statements, write } from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 /** Inserts a workspace that has access to the service. */
 export function insertWorkspace(
@@ -28,6 +23,37 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return found.length > 0;
 }
 
+/** A workspace as the platform sees it. */
+interface WorkspaceEntry {
+  workspaceId: string;
+  name: string;
+  accessGranted: boolean;
+  createdAt: string;
+}
+
+type StoredWorkspace = Pick<typeof workspaces.$inferSelect, "id" | "name" | "createdAt"> & {
+  accessGranted: number;
+};
+
+const readPage = prepared<StoredWorkspace>(sql`
+  SELECT id, name, access_granted AS accessGranted, created_at AS createdAt
+  FROM workspaces WHERE true ${pageOrder("created_at")}`);
+
+/** One page of all workspaces, newest first. */
+export async function listWorkspaces(
+  db: Database,
+  request: PageRequest,
+): Promise<Page<WorkspaceEntry>> {
+  const found = await retrying(() => readPage(db, pageValues(request)));
+  const position = (row: StoredWorkspace) => ({ at: row.createdAt, id: row.id });
+  return toPage(WORKSPACES_LIST, found, request.limit, position, (row) => ({
+    workspaceId: row.id,
+    name: row.name,
+    accessGranted: row.accessGranted === 1,
+    createdAt: isoTime(row.createdAt),
+  }));
+}
+
 /** Those of the workspaces that there are. */
 export function selectWorkspaces(ids: string[]) {
   return rows<{ id: string }>(
@@ -35,44 +61,20 @@ export function selectWorkspaces(ids: string[]) {
   );
 }
 
+/** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
+export function updateWorkspace(
+  id: string,
+  { name, adminEmails }: { name?: string; adminEmails?: string[] },
+): Statements<number> {
+  return write(sql`
+    UPDATE ${workspaces} SET name = coalesce(${name ?? null}, name),
+      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails)
+    WHERE id = ${id}`);
+}
+
 /** Grants or denies a workspace access to the service. */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
   return write(sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`);
-}
-
-/** Inserts an API key, known by its hash only. */
-export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
-  return retrying(() => db.insert(apiKeys).values(key).onConflictDoNothing());
-}
-
-/** A key as those see it who tell its gate of a change. */
-export interface GatedKey {
-  keyHash: string;
-  /** Null for a key that was never used: it has no gate, and must not get one before its first use. */
-  lastUsedAt: number | null;
-}
-
-const GATED_KEY = { keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt };
-
-/** Revokes a key for good and gives it; nothing when there is no such key. */
-export function revokeKey(db: Database, id: string, now: number): Promise<GatedKey[]> {
-  return retrying(() =>
-    db
-      .update(apiKeys)
-      .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
-      .where(eq(apiKeys.id, id))
-      .returning(GATED_KEY),
-  );
-}
-
-/** A workspace's keys that are not revoked. */
-export function liveKeys(db: Database, workspaceId: string): Promise<GatedKey[]> {
-  return retrying(() =>
-    db
-      .select(GATED_KEY)
-      .from(apiKeys)
-      .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt))),
-  );
 }
 
 /**
@@ -87,44 +89,4 @@ export function keysOfSubscribers(subscriptionIds: string[]) {
       JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id
         AND k.revoked_at IS NULL AND k.last_used_at IS NOT NULL
     LIMIT ${GATES_TOLD_MAX}`);
-}
-
-/** What a gate must know of a key. */
-export interface Standing {
-  keyId: string;
-  workspaceId: string;
-  accessGranted: boolean;
-  /** The key's own quota; null for the deployment's. */
-  requestsPerWindow: number | null;
-  lastUsedAt: number | null;
-}
-
-/** The standing of a key; `null` when it is unknown or revoked. */
-export function findStanding(db: Database, keyHash: string): Promise<Standing | null> {
-  return commit(db, standingOf(keyHash));
-}
-
-/**
- * The standing of a key that is being used, and that it is: in one transaction, so that whoever changes
- * the key or its workspace either comes first, and is seen here, or finds the key used, and tells its
- * gate.
- */
-export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
-  const noted = write(sql`
-    UPDATE ${apiKeys} SET last_used_at = ${now}
-    WHERE key_hash = ${keyHash} AND revoked_at IS NULL
-      AND coalesce(last_used_at, 0) < ${now - STANDING_MAX_AGE_MS}`);
-  const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash)]));
-  return standing;
-}
-
-function standingOf(keyHash: string): Statements<Standing | null> {
-  const found = rows<Omit<Standing, "accessGranted"> & { accessGranted: number }>(sql`
-    SELECT k.id AS keyId, w.id AS workspaceId, w.access_granted AS accessGranted,
-      k.requests_per_window AS requestsPerWindow, k.last_used_at AS lastUsedAt
-    FROM ${apiKeys} AS k JOIN ${workspaces} AS w ON w.id = k.workspace_id
-    WHERE k.key_hash = ${keyHash} AND k.revoked_at IS NULL`);
-  return readAs(found, ([row]) =>
-    row ? { ...row, accessGranted: row.accessGranted === 1 } : null,
-  );
 }

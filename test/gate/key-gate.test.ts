@@ -25,16 +25,18 @@ async function revokeUnnoticed(keyId: string) {
 
 function admitted(workspaceId: string, limit: number, remaining: number, resetSeconds: number) {
   const figures = { limit, remaining, resetMs: resetSeconds * 1000 };
-  return { verdict: "admitted", workspaceId, figures, bookmark: expect.any(String) };
+  const keyId = expect.stringMatching(/^key_/);
+  return { verdict: "admitted", keyId, workspaceId, figures, bookmark: expect.any(String) };
 }
 
 describe("the quota of a key", () => {
   test("is `requestsPerWindow`, counted down request by request, then refused", async () => {
-    const { workspaceId, admit } = await openGate(2);
+    const { workspaceId, keyId, admit } = await openGate(2);
     expect(await admit()).toEqual(admitted(workspaceId, 2, 1, 60));
     expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
     const exceeded = {
       verdict: "quota_exceeded",
+      keyId,
       workspaceId,
       figures: { limit: 2, remaining: 0, resetMs: 60_000 },
     };
@@ -147,11 +149,12 @@ describe("the standing of a key", () => {
 
 describe("a workspace without access", () => {
   test("is told so with the key's figures, and nothing is counted", async () => {
-    const { workspaceId, admit } = await openGate(2);
+    const { workspaceId, keyId, admit } = await openGate(2);
     await admit();
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     const denied = {
       verdict: "access_denied",
+      keyId,
       workspaceId,
       figures: { limit: 2, remaining: 1, resetMs: 60_000 },
     };
