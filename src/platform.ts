@@ -203,7 +203,7 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /**
    * Makes the gate of a key read it anew; one that was never used has none. Elsewhere, a key known to
-   * have used up its quota is answered 429 for up to two seconds more.
+   * have used up its quota is refused as before, with 429 or 403, for up to two seconds more.
    */
   async #forget({ keyHash, lastUsedAt }: GatedKey): Promise<void> {
     if (lastUsedAt === null) return;

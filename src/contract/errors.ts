@@ -19,7 +19,7 @@ export const ERRORS = {
   workspace_access_denied: {
     statuses: [403],
     message: "L’espace de travail n’a pas accès à ce service.",
-    when: "The key is valid, but its workspace has no access to the service.",
+    when: "The key is valid, but its workspace has no access to the service. Takes from the quota; once that is used up, the answer is the same.",
   },
   automation_not_found: {
     statuses: [404],

@@ -3,24 +3,21 @@ import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits
 import { openDatabase } from "../db/client.ts";
 import { isOlder } from "../db/session.ts";
 import { type Standing, useKey } from "../model/api-keys.ts";
+import type { KeyRefusal } from "./memory.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
 export type Admission =
   | { verdict: "unknown_key" }
-  | (Known & { verdict: "access_denied" | "quota_exceeded" })
-  | (Known & {
+  | KeyRefusal
+  | {
       verdict: "admitted";
+      keyId: string;
+      workspaceId: string;
+      figures: Figures;
       /** The D1 bookmark that what is read for this request must not be older than. */
       bookmark: string | null;
-    });
-
-/** What a gate tells of a key that is good. */
-interface Known {
-  keyId: string;
-  workspaceId: string;
-  figures: Figures;
-}
+    };
 
 interface Kept {
   /** Null for a key that is unknown or revoked: no such key becomes good again. */
@@ -73,25 +70,16 @@ export class KeyGate extends DurableObject<Env> {
     };
     const { keyId, workspaceId } = standing;
     const window = windowAt(this.#window, rule, now);
-    if (!standing.accessGranted)
-      return {
-        verdict: "access_denied",
-        keyId,
-        workspaceId,
-        figures: figuresOf(window, rule, now),
-      };
+    // Whoever is denied access counts too: nobody asks for free.
     const taken = take(window, rule);
-    if (!taken)
-      return {
-        verdict: "quota_exceeded",
-        keyId,
-        workspaceId,
-        figures: figuresOf(window, rule, now),
-      };
-    this.#window = taken;
-    this.#saveWindow();
-    const figures = figuresOf(taken, rule, now);
-    return { verdict: "admitted", keyId, workspaceId, figures, bookmark: this.#bookmark };
+    if (taken) {
+      this.#window = taken;
+      this.#saveWindow();
+    }
+    const known = { keyId, workspaceId, figures: figuresOf(taken ?? window, rule, now) };
+    if (!standing.accessGranted) return { verdict: "access_denied", ...known };
+    if (!taken) return { verdict: "quota_exceeded", ...known };
+    return { verdict: "admitted", ...known, bookmark: this.#bookmark };
   }
 
   /** Raises the bookmark that is handed out with admissions; when this returns, for good. */

@@ -34,6 +34,8 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   headers.set("X-RateLimit-Limit", String(figures.limit));
   headers.set("X-RateLimit-Remaining", String(figures.remaining));
   headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+  // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
+  if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
   if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);

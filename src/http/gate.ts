@@ -6,7 +6,7 @@ import { EarlySession, isOlder } from "../db/session.ts";
 import { addressAlias, addressName } from "../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
-import { blockedAddresses, knownKeys, usedUpKeys } from "../gate/memory.ts";
+import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../gate/memory.ts";
 import { type Figures, resetSeconds } from "../gate/window.ts";
 import { logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
@@ -81,31 +81,41 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
     knownKeys.delete(keyHash);
     throw await failure(c);
   }
-  c.set("keyId", admission.keyId);
-  c.set("workspaceId", admission.workspaceId);
-  c.set("figures", admission.figures);
-  switch (admission.verdict) {
-    case "access_denied":
-      knownKeys.delete(keyHash);
-      throw new ApiError("workspace_access_denied");
-    case "quota_exceeded":
-      remember(c, keyHash, null);
-      usedUpKeys.note(keyHash, admission.figures, askedAt);
-      throw rateLimited(admission.figures);
-    case "admitted":
-      return admission.bookmark;
+  if (admission.verdict === "admitted") {
+    identify(c, admission);
+    return admission.bookmark;
   }
+  const { verdict, keyId, workspaceId, figures } = admission;
+  const refusal = { verdict, keyId, workspaceId, figures };
+  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt);
+  throw refuse(c, keyHash, refusal);
 }
 
 /** @throws ApiError for a key whose quota is known to be used up. */
 function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
-  const known = knownKeys.get(keyHash);
-  const figures = usedUpKeys.figures(keyHash, Date.now());
-  if (!known || !figures) return;
-  c.set("keyId", known.keyId);
-  c.set("workspaceId", known.workspaceId);
+  const refusal = usedUpKeys.find(keyHash, Date.now());
+  if (refusal) throw refuse(c, keyHash, refusal);
+}
+
+/** How a refusal is answered. */
+function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiError {
+  identify(c, refusal);
+  if (refusal.verdict === "access_denied") {
+    knownKeys.delete(keyHash);
+    return new ApiError("workspace_access_denied");
+  }
+  remember(c, keyHash, null);
+  return rateLimited(refusal.figures);
+}
+
+/** Tells the handlers, the headers and the log whose request it is. */
+function identify(
+  c: Context<AppEnv>,
+  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict">,
+): void {
+  c.set("keyId", keyId);
+  c.set("workspaceId", workspaceId);
   c.set("figures", figures);
-  throw rateLimited(figures);
 }
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
@@ -127,13 +137,13 @@ async function failure(c: Context<AppEnv>): Promise<ApiError> {
   const name = addressOf(c);
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
   const askedAt = Date.now();
-  const known = blockedAddresses.figures(name, askedAt);
+  const known = blockedAddresses.find(name, askedAt);
   const { blocked, figures } = known
-    ? { blocked: true, figures: known }
+    ? { blocked: true, ...known }
     : await callObject(c.env.ADDRESS_GATE, name, (gate) => gate.fail());
   c.set("figures", figures);
   if (!blocked) return new ApiError("invalid_api_key");
-  if (!known) blockedAddresses.note(name, figures, askedAt);
+  if (!known) blockedAddresses.note(name, { figures }, askedAt);
   return rateLimited(figures);
 }
 

@@ -23,13 +23,19 @@ const HEADERS = z.object({
   "Cache-Control": z.literal("no-store"),
   "X-RateLimit-Limit": z.int().openapi({
     description:
-      "Requests allowed per window; without a valid key, failures allowed to the address.",
+      "Requests allowed per window, those that are refused with 403 included; without a valid key, failures allowed to the address.",
     example: 600,
   }),
   "X-RateLimit-Remaining": z.int().openapi({ description: "What is left of it.", example: 599 }),
   "X-RateLimit-Reset": z
     .int()
     .openapi({ description: "Seconds left until the window resets.", example: 60 }),
+});
+
+const HEADERS_OF_401 = HEADERS.extend({
+  "WWW-Authenticate": z
+    .literal("Bearer")
+    .openapi({ description: "The same whatever is wrong with the key." }),
 });
 
 const HEADERS_OF_429 = HEADERS.extend({
@@ -67,7 +73,7 @@ export function errors(codes: ErrorCode[] = [], withBody = false) {
 function errorResponse(status: ErrorStatus, codes: ErrorCode[], withBody: boolean) {
   return {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].when}`).join("\n\n"),
-    headers: status === 429 ? HEADERS_OF_429 : HEADERS,
+    headers: headersOf(status),
     content: {
       "application/json": {
         schema: ErrorBody,
@@ -77,6 +83,11 @@ function errorResponse(status: ErrorStatus, codes: ErrorCode[], withBody: boolea
       },
     },
   };
+}
+
+function headersOf(status: ErrorStatus) {
+  if (status === 401) return HEADERS_OF_401;
+  return status === 429 ? HEADERS_OF_429 : HEADERS;
 }
 
 function exampleOf(code: ErrorCode, status: ErrorStatus, withBody: boolean) {

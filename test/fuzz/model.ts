@@ -86,10 +86,8 @@ export class Model {
   /** Counts one request with `key`, and says what becomes of it at the gate. */
   admit(key: Key): Verdict {
     if (key.revoked) return count(this.address, "invalid_api_key");
-    const { limit, used } = key.window;
-    if (!key.workspace.granted)
-      return { refused: "workspace_access_denied", limit, remaining: limit - used };
-    return count(key.window, null);
+    const verdict = count(key.window, null);
+    return key.workspace.granted ? verdict : { ...verdict, refused: "workspace_access_denied" };
   }
 
   /** Takes note that items are gone: a walk need not show them, and may show new ones of that name. */

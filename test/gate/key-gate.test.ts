@@ -148,20 +148,22 @@ describe("the standing of a key", () => {
 });
 
 describe("a workspace without access", () => {
-  test("is told so with the key's figures, and nothing is counted", async () => {
-    const { workspaceId, keyId, admit } = await openGate(2);
+  test("is told so with the key's figures, of which it takes until nothing is left", async () => {
+    const { workspaceId, keyId, admit } = await openGate(3);
     await admit();
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    const denied = {
+    const denied = (remaining: number) => ({
       verdict: "access_denied",
       keyId,
       workspaceId,
-      figures: { limit: 2, remaining: 1, resetMs: 60_000 },
-    };
-    expect(await admit()).toEqual(denied);
-    expect(await admit()).toEqual(denied);
+      figures: { limit: 3, remaining, resetMs: 60_000 },
+    });
+    expect(await admit()).toEqual(denied(1));
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
+    expect(await admit()).toEqual(admitted(workspaceId, 3, 0, 60));
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await admit()).toEqual(denied(0));
+    expect(await admit()).toEqual(denied(0));
   });
 });
 

@@ -142,6 +142,25 @@ describe("a flood", () => {
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 0]);
   });
 
+  test("from a workspace without access is refused here too, once its quota is used up", async () => {
+    const { api, workspaceId } = await openFarWorkspace({ requestsPerWindow: 3 });
+    await api.get("/v1/leads");
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    far.taken();
+    for (let i = 0; i < 2; i++) expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
+    for (let i = 0; i < 20; i++) {
+      const answer = await api.get("/v1/leads");
+      expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
+      expect([answer.status, far.taken()]).toEqual([403, 0]);
+    }
+    expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([403, 0]);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 0]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(429);
+  });
+
   test("of a key never outlasts its window", async () => {
     const fetch = deployedWith({ ...far.overrides });
     const { apiKey } = await openFarWorkspace({ requestsPerWindow: 1 });

@@ -106,8 +106,11 @@ export function success(status: number, body: unknown): Answer {
 export function refusal(status: number, code: ErrorCode, details: ErrorDetails = {}): Answer {
   const { message } = new ApiError(code, details);
   const answer = success(status, { error: { code, message, details } });
-  if (status !== 429) return answer;
-  return { ...answer, headers: { ...answer.headers, "retry-after": FIGURE } };
+  const more: Record<number, Record<string, string>> = {
+    401: { "www-authenticate": "Bearer" },
+    429: { "retry-after": FIGURE },
+  };
+  return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
 /** What the headers of an answer say of a window. */
