@@ -39,7 +39,7 @@ describe("the window of a key", () => {
       }
       await wait(600);
       expect(requests).toBeGreaterThan(100);
-      expect(writes.length).toBeGreaterThanOrEqual(4);
+      expect(writes.length).toBeGreaterThanOrEqual(2);
       expect(writes.length).toBeLessThanOrEqual(6);
       for (const [i, { at }] of writes.entries())
         expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
