@@ -22,7 +22,7 @@ async function reset(gate: Gate): Promise<void> {
 
 const WAVE = 50;
 /** The runtime writes a trace of each reset, which takes it a while. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 
 /** Makes `requests` in waves, and resets an object under each. */
 async function underResets(
