@@ -99,14 +99,15 @@ export class KeyGate extends DurableObject<Env> {
   /** Writes the window, now or a little later with what is counted until then. */
   #saveWindow(): void {
     if (this.#saving) return;
-    const waitMs = this.#savedAt + WINDOW_WRITTEN_EVERY_MS - Date.now();
-    if (waitMs <= 0) {
+    const agoMs = Date.now() - this.#savedAt;
+    // Less than nothing after a clock was set back.
+    if (agoMs < 0 || agoMs >= WINDOW_WRITTEN_EVERY_MS) {
       this.#writeWindow();
       return;
     }
     this.#saving = true;
     // An object is not evicted while a timer runs: only a reset can come in between.
-    setTimeout(() => this.#writeWindow(), waitMs);
+    setTimeout(() => this.#writeWindow(), WINDOW_WRITTEN_EVERY_MS - agoMs);
   }
 
   #writeWindow(): void {

@@ -113,7 +113,7 @@ function openWindow(limit: number): Window {
 
 function count(window: Window, refused: Verdict["refused"]): Verdict {
   const { limit } = window;
-  if (window.used === limit) return { refused: "rate_limited", limit, remaining: 0 };
+  if (window.used >= limit) return { refused: "rate_limited", limit, remaining: 0 };
   window.used++;
   return { refused, limit, remaining: limit - window.used };
 }
