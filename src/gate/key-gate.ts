@@ -70,7 +70,7 @@ export class KeyGate extends DurableObject<Env> {
     };
     const { keyId, workspaceId } = standing;
     const window = windowAt(this.#window, rule, now);
-    // Whoever is denied access counts too: nobody asks for free.
+    // A request that is denied access counts too, or a denied client could ask without limit.
     const taken = take(window, rule);
     if (taken) {
       this.#window = taken;

@@ -34,7 +34,7 @@ interface KnownKey {
   bookmark: string | null;
 }
 
-/** Refusals for the sake of a used-up window, so that a flood costs no call to its gate. */
+/** Refusals whose window is used up, so that a flood costs no call to its gate. */
 class UsedUp<Refusal extends { figures: Figures }> {
   readonly #refusals = new Recent<{ refusal: Refusal; resetAt: number; askAt: number }>();
 
