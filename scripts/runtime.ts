@@ -83,6 +83,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",
             WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+            API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             ...options.vars,
           },
           serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },

@@ -10,7 +10,7 @@ import { ROOT } from "./checkout.ts";
 import { readArguments } from "./command.ts";
 import { holdFolder } from "./folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "./local-api.ts";
-import { makeSecret, readState, writeState } from "./local-state.ts";
+import { makeSecrets, readState, writeState } from "./local-state.ts";
 import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
 import { type Receipt, receiverUrl, startReceiver } from "./receiver.ts";
 
@@ -47,7 +47,7 @@ async function start(port: number): Promise<void> {
   running.defer(await holdFolder(DATA, `http://localhost:${port}`));
   await refuseTaken(port);
   await refuseTaken(receiverPort);
-  prepareSecret();
+  prepareSecrets();
   const output = openOutput();
   console.log("Starting: the database, the server, the sample data…");
   await finish(migrate(output), "The database could not be brought up to date");
@@ -87,10 +87,14 @@ function openOutput(): Output {
   return { log, onError: (line) => say(`${line.trim()} (more in ${LOG_NAME})`) };
 }
 
-/** Makes the Worker's local secret if it is missing; webhooks sealed with a lost one are lost. */
-function prepareSecret(): void {
+/**
+ * Makes the Worker's local secrets that are missing. Webhooks sealed with a lost one are lost; a key that
+ * is none any more is made anew with the sample data.
+ */
+function prepareSecrets(): void {
   const state = readState();
-  if (makeSecret() && state) writeState({ ...state, webhook: null });
+  const made = makeSecrets();
+  if (made.includes("WEBHOOK_ENCRYPTION_KEYS") && state) writeState({ ...state, webhook: null });
 }
 
 /** @throws Error that begins with `complaint`, when the process ends otherwise than well. */

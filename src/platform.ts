@@ -1,21 +1,33 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
+import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
+import { PAGE_LIMIT } from "./contract/limits.ts";
 import type { PlatformInput, PlatformMethod, RecordingMethod } from "./contract/platform.ts";
-import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
+import type { Page } from "./contract/resources.ts";
+import { commit, type Database, inOrder, openDatabase } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
+import { callObject } from "./gate/call.ts";
 import { usedUpKeys } from "./gate/memory.ts";
+import {
+  type GatedKey,
+  insertApiKey,
+  listApiKeys,
+  liveKeys,
+  revokeKey,
+  updateQuota,
+} from "./model/api-keys.ts";
 import { cancelWorkspace } from "./model/deliveries.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
+import type { PageRequest } from "./model/page.ts";
 import { redeliver } from "./model/redelivery.ts";
 import { enableSubscription, replaceSecret, secretsUnderOtherKeys } from "./model/subscriptions.ts";
 import {
-  insertApiKey,
   insertWorkspace,
-  liveKeyHashes,
-  revokeKey,
+  listWorkspaces,
   updateAccess,
+  updateWorkspace,
   workspaceExists,
 } from "./model/workspaces.ts";
 
@@ -45,6 +57,21 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { workspaceId: id };
   }
 
+  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
+    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
+    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
+    if (updated === 0) throw (await references()).unknownWorkspace();
+    return {};
+  }
+
+  /** Lists all workspaces, newest first. */
+  async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
+    const { cursor } = await readInput("listWorkspaces", input);
+    return toPlatformPage(await listWorkspaces(this.#db, pageAfter(cursor)));
+  }
+
   /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
   async setWorkspaceAccess(
     input: PlatformInput<"setWorkspaceAccess">,
@@ -57,8 +84,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawals)]),
     );
     if (updated === 0) throw (await references()).unknownWorkspace();
-    const keys = await liveKeyHashes(db, workspaceId);
-    await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
+    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
     return {};
   }
 
@@ -68,7 +94,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<{ keyId: string; apiKey: string }> {
     const { workspaceId, requestsPerWindow } = await readInput("createApiKey", input);
     const id = randomId("key");
-    const apiKey = mintApiKey();
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
     const key = {
       id,
       workspaceId,
@@ -80,13 +106,31 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { keyId: id, apiKey };
   }
 
+  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
+    const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
+    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    await this.#forget(updated);
+    return {};
+  }
+
   /** Revokes a key for good; when this returns, it is refused everywhere. */
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
-    const { keyId } = await readInput("revokeApiKey", input);
-    const [revoked] = await revokeKey(this.#db, keyId, Date.now());
-    if (!revoked) throw new Error("keyId: no such key");
-    await this.#forget(revoked.keyHash);
+    const { keyId, apiKey } = await readInput("revokeApiKey", input);
+    const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
+    const [revoked] = await revokeKey(this.#db, key, Date.now());
+    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
+    await this.#forget(revoked);
     return {};
+  }
+
+  /** Lists the keys of a workspace, revoked ones included, newest first. */
+  async listApiKeys(input: PlatformInput<"listApiKeys">) {
+    const { workspaceId, cursor } = await readInput("listApiKeys", input);
+    if (!(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
+    return toPlatformPage(await listApiKeys(this.#db, workspaceId, pageAfter(cursor)));
   }
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
@@ -167,9 +211,22 @@ export class Platform extends WorkerEntrypoint<Env> {
     return ids;
   }
 
-  /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
-  #forget(keyHash: string): Promise<void> {
+  /**
+   * Makes the gate of a key read it anew; one that was never used has none. Elsewhere, a key known to
+   * have used up its quota is refused as before, with 429 or 403, for up to two seconds more.
+   */
+  async #forget({ keyHash, lastUsedAt }: GatedKey): Promise<void> {
+    if (lastUsedAt === null) return;
     usedUpKeys.delete(keyHash);
-    return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
+    await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
+}
+
+function pageAfter(after: Position | null | undefined): PageRequest {
+  return { limit: PAGE_LIMIT.max, after: after ?? null };
+}
+
+/** A page as the door's methods give it. */
+function toPlatformPage<Item>({ data, next_cursor }: Page<Item>) {
+  return { items: data, nextCursor: next_cursor };
 }

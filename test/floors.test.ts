@@ -11,7 +11,7 @@ const BELOW: Record<string, string[]> = {
   db: ["contract"],
   model: ["db", "contract"],
   gate: ["model", "db", "contract"],
-  delivery: ["model", "db", "contract", "log"],
+  delivery: ["gate", "model", "db", "contract", "log"],
   recording: ["model", "db", "contract"],
   // Made with the build: nothing that the Worker runs imports it.
   document: ["delivery", "contract"],

@@ -96,7 +96,7 @@ export const REDELIVERIES_PER_SECOND = 10;
 /** Events that one transaction looks through for such a redelivery. */
 export const REDELIVERY_CHUNK = 1_000;
 
-/** A gate reads a key's standing anew after this long, whatever it has been told. */
+/** A gate reads a key's standing anew, and notes that it is used, after this long at the most. */
 export const STANDING_MAX_AGE_MS = 3_600_000;
 
 /** Runs of removed automations that one transaction deletes, */
@@ -110,3 +110,5 @@ export const REMOVED_RUNS_MAX_MS = 20_000;
 export const COMMITS_KEPT_MS = 3_600_000;
 /** Tokens that one sweep forgets at the most. */
 export const COMMITS_FORGOTTEN_MAX = 20_000;
+/** A gate writes the window of its key once in this time; an object that is reset forgets as much. */
+export const WINDOW_WRITTEN_EVERY_MS = 500;

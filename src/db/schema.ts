@@ -14,13 +14,17 @@ import type {
  * an index that starts with it: a page reads the rows that it shows and one more.
  */
 
-export const workspaces = sqliteTable("workspaces", {
-  id: text().primaryKey(),
-  name: text().notNull(),
-  adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
-  accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
-  createdAt: integer("created_at").notNull(),
-});
+export const workspaces = sqliteTable(
+  "workspaces",
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
+    accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+    createdAt: integer("created_at").notNull(),
+  },
+  (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
+);
 
 export const apiKeys = sqliteTable(
   "api_keys",
@@ -34,8 +38,10 @@ export const apiKeys = sqliteTable(
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
+    /** The beginning of the last hour in which the key was used; null while its gate has never seen it. */
+    lastUsedAt: integer("last_used_at"),
   },
-  (table) => [index("api_keys_by_workspace").on(table.workspaceId)],
+  (table) => [index("api_keys_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
 
 export const automations = sqliteTable(

@@ -1,5 +1,6 @@
 import { CLAIM_FAILING_MAX, CLAIM_MAX } from "../contract/limits.ts";
-import { openDatabase, retrying } from "../db/client.ts";
+import { openDatabase } from "../db/client.ts";
+import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, readBody, toWake } from "../model/deliveries.ts";
 import type { Outcome } from "./policy.ts";
@@ -56,7 +57,7 @@ function readMessage({ body, id }: Message<unknown>): string | null {
 async function advanceGates(env: Env, keyHashes: string[], bookmark: string | null) {
   if (bookmark === null) return;
   const told = await Promise.allSettled(
-    keyHashes.map((hash) => retrying(async () => env.KEY_GATE.getByName(hash).advance(bookmark))),
+    keyHashes.map((hash) => callObject(env.KEY_GATE, hash, (gate) => gate.advance(bookmark))),
   );
   const failures = told.filter((result) => result.status === "rejected");
   if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });

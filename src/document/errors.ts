@@ -17,7 +17,7 @@ export const CODES: Record<ErrorCode, { when: string; todo: string }> = {
     todo: "Check the `Authorization` header, or create a new key in the settings of the workspace.",
   },
   workspace_access_denied: {
-    when: "The key is good, but its workspace has no access to the service.",
+    when: "The key is good, but its workspace has no access to the service. It takes from the quota of the key; once that is used up, the answer is the same.",
     todo: "Ask an administrator of the workspace to look at its subscription.",
   },
   automation_not_found: {

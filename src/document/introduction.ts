@@ -40,8 +40,8 @@ Authorization: Bearer key_live_…
 
 Keys are created in the settings of the workspace, in the section API. A key belongs to one workspace and selects it: no request names a workspace. It gives access to all of that workspace, so keep it on your servers.
 
-- A key that is missing, malformed, unknown or revoked answers 401 \`invalid_api_key\`; the four look the same. A revoked key is refused at once.
-- A good key of a workspace that has no access to the service answers 403 \`workspace_access_denied\`.
+- A key that is missing, malformed, unknown or revoked answers 401 \`invalid_api_key\`, with \`WWW-Authenticate: Bearer\`; the four look the same. A revoked key is refused at once.
+- A good key of a workspace that has no access to the service answers 403 \`workspace_access_denied\`, at the expense of its quota; it stays 403 when nothing is left of that.
 - Too many failures from one address answer 429, apart from any key's quota.`;
 
 function errors(): string {

@@ -1,14 +1,14 @@
 import type { ErrorCode } from "../contract/errors.ts";
 import { CODES, ERROR_EXAMPLES, type ErrorExample } from "./errors.ts";
 
-/** The headers of every answer (contract, Endpoints: common rule 2), and that of 429. */
+/** The headers of every answer (contract, Endpoints: common rule 2), and those of 401 and of 429. */
 export const HEADERS = {
   "Cache-Control": header("Always `no-store`: the data is personal.", {
     type: "string",
     enum: ["no-store"],
   }),
   "X-RateLimit-Limit": header(
-    "Requests that the key may make in one window. Where no key was accepted: failures allowed to the address.",
+    "Requests that the key may make in one window, those that are refused with 403 included. Where no key was accepted: failures allowed to the address.",
     { type: "integer" },
     600,
   ),
@@ -23,6 +23,10 @@ export const HEADERS = {
     { type: "string" },
     "9c1f2e6a4b7d8035-CDG",
   ),
+  "WWW-Authenticate": header("The same whatever is wrong with the key.", {
+    type: "string",
+    enum: ["Bearer"],
+  }),
   "Retry-After": header("Seconds to wait before the next request.", { type: "integer" }, 42),
 };
 
@@ -34,9 +38,12 @@ function header(description: string, schema: object, example?: unknown) {
   };
 }
 
+/** The status of the answers that a header stands on, where that is not every one. */
+const STATUS_OF: Record<string, number> = { "WWW-Authenticate": 401, "Retry-After": 429 };
+
 /** References to the headers of an answer. */
 function headersOf(status: number) {
-  const names = Object.keys(HEADERS).filter((name) => name !== "Retry-After" || status === 429);
+  const names = Object.keys(HEADERS).filter((name) => (STATUS_OF[name] ?? status) === status);
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 

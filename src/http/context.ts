@@ -11,6 +11,10 @@ export interface AppEnv {
     figures: Figures | undefined;
     /** Whether the answer is a file that never changes, rather than one of the API. */
     immutable: boolean | undefined;
+    /** The id of the key, once it is known to be good. */
+    keyId: string;
+    /** What the logs call the address of a request that failed to authenticate. */
+    address: string | undefined;
     /** The workspace that the key belongs to. */
     workspaceId: string;
     db: Database;

@@ -5,7 +5,7 @@ import { ApiError } from "../contract/errors.ts";
 import { type Figures, resetSeconds } from "../gate/window.ts";
 import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
-import { addressGate } from "./gate.ts";
+import { peekFailures } from "./gate.ts";
 
 /** Nothing may be framed or run from an answer; the docs page has a policy of its own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
@@ -36,6 +36,8 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     headers.set("X-RateLimit-Limit", String(figures.limit));
     headers.set("X-RateLimit-Remaining", String(figures.remaining));
     headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+    // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
+    if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
     if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
   }
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
@@ -47,13 +49,15 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     status: c.res.status,
     durationMs: Date.now() - startedAt,
     workspace: c.get("workspaceId"),
+    key: c.get("keyId"),
+    address: c.get("address"),
   });
 });
 
 /** The window of the address; when its gate does not answer, that nothing is left of it. */
 async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
   try {
-    return await addressGate(c).peek();
+    return await peekFailures(c);
   } catch (error) {
     logError("address_gate_failed", error, { requestId: c.get("requestId") });
     const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;

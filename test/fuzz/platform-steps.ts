@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import fc from "fast-check";
 import { expect } from "vitest";
 import type { AutomationStatus, RunStatus } from "../../src/contract/resources.ts";
-import { type Item, newKey } from "./model.ts";
+import { type Item, type Key, type Model, newKey } from "./model.ts";
 import { pick, some, someWorkspace, step, workspaceOf } from "./step.ts";
 import { between } from "./times.ts";
 
@@ -189,14 +189,31 @@ const createApiKey = step(
 /** Revokes one of the later keys: the first ones keep the sequence going. */
 const revokeApiKey = step(
   "revokeApiKey",
-  fc.record({ which: some }),
-  async (model, service, { which }) => {
+  fc.record({ which: some, byItself: fc.boolean() }),
+  async (model, service, { which, byItself }) => {
     const key = pick(model.keys.slice(3), which);
-    await service.platform.revokeApiKey({ keyId: key.keyId });
+    const { keyId, apiKey } = key;
+    await service.platform.revokeApiKey(byItself ? { apiKey } : { keyId });
     key.revoked = true;
   },
   (model) => model.keys.length > 3,
 );
+
+/** Gives one of the later keys that are not revoked another quota; what it has used stays used. */
+const updateApiKey = step(
+  "updateApiKey",
+  fc.record({ which: some, requests: fc.constantFrom(1, 3, 1_000_000) }),
+  async (model, service, { which, requests }) => {
+    const { keyId, window } = pick(changeableKeys(model), which);
+    await service.platform.updateApiKey({ keyId, requestsPerWindow: requests });
+    window.limit = requests;
+  },
+  (model) => changeableKeys(model).length > 0,
+);
+
+function changeableKeys(model: Model): Key[] {
+  return model.keys.slice(3).filter(({ revoked }) => !revoked);
+}
 
 const setWorkspaceAccess = step(
   "setWorkspaceAccess",
@@ -213,5 +230,5 @@ const setWorkspaceAccess = step(
 export const PLATFORM_STEPS = [
   ...[recordAutomations, recordAutomations, removeAutomations],
   ...[recordLeads, recordLeads, recordRuns, recordRuns],
-  ...[createApiKey, revokeApiKey, setWorkspaceAccess],
+  ...[createApiKey, updateApiKey, revokeApiKey, setWorkspaceAccess],
 ];

@@ -116,12 +116,13 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("has the five headers on every answer, and Retry-After on 429", () => {
+  test("has the five headers on every answer, WWW-Authenticate on 401 and Retry-After on 429", () => {
     for (const [name, { responses }] of operations())
       for (const [status, { headers }] of Object.entries(responses))
         expect(Object.keys(headers ?? {}).toSorted(), `${name} ${status}`).toEqual([
           "Cache-Control",
           ...(status === "429" ? ["Retry-After"] : []),
+          ...(status === "401" ? ["WWW-Authenticate"] : []),
           "X-RateLimit-Limit",
           "X-RateLimit-Remaining",
           "X-RateLimit-Reset",

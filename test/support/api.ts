@@ -4,6 +4,7 @@ import { expect } from "vitest";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
 import type { WebhookDelivery } from "../../src/contract/resources.ts";
+import { mintApiKey } from "../../src/gate/api-key.ts";
 import { app } from "../../src/http/app.ts";
 
 /** An answer as it came over the wire; `body` is its JSON, null when there is none. */
@@ -106,8 +107,11 @@ export function success(status: number, body: unknown): Answer {
 export function refusal(status: number, code: ErrorCode, details: ErrorDetails = {}): Answer {
   const { message } = new ApiError(code, details);
   const answer = success(status, { error: { code, message, details } });
-  if (status !== 429) return answer;
-  return { ...answer, headers: { ...answer.headers, "retry-after": FIGURE } };
+  const more: Record<number, Record<string, string>> = {
+    401: { "www-authenticate": "Bearer" },
+    429: { "retry-after": FIGURE },
+  };
+  return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
 /** What the headers of an answer say of a window. */
@@ -144,6 +148,16 @@ export function authorizedBy(authorization: string | null, address = freshAddres
   const headers = new Headers({ "CF-Connecting-IP": address });
   if (authorization !== null) headers.set("Authorization", authorization);
   return send("/v1/leads", { headers });
+}
+
+/** A key that could be good, and that nobody was given. */
+export function unknownKey(): Promise<string> {
+  return mintApiKey(env.API_KEY_CHECKSUM_KEYS);
+}
+
+/** A key that is well-formed and was made by somebody who has our code, but not our secret. */
+export function inventedKey(): Promise<string> {
+  return mintApiKey(`invented:${btoa("i".repeat(32))}`);
 }
 
 /** A key that was good, and is revoked. */
