@@ -1,12 +1,25 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
+import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
-import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
-import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
+import { PAGE_LIMIT } from "./contract/limits.ts";
+import type { PlatformInput, PlatformMethod, RecordingMethod } from "./contract/platform.ts";
+import type { Page } from "./contract/resources.ts";
+import { commit, type Database, inOrder, openDatabase } from "./db/client.ts";
 import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
+import { callObject } from "./gate/call.ts";
 import { usedUpKeys } from "./gate/memory.ts";
+import {
+  type GatedKey,
+  insertApiKey,
+  listApiKeys,
+  liveKeys,
+  revokeKey,
+  updateQuota,
+} from "./model/api-keys.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
+import type { PageRequest } from "./model/page.ts";
 import { redeliver } from "./model/redelivery.ts";
 import {
   enableSubscription,
@@ -15,15 +28,22 @@ import {
   withdrawWorkspace,
 } from "./model/subscriptions.ts";
 import {
-  insertApiKey,
   insertWorkspace,
-  liveKeyHashes,
-  revokeKey,
+  listWorkspaces,
   updateAccess,
+  updateWorkspace,
   workspaceExists,
 } from "./model/workspaces.ts";
-import { record } from "./recording/record.ts";
-import { referring, unknownWorkspace } from "./recording/references.ts";
+
+// What reads input is loaded with the first call: schemas take longer to make than all the rest of a
+// start, and most isolates only ever serve requests and deliveries.
+const references = () => import("./recording/references.ts");
+
+/** As `readInput` of the contract. */
+async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
+  const contract = await import("./contract/platform.ts");
+  return contract.readInput(method, input);
+}
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -34,18 +54,33 @@ import { referring, unknownWorkspace } from "./recording/references.ts";
 export class Platform extends WorkerEntrypoint<Env> {
   /** Creates a workspace that has access to the service. */
   async createWorkspace(input: PlatformInput<"createWorkspace">): Promise<{ workspaceId: string }> {
-    const { name, adminEmails } = readInput("createWorkspace", input);
+    const { name, adminEmails } = await readInput("createWorkspace", input);
     const id = randomId("workspace");
     const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
     await insertWorkspace(this.#db, workspace);
     return { workspaceId: id };
   }
 
+  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
+    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
+    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
+    if (updated === 0) throw (await references()).unknownWorkspace();
+    return {};
+  }
+
+  /** Lists all workspaces, newest first. */
+  async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
+    const { cursor } = await readInput("listWorkspaces", input);
+    return toPlatformPage(await listWorkspaces(this.#db, pageAfter(cursor)));
+  }
+
   /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
   async setWorkspaceAccess(
     input: PlatformInput<"setWorkspaceAccess">,
   ): Promise<Record<string, never>> {
-    const { workspaceId, granted } = readInput("setWorkspaceAccess", input);
+    const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
     const db = this.#db;
     const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
@@ -54,11 +89,10 @@ export class Platform extends WorkerEntrypoint<Env> {
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
       1,
     );
-    if (updated === 0) throw unknownWorkspace();
+    if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, wakes));
-    const keys = await liveKeyHashes(db, workspaceId);
-    await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
+    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
     return {};
   }
 
@@ -66,9 +100,9 @@ export class Platform extends WorkerEntrypoint<Env> {
   async createApiKey(
     input: PlatformInput<"createApiKey">,
   ): Promise<{ keyId: string; apiKey: string }> {
-    const { workspaceId, requestsPerWindow } = readInput("createApiKey", input);
+    const { workspaceId, requestsPerWindow } = await readInput("createApiKey", input);
     const id = randomId("key");
-    const apiKey = mintApiKey();
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
     const key = {
       id,
       workspaceId,
@@ -76,17 +110,35 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await referring(insertApiKey(this.#db, key));
+    await (await references()).referring(insertApiKey(this.#db, key));
     return { keyId: id, apiKey };
+  }
+
+  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
+    const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
+    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    await this.#forget(updated);
+    return {};
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
-    const { keyId } = readInput("revokeApiKey", input);
-    const [revoked] = await revokeKey(this.#db, keyId, Date.now());
-    if (!revoked) throw new Error("keyId: no such key");
-    await this.#forget(revoked.keyHash);
+    const { keyId, apiKey } = await readInput("revokeApiKey", input);
+    const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
+    const [revoked] = await revokeKey(this.#db, key, Date.now());
+    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
+    await this.#forget(revoked);
     return {};
+  }
+
+  /** Lists the keys of a workspace, revoked ones included, newest first. */
+  async listApiKeys(input: PlatformInput<"listApiKeys">) {
+    const { workspaceId, cursor } = await readInput("listApiKeys", input);
+    if (!(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
+    return toPlatformPage(await listApiKeys(this.#db, workspaceId, pageAfter(cursor)));
   }
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
@@ -114,9 +166,9 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Counts the deliveries of a workspace, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
-    const { workspaceId } = readInput("ledger", input);
+    const { workspaceId } = await readInput("ledger", input);
     if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
-      throw unknownWorkspace();
+      throw (await references()).unknownWorkspace();
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
   }
 
@@ -125,7 +177,7 @@ export class Platform extends WorkerEntrypoint<Env> {
    * missed since then, oldest first, a few a second.
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<Record<string, never>> {
-    const { webhookId, redeliverSince } = readInput("enableWebhook", input);
+    const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
     const enabled = await enableSubscription(this.#db, webhookId);
     if (enabled.length === 0) throw new Error("webhookId: no such subscription");
     if (redeliverSince != null) {
@@ -142,7 +194,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async resealSecrets(
     input: PlatformInput<"resealSecrets">,
   ): Promise<{ resealed: number; remaining: number }> {
-    readInput("resealSecrets", input);
+    await readInput("resealSecrets", input);
     const ring = readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS);
     const { secrets, count } = await secretsUnderOtherKeys(this.#db, sealingKeyId(ring), 100);
     const replacements = await Promise.all(
@@ -161,14 +213,28 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
   async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>): Promise<string[]> {
+    const { record } = await import("./recording/record.ts");
     const { ids, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
     return ids;
   }
 
-  /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
-  #forget(keyHash: string): Promise<void> {
+  /**
+   * Makes the gate of a key read it anew; one that was never used has none. Elsewhere, a key known to
+   * have used up its quota is refused as before, with 429 or 403, for up to two seconds more.
+   */
+  async #forget({ keyHash, lastUsedAt }: GatedKey): Promise<void> {
+    if (lastUsedAt === null) return;
     usedUpKeys.delete(keyHash);
-    return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
+    await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
+}
+
+function pageAfter(after: Position | null | undefined): PageRequest {
+  return { limit: PAGE_LIMIT.max, after: after ?? null };
+}
+
+/** A page as the door's methods give it. */
+function toPlatformPage<Item>({ data, next_cursor }: Page<Item>) {
+  return { items: data, nextCursor: next_cursor };
 }

@@ -1,9 +1,11 @@
-import { SWEEP_MAX_MS } from "./contract/limits.ts";
-import { type Database, openDatabase } from "./db/client.ts";
+import { REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "./contract/limits.ts";
+import { commit, type Database, openDatabase } from "./db/client.ts";
+import { forgetCommits } from "./db/once.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import { overdueAnywhere } from "./model/due.ts";
+import { cleanUpAutomations } from "./model/removals.ts";
 import { deleteExpired, readRetention } from "./model/retention.ts";
 import { readPosition, writePosition } from "./model/sweep-positions.ts";
 
@@ -22,6 +24,8 @@ export async function sweep(env: Env, now: number): Promise<void> {
     wakeOverdue(db, env, now),
     sendNotices(db, env, now),
     expireEvents(db, env, now, mayGoOn),
+    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
+    commit(db, forgetCommits(now)),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);

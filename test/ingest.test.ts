@@ -100,16 +100,19 @@ describe("a batch", () => {
   test("that is too large for one transaction is several, in order", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
-    const customFields = { notes: "é".repeat(50_000) };
+    const customFields = { notes: "é".repeat(25_000) };
     const bodies = range(30).map((i) =>
-      call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`, { customFields })] }),
+      call("recordLeads", {
+        workspaceId,
+        leads: [2 * i, 2 * i + 1].map((n) => leadReport(`lead-${n}`, { customFields })),
+      }),
     );
     const { DB, trips } = observedDatabase();
     const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
     expect(acknowledged).toEqual(range(30));
     const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
     expect(inserted).toEqual([0, 9, 0, 9, 0, 9, 0, 3]);
-    expect(await listed<Lead>(workspace, "leads")).toHaveLength(30);
+    expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
   });
 
   test("says in one line what became of it", async () => {
@@ -121,6 +124,95 @@ describe("a batch", () => {
       { event: "record_set_aside", message: "2" },
       { event: "records", messages: 3, recorded: 1, early: 1, setAside: 1 },
     ]);
+  });
+});
+
+describe("the time at which a message was sent", () => {
+  const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
+
+  test("dates what it says: one that comes late, or twice, changes nothing that is newer", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId, api } = workspace;
+    const { env: bindings } = deployment();
+    const status = (to: "active" | "paused" | "error") =>
+      call("recordAutomations", {
+        workspaceId,
+        automations: [automationReport("1", { status: to })],
+      });
+    const shown = async () => {
+      const [automation] = await listed<Automation>(workspace, "automations");
+      return { id: automation?.id, status: automation?.status, updated: automation?.updated_at };
+    };
+    await ingestBodies([status("active")], bindings, 1, minutesAgo(30));
+    const tenAgo = minutesAgo(10);
+    await ingestBodies([status("paused")], bindings, 1, tenAgo);
+    expect(await shown()).toMatchObject({ status: "paused", updated: tenAgo.toISOString() });
+    await ingestBodies([status("error")], bindings, 1, minutesAgo(20));
+    expect(await shown()).toMatchObject({ status: "paused" });
+    await api.patch(`/v1/automations/${(await shown()).id}`, { status: "active" });
+    await ingestBodies([status("paused")], bindings, 1, tenAgo);
+    expect(await shown()).toMatchObject({ status: "active" });
+    expect(await eventsOf(workspaceId)).toHaveLength(2);
+  });
+
+  test("says what a removal means: not an automation that was recorded anew since", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const { env: bindings } = deployment();
+    const automations = [automationReport("1")];
+    const report = call("recordAutomations", { workspaceId, automations });
+    const ids = [await derivedId("automation", workspaceId, "1")];
+    const removal = call("removeAutomations", { workspaceId, ids });
+    const shown = async () => (await listed<Automation>(workspace, "automations")).length;
+    await ingestBodies([report], bindings, 1, minutesAgo(30));
+    const removedAt = minutesAgo(20);
+    await ingestBodies([removal], bindings, 1, removedAt);
+    expect(await shown()).toBe(0);
+    await ingestBodies([report], bindings, 1, minutesAgo(10));
+    await ingestBodies([removal], bindings, 2, removedAt);
+    expect(await shown()).toBe(1);
+    await ingestBodies([removal], bindings, 1, minutesAgo(5));
+    expect(await shown()).toBe(0);
+  });
+
+  test("dates leads and runs that bring no time", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const sentAt = minutesAgo(3);
+    const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
+    await ingestBodies([lead], deployment().env, 1, sentAt);
+    const [shown] = await listed<Lead>(workspace, "leads");
+    expect(shown?.created_at).toBe(sentAt.toISOString());
+  });
+
+  test("says how long it may wait for its automation: ever longer, for 15 minutes in all", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    const { env: bindings, dead } = deployment();
+    // However often it was tried: D1 may have been away.
+    for (const [ageSeconds, wait] of [
+      [0, 5],
+      [4, 5],
+      [20, 20],
+      [300, 300],
+      [880, 20],
+    ] as const) {
+      const sentAt = new Date(Date.now() - ageSeconds * 1_000);
+      const { retried } = await ingestBodies([run], bindings, 15, sentAt);
+      expect(Math.abs((retried[0] as number) - wait)).toBeLessThanOrEqual(1);
+    }
+    expect(dead).toEqual([]);
+    expect((await ingestBodies([run], bindings, 2, minutesAgo(15))).acknowledged).toEqual([0]);
+    expect(dead).toHaveLength(1);
+  });
+
+  test("grants one that is older when it first comes another look: its automation may be right behind", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    const { env: bindings, dead } = deployment();
+    expect((await ingestBodies([run], bindings, 1, minutesAgo(60))).retried).toEqual({ 0: 60 });
+    expect((await ingestBodies([run], bindings, 2, minutesAgo(61))).retried).toEqual({});
+    expect(dead).toHaveLength(1);
   });
 });
 

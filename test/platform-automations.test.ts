@@ -79,7 +79,11 @@ describe("recordAutomations", () => {
   });
 
   test("brings every field up to date", async () => {
-    const { id, report, read } = await openReported({ type: "crm_source", name: "Before" });
+    const { id, report, read } = await openReported({
+      type: "crm_source",
+      name: "Before",
+      updatedAt: "2026-01-01T00:00:00Z",
+    });
     expect(
       await report({
         type: "crm_source",
@@ -132,7 +136,10 @@ describe("recordAutomations", () => {
     const all: AutomationStatus[] = ["active", "paused", "draft", "error"];
     for (const from of all)
       for (const to of all) {
-        const { workspaceId, id, report, read } = await openReported({ status: from });
+        const { workspaceId, id, report, read } = await openReported({
+          status: from,
+          updatedAt: "2026-01-01T00:00:00Z",
+        });
         await report({ status: to, updatedAt: "2026-03-03T00:00:00Z" });
         const announced = from !== to && (to === "active" || to === "paused");
         expect(await eventsOf(workspaceId), `${from} to ${to}`).toEqual(
@@ -184,6 +191,59 @@ describe("recordAutomations", () => {
     expect(ids).toEqual([id, expect.stringMatching(/^aut_/), id]);
     expect((await read()).status).toBe("error");
     expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+
+  describe("in time", () => {
+    const MARCH = "2026-03-03T00:00:00Z";
+
+    test("changes and announces nothing with a report that is older than what is stored", async () => {
+      const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
+      const before = await read();
+      for (const updatedAt of ["2026-03-02T23:59:59.999Z", "2026-03-03T00:59:59+01:00"])
+        await report({ status: "paused", provider: "facebook", updatedAt });
+      expect(await read()).toEqual(before);
+      expect(await eventsOf(workspaceId)).toEqual([]);
+    });
+
+    test("lets an older report win neither over a PATCH nor over a report that brings no time", async () => {
+      const { workspaceId, api, id, report, read } = await openReported({ updatedAt: MARCH });
+      await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      await report({ status: "active", updatedAt: "2026-04-04T00:00:00Z" });
+      expect((await read()).status).toBe("paused");
+      await report({ status: "error", updatedAt: null });
+      await report({ status: "active", updatedAt: "2026-05-05T00:00:00Z" });
+      expect((await read()).status).toBe("error");
+      expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+    });
+
+    test("takes the later of two reports of one time, when they differ", async () => {
+      const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
+      await report({ status: "paused" });
+      expect(await read()).toMatchObject({
+        status: "paused",
+        updated_at: "2026-03-03T00:00:00.000Z",
+      });
+      expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+    });
+
+    test("takes the newest of several reports in a call, wherever it stands", async () => {
+      const { workspaceId, read } = await openReported({ updatedAt: MARCH });
+      const automations = [
+        automationReport("1", { status: "paused", updatedAt: "2026-03-05T00:00:00Z" }),
+        automationReport("1", { status: "error", updatedAt: "2026-03-04T00:00:00Z" }),
+      ];
+      await Platform.recordAutomations({ workspaceId, automations });
+      expect((await read()).status).toBe("paused");
+    });
+
+    test("dates a PATCH after the report that it changes, even of one from a clock ahead", async () => {
+      const ahead = new Date(Date.now() + 60_000).toISOString();
+      const { api, id, report, read } = await openReported({ updatedAt: ahead });
+      await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      await report({});
+      expect(await read()).toMatchObject({ status: "paused" });
+      expect((await read()).updated_at > ahead).toBe(true);
+    });
   });
 
   test("takes 1 to 100 reports a call", async () => {

@@ -83,6 +83,7 @@ describe("createApiKey", () => {
         requests_per_window: null,
         created_at: expect.any(Number),
         revoked_at: null,
+        last_used_at: null,
       },
     ]);
   });

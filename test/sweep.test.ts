@@ -7,7 +7,12 @@ import { deliveries, subscriptions } from "../src/db/schema.ts";
 import worker from "../src/index.ts";
 import { deleteSubscription } from "../src/model/subscriptions.ts";
 import { sweep } from "../src/sweep.ts";
-import { eventsOf, openListeningWorkspace } from "./support/api.ts";
+import {
+  eventsOf,
+  openListeningWorkspace,
+  openWorkspace,
+  recordAutomation,
+} from "./support/api.ts";
 import {
   announceLeads,
   answered,
@@ -197,15 +202,19 @@ describe("a part of the sweep that fails", () => {
       .set({ failures: 9, failingSince: NOW - 100 * HOUR_MS })
       .where(sql`id = ${disabled.id}`);
     await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500));
-    return { overdue, expired, disabled };
+    const { workspaceId } = await openWorkspace();
+    const removed = await recordAutomation(workspaceId);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+    return { overdue, expired, disabled, removed };
   }
 
   test.each([
     ["waking", /RECURSIVE waiting/i],
     ["the e-mails", /from "notices"/i],
     ["the retention", /DELETE FROM "?events/i],
+    ["the removals", /DELETE FROM "?removals/i],
   ])("stops no other, and the sweep then throws: %s", async (part, query) => {
-    const { overdue, expired, disabled } = await work();
+    const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({
       before: (_, texts) => {
         if (texts.some((text) => query.test(text))) throw BROKEN;
@@ -218,16 +227,23 @@ describe("a part of the sweep that fails", () => {
       { sentAt: part === "the e-mails" ? null : NOW },
     ]);
     expect(await statesOf(expired.id)).toEqual(part === "the retention" ? { delivered: 1 } : {});
+    expect(await isThere(removed)).toBe(part === "the removals");
   });
 
   test("is made up for by the next sweep", async () => {
-    const { overdue, expired, disabled } = await work();
+    const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
-    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("3 parts of the sweep failed");
+    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("4 parts of the sweep failed");
     const deployment = isolated();
     await sweep(deployment.env, NOW + MINUTE_MS);
     expect(to(overdue.id, deployment.fast)).toHaveLength(1);
     expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
     expect(await statesOf(expired.id)).toEqual({});
+    expect(await isThere(removed)).toBe(false);
   });
+
+  async function isThere(id: string): Promise<boolean> {
+    const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(id);
+    return (await row.first()) !== null;
+  }
 });

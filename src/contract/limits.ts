@@ -18,17 +18,21 @@ export const URL_MAX_LENGTH = 2048;
 /** Items that one call of the Platform door may carry. */
 export const RECORDS_MAX = 100;
 
-/** Largest lead or run that the Platform door records, in bytes of JSON. */
-export const RECORD_MAX_BYTES = 1_000_000;
-/** The same once it is quoted as a JSON string, which is how it travels to the database. */
-export const RECORD_MAX_QUOTED_BYTES = 1_900_000;
+/** Largest automation, lead or run that is recorded, in bytes of JSON: a page holds 100 of them. */
+export const RECORD_MAX_BYTES = 64 * 1024;
+/** Levels of objects and arrays in a lead's custom fields, themselves included. */
+export const NESTING_MAX = 32;
 
 /** Largest message that a queue takes, in bytes, less what it adds itself. */
 export const MESSAGE_MAX_BYTES = 127_000;
 /** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
 export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
-/** Waits of a run whose automation or lead may come in a later message; then it is set aside. */
-export const UNORDERED_WAITS_SECONDS = [5, 30, 120, 600] as const;
+/** How long after it was sent a run waits for its automation or lead; then it is set aside. */
+export const UNORDERED_MAX_SECONDS = 900;
+/** Its first wait; each one doubles its age. */
+export const UNORDERED_FIRST_WAIT_SECONDS = 5;
+/** The wait of one that is older than that when it first comes: what it waits for may be right behind. */
+export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait of a message whose recording failed; doubled each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
@@ -127,5 +131,19 @@ export const REDELIVERIES_PER_SECOND = 10;
 /** Events that one transaction looks through for such a redelivery. */
 export const REDELIVERY_CHUNK = 1_000;
 
-/** A gate reads a key's standing anew after this long, whatever it has been told. */
+/** A gate reads a key's standing anew, and notes that it is used, after this long at the most. */
 export const STANDING_MAX_AGE_MS = 3_600_000;
+
+/** Runs of removed automations that one transaction deletes, */
+export const REMOVED_RUNS_AT_ONCE = 5_000;
+/** and such transactions in one sweep, */
+export const REMOVED_RUNS_PIECES = 20;
+/** none of which starts later than this into it. */
+export const REMOVED_RUNS_MAX_MS = 20_000;
+
+/** The token of a transaction is kept this long: longer than any try of it can be under way. */
+export const COMMITS_KEPT_MS = 3_600_000;
+/** Tokens that one sweep forgets at the most. */
+export const COMMITS_FORGOTTEN_MAX = 20_000;
+/** A gate writes the window of its key once in this time; an object that is reset forgets as much. */
+export const WINDOW_WRITTEN_EVERY_MS = 500;

@@ -1,48 +1,69 @@
-import { z } from "zod";
-import {
-  RECORD_MAX_BYTES,
-  RECORD_MAX_QUOTED_BYTES,
-  RECORDS_MAX,
-  REDELIVERY_MAX_AGE_MS,
-} from "./limits.ts";
+import * as z from "zod";
+import { API_KEYS_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
+import { RECORD_MAX_BYTES, RECORDS_MAX, REDELIVERY_MAX_AGE_MS } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 
 const WorkspaceId = Id.describe("wks_…");
+const KeyId = Id.describe("key_…");
 
 function records<T extends z.ZodType>(item: T) {
   return z
     .array(
-      item.refine((value) => {
-        const text = JSON.stringify(value);
-        return (
-          bytesOf(text) <= RECORD_MAX_BYTES &&
-          bytesOf(JSON.stringify(text)) <= RECORD_MAX_QUOTED_BYTES
-        );
-      }, `must be at most ${RECORD_MAX_BYTES} bytes of JSON (${RECORD_MAX_QUOTED_BYTES} quoted)`),
+      item.refine(
+        (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+        `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
+      ),
     )
     .min(1)
     .max(RECORDS_MAX);
 }
 
-function bytesOf(text: string): number {
-  return new TextEncoder().encode(text).length;
+/** Where a page begins: the `nextCursor` of the one before. */
+function cursorOf(list: string) {
+  return z
+    .string()
+    .transform((text, context) => {
+      const position = decodeCursor(list, text);
+      if (position) return position;
+      context.addIssue({ code: "custom", message: "is no cursor of this list" });
+      return z.NEVER;
+    })
+    .nullish()
+    .describe("nextCursor of the page before; the first page when left out");
 }
+
+const AdminEmails = z
+  .array(z.email())
+  .max(50)
+  .nullish()
+  .describe("who is told when a subscription is disabled");
+const Quota = z.int().min(1).max(1_000_000);
 
 /** What each method of the Platform door takes; the sentences and examples are those of its help. */
 export const PLATFORM_INPUTS = {
   createWorkspace: z
     .strictObject({
       name: Name.describe("administrators read it in e-mails"),
-      adminEmails: z
-        .array(z.email())
-        .max(50)
-        .nullish()
-        .describe("who is told when a subscription is disabled"),
+      adminEmails: AdminEmails,
     })
     .meta({
       description: "Creates a workspace that has access to the service.",
       examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
     }),
+  updateWorkspace: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      name: Name.nullish().describe("administrators read it in e-mails"),
+      adminEmails: AdminEmails,
+    })
+    .meta({
+      description: "Changes the name of a workspace, or whom it names; what is left out stays.",
+      examples: [{ workspaceId: "wks_…", adminEmails: ["admin@example.com"] }],
+    }),
+  listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
+    description: "Lists workspaces, newest first, 100 a page.",
+    examples: [{}],
+  }),
   setWorkspaceAccess: z
     .strictObject({
       workspaceId: WorkspaceId,
@@ -55,20 +76,44 @@ export const PLATFORM_INPUTS = {
   createApiKey: z
     .strictObject({
       workspaceId: WorkspaceId,
-      requestsPerWindow: z
-        .int()
-        .min(1)
-        .max(1_000_000)
-        .nullish()
-        .describe("the key's own quota; QUOTA_REQUESTS when left out"),
+      requestsPerWindow: Quota.nullish().describe(
+        "the key's own quota; QUOTA_REQUESTS when left out",
+      ),
     })
     .meta({
       description: "Creates an API key of a workspace and shows it this once.",
       examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", requestsPerWindow: 6000 }],
     }),
-  revokeApiKey: z.strictObject({ keyId: Id.describe("key_…") }).meta({
-    description: "Revokes an API key for good, at once.",
-    examples: [{ keyId: "key_…" }],
+  updateApiKey: z
+    .strictObject({
+      keyId: KeyId,
+      requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
+    })
+    .meta({
+      description: "Gives a live API key another quota, at once.",
+      examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
+    }),
+  revokeApiKey: z
+    .strictObject({
+      keyId: KeyId.nullish(),
+      apiKey: z
+        .string()
+        .max(100)
+        .nullish()
+        .describe("instead of keyId: the key itself, as when it has leaked"),
+    })
+    .refine(
+      ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
+      "either keyId or apiKey is expected",
+    )
+    .meta({
+      description: "Revokes an API key for good, at once.",
+      examples: [{ keyId: "key_…" }, { apiKey: "key_live_…" }],
+    }),
+  listApiKeys: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }).meta({
+    description:
+      "Lists the API keys of a workspace, revoked ones included, newest first, 100 a page.",
+    examples: [{ workspaceId: "wks_…" }],
   }),
   recordAutomations: z
     .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
@@ -133,6 +178,13 @@ const RecordingMethod = z.enum([
 export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
+
+/** When a call is recorded, in Unix milliseconds. */
+export interface Moment {
+  /** When it was sent, of one that may have waited in a queue since; `null`: just now. */
+  sentAt: number | null;
+  now: number;
+}
 
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;

@@ -14,15 +14,19 @@ import type {
  * an index that starts with it: a page reads the rows that it shows and one more.
  */
 
-export const workspaces = sqliteTable("workspaces", {
-  id: text().primaryKey(),
-  name: text().notNull(),
-  adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
-  accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
-  createdAt: integer("created_at").notNull(),
-  /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
-  sweptTo: text("swept_to").notNull().default(""),
-});
+export const workspaces = sqliteTable(
+  "workspaces",
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
+    accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+    createdAt: integer("created_at").notNull(),
+    /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
+    sweptTo: text("swept_to").notNull().default(""),
+  },
+  (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
+);
 
 export const apiKeys = sqliteTable(
   "api_keys",
@@ -36,8 +40,10 @@ export const apiKeys = sqliteTable(
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
+    /** The beginning of the last hour in which the key was used; null while its gate has never seen it. */
+    lastUsedAt: integer("last_used_at"),
   },
-  (table) => [index("api_keys_by_workspace").on(table.workspaceId)],
+  (table) => [index("api_keys_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
 
 export const automations = sqliteTable(
@@ -58,8 +64,30 @@ export const automations = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** Counts the changes: a write that read revision n applies to revision n only. */
     revision: integer().notNull().default(1),
+    /** Counts how often it was recorded anew after a removal. */
+    generation: integer().notNull().default(1),
+    /** Since when it is gone from the API; it is deleted once its runs are. */
+    removedAt: integer("removed_at"),
   },
-  (table) => [index("automations_newest").on(table.workspaceId, table.createdAt, table.id)],
+  // One row of an index for each that is shown, apart for those that a deployment may not serve.
+  (table) => [
+    index("automations_newest_social")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL AND type <> 'crm_source'`),
+    index("automations_newest_crm")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL AND type = 'crm_source'`),
+  ],
+);
+
+/** Generations of automations that are gone: their runs are hidden, and deleted piece by piece. */
+export const removals = sqliteTable(
+  "removals",
+  {
+    automationId: text("automation_id").notNull(),
+    generation: integer().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.automationId, table.generation] })],
 );
 
 export const leads = sqliteTable(
@@ -99,9 +127,16 @@ export const runs = sqliteTable(
     occurredAt: integer("occurred_at").notNull(),
     actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
     leadId: text("lead_id").references(() => leads.id),
+    /** Whether its automation is one of a CRM. */
+    crm: integer({ mode: "boolean" }).notNull().default(false),
+    /** The generation of its automation. */
+    generation: integer().notNull().default(1),
   },
   (table) => [
-    index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),
+    index("runs_newest_social")
+      .on(table.workspaceId, table.occurredAt, table.id)
+      .where(sql`crm = 0`),
+    index("runs_newest_crm").on(table.workspaceId, table.occurredAt, table.id).where(sql`crm = 1`),
     index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
   ],
 );
@@ -151,7 +186,7 @@ export const subscriptions = sqliteTable(
 );
 
 /*
- * Leads, events and deliveries are tables without rowid (migrations/0001_*.sql): each row is written
+ * Leads, events and deliveries are tables without rowid (migrations/0004_dispatch.sql): each row is written
  * once, and not a second time for its primary key.
  */
 
@@ -208,6 +243,11 @@ export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),
   position: text().notNull(),
 });
+/**
+ * Tokens of transactions that were committed, so that each takes effect once: see `commitOnce`. A
+ * token starts with its time.
+ */
+export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
 /** E-mails owed to administrators: a subscription of theirs was disabled. */
 export const notices = sqliteTable(

@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Reason } from "../../src/contract/errors.ts";
+import type { ErrorDetails, Reason } from "../../src/contract/errors.ts";
 import type { Webhook } from "../../src/contract/resources.ts";
 import {
   apartFromFigures,
@@ -16,10 +16,11 @@ import {
 type Created = Webhook & { secret: string };
 
 const URL_OF_OURS = "https://ok-webhooks.example/hook?a=1";
+const KINDS = ["run.completed", "lead.created", "automation.status_changed"];
 const NOT_FOUND = refusal(404, "webhook_not_found");
 
-function badRequest(parameter: string, reason: Reason, bounds: { min?: number } = {}) {
-  return refusal(400, "invalid_request", { parameter, reason, ...bounds });
+function badRequest(parameter: string, reason: Reason, more: ErrorDetails = {}) {
+  return refusal(400, "invalid_request", { parameter, reason, ...more });
 }
 
 describe("POST /webhooks", () => {
@@ -132,12 +133,12 @@ describe("POST /webhooks", () => {
     [
       "an unknown kind",
       { url: URL_OF_OURS, events: ["lead.created", "lead.deleted"] },
-      badRequest("events.1", "invalid_type"),
+      badRequest("events.1", "unknown_value", { allowed: KINDS }),
     ],
     [
       "a kind in capitals",
       { url: URL_OF_OURS, events: ["LEAD.CREATED"] },
-      badRequest("events.0", "invalid_type"),
+      badRequest("events.0", "unknown_value", { allowed: KINDS }),
     ],
     [
       "a kind that is null",
@@ -147,7 +148,7 @@ describe("POST /webhooks", () => {
     [
       "every kind by a star",
       { url: URL_OF_OURS, events: ["*"] },
-      badRequest("events.0", "invalid_type"),
+      badRequest("events.0", "unknown_value", { allowed: KINDS }),
     ],
     [
       "a secret of the client's",

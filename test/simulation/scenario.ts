@@ -306,7 +306,7 @@ class Scenario {
         }
       } catch (error) {
         world.note(`platform ${method} throws ${error}`);
-        if (!/Network connection lost|overloaded/.test(String(error))) throw error;
+        if (!/D1_ERROR|overloaded/.test(String(error))) throw error;
       }
       if (attempt > 50) throw new Error(`${method} never got through`);
       await world.sleep(world.chance.between(10, 5_000));

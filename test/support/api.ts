@@ -5,6 +5,7 @@ import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/
 import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
 import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
+import { mintApiKey } from "../../src/gate/api-key.ts";
 import { app } from "../../src/http/app.ts";
 
 /** An answer as it came over the wire; `body` is its JSON, null when there is none. */
@@ -112,7 +113,7 @@ function keepJournal() {
 
 const FIGURE = expect.stringMatching(/^[0-9]+$/);
 
-/** The four headers that every answer carries, and those that it may have beside them. */
+/** The headers of the contract that every answer carries, and those that it may have beside them. */
 export const EVERY_ANSWER = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -122,6 +123,7 @@ export const EVERY_ANSWER = {
   "x-ratelimit-limit": FIGURE,
   "x-ratelimit-remaining": FIGURE,
   "x-ratelimit-reset": FIGURE,
+  "x-request-id": expect.stringMatching(/^[0-9a-f-]+(-[A-Z]{3})?$/),
 };
 
 /** What a success should look like, whole. */
@@ -133,8 +135,11 @@ export function success(status: number, body: unknown): Answer {
 export function refusal(status: number, code: ErrorCode, details: ErrorDetails = {}): Answer {
   const { message } = new ApiError(code, details);
   const answer = success(status, { error: { code, message, details } });
-  if (status !== 429) return answer;
-  return { ...answer, headers: { ...answer.headers, "retry-after": FIGURE } };
+  const more: Record<number, Record<string, string>> = {
+    401: { "www-authenticate": "Bearer" },
+    429: { "retry-after": FIGURE },
+  };
+  return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
 /** What the headers of an answer say of a window. */
@@ -146,9 +151,9 @@ export function figuresOf({ headers }: Answer) {
   };
 }
 
-/** An answer without the figures of its window: what two answers must share to be told apart by nothing. */
+/** An answer without the figures of its window and its own name: what two answers must share to be told apart by nothing. */
 export function apartFromFigures({ status, headers, body }: Answer): Answer {
-  const same = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  const same = Object.entries(headers).filter(([name]) => !/^x-(ratelimit-|request-id)/.test(name));
   return { status, headers: Object.fromEntries(same), body };
 }
 
@@ -171,6 +176,16 @@ export function authorizedBy(authorization: string | null, address = freshAddres
   const headers = new Headers({ "CF-Connecting-IP": address });
   if (authorization !== null) headers.set("Authorization", authorization);
   return send("/v1/leads", { headers });
+}
+
+/** A key that could be good, and that nobody was given. */
+export function unknownKey(): Promise<string> {
+  return mintApiKey(env.API_KEY_CHECKSUM_KEYS);
+}
+
+/** A key that is well-formed and was made by somebody who has our code, but not our secret. */
+export function inventedKey(): Promise<string> {
+  return mintApiKey(`invented:${btoa("i".repeat(32))}`);
 }
 
 /** A key that was good, and is revoked. */

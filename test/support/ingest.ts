@@ -31,10 +31,15 @@ export function deployment(overrides: Partial<Env> = {}) {
  * Hands the ingest door a batch, its messages named by their numbers from 0, and gives those that
  * were acknowledged, and the seconds until the others come back.
  */
-export async function ingestBodies(bodies: unknown[], bindings: Env, attempts = 1) {
+export async function ingestBodies(
+  bodies: unknown[],
+  bindings: Env,
+  attempts = 1,
+  sentAt = new Date(),
+) {
   const messages = bodies.map((body, i) => ({
     id: String(i),
-    timestamp: new Date(),
+    timestamp: sentAt,
     attempts,
     body,
   }));

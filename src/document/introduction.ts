@@ -1,4 +1,4 @@
-import { ApiError, ERRORS, REASONS } from "../contract/errors.ts";
+import { ApiError, ERRORS, type ErrorCode, REASONS, type Reason } from "../contract/errors.ts";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
@@ -9,13 +9,24 @@ import {
   RETRY_WAITS_SECONDS,
   SUBSCRIPTIONS_MAX,
 } from "../contract/limits.ts";
+import { CODES, REASONS_EXPLAINED } from "./errors.ts";
 
 /** What a client should know before the first request, in Markdown: the description of the API. */
 export function introduction(): string {
-  return [ABOUT, AUTHENTICATION, errors(), PAGINATION, QUOTA, VERSIONING, webhooks()].join("\n\n");
+  const sections = introductionSections().map(({ title, text }) => `## ${title}\n\n${text}`);
+  return [ABOUT, ...sections].join("\n\n");
 }
 
-const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to events that are pushed to your servers, signed.
+/** The sections of the introduction, in Markdown. */
+export function introductionSections(): { title: string; text: string }[] {
+  return [AUTHENTICATION, errors(), PAGINATION, QUOTA, VERSIONING, webhooks()].map((section) => {
+    const [heading = "", ...lines] = section.split("\n");
+    return { title: heading.replace("## ", ""), text: lines.join("\n").trim() };
+  });
+}
+
+/** What the API is for, in Markdown. */
+export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to events that are pushed to your servers, signed.
 
 Requests and answers are JSON. All times are ISO 8601, UTC, with the suffix \`Z\`. Identifiers are opaque strings: store them and send them back unchanged. Unknown query parameters are ignored.`;
 
@@ -29,15 +40,15 @@ Authorization: Bearer key_live_…
 
 Keys are created in the settings of the workspace, in the section API. A key belongs to one workspace and selects it: no request names a workspace. It gives access to all of that workspace, so keep it on your servers.
 
-- A key that is missing, malformed, unknown or revoked answers 401 \`invalid_api_key\`; the four look the same. A revoked key is refused at once.
-- A good key of a workspace that has no access to the service answers 403 \`workspace_access_denied\`.
+- A key that is missing, malformed, unknown or revoked answers 401 \`invalid_api_key\`, with \`WWW-Authenticate: Bearer\`; the four look the same. A revoked key is refused at once.
+- A good key of a workspace that has no access to the service answers 403 \`workspace_access_denied\`, at the expense of its quota; it stays 403 when nothing is left of that.
 - Too many failures from one address answer 429, apart from any key's quota.`;
 
 function errors(): string {
   const example = new ApiError("invalid_request", {
-    parameter: "limit",
-    reason: "out_of_range",
-    ...{ min: PAGE_LIMIT.min, max: PAGE_LIMIT.max },
+    parameter: "status",
+    reason: "unknown_value",
+    allowed: ["active", "paused"],
   });
   return `## Errors
 
@@ -47,26 +58,33 @@ Every error has the same body:
 ${JSON.stringify(example.toBody(), null, 2)}
 \`\`\`
 
-Decide on \`code\`: the list is closed, and several codes share a status. \`message\` is in French, for display, and may change. \`details\` is \`{}\` or tells more: the faulty \`parameter\`, the \`reason\`, the bounds \`min\` and \`max\`, or \`retry_after_seconds\`.
+- \`code\` is what to branch on. The list is closed; several codes share a status.
+- \`message\` says the same to people, in French. It may change.
+- \`details\` helps to mend the request: the faulty \`parameter\`, the \`reason\`, and what would be right: the \`allowed\` values, or the bounds \`min\` and \`max\`.
+
+Every answer, good or bad, carries \`X-Request-Id\`. Quote it when you write to us: it finds the request in our logs.
 
 ### Codes
 
 ${table(
-  ["Code", "Status", "Message"],
-  Object.entries(ERRORS).map(([code, { statuses, message }]) => [
-    `\`${code}\``,
-    statuses.join(", "),
-    message,
-  ]),
+  ["Code", "Status", "When", "What to do", "Message"],
+  Object.entries(ERRORS).map(([code, { statuses, message }]) => {
+    const { when, todo } = CODES[code as ErrorCode];
+    return [`\`${code}\``, statuses.join(", "), when, todo, message];
+  }),
 )}
 
 ### Reasons
 
-\`invalid_request\` says in \`details.reason\` what is wrong, and its message says it too. \`body_too_large\` has the status 413, \`unsupported_media_type\` 415, all others 400.
+\`invalid_request\` says in \`details.reason\` what is wrong. New reasons are announced: treat one that you do not know as the code alone.
 
 ${table(
-  ["Reason", "Message"],
-  Object.entries(REASONS).map(([reason, message]) => [`\`${reason}\``, message]),
+  ["Reason", "Meaning", "Message"],
+  Object.entries(REASONS).map(([reason, message]) => [
+    `\`${reason}\``,
+    REASONS_EXPLAINED[reason as Reason],
+    message,
+  ]),
 )}`;
 }
 
