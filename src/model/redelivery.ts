@@ -39,7 +39,7 @@ function missedEvents(db: Database, subscriptionId: string, since: number, after
     db.all<{ id: string }>(sql`
     SELECT e.id AS id
     FROM ${subscriptions} AS s JOIN ${events} AS e ON e.workspace_id = s.workspace_id
-    WHERE s.id = ${subscriptionId} AND ${IS_OWED} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
+    WHERE s.id = ${subscriptionId} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
       AND e.created_at >= max(s.created_at, ${since})
       AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = e.type)
       AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d

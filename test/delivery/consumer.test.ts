@@ -3,10 +3,10 @@ import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { subscriptions } from "../../src/db/schema.ts";
-import { consume } from "../../src/delivery/consumer.ts";
+import { consume, nextWakeMs } from "../../src/delivery/consumer.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
 import type { WakeMessage } from "../../src/delivery/wake.ts";
-import type { Lane } from "../../src/model/deliveries.ts";
+import type { Found, Lane } from "../../src/model/deliveries.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,
@@ -130,6 +130,27 @@ describe("a message", () => {
     expect(delaySeconds).toBeGreaterThan(15);
     expect(delaySeconds).toBeLessThanOrEqual(20);
     expect(await statesOf(id)).toEqual({ pending: 1 });
+  });
+});
+
+describe("the next wake of a subscription", () => {
+  const NOW = Date.UTC(2026, 0, 5, 12);
+  const idle = { owed: true, cancelling: false, heldUntil: null, dueAt: null, nextAt: 0 };
+
+  test.each<[string, Partial<Found>, boolean, boolean, number | null]>([
+    ["that has nothing pending: none", {}, true, false, null],
+    ["that has more due: at once", { dueAt: NOW - 1 }, true, false, 0],
+    ["that has more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
+    ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, false, 10_000],
+    ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, false, 5_000],
+    ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, false, null],
+    ["that is not owed what is pending: none", { dueAt: NOW, owed: false }, true, false, null],
+    ["of which more is to be cancelled: at once", { cancelling: true }, false, false, 0],
+    ["that somebody else holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
+    ["whose hint came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
+  ])("%s", (_, found, held, again, expected) => {
+    const turn = { found: { ...idle, ...found } as Found, held };
+    expect(nextWakeMs(turn, again, NOW)).toBe(expected);
   });
 });
 

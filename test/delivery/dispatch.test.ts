@@ -325,34 +325,37 @@ describe("a failure", () => {
     expect(found.get(good.id)).toMatchObject({ backoff: 0, dueAt: null });
   });
 
-  test("is none of the subscriber's when it could not be tried: it waits 5 minutes, uncounted", async () => {
-    const { id } = await owed(3, NOW);
-    let tries = 0;
-    const ended = await dispatchAt(NOW, [id], async () => {
-      tries++;
-      throw new Error("no encryption key");
-    });
-    expect(tries).toBe(1);
-    for (const row of await deliveriesTo(id))
-      expect(row).toMatchObject({
-        state: "pending",
-        attempts: 0,
-        dueAt: NOW,
-        lastOutcome: null,
-        lastStatus: null,
+  test.each([1, 3])(
+    "is none of the subscriber's when none of %i could be tried: it waits 5 minutes, uncounted",
+    async (count) => {
+      const { id } = await owed(count, NOW);
+      let tries = 0;
+      const ended = await dispatchAt(NOW, [id], async () => {
+        tries++;
+        throw new Error("no encryption key");
       });
-    expect(await subscriptionRow(id)).toMatchObject({
-      failures: 0,
-      failingSince: null,
-      backoff: 0,
-      nextAt: NOW + 5 * MINUTE_MS,
-      heldUntil: 0,
-    });
-    expect(ended).toMatchObject([{ held: true, found: { nextAt: NOW + 5 * MINUTE_MS } }]);
-    const { posts, attempt } = subscriber();
-    await dispatchAt(NOW + 5 * MINUTE_MS - 1, [id], attempt);
-    expect(posts).toEqual([]);
-    await dispatchAt(NOW + 5 * MINUTE_MS, [id], attempt);
-    expect(posts).toHaveLength(3);
-  });
+      expect(tries).toBe(1);
+      for (const row of await deliveriesTo(id))
+        expect(row).toMatchObject({
+          state: "pending",
+          attempts: 0,
+          dueAt: NOW,
+          lastOutcome: null,
+          lastStatus: null,
+        });
+      expect(await subscriptionRow(id)).toMatchObject({
+        failures: 0,
+        failingSince: null,
+        backoff: 0,
+        nextAt: NOW + 5 * MINUTE_MS,
+        heldUntil: 0,
+      });
+      expect(ended).toMatchObject([{ held: true, found: { nextAt: NOW + 5 * MINUTE_MS } }]);
+      const { posts, attempt } = subscriber();
+      await dispatchAt(NOW + 5 * MINUTE_MS - 1, [id], attempt);
+      expect(posts).toEqual([]);
+      await dispatchAt(NOW + 5 * MINUTE_MS, [id], attempt);
+      expect(posts).toHaveLength(count);
+    },
+  );
 });

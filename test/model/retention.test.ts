@@ -155,7 +155,7 @@ describe("a sweep of events", () => {
   });
 
   test("reads nothing again that it cannot delete", async () => {
-    const { id } = await owed(200, T0);
+    const { id, workspaceId } = await owed(200, T0);
     await settle(id, "exhausted", T0);
     const first = meteredDatabase();
     const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
@@ -166,5 +166,11 @@ describe("a sweep of events", () => {
     // The workspaces of this file, and where the last one stopped.
     expect(again.rows.read).toBeLessThan(100);
     expect(again.rows.written).toBe(0);
+    // Nor when something new has become old beside it.
+    await announceLeads(workspaceId, 1, T0 + HOUR_MS);
+    const beside = meteredDatabase();
+    await sweepAt(now + 2 * HOUR_MS, KEPT, always, openDatabase(beside.DB));
+    expect(beside.rows.written).toBeGreaterThan(0);
+    expect(beside.rows.read).toBeLessThan(150);
   });
 });
