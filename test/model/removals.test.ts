@@ -8,7 +8,7 @@ import {
   automationReport,
   errorOf,
   eventsOf,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   refusal,
   runReport,
@@ -26,7 +26,7 @@ async function count(table: "runs" | "automations" | "removals", where: string, 
 
 /** A workspace with an automation that is about to be removed, and has run often. */
 async function openRemoved(runs: number) {
-  const { workspaceId, api } = await openWorkspace();
+  const { workspaceId, api } = await openListeningWorkspace();
   const automations = [automationReport("1")];
   const { ids } = await Platform.recordAutomations({ workspaceId, automations });
   const id = ids[0] as string;

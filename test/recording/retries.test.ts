@@ -71,7 +71,7 @@ async function openHistory() {
         data: { ...data, id: "", automation_id: "", agent_id: "" },
       }));
       const { results: owed } = await env.DB.prepare(
-        "SELECT owed, (SELECT count(*) FROM deliveries AS d WHERE d.event_id = e.id) AS made FROM events AS e WHERE workspace_id = ? ORDER BY created_at",
+        "SELECT json_array_length(owed) AS owed, (SELECT count(*) FROM deliveries AS d WHERE d.event_id = e.id) AS made FROM events AS e WHERE workspace_id = ? ORDER BY created_at",
       )
         .bind(workspaceId)
         .all();
@@ -172,7 +172,7 @@ describe.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => 
         losing(lost, async () => {}),
         history.nextHour(),
       );
-      expect(wakes).toEqual([{ subscriptionId: history.subscription.id, failing: false }]);
+      expect(wakes).toEqual([{ subscriptionId: history.subscription.id, lane: "fast" }]);
     },
   );
 });
