@@ -32,7 +32,8 @@ function plant(name: string, file: string, edits: [string, string][]): string {
   return src;
 }
 
-describe("the simulation", () => {
+// A process of its own that may take minutes where others load the machine.
+describe("the simulation", { timeout: 600_000 }, () => {
   test("finds no invariant that fails in a few hundred worlds", () => {
     const { status, output } = simulate("--seeds", "300", "--from", "1");
     expect(output).toContain("300 seeds, 0 violations");
