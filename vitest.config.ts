@@ -49,6 +49,9 @@ export default defineConfig({
           exclude: NODE_TESTS,
           globalSetup: ["./test/support/assets.ts"],
           setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
+          // A test that hangs fails; one on a machine that others load does not.
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
           deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
         },
       },
