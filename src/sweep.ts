@@ -20,7 +20,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
     wakeOverdue(db, env, now),
-    sendNotices(db, env, now),
+    sendNotices(db, env, now, mayGoOn),
     expireEvents(db, env, now, mayGoOn),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
