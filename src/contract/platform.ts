@@ -37,7 +37,7 @@ export const PLATFORM_INPUTS = {
         .array(z.email())
         .max(50)
         .nullish()
-        .describe("who is told when a subscription is disabled"),
+        .describe("who is told when a subscription fails for long, and when it is disabled"),
     })
     .meta({
       description: "Creates a workspace that has access to the service.",
