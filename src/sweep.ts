@@ -22,7 +22,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
     wakeOverdue(db, env, now),
-    sendNotices(db, env, now),
+    sendNotices(db, env, now, mayGoOn),
     expireEvents(db, env, now, mayGoOn),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, forgetCommits(now)),

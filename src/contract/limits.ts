@@ -41,6 +41,14 @@ export const POST_TIMEOUT_MS = 10_000;
 
 /** How long a DNS-over-HTTPS resolver has to answer; silence is not a refusal. */
 export const DNS_TIMEOUT_MS = 2_000;
+/** How long it may hold up a post; an answer that comes later counts for the next one. */
+export const DNS_BEFORE_POST_MS = 400;
+/** For how long an isolate remembers what a name stands for: its TTL, within these bounds... */
+export const DNS_REMEMBERED_MS = { min: 1_000, max: 300_000 } as const;
+/** ...or this long, when nothing could be said. */
+export const DNS_UNKNOWN_REMEMBERED_MS = 10_000;
+/** Names that an isolate remembers. */
+export const DNS_NAMES_MAX = 1_000;
 
 /** Wait after the n-th failed attempt, in seconds; one attempt more than there are waits. */
 export const RETRY_WAITS_SECONDS = [
@@ -57,6 +65,21 @@ export const RETRY_AFTER_MAX_MULTIPLE = 2;
 export const DISABLE_AFTER_MS = 72 * 3_600_000;
 /** ...and at least this many times. */
 export const DISABLE_AFTER_FAILURES = 10;
+
+/** Administrators are told of a subscription that has failed without a success for this long. */
+export const TELL_AFTER_MS = 24 * 3_600_000;
+/** Waits between the tries to send an e-mail, in seconds, two days in all; then it is given up. */
+export const EMAIL_WAITS_SECONDS = [
+  300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000,
+] as const;
+/** E-mails that one sweep sends: each is a request and a statement, of which the free plan has 50. */
+export const EMAILS_MAX = 20;
+/** How long the mail service has to answer. */
+export const EMAIL_TIMEOUT_MS = 10_000;
+/** An e-mail that a sweep has taken is nobody else's for this long; a sweep ends well before. */
+export const EMAIL_TAKEN_MS = 300_000;
+/** How long no e-mail is sent after the mail service has said that it takes no more for now, or today. */
+export const EMAIL_PAUSE_MS = { rate: 300_000, daily: 3_600_000 } as const;
 
 /** Posts under way at once, in one invocation and so to one subscription; the platform lets six wait. */
 export const POSTS_AT_ONCE = 6;

@@ -1,5 +1,12 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import {
+  index,
+  integer,
+  primaryKey,
+  sqliteTable,
+  text,
+  uniqueIndex,
+} from "drizzle-orm/sqlite-core";
 import type {
   AutomationStatus,
   AutomationType,
@@ -249,11 +256,14 @@ export const sweepPositions = sqliteTable("sweep_positions", {
  */
 export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
-/** E-mails owed to administrators: a subscription of theirs was disabled. */
+/** What administrators are told of a subscription: that it fails, or that it was disabled. */
+export type NoticeKind = "failing" | "disabled";
+
 export const notices = sqliteTable(
   "notices",
   {
     id: integer().primaryKey({ autoIncrement: true }),
+    kind: text().$type<NoticeKind>().notNull().default("disabled"),
     workspaceId: text("workspace_id").notNull(),
     subscriptionId: text("subscription_id").notNull(),
     host: text().notNull(),
@@ -262,9 +272,36 @@ export const notices = sqliteTable(
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     createdAt: integer("created_at").notNull(),
-    /** When the next sweep may try to send it; pushed on by each try. */
+    /** When the sweep may address it to the administrators. */
     dueAt: integer("due_at").notNull(),
+    /** When it was addressed: from then on its `emails` tell what becomes of it. */
     sentAt: integer("sent_at"),
   },
-  (table) => [index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`)],
+  (table) => [
+    index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`),
+    // Each kind once in a stretch of failures.
+    uniqueIndex("notices_of_stretch").on(table.subscriptionId, table.failingSince, table.kind),
+  ],
+);
+
+/** `dropped`: what it tells is no longer so. */
+export type EmailState = "owed" | "sent" | "refused" | "given_up" | "dropped";
+
+/** A notice to one administrator. */
+export const emails = sqliteTable(
+  "emails",
+  {
+    noticeId: integer("notice_id").notNull(),
+    recipient: text().notNull(),
+    state: text().$type<EmailState>().notNull().default("owed"),
+    /** Tries to send it, one under way included. */
+    tries: integer().notNull().default(0),
+    /** When it may be tried; pushed on by each try. */
+    dueAt: integer("due_at").notNull(),
+    settledAt: integer("settled_at"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.noticeId, table.recipient] }),
+    index("emails_owed").on(table.dueAt).where(sql`state = 'owed'`),
+  ],
 );

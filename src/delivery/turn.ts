@@ -3,6 +3,7 @@ import {
   CONFIRMED_MS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  DNS_BEFORE_POST_MS,
   POST_TIMEOUT_MS,
   POSTS_AT_ONCE,
   POSTS_PER_WORKSPACE,
@@ -86,7 +87,7 @@ export class Turn {
 
   /** Whether a post that starts now ends under the hold. */
   isHeld(now: number): boolean {
-    return now + POST_TIMEOUT_MS < this.#heldUntil;
+    return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < this.#heldUntil;
   }
 
   /** Whether the next round trip may claim more. */

@@ -3,7 +3,7 @@ import { ApiError, type Reason } from "../contract/errors.ts";
 import { isId, randomId } from "../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { commit } from "../db/client.ts";
-import { resolveHost } from "../delivery/resolve.ts";
+import { mustCheckNames, resolveHost } from "../delivery/resolve.ts";
 import { readKeyRing, seal } from "../delivery/seal.ts";
 import { mintSecret } from "../delivery/signature.ts";
 import { targetFault } from "../delivery/target.ts";
@@ -62,10 +62,9 @@ webhooks.delete("/webhooks/:id", served("webhooks"), async (c) => {
 
 /** What speaks against a subscription's URL, by the policy and, where there is a resolver, by DNS. */
 async function findFault(env: Env, url: string): Promise<Reason | null> {
-  const allowLocal = env.ALLOW_LOCAL_WEBHOOKS === "true";
-  const fault = targetFault(url, allowLocal);
-  if (fault || allowLocal || env.DNS_OVER_HTTPS_URL === "") return fault;
-  const resolution = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
+  const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
+  if (fault || !mustCheckNames(env)) return fault;
+  const { resolution } = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
   if (resolution === "private") return "private_address";
   return resolution === "unresolvable" ? "unresolvable_host" : null;
 }

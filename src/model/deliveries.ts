@@ -1,5 +1,11 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
-import { CLEANUP_MAX, HOLD_MS, INLINE_BODY_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
+import {
+  CLEANUP_MAX,
+  HOLD_MS,
+  INLINE_BODY_MAX,
+  OVERDUE_MAX_MS,
+  TELL_AFTER_MS,
+} from "../contract/limits.ts";
 import {
   type Database,
   inOrder,
@@ -186,17 +192,28 @@ function isFree({ holder }: Hold, now: number): SQL {
     WHERE h.subscription_id = s.id AND h.state = 'pending' AND h.due_at <= s.held_through))`;
 }
 
-/** Brings subscriptions up to date, and disables those that have failed for too long. */
+/**
+ * Brings subscriptions up to date, disables those that have failed for too long, and notes what
+ * their administrators are to be told. Of those in good health it writes no notice, and reads none.
+ */
 function recordChanges({ holder }: Hold, changes: Change[], now: number): Statements<unknown> {
   const learnt = JSON.stringify(changes);
-  const toDisable = sql`s.id = c.value->>'subscriptionId' AND c.value->>'disable'
-    AND s.held_by = ${holder} AND s.disabled_at IS NULL AND s.deleted_at IS NULL`;
+  const isActive = sql`s.id = c.value->>'subscriptionId' AND s.held_by = ${holder}
+    AND s.disabled_at IS NULL AND s.deleted_at IS NULL`;
+  const toDisable = sql`${isActive} AND c.value->>'disable'`;
+  const toldAt = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
+  // Of a subscription that fails, the next news may come hours after administrators are to be told:
+  // the notice is written by the last failure before that, and dropped if it does not hold by then.
   return inOrder([
     write(sql`
-      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
-      SELECT s.workspace_id, s.id, c.value->>'host', s.events, c.value->>'failingSince',
-        c.value->>'outcome', c.value->>'status', ${now}, ${now}
-      FROM json_each(${learnt}) AS c JOIN ${subscriptions} AS s ON ${toDisable}`),
+      INSERT INTO ${notices} (kind, workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
+      SELECT CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END, s.workspace_id, s.id,
+        c.value->>'host', s.events, c.value->>'failingSince', c.value->>'outcome',
+        c.value->>'status', ${now}, CASE WHEN c.value->>'disable' THEN ${now} ELSE max(${now}, ${toldAt}) END
+      FROM json_each(${learnt}) AS c JOIN ${subscriptions} AS s ON ${isActive}
+      WHERE c.value->>'disable'
+        OR c.value->>'outcome' IS NOT NULL AND ${toldAt} <= max(${now}, c.value->>'nextAt')
+      ON CONFLICT DO NOTHING`),
     write(sql`
       UPDATE ${subscriptions} AS s SET disabled_at = ${now}, ${WITHDRAWN}
       FROM json_each(${learnt}) AS c WHERE ${toDisable}`),

@@ -228,16 +228,29 @@ function checkBodies(store: Store, posts: Post[]): void {
     if (bodies.get(eventId) !== body) throw new Violation(`${eventId} was posted with other bytes`);
 }
 
-/** What was disabled had failed for 72 h and 10 times, without a success that was recorded. */
+/**
+ * What was disabled had failed for 72 h and 10 times, without a success that was recorded; what
+ * administrators were told had come to pass, and they were told all that had.
+ */
 function checkDisabled(store: Store, posts: Post[]): void {
+  const owed = store.rows<{ subscription_id: string }>(
+    `SELECT n.subscription_id FROM notices AS n LEFT JOIN emails AS e ON e.notice_id = n.id
+      WHERE coalesce(e.state NOT IN ('sent', 'dropped'), 1) AND n.due_at <= ?`,
+    store.world.now - 2 * 3_600_000,
+  );
+  for (const { subscription_id } of owed)
+    throw new Violation(`the e-mail about ${subscription_id} was never sent`);
+  const [early] = store.rows<{ subscription_id: string }>(
+    `SELECT n.subscription_id FROM notices AS n JOIN emails AS e ON e.notice_id = n.id
+      WHERE e.state = 'sent' AND n.kind = 'failing' AND e.settled_at < n.failing_since + 86400000`,
+  );
+  if (early) throw new Violation(`${early.subscription_id} was told of too early`);
   const notices = store.rows<{
     subscription_id: string;
     failing_since: number;
     created_at: number;
-    sent_at: number | null;
-  }>("SELECT subscription_id, failing_since, created_at, sent_at FROM notices");
-  for (const { subscription_id, failing_since, created_at, sent_at } of notices) {
-    if (sent_at === null) throw new Violation(`the e-mail about ${subscription_id} was never sent`);
+  }>("SELECT subscription_id, failing_since, created_at FROM notices WHERE kind = 'disabled'");
+  for (const { subscription_id, failing_since, created_at } of notices) {
     if (created_at - failing_since < 72 * 3_600_000)
       throw new Violation(`${subscription_id} was disabled too early`);
     const slackMs = 20 * 60_000;

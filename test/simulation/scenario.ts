@@ -538,17 +538,17 @@ class Scenario {
   /** The cron door: at the minutes at which it could have something to do. */
   #sweepAgain(): void {
     const { world } = this;
-    const [next] = this.store.rows<{ due: number | null; owed: number }>(
+    const [next] = this.store.rows<{ due: number | null; owed: number | null }>(
       `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.held_until) END) AS due,
-          (SELECT count(*) FROM notices WHERE sent_at IS NULL) AS owed
+          (SELECT min(due_at) FROM (SELECT due_at FROM notices WHERE sent_at IS NULL
+            UNION ALL SELECT due_at FROM emails WHERE state = 'owed')) AS owed
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );
     this.#guard(() => checkOverdue(this.store, this.#healthyFor()));
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
-    const waitMs = next?.owed
-      ? MINUTE_MS
-      : Math.min(overdueInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
+    const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
+    const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
     world.after(Math.max(MINUTE_MS, Math.ceil(waitMs / MINUTE_MS) * MINUTE_MS), () => {
       const isolate = new Isolate(world, "sweep", 0.02);
       this.doors.sweep(this.#env(isolate), Date.now()).catch((error) => world.note(String(error)));

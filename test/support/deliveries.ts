@@ -5,13 +5,13 @@ import {
   waitOnExecutionContext,
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
+import { and, eq } from "drizzle-orm";
 import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
-import { deliveries, notices, subscriptions } from "../../src/db/schema.ts";
+import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import { consume } from "../../src/delivery/consumer.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery/dispatch.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
@@ -113,9 +113,12 @@ export async function subscriptionRow(id: string) {
   return row;
 }
 
-/** The e-mails that a subscription gave rise to. */
-export function noticesOf(subscriptionId: string) {
-  return db.select().from(notices).where(eq(notices.subscriptionId, subscriptionId));
+/** The notices of one kind that a subscription gave rise to. */
+export function noticesOf(subscriptionId: string, kind: NoticeKind = "disabled") {
+  return db
+    .select()
+    .from(notices)
+    .where(and(eq(notices.subscriptionId, subscriptionId), eq(notices.kind, kind)));
 }
 
 /** What a subscriber has received, oldest first. */
