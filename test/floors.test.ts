@@ -84,6 +84,6 @@ test("the policy, the signature, the targets and the window are pure", () => {
   ];
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ specifier }) => specifier))).toEqual(
-    new Set(["../contract/limits.ts", "../contract/bytes.ts", "ipaddr.js"]),
+    new Set(["../contract/limits.ts", "../contract/pace.ts", "../contract/bytes.ts", "ipaddr.js"]),
   );
 });

@@ -1,8 +1,8 @@
 import { DISPATCHES_AT_ONCE, EARLY_WAKE_MS, HAND_OFF_MS, HOLD_MS } from "../contract/limits.ts";
+import { type Lane, laneOf } from "../contract/pace.ts";
 import { openDatabase } from "../db/client.ts";
 import { callObject } from "../gate/call.ts";
 import { logError } from "../log.ts";
-import { type Lane, laneOf } from "../model/deliveries.ts";
 import { createAttempt } from "./attempt.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "./dispatch.ts";
 import { type WakeMessage, wake } from "./wake.ts";

@@ -10,15 +10,9 @@ import {
   SETTLE_IDLE_AFTER_MS,
   STUCK_MS,
 } from "../contract/limits.ts";
+import type { Lane } from "../contract/pace.ts";
 import { commit, type Database } from "../db/client.ts";
-import {
-  type Claimed,
-  exchange,
-  type Found,
-  type Hold,
-  holdFrom,
-  type Lane,
-} from "../model/deliveries.ts";
+import { type Claimed, exchange, type Found, type Hold, holdFrom } from "../model/deliveries.ts";
 import type { Outcome } from "./policy.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
 

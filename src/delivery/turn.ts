@@ -9,17 +9,8 @@ import {
   POSTS_PER_WORKSPACE,
   UNTRIED_WAIT_MS,
 } from "../contract/limits.ts";
-import {
-  type Change,
-  type Claimed,
-  type Found,
-  type Hold,
-  type Lane,
-  laneOf,
-  type Pace,
-  type Request,
-  type Settlement,
-} from "../model/deliveries.ts";
+import { type Lane, laneOf, type Pace } from "../contract/pace.ts";
+import type { Change, Claimed, Found, Hold, Request, Settlement } from "../model/deliveries.ts";
 import { type Attempt, adjustPace, judge, type Outcome } from "./policy.ts";
 
 /** What a delivery is posted with. */

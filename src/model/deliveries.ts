@@ -6,6 +6,7 @@ import {
   OVERDUE_MAX_MS,
   TELL_AFTER_MS,
 } from "../contract/limits.ts";
+import type { Lane, Pace } from "../contract/pace.ts";
 import {
   type Database,
   inOrder,
@@ -17,30 +18,6 @@ import {
 } from "../db/client.ts";
 import { type DeliveryState, deliveries, events, notices, subscriptions } from "../db/schema.ts";
 import { keysOfSubscribers } from "./workspaces.ts";
-
-/** Which queue wakes a subscription: those that fail or answer slowly hold up no others. */
-export type Lane = "fast" | "slow";
-
-/** How fast, and when, a subscription may be posted to. */
-export interface Pace {
-  /** Posts at once that it has earned. */
-  postsAtOnce: number;
-  /** Waits since it began to fail, one after each probe; 0 while it is open. */
-  backoff: number;
-  /** No post starts before this: Unix milliseconds. */
-  nextAt: number;
-  /** Whether its last answer was slow. */
-  slow: boolean;
-  /** Failed attempts since the last success. */
-  failures: number;
-  /** The first of them: Unix milliseconds. */
-  failingSince: number | null;
-}
-
-/** The lane of a subscription. */
-export function laneOf({ slow, backoff }: Pick<Pace, "slow" | "backoff">): Lane {
-  return slow || backoff > 0 ? "slow" : "fast";
-}
 
 /** The right to post to a subscription: one dispatch at a time has it, for `HOLD_MS` at most. */
 export interface Hold {

@@ -1,8 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { OVERDUE_AFTER_MS, SWEEP_GRACE_MS, SWEEP_MAX } from "../contract/limits.ts";
+import { type Lane, laneOf } from "../contract/pace.ts";
 import { type Database, readAs, retrying, rows, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { type Lane, laneOf } from "./deliveries.ts";
 
 /** A subscription that has deliveries to be sent, and the lane in which. */
 export interface Wake {

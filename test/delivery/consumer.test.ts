@@ -2,11 +2,12 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import type { Lane } from "../../src/contract/pace.ts";
 import { subscriptions } from "../../src/db/schema.ts";
 import { consume, nextWakeMs } from "../../src/delivery/consumer.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
 import type { WakeMessage } from "../../src/delivery/wake.ts";
-import type { Found, Lane } from "../../src/model/deliveries.ts";
+import type { Found } from "../../src/model/deliveries.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,

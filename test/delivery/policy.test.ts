@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Pace } from "../../src/contract/pace.ts";
 import {
   type Attempt,
   adjustPace,
@@ -7,7 +8,6 @@ import {
   succeeded,
   type Verdict,
 } from "../../src/delivery/policy.ts";
-import type { Pace } from "../../src/model/deliveries.ts";
 import { answered } from "../support/deliveries.ts";
 
 const SECOND_MS = 1000;

@@ -1,9 +1,9 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import type { Lane } from "../../src/contract/pace.ts";
 import { subscriptions } from "../../src/db/schema.ts";
 import { isWake, wake } from "../../src/delivery/wake.ts";
-import type { Lane } from "../../src/model/deliveries.ts";
 import type { Wake } from "../../src/model/due.ts";
 import {
   announceLeads,

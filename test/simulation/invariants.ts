@@ -142,7 +142,7 @@ export function checkWrites(store: Store, posts: Post[]): void {
   const [kept] = store.rows<{ deliveries: number }>(
     "SELECT count(*) AS deliveries FROM deliveries",
   );
-  const most = 2.5 * posts.length + (kept?.deliveries ?? 0) + 50;
+  const most = 2 * posts.length + (kept?.deliveries ?? 0) + 100;
   if (store.consumerWrites > most)
     throw new Violation(`${store.consumerWrites} rows were written for ${posts.length} posts`);
 }
