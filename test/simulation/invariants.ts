@@ -235,7 +235,8 @@ function checkBodies(store: Store, posts: Post[]): void {
 function checkDisabled(store: Store, posts: Post[]): void {
   const owed = store.rows<{ subscription_id: string }>(
     `SELECT n.subscription_id FROM notices AS n LEFT JOIN emails AS e ON e.notice_id = n.id
-      WHERE coalesce(e.state NOT IN ('sent', 'dropped'), 1) AND n.due_at <= ?`,
+      WHERE iif(n.sent_at IS NULL, n.due_at, iif(e.state = 'owed', e.due_at, NULL)) <= ?
+        OR n.sent_at IS NOT NULL AND coalesce(e.state, 'lost') NOT IN ('owed', 'sent', 'dropped')`,
     store.world.now - 2 * 3_600_000,
   );
   for (const { subscription_id } of owed)
