@@ -1,3 +1,4 @@
+import type { KeyRing } from "../contract/key-ring.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
 import { log } from "../log.ts";
 import {
@@ -6,7 +7,7 @@ import {
   type SealedSecret,
   secretsUnderOtherKeys,
 } from "../model/subscriptions.ts";
-import { type KeyRing, open, seal, sealingKeyId } from "./seal.ts";
+import { open, seal, sealingKeyId } from "./seal.ts";
 
 /** What a reseal has done, and left. */
 export interface Resealed {
