@@ -130,9 +130,12 @@ export async function resetMeters(runtime: Runtime): Promise<void> {
 }
 
 async function call<T>(runtime: Runtime, path: string, body?: unknown): Promise<T> {
-  const answer = await fetch(new URL(path, runtime.url), {
-    ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
-  });
+  const ask = () =>
+    fetch(new URL(path, runtime.url), {
+      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+    });
+  // The runtime may close a connection that has idled just as it is used again.
+  const answer = await ask().catch(ask);
   if (!answer.ok) throw new Error(`${path} was answered ${answer.status}: ${await answer.text()}`);
   return (await answer.json()) as T;
 }

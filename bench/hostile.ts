@@ -1,6 +1,7 @@
 import { startRuntime } from "../scripts/runtime.ts";
 import { measureBursts } from "./burst.ts";
 import { measureCost } from "./cost.ts";
+import { measureFilling } from "./filling.ts";
 import { measureManners, measurePostsAtOnce } from "./manners.ts";
 import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
 import { measureDelivering } from "./recording.ts";
@@ -48,6 +49,8 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     rounds: quick ? 1 : 3,
     deliveries: 5_000,
   });
+  step("filling");
+  const bytesPerChange = await measureFilling(runtime, quick ? 50 : 500);
   step("retention");
   const retention = await measureRetention(runtime, quick ? 2_000 : 20_000);
   await runtime.stop();
@@ -81,6 +84,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     posts_after_delete: manners.afterDelete,
     posts_after_access: manners.afterAccess,
     posts_at_once: postsAtOnce,
+    bytes_per_status_change: bytesPerChange,
     burst_read_p99_ratio: beside.bursts[0]?.p99Ratio ?? Number.NaN,
     burst_read_p99_ratio_50_consumers: beside.bursts[1]?.p99Ratio ?? Number.NaN,
     retention_events_per_second: retention.eventsPerSecond,
