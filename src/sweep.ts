@@ -50,7 +50,14 @@ async function expireEvents(
   now: number,
   mayGoOn: () => boolean,
 ): Promise<void> {
-  const trimmed = await trimEvents(db, readEventsMaxBytes(env), now, mayGoOn);
+  const { deleted: trimmed, overBound } = await trimEvents(
+    db,
+    readEventsMaxBytes(env),
+    now,
+    mayGoOn,
+  );
+  for (const { workspaceId, bytes } of overBound)
+    log("events_over_bound", { workspace: workspaceId, bytes });
   const expired = await deleteExpired(db, readRetention(env), now, mayGoOn);
   if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }

@@ -3,7 +3,6 @@ import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../contract/limits.ts";
 import { type Database, retrying, write } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
-import { log } from "../log.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
 import { expire } from "./retention.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
@@ -11,6 +10,14 @@ import { readPosition, writePosition } from "./sweep-positions.ts";
 interface Workspace extends Measured {
   /** Up to this event, the last trim has found and left nothing but pending ones. */
   trimmedTo: string;
+}
+
+/** What a trim has come to. */
+export interface Trimmed {
+  /** Events. */
+  deleted: number;
+  /** Workspaces whose events still take too much, most of it pending, and how many bytes they take. */
+  overBound: { workspaceId: string; bytes: number }[];
 }
 
 /** Workspaces that are found in one query. */
@@ -32,25 +39,32 @@ export function readEventsMaxBytes(env: Env): number {
  * Measures new events, and deletes the oldest settled ones of each workspace whose events take more
  * than `maxBytes`, until there are no more or `mayGoOn` says no; the next call goes on from there.
  * What is pending counts, and stays.
- *
- * @returns how many events were deleted.
  */
 export async function trimEvents(
   db: Database,
   maxBytes: number,
   now: number,
   mayGoOn: () => boolean,
-): Promise<number> {
+): Promise<Trimmed> {
   const before = eventIdAt(now - SIZE_SLACK_MS);
-  let deleted = 0;
+  const trimmed: Trimmed = { deleted: 0, overBound: [] };
   let position = await readPosition(db, PART);
   while (mayGoOn()) {
     const found = await findWorkspaces(db, position, before, maxBytes);
     for (const workspace of found) {
       // One that takes all the time there is has it again when all others have had theirs.
       position = workspace.id;
-      deleted += await trimWorkspace(db, workspace, before, maxBytes, now, mayGoOn);
+      const { deleted, excess } = await trimWorkspace(
+        db,
+        workspace,
+        before,
+        maxBytes,
+        now,
+        mayGoOn,
+      );
+      trimmed.deleted += deleted;
       if (!mayGoOn()) break;
+      if (excess > 0) trimmed.overBound.push({ workspaceId: position, bytes: maxBytes + excess });
     }
     if (found.length < WORKSPACES_AT_ONCE && mayGoOn()) {
       position = "";
@@ -58,7 +72,7 @@ export async function trimEvents(
     }
   }
   await writePosition(db, PART, position);
-  return deleted;
+  return trimmed;
 }
 
 /** Workspaces behind `position` with events that have not been measured, or with too many. */
@@ -80,7 +94,7 @@ async function trimWorkspace(
   maxBytes: number,
   now: number,
   mayGoOn: () => boolean,
-): Promise<number> {
+): Promise<{ deleted: number; excess: number }> {
   let measured: Measured = workspace;
   while (mayGoOn()) {
     const next = await measureNext(db, measured, before);
@@ -106,9 +120,7 @@ async function trimWorkspace(
     passed += oldest.length - settled.length;
     if (isLast) break;
   }
-  if (excess > 0 && mayGoOn())
-    log("events_over_bound", { workspace: measured.id, bytes: maxBytes + excess });
-  return deleted;
+  return { deleted, excess };
 }
 
 interface KeptEvent {
