@@ -5,7 +5,8 @@ import { PAGE_LIMIT } from "./contract/limits.ts";
 import type { PlatformInput, PlatformMethod, RecordingMethod } from "./contract/platform.ts";
 import type { Page } from "./contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase } from "./db/client.ts";
-import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
+import { type Resealed, resealSecrets } from "./delivery/reseal.ts";
+import { readKeyRing } from "./delivery/seal.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
 import { callObject } from "./gate/call.ts";
@@ -18,15 +19,11 @@ import {
   revokeKey,
   updateQuota,
 } from "./model/api-keys.ts";
+import { type Backlog, readBacklog } from "./model/due.ts";
 import { type Ledger, readLedger } from "./model/ledger.ts";
 import type { PageRequest } from "./model/page.ts";
 import { redeliver } from "./model/redelivery.ts";
-import {
-  enableSubscription,
-  replaceSecret,
-  secretsUnderOtherKeys,
-  withdrawWorkspace,
-} from "./model/subscriptions.ts";
+import { enableSubscription, withdrawWorkspace } from "./model/subscriptions.ts";
 import {
   insertWorkspace,
   listWorkspaces,
@@ -167,9 +164,15 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Counts the deliveries of a workspace, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
     const { workspaceId } = await readInput("ledger", input);
-    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
-      throw (await references()).unknownWorkspace();
+    await this.#expectWorkspace(workspaceId);
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
+  }
+
+  /** Tells what waits to be delivered, of a workspace or of all, at the price of reading just that. */
+  async backlog(input: PlatformInput<"backlog">): Promise<Backlog> {
+    const { workspaceId } = await readInput("backlog", input);
+    await this.#expectWorkspace(workspaceId);
+    return readBacklog(this.#db, workspaceId ?? undefined, Date.now());
   }
 
   /**
@@ -189,26 +192,21 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /**
    * Seals up to 100 webhook secrets under the first of `WEBHOOK_ENCRYPTION_KEYS`. Once nothing
-   * remains, the other keys can go.
+   * remains, the other keys can go: no key of the ring opens what is unreadable, which the log names.
    */
-  async resealSecrets(
-    input: PlatformInput<"resealSecrets">,
-  ): Promise<{ resealed: number; remaining: number }> {
+  async resealSecrets(input: PlatformInput<"resealSecrets">): Promise<Resealed> {
     await readInput("resealSecrets", input);
-    const ring = readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS);
-    const { secrets, count } = await secretsUnderOtherKeys(this.#db, sealingKeyId(ring), 100);
-    const replacements = await Promise.all(
-      secrets.map(async (secret) => {
-        const { id, sealedSecret } = secret;
-        return replaceSecret(secret, await seal(ring, id, await open(ring, id, sealedSecret)));
-      }),
-    );
-    await commit(this.#db, inOrder(replacements));
-    return { resealed: secrets.length, remaining: count - secrets.length };
+    return resealSecrets(this.#db, readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS), 100);
   }
 
   get #db(): Database {
     return openDatabase(this.env.DB);
+  }
+
+  /** Figures of a workspace that is not there would look healthy. */
+  async #expectWorkspace(workspaceId: string | null | undefined): Promise<void> {
+    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
   }
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */

@@ -8,6 +8,7 @@ import { overdueAnywhere } from "./model/due.ts";
 import { cleanUpAutomations } from "./model/removals.ts";
 import { deleteExpired, readRetention } from "./model/retention.ts";
 import { readPosition, writePosition } from "./model/sweep-positions.ts";
+import { readEventsMaxBytes, trimEvents } from "./model/trimming.ts";
 
 /**
  * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
@@ -49,6 +50,14 @@ async function expireEvents(
   now: number,
   mayGoOn: () => boolean,
 ): Promise<void> {
-  const events = await deleteExpired(db, readRetention(env), now, mayGoOn);
-  if (events > 0) log("sweep_deleted", { events });
+  const { deleted: trimmed, overBound } = await trimEvents(
+    db,
+    readEventsMaxBytes(env),
+    now,
+    mayGoOn,
+  );
+  for (const { workspaceId, bytes } of overBound)
+    log("events_over_bound", { workspace: workspaceId, bytes });
+  const expired = await deleteExpired(db, readRetention(env), now, mayGoOn);
+  if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }

@@ -147,6 +147,11 @@ export const UNTRIED_WAIT_MS = 300_000;
 /** An event that is not settled this long after it was created is dated by its settlement. */
 export const EXPIRY_SLACK_MS = 3_600_000;
 
+/** An event is measured once it is this old: by then all that is older is committed. */
+export const SIZE_SLACK_MS = 120_000;
+/** Pending events of one workspace that one sweep passes over, looking for settled ones behind them. */
+export const TRIM_PENDING_MAX = 10_000;
+
 /** Events that are older are not delivered again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * 86_400_000;
 /** What is delivered again to a subscription that was enabled is spread by this rate. */

@@ -145,6 +145,12 @@ export const PLATFORM_INPUTS = {
       description: "Counts the deliveries by state.",
       examples: [{}, { workspaceId: "wks_…" }],
     }),
+  backlog: z
+    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .meta({
+      description: "Counts what waits to be delivered; cheaper than the ledger.",
+      examples: [{}, { workspaceId: "wks_…" }],
+    }),
   enableWebhook: z
     .strictObject({
       webhookId: Id.describe("whk_…"),

@@ -31,6 +31,11 @@ export const workspaces = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
     sweptTo: text("swept_to").notNull().default(""),
+    /** The last event whose size the sweep knows, and what the events up to it take, in bytes. */
+    sizedTo: text("sized_to").notNull().default(""),
+    sizedBytes: integer("sized_bytes").notNull().default(0),
+    /** Where the sweep, deleting what is too much, goes on behind what was pending. */
+    trimmedTo: text("trimmed_to").notNull().default(""),
   },
   (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
 );

@@ -4,6 +4,7 @@ import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts
 import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { IS_OWED } from "./deliveries.ts";
+import { resize } from "./event-size.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 
@@ -60,15 +61,19 @@ function oweAgain(subscriptionId: string, ids: string, startsAt: number): Statem
   const isOwed = sql`EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE s.id = ${subscriptionId} AND ${IS_OWED})`;
   const isNew = sql`${isOwed} AND NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
     WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
+  const owedAgain = sql`FROM json_each(${ids}) AS missed JOIN ${events} AS e
+    ON e.workspace_id = ${workspace} AND e.id = missed.value WHERE true`;
   return inOrder([
     write(sql`UPDATE ${deliveries} SET state = 'pending', attempts = 0, due_at = ${dueAt},
         settled_at = NULL, generation = ${generation}
       FROM json_each(${ids}) AS missed
       WHERE event_id = missed.value AND subscription_id = ${subscriptionId} AND ${isOwed}
         AND (state IN ('cancelled', 'exhausted') OR state = 'pending' AND generation < ${generation})`),
+    resize(-1, owedAgain),
     write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
       FROM json_each(${ids}) AS missed
       WHERE ${events.id} = missed.value AND ${events.workspaceId} = ${workspace} AND ${isNew}`),
+    resize(1, owedAgain),
     write(sql`INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
       SELECT ${subscriptionId}, e.id, e.workspace_id, 'pending', ${dueAt}, ${generation}
       FROM json_each(${ids}) AS missed JOIN ${events} AS e

@@ -1,4 +1,4 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { and, eq, gt, isNull, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
@@ -128,24 +128,33 @@ export interface SealedSecret {
   sealedSecret: string;
 }
 
-/** Secrets that are not sealed under the key `keyId`: at most `limit` of them, and how many in all. */
-export async function secretsUnderOtherKeys(
+/** The next `limit` secrets behind the subscription `after` that are not sealed under the key `keyId`. */
+export function secretsUnderOtherKeys(
   db: Database,
   keyId: string,
+  after: string,
   limit: number,
-): Promise<{ secrets: SealedSecret[]; count: number }> {
-  const other = sql`substr(${subscriptions.sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
-  const [secrets, counts] = await retrying(() =>
-    db.batch([
-      db
-        .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
-        .from(subscriptions)
-        .where(other)
-        .limit(limit),
-      db.select({ count: sql<number>`count(*)` }).from(subscriptions).where(other),
-    ]),
+): Promise<SealedSecret[]> {
+  return retrying(() =>
+    db
+      .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
+      .from(subscriptions)
+      .where(and(gt(subscriptions.id, after), isUnderOther(keyId)))
+      .orderBy(subscriptions.id)
+      .limit(limit),
   );
-  return { secrets, count: counts[0]?.count ?? 0 };
+}
+
+/** How many secrets are not sealed under the key `keyId`. */
+export function countUnderOtherKeys(keyId: string): Statements<number> {
+  const counts = rows<{ count: number }>(
+    sql`SELECT count(*) AS count FROM ${subscriptions} WHERE ${isUnderOther(keyId)}`,
+  );
+  return readAs(counts, ([row]) => row?.count ?? 0);
+}
+
+function isUnderOther(keyId: string): SQL {
+  return sql`substr(${subscriptions.sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
 }
 
 /** Puts `sealed` in place of the secret that was read, unless it has changed since. */

@@ -261,6 +261,7 @@ class Scenario {
       SERVED_ROUTES: "automations.crm_source",
       DELIVERED_KEPT_DAYS: 60,
       UNDELIVERED_KEPT_DAYS: 60,
+      WORKSPACE_EVENTS_MAX_MB: 250,
       KEY_GATE: { getByName: () => this.#gate(isolate) },
       EMAIL: { send: async () => this.#sendEmail(isolate) },
       EMAIL_FROM: "api@example.com",
