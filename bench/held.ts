@@ -4,6 +4,7 @@ import type { Meters } from "./worker.ts";
 
 const BATCH_MAX = 100;
 const MINUTE_MS = 60_000;
+const TICK_MS = 20;
 
 /**
  * The queues of a metered Worker, in the hands of a bench, and its clock: nothing is delivered until
@@ -38,7 +39,8 @@ export class HeldQueues {
 
   /** What the Worker has sent since; from then on nobody else gets it. */
   async collect(): Promise<Held[]> {
-    this.#messages.push(...(await call<Held[]>(this.runtime, "/bench/control/held")));
+    const sent = await call<Held[]>(this.runtime, "/bench/control/held");
+    this.#messages.push(...sent);
     return this.#messages;
   }
 
@@ -70,10 +72,33 @@ export class HeldQueues {
     }
   }
 
-  #takeDue(queue: string): unknown[] {
+  /**
+   * Lets `consumers` run at once until `done`; each takes its share of the messages that are due, as
+   * if the queue had handed out batches to all of them.
+   */
+  async drain(consumers: number, done: () => boolean | Promise<boolean>): Promise<void> {
+    let isDone = false;
+    const look = async () => {
+      while (!isDone) {
+        await this.collect();
+        isDone = await done();
+        await sleep(TICK_MS);
+      }
+    };
+    const run = async () => {
+      while (!isDone) {
+        const queue = this.#messages.find(({ dueAt }) => dueAt <= this.now())?.queue;
+        if (queue === undefined) await sleep(TICK_MS);
+        else await this.consume(queue, this.#takeDue(queue, Math.ceil(BATCH_MAX / consumers)));
+      }
+    };
+    await Promise.all([look(), ...Array.from({ length: consumers }, run)]);
+  }
+
+  #takeDue(queue: string, limit = BATCH_MAX): unknown[] {
     const now = this.now();
     const isDue = (message: Held) => message.queue === queue && message.dueAt <= now;
-    const due = this.#messages.filter(isDue).slice(0, BATCH_MAX);
+    const due = this.#messages.filter(isDue).slice(0, limit);
     this.#messages = this.#messages.filter((message) => !due.includes(message));
     return due.map(({ body }) => body);
   }
@@ -105,9 +130,16 @@ export async function resetMeters(runtime: Runtime): Promise<void> {
 }
 
 async function call<T>(runtime: Runtime, path: string, body?: unknown): Promise<T> {
-  const answer = await fetch(new URL(path, runtime.url), {
-    ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
-  });
+  const ask = () =>
+    fetch(new URL(path, runtime.url), {
+      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+    });
+  // The runtime may close a connection that has idled just as it is used again.
+  const answer = await ask().catch(ask);
   if (!answer.ok) throw new Error(`${path} was answered ${answer.status}: ${await answer.text()}`);
   return (await answer.json()) as T;
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,5 +1,7 @@
 import { startRuntime } from "../scripts/runtime.ts";
+import { measureBursts } from "./burst.ts";
 import { measureCost } from "./cost.ts";
+import { measureFilling } from "./filling.ts";
 import { measureManners, measurePostsAtOnce } from "./manners.ts";
 import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
 import { measureDelivering } from "./recording.ts";
@@ -21,6 +23,8 @@ interface Setting {
   step(name: string): void;
 }
 
+/** `max_concurrency` of the queue `webhook-deliveries` in wrangler.toml. */
+const CONSUMERS = 10;
 const FULL: Durations = {
   warmUpSeconds: 30,
   rounds: 4,
@@ -40,6 +44,13 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
   const writes = await measureWrites(runtime, quick ? 20 : 100);
   step("posts at once to one subscription");
   const postsAtOnce = await measurePostsAtOnce(runtime);
+  step("reads beside a burst");
+  const beside = await measureBursts(runtime, [CONSUMERS, 50], {
+    rounds: quick ? 1 : 3,
+    deliveries: 5_000,
+  });
+  step("filling");
+  const bytesPerChange = await measureFilling(runtime, quick ? 50 : 500);
   step("retention");
   const retention = await measureRetention(runtime, quick ? 2_000 : 20_000);
   await runtime.stop();
@@ -73,6 +84,9 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     posts_after_delete: manners.afterDelete,
     posts_after_access: manners.afterAccess,
     posts_at_once: postsAtOnce,
+    bytes_per_status_change: bytesPerChange,
+    burst_read_p99_ratio: beside.bursts[0]?.p99Ratio ?? Number.NaN,
+    burst_read_p99_ratio_50_consumers: beside.bursts[1]?.p99Ratio ?? Number.NaN,
     retention_events_per_second: retention.eventsPerSecond,
     retention_events_per_run: retention.eventsPerRun,
   };
@@ -117,6 +131,20 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
         { receiver: "2 s after DELETE", posts: manners.afterDelete },
         { receiver: "2 s after access was withdrawn", posts: manners.afterAccess },
         { receiver: "at once, eight consumers", posts: postsAtOnce },
+      ],
+    },
+    {
+      title: "GET /v1/leads while 5,000 deliveries are made, by so many consumers at once",
+      rows: [
+        { consumers: 0, "p50, ms": beside.quiet.readP50Ms, "p99, ms": beside.quiet.readP99Ms },
+        ...beside.bursts.map((burst) => ({
+          consumers: burst.consumers,
+          "p50, ms": burst.readP50Ms,
+          "p99, ms": burst.readP99Ms,
+          ratio: burst.p99Ratio,
+          "deliveries / s": burst.deliveriesPerSecond,
+          "D1 trips / s": burst.roundTripsPerSecond,
+        })),
       ],
     },
     {

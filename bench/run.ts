@@ -10,8 +10,8 @@
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { ROOT } from "../scripts/checkout.ts";
+import { readArguments } from "../scripts/command.ts";
 import { buildWorker, startRuntime } from "../scripts/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
@@ -24,14 +24,22 @@ import { measureReads, READS } from "./reads.ts";
 import { measureDelivering, measureRecording } from "./recording.ts";
 import { measureShedding } from "./shedding.ts";
 
-const { values } = parseArgs({
-  options: {
-    quick: { type: "boolean", default: false },
-    json: { type: "string" },
-    chart: { type: "string" },
-    /** `hostile` leaves out all but the deliveries in a hostile world, which `quick` leaves out. */
-    only: { type: "string" },
-  },
+const USAGE = `npm run bench -- [--quick] [--only hostile] [--json FILE] [--chart FILE]
+
+Measures how fast the service reads, records and delivers, what that costs, and how well clients and
+subscribers are kept apart.
+
+  --quick         fewer and shorter measurements
+  --only hostile  deliveries in a hostile world and nothing else; --quick leaves them out otherwise
+  --json FILE     writes the figures there too
+  --chart FILE    draws the reads there, as SVG
+`;
+
+const { values } = readArguments(USAGE, {
+  quick: { type: "boolean", default: false },
+  only: { type: "string" },
+  json: { type: "string" },
+  chart: { type: "string" },
 });
 const { quick, only } = values;
 if (only !== undefined && only !== "hostile") throw new Error("--only knows nothing but hostile");

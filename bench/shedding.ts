@@ -33,7 +33,12 @@ export async function measureShedding(runtime: Runtime, rounds: number, secondsA
   };
   let refused = 0;
   const flooded = async () => {
-    const bad = [mintApiKey(), "key_live_nonsense", String(exhausted.apiKey)];
+    const { API_KEY_CHECKSUM_KEYS } = runtime.env;
+    const bad = [
+      await mintApiKey(API_KEY_CHECKSUM_KEYS),
+      "key_live_nonsense",
+      String(exhausted.apiKey),
+    ];
     const flood = autocannon({
       url: url.href,
       connections: 10,

@@ -1,30 +1,42 @@
 /**
- * Puts together the static files of the docs page, in `dist/assets`: those of `site/`, and the
- * reference that renders the OpenAPI document. wrangler runs it before it builds the Worker.
+ * Puts together what is served as files, in `dist/assets`: the OpenAPI document, the docs made of it,
+ * and the checker of receivers as one file that Node runs, for those who have not this checkout.
+ * wrangler runs it before it builds the Worker.
  *
  *     node scripts/assets.ts
  */
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { build } from "esbuild";
+import { buildSite } from "../site/build.ts";
 import { ROOT } from "./checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
-const SITE = join(ROOT, "site");
-const SCALAR = join(ROOT, "node_modules/@scalar/api-reference/dist/browser");
 
-const wanted = new Map<string, string>();
-for (const file of filesIn(SITE)) wanted.set(join(ASSETS, file), join(SITE, file));
-for (const file of filesIn(SCALAR))
-  if (file === "standalone.esm.js" || (file.startsWith("chunks/") && file.endsWith(".js")))
-    wanted.set(join(ASSETS, "docs/scalar", file), join(SCALAR, file));
+/** The content of each file, by its path in the folder of assets. */
+const wanted = await buildSite(ROOT);
+wanted.set("docs/check-receiver.mjs", await bundleChecker());
 
 // What is right stays untouched: a server may be reading it.
-for (const [target, source] of wanted) {
-  if (existsSync(target) && readFileSync(target).equals(readFileSync(source))) continue;
+for (const [path, content] of wanted) {
+  const target = join(ASSETS, path);
+  if (existsSync(target) && readFileSync(target).equals(content)) continue;
   mkdirSync(dirname(target), { recursive: true });
-  copyFileSync(source, target);
+  writeFileSync(target, content);
 }
-for (const file of filesIn(ASSETS)) if (!wanted.has(join(ASSETS, file))) rmSync(join(ASSETS, file));
+for (const file of filesIn(ASSETS)) if (!wanted.has(file)) rmSync(join(ASSETS, file));
+
+async function bundleChecker(): Promise<Buffer> {
+  const { outputFiles } = await build({
+    entryPoints: [join(ROOT, "scripts/check-receiver.ts")],
+    bundle: true,
+    write: false,
+    platform: "node",
+    format: "esm",
+    target: "node20",
+  });
+  return Buffer.from(outputFiles[0]?.contents ?? []);
+}
 
 /** The files in `folder` and below, by their paths in it. */
 function filesIn(folder: string): string[] {

@@ -7,123 +7,42 @@
  * with its in-memory queues. `--built` takes the bundle that is there.
  * Exits 1 if anything was lost or an invariant failed.
  */
-import { type ChildProcess, fork } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Ledger } from "../src/model/ledger.ts";
 import { type Post, startReceiver } from "../test/support/receiver.ts";
 import { Chance } from "./chance.ts";
+import { Victim } from "./chaos-victim.ts";
+import { fail, openProgress, readArguments, readCount } from "./command.ts";
 import { buildWorker } from "./runtime.ts";
 
-const { values } = parseArgs({
-  options: {
-    events: { type: "string", default: "1000" },
-    kills: { type: "string", default: "20" },
-    built: { type: "boolean", default: false },
-    seed: { type: "string", default: String(Date.now() % 1_000_000) },
-  },
+const USAGE = `npm run chaos -- [--events N] [--kills N] [--seed N] [--built]
+
+Records events while the runtime is killed again and again, and checks that nothing was lost.
+
+  --events N  how many events; 1000 when left out
+  --kills N   how many kills; 20 when left out
+  --seed N    plays the choices of an earlier run again
+  --built     takes the Worker that is built already
+`;
+
+const { values } = readArguments(USAGE, {
+  events: { type: "string", default: "1000" },
+  kills: { type: "string", default: "20" },
+  built: { type: "boolean", default: false },
+  seed: { type: "string", default: String(Date.now() % 1_000_000) },
 });
-const eventsWanted = Number(values.events);
-const killsWanted = Number(values.kills);
-const chance = new Chance(Number(values.seed));
+const [eventsWanted, killsWanted, seed] = readCounts();
+const chance = new Chance(seed);
+const progressLine = openProgress();
 
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** What a runtime says that dies, or whose process outlives it by a moment. */
-const DYING =
-  /killed|Network connection lost|internal error|aborted|fetch failed|ECONN|EPIPE|socket|terminated/i;
-
-/** The runtime in its process; calls fail when it dies, and wait while it starts again. */
-class Victim {
-  kills = 0;
-  #folder = mkdtempSync(join(tmpdir(), "chaos-"));
-  #child: ChildProcess | null = null;
-  #ready: Promise<URL> | null = null;
-  #calls = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
-  #lastCall = 0;
-
-  start(): Promise<URL> {
-    const child = fork(join(import.meta.dirname, "chaos-runtime.ts"), [this.#folder], {
-      detached: true,
-      stdio: ["ignore", "ignore", "inherit", "ipc"],
-    });
-    this.#child = child;
-    this.#ready = new Promise((resolve) => {
-      child.on(
-        "message",
-        (message: { url?: string; call?: number; error?: string; value?: never }) => {
-          if (message.url) resolve(new URL(message.url));
-          const call = this.#calls.get(message.call ?? -1);
-          if (message.error !== undefined) call?.reject(new Error(message.error));
-          else call?.resolve(message.value as never);
-        },
-      );
-    });
-    child.on("exit", () => {
-      for (const { reject } of this.#calls.values()) reject(new Error("killed"));
-      this.#calls.clear();
-    });
-    return this.#ready;
-  }
-
-  async kill(): Promise<void> {
-    await this.#ready;
-    this.kills++;
-    await this.#end();
-    await this.start();
-  }
-
-  async stop(): Promise<void> {
-    await this.#end();
-    this.#child = null;
-    rmSync(this.#folder, { recursive: true, force: true });
-  }
-
-  /** Ends the process and the runtime that it started, at once. */
-  async #end(): Promise<void> {
-    const child = this.#child;
-    if (!child?.pid) return;
-    const ended = new Promise((resolve) => child.on("exit", resolve));
-    this.killNow();
-    await ended;
-  }
-
-  /** Kills the process and the runtime that it started, without waiting. */
-  killNow(): void {
-    if (this.#child?.pid && this.#child.exitCode === null)
-      process.kill(-this.#child.pid, "SIGKILL");
-  }
-
-  async call<T>(target: string, input: unknown): Promise<T> {
-    const url = await this.#ready;
-    if (!url) throw new Error("not started");
-    const call = ++this.#lastCall;
-    return new Promise<T>((resolve, reject) => {
-      this.#calls.set(call, { resolve: resolve as (value: never) => void, reject });
-      this.#child?.send({ call, target, input }, (error) => error && reject(new Error("killed")));
-    });
-  }
-
-  /** A call, made again with the same input until it is answered, as a platform does. */
-  async insist<T>(target: string, input: unknown): Promise<T> {
-    for (;;) {
-      try {
-        return await this.call<T>(target, input);
-      } catch (error) {
-        if (!DYING.test(String(error))) throw error;
-        await sleep(50);
-      }
-    }
-  }
-
-  get url(): Promise<URL> {
-    return this.#ready ?? this.start();
-  }
+console.error(
+  `${eventsWanted} events, ${killsWanted} kills, seed ${seed}${values.built ? "" : ": building the Worker…"}`,
+);
+try {
+  if (!values.built) buildWorker();
+} catch (error) {
+  fail(error);
 }
-
-if (!values.built) buildWorker();
 const victim = new Victim();
 process.on("exit", () => victim.killNow());
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
@@ -264,12 +183,25 @@ const duplicates = posts - refused.size - (rows.length - lost);
 progress("\n");
 console.log(
   `events ${events.length}, kills ${victim.kills}, deliveries ${posts}, duplicates ${duplicates}, ` +
-    `refused once ${refused.size}, lost ${lost}, seed ${values.seed}, ${Math.round((Date.now() - startedAt) / 1000)} s`,
+    `refused once ${refused.size}, lost ${lost}, seed ${seed}, ${Math.round((Date.now() - startedAt) / 1000)} s`,
 );
 for (const failure of failures.slice(0, 20)) console.log(`FAILED: ${failure}`);
 process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
 
+function readCounts(): [events: number, kills: number, seed: number] {
+  try {
+    return [
+      readCount("--events", values.events),
+      readCount("--kills", values.kills, 0),
+      readCount("--seed", values.seed, 0),
+    ];
+  } catch (error) {
+    fail(error);
+  }
+}
+
 function progress(more = ""): void {
-  if (process.stderr.isTTY)
-    process.stderr.write(`\r${references} events, ${victim.kills} kills${more}      `);
+  const text = `${references} events, ${victim.kills} kills${more}`;
+  if (process.stderr.isTTY) process.stderr.write(`\r${text}      `);
+  else if (more !== "\n") progressLine(text);
 }

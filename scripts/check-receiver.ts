@@ -1,23 +1,32 @@
 /**
  * Sends test deliveries to a receiver of webhooks and reports which duties of one it fulfils:
  *
- *     npm run check-receiver -- https://hooks.example.com/automations --secret whsec_…
+ *     WEBHOOK_SECRET=whsec_… npm run check-receiver -- https://hooks.example.com/automations
  *
- * `--local` admits http and private addresses. Exits 0 when every duty is fulfilled, 1 when one is
- * not, 2 when it was called wrongly.
+ * Exits 0 when every duty is fulfilled, 1 when one is not, 2 when it was called wrongly. The docs
+ * page offers it as one file, which `scripts/assets.ts` makes of this one.
  */
-import { parseArgs, styleText } from "node:util";
+import { styleText } from "node:util";
+import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../src/delivery/target.ts";
+import { readArguments } from "./command.ts";
 import { checkReceiver, DUTIES, type Finding, type Verdict } from "./receiver-duties.ts";
 
-const USAGE = `npm run check-receiver -- URL --secret whsec_… [--local]
+const COMMAND =
+  process.env.npm_lifecycle_event === "check-receiver"
+    ? "npm run check-receiver --"
+    : "node check-receiver.mjs";
+
+const USAGE = `${COMMAND} URL [--local]
 
 Sends eight test deliveries to URL, each with a header X-Service-Test that says what it is, and
 reports which duties of a receiver it fulfils. Three of them are right: the receiver will process
-invented leads.
+two invented leads.
 
-  --secret  what the receiver verifies with: the secret that POST /v1/webhooks answered
-  --local   admits http and private addresses`;
+  --local         admits http and private addresses
+  WEBHOOK_SECRET  in the environment: what the receiver verifies with, the secret that
+                  POST /v1/webhooks answered; without it, a terminal asks for it
+`;
 
 const FAULTS: Record<TargetFault, string> = {
   invalid_url: "URL is none that could be posted to",
@@ -30,64 +39,62 @@ const COLOURS = {
   fulfilled: "green",
   broken: "red",
   unclear: "yellow",
-  "not sent": "yellow",
+  "not tested": "yellow",
 } as const satisfies Record<Verdict, string>;
 
 const COLUMNS = ["duty", "sent", "expected", "came", "verdict"] as const;
-const WIDEST_ANSWER = "204 in 1000 ms, 204 in 1000 ms";
+const WIDEST_CAME = "TLS: certificate of another name";
 
 class UsageError extends Error {}
 
 try {
-  const call = readCall();
-  if (call === null) console.log(USAGE);
-  else process.exitCode = await report(call.url, call.secret);
+  process.exitCode = await report(readUrl(), await readSecret());
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
   console.error(error.message);
   process.exitCode = 2;
 }
 
-/** What is asked for; `null` when it is help. */
-function readCall(): { url: string; secret: string } | null {
-  const { values, positionals } = parse();
-  if (values.help) return null;
+/** The receiver to check. */
+function readUrl(): string {
+  const { values, positionals } = readArguments(
+    USAGE,
+    { secret: { type: "string" }, local: { type: "boolean", default: false } },
+    { allowPositionals: true, code: 2 },
+  );
+  if (values.secret !== undefined)
+    throw new UsageError(
+      "The secret is not taken from the command line, where others can read it: set WEBHOOK_SECRET",
+    );
   const [url, ...rest] = positionals;
   if (url === undefined) throw new UsageError("URL is missing; --help shows the usage");
   if (rest.length > 0) throw new UsageError(`one URL is expected, not ${positionals.length}`);
   const fault = targetFault(url, values.local);
   if (fault !== null) throw new UsageError(FAULTS[fault]);
-  const { secret } = values;
-  if (secret === undefined) throw new UsageError("--secret is missing; --help shows the usage");
-  if (!/^whsec_[A-Za-z0-9+/]{43}=$/.test(secret))
-    throw new UsageError("--secret must be whsec_ and 44 characters of base64, as it was shown");
-  return { url, secret };
+  return url;
 }
 
-function parse() {
-  try {
-    return parseArgs({
-      allowPositionals: true,
-      options: {
-        secret: { type: "string" },
-        local: { type: "boolean", default: false },
-        help: { type: "boolean", short: "h", default: false },
-      },
-    });
-  } catch (error) {
-    throw new UsageError((error as Error).message.split(". ")[0]);
-  }
+/** What deliveries are signed with, from the environment, or asked for where somebody sits. */
+async function readSecret(): Promise<string> {
+  const { WEBHOOK_SECRET } = process.env;
+  if (WEBHOOK_SECRET) return checked("WEBHOOK_SECRET", WEBHOOK_SECRET);
+  if (!process.stdin.isTTY || !process.stdout.isTTY)
+    throw new UsageError("Set WEBHOOK_SECRET to the secret that POST /v1/webhooks answered");
+  const answer = await password({ message: "The secret of the subscription, whsec_…" });
+  if (isCancel(answer)) throw new UsageError("Given up: nothing was sent");
+  return checked("The secret", answer ?? "");
+}
+
+function checked(name: string, secret: string): string {
+  if (/^whsec_[A-Za-z0-9+/]{43}=$/.test(secret)) return secret;
+  throw new UsageError(`${name} must be whsec_ and 44 characters of base64, as it was shown`);
 }
 
 /** Prints the table, row by row as the answers come, and what follows from it; the exit code. */
 async function report(url: string, secret: string): Promise<number> {
   const widths = COLUMNS.map((column) => {
     const cells =
-      column === "came"
-        ? [WIDEST_ANSWER]
-        : column === "verdict"
-          ? []
-          : DUTIES.map((d) => d[column]);
+      column === "came" ? [WIDEST_CAME] : column === "verdict" ? [] : DUTIES.map((d) => d[column]);
     return Math.max(column.length, ...cells.map(({ length }) => length));
   });
   const row = (cells: readonly string[], verdict: string) =>
@@ -104,18 +111,24 @@ async function report(url: string, secret: string): Promise<number> {
     const { duty, sent, expected, came, verdict } = finding;
     row([duty, sent, expected, came], styleText(COLOURS[verdict], verdict));
   }
-  const unfulfilled = findings.filter(({ verdict }) => verdict !== "fulfilled");
-  console.log(
-    `\n${findings.length - unfulfilled.length} of ${findings.length} duties are fulfilled.`,
-  );
-  for (const { duty, consequence, verdict } of unfulfilled)
+  console.log(`\n${count(findings)}`);
+  for (const { duty, consequence, verdict } of findings)
     if (verdict === "broken") console.log(`- ${duty}: ${consequence}.`);
-  if (unfulfilled.some(({ verdict }) => verdict === "unclear"))
+  if (findings.some(({ verdict }) => verdict === "unclear"))
     console.log(
-      "Unclear: it refuses what is right as well (is --secret its own?), or answers 429.",
+      "Unclear: it refuses what is right as well (is the secret its own?), answers 429, or does not answer.",
     );
   console.log(
     "Not to be seen from outside: whether the repeated event was processed once, and whether signatures are compared in constant time.",
   );
-  return unfulfilled.length === 0 ? 0 : 1;
+  return findings.every(({ verdict }) => verdict === "fulfilled") ? 0 : 1;
+}
+
+/** How many duties have each verdict; what was not tested counts for nothing else. */
+function count(findings: Finding[]): string {
+  const tally = (verdict: Verdict) => findings.filter((f) => f.verdict === verdict).length;
+  const others = (["broken", "unclear", "not tested"] as const)
+    .filter((verdict) => tally(verdict) > 0)
+    .map((verdict) => `, ${tally(verdict)} ${verdict}`);
+  return `${tally("fulfilled")} of ${findings.length} duties fulfilled${others.join("")}.`;
 }

@@ -1,3 +1,4 @@
+import { accessSync, constants, mkdirSync } from "node:fs";
 import { join } from "node:path";
 
 /** The root of the checkout. */
@@ -11,3 +12,13 @@ export const WRANGLER_ENV = {
   WRANGLER_HIDE_BANNER: "true",
   CLOUDFLARE_CF_FETCH_ENABLED: "false",
 } as const;
+
+/** Makes a folder, unless it is there. @throws Error in one sentence when it cannot be written to. */
+export function makeWritable(folder: string): void {
+  try {
+    mkdirSync(folder, { recursive: true });
+    accessSync(folder, constants.W_OK);
+  } catch (error) {
+    throw new Error(`${folder} cannot be written to (${(error as NodeJS.ErrnoException).code}).`);
+  }
+}

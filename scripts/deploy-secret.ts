@@ -1,39 +1,56 @@
-import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type CANCEL_SYMBOL, isCancel, log, password, select, text } from "@clack/prompts";
-import { readKeyRing } from "../src/delivery/seal.ts";
-
-/** The one secret of the Worker. */
-export const SECRET_NAME = "WEBHOOK_ENCRYPTION_KEYS";
+import { parseKeyRing } from "../src/contract/key-ring.ts";
+import { makeSecret, type SecretName, type Secrets } from "./secrets.ts";
 
 /** @throws Error that says what is wrong with it, without a word of it. */
-export function checkSecret(secret: string): void {
-  readKeyRing(secret);
+export function checkSecret(name: SecretName, secret: string): void {
+  parseKeyRing(name, secret);
 }
 
-/** Asks for the secret, or makes one. @throws Error when the user gives up. */
-export async function askForSecret(): Promise<string> {
+/** Makes the secrets of these names. The id of their keys is the day. */
+export function makeSecrets(names: SecretName[]): Secrets {
+  const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
+  return Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
+}
+
+/**
+ * Asks for the encryption key where it is missing, or makes it, and makes what else is missing.
+ *
+ * @throws Error when the user gives up.
+ */
+export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
+  const entered = missing.includes("WEBHOOK_ENCRYPTION_KEYS") ? await askForEncryptionKey() : {};
+  const toMake = missing.filter((name) => !(name in entered));
+  const made = makeSecrets(toMake);
+  if (toMake.length > 0) await offerCopy(made);
+  return { ...entered, ...made };
+}
+
+/** What the user enters; nothing, when one is to be made. */
+async function askForEncryptionKey(): Promise<Secrets> {
+  const name = "WEBHOOK_ENCRYPTION_KEYS";
   const choice = await answered(
     select({
-      message: `${SECRET_NAME} encrypts the secrets of webhook subscriptions. The Worker has none yet.`,
+      message: `${name} encrypts the secrets of webhook subscriptions. The Worker has none yet.`,
       options: [
         { value: "generate", label: "Generate one" },
         { value: "enter", label: "Enter one", hint: "id:base64 of 32 bytes" },
       ],
     }),
   );
-  if (choice === "enter")
-    return answered(password({ message: SECRET_NAME, validate: (value) => faultOf(value ?? "") }));
-  return generate();
+  if (choice === "generate") return {};
+  const validate = (value: string | undefined) => faultOf(name, value ?? "");
+  return { [name]: await answered(password({ message: name, validate })) };
 }
 
-async function generate(): Promise<string> {
-  const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
-  const secret = `${id}:${randomBytes(32).toString("base64")}`;
+async function offerCopy(made: Secrets): Promise<void> {
+  const [id] = Object.values(made)[0]?.split(":") ?? [];
+  const names = Object.keys(made).join(" and ");
   log.info(
-    "Cloudflare shows it to nobody, and to change it one day takes the old one: keep a copy.",
+    `${names}: Cloudflare shows them to nobody, and to change one takes the old one: keep a copy.`,
   );
   for (;;) {
     const file = await answered(
@@ -43,16 +60,17 @@ async function generate(): Promise<string> {
       }),
     );
     // What was emptied comes back as nothing.
-    const fault = file?.trim() ? keepCopy(file.trim(), secret) : null;
-    if (fault === null) return secret;
+    const fault = file?.trim() ? keepCopy(file.trim(), made) : null;
+    if (fault === null) return;
     log.error(fault);
   }
 }
 
-/** Writes the secret to a file that is not there yet. @returns what went wrong, if anything. */
-function keepCopy(file: string, secret: string): string | null {
+/** Writes secrets to a file that is not there yet. @returns what went wrong, if anything. */
+function keepCopy(file: string, secrets: Secrets): string | null {
+  const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
   try {
-    writeFileSync(file, `${SECRET_NAME}="${secret}"\n`, { mode: 0o600, flag: "wx" });
+    writeFileSync(file, lines.join(""), { mode: 0o600, flag: "wx" });
     return null;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -60,9 +78,9 @@ function keepCopy(file: string, secret: string): string | null {
   }
 }
 
-function faultOf(secret: string): string | undefined {
+function faultOf(name: SecretName, secret: string): string | undefined {
   try {
-    checkSecret(secret);
+    checkSecret(name, secret);
     return undefined;
   } catch (error) {
     return (error as Error).message;
@@ -91,9 +109,9 @@ export function openPrivateFolder(): PrivateFolder {
   return { path, [Symbol.dispose]: remove };
 }
 
-/** Writes the secret as wrangler reads it. @returns the file. */
-export function writeSecretsFile(folder: PrivateFolder, secret: string): string {
+/** Writes secrets as wrangler reads them. @returns the file. */
+export function writeSecretsFile(folder: PrivateFolder, secrets: Secrets): string {
   const file = join(folder.path, "secrets.json");
-  writeFileSync(file, JSON.stringify({ [SECRET_NAME]: secret }), { mode: 0o600 });
+  writeFileSync(file, JSON.stringify(secrets), { mode: 0o600 });
   return file;
 }

@@ -2,12 +2,13 @@
  * `npm run deploy`: brings the Worker onto a Cloudflare account, the first time and every time.
  *
  * What it needs to know is asked in a terminal, and read from the environment elsewhere
- * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS). The order:
+ * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS). The
+ * order:
  *
- * 1. the account and the secret: without them nothing is begun;
+ * 1. the account and the secrets: without them nothing is begun;
  * 2. the database, made if it is not there: wrangler would make it with the Worker, too late for 3;
  * 3. its migrations: what they change must suit the code that still serves;
- * 4. the Worker with its Durable Objects and its secret: the deployment finds the database by its
+ * 4. the Worker with its Durable Objects and its secrets: the deployment finds the database by its
  *    name and makes the queues.
  *
  * Each step finds what an earlier run has done and leaves it alone.
@@ -17,14 +18,16 @@ import { join } from "node:path";
 import { confirm, select } from "@clack/prompts";
 import { z } from "zod";
 import { ROOT } from "./checkout.ts";
+import { fail, readArguments } from "./command.ts";
 import {
   answered,
-  askForSecret,
+  askForSecrets,
   checkSecret,
+  makeSecrets,
   openPrivateFolder,
-  SECRET_NAME,
   writeSecretsFile,
 } from "./deploy-secret.ts";
+import { SECRET_NAMES, type SecretName, type Secrets } from "./secrets.ts";
 import { type Answer, openWrangler, type Wrangler } from "./wrangler.ts";
 
 const Account = z.object({ id: z.string(), name: z.string() });
@@ -36,33 +39,65 @@ const Deployment = z.object({
   targets: z.array(z.string()).optional(),
 });
 
+/** The secret that its owner may have already; the others are made. */
+const ASKED_FOR: SecretName = "WEBHOOK_ENCRYPTION_KEYS";
+
+const USAGE = `npm run deploy -- [--dry-run]
+
+Brings the Worker onto a Cloudflare account: makes the database, applies its migrations, asks for the
+encryption key or makes one, makes the other secret, and deploys. Run it again for each new version.
+
+  --dry-run  looks at the account and builds the Worker, says what would be done, and changes nothing
+
+  CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, ${SECRET_NAMES.join(", ")}
+             in the environment: what it needs to know where nobody can be asked
+`;
+
+const { values } = readArguments(USAGE, { "dry-run": { type: "boolean", default: false } });
+const dryRun = values["dry-run"];
 const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
 
 try {
   await deploy();
 } catch (error) {
-  console.error(error instanceof Error ? error.message : String(error));
-  process.exitCode = 1;
+  fail(error);
 }
 
 async function deploy(): Promise<void> {
-  // The secret goes to wrangler in a file, and is not left in what it sees.
-  const { [SECRET_NAME]: given, ...env } = process.env;
-  if (given) checkSecret(given);
+  const { given, env } = takeSecrets(process.env);
   const accountId = await chooseAccount(openWrangler(env));
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
   );
-  const secret = given || (await missingSecret(wrangler));
+  const missing = await missingSecrets(wrangler, given);
+  if (dryRun) return rehearse(wrangler, missing);
+  const secrets = { ...given, ...(await completeSecrets(missing)) };
   await makeDatabase(wrangler);
   await migrate(wrangler);
-  await upload(wrangler, secret);
+  await upload(wrangler, secrets);
+}
+
+/**
+ * Parts the secrets from the rest of the environment: they go to wrangler in a file, and are not left in
+ * what it sees.
+ */
+function takeSecrets(environment: NodeJS.ProcessEnv) {
+  const env = { ...environment };
+  const given: Secrets = {};
+  for (const name of SECRET_NAMES) {
+    const secret = env[name];
+    delete env[name];
+    if (!secret) continue;
+    checkSecret(name, secret);
+    given[name] = secret;
+  }
+  return { given, env };
 }
 
 /** The account to deploy to; null when wrangler knows it. @throws Error when nobody is logged in. */
 async function chooseAccount(wrangler: Wrangler): Promise<string | null> {
   let me = await whoAmI(wrangler);
-  if (!me.loggedIn && interactive) {
+  if (!me.loggedIn && interactive && !dryRun) {
     const agreed = await answered(confirm({ message: "Log in to Cloudflare in the browser?" }));
     if (agreed) await wrangler.show(["login"]);
     me = await whoAmI(wrangler);
@@ -89,27 +124,56 @@ async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
   return answer.data;
 }
 
-/** The secret that the Worker lacks; null when it has it. @throws Error when nobody can be asked. */
-async function missingSecret(wrangler: Wrangler): Promise<string | null> {
+/** Says what a deployment would do, and builds the Worker. */
+async function rehearse(wrangler: Wrangler, missing: SecretName[]): Promise<void> {
+  const database = await lacksDatabase(wrangler);
+  const steps = [
+    ...missing.map((name) => (name === ASKED_FOR ? `ask for ${name}, or make it` : `make ${name}`)),
+    ...(database === null ? [] : [`make the database ${database}`]),
+    "apply the migrations that the database lacks",
+    "deploy the Worker",
+  ];
+  const code = await wrangler.show(["deploy", "--dry-run"]);
+  if (code !== 0) throw new Error("The Worker cannot be built.");
+  console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
+}
+
+/** The names of the secrets that neither the environment nor the Worker has. */
+async function missingSecrets(wrangler: Wrangler, given: Secrets): Promise<SecretName[]> {
+  const wanted = SECRET_NAMES.filter((name) => !given[name]);
+  if (wanted.length === 0) return [];
   const answer = await wrangler.ask("secret", "list", "--format", "json");
   const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
-  if (!firstTime && namesIn(answer, "The Worker's secrets").includes(SECRET_NAME)) return null;
-  if (interactive) return askForSecret();
-  throw new Error(
-    `Set ${SECRET_NAME}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
-      "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
-  );
+  const there = firstTime ? [] : namesIn(answer, "The Worker's secrets");
+  return wanted.filter((name) => !there.includes(name));
+}
+
+/** The missing secrets, asked for or made. @throws Error when nobody can be asked. */
+async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
+  if (interactive) return askForSecrets(missing);
+  if (missing.includes(ASKED_FOR))
+    throw new Error(
+      `Set ${ASKED_FOR}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
+        "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
+    );
+  return makeSecrets(missing);
+}
+
+/** The name of the database, if there is none of it yet; else null. */
+async function lacksDatabase(wrangler: Wrangler): Promise<string | null> {
+  const [database] = (await readConfig()).d1_databases;
+  if (!database?.database_name) throw new Error("wrangler.toml names no database");
+  // One that is named by its id was made elsewhere.
+  if (database.database_id) return null;
+  const name = database.database_name;
+  const known = namesIn(await wrangler.ask("d1", "list", "--json"), "The databases");
+  return known.includes(name) ? null : name;
 }
 
 /** Makes the database where there is none of its name. */
 async function makeDatabase(wrangler: Wrangler): Promise<void> {
-  const [database] = (await readConfig()).d1_databases;
-  if (!database?.database_name) throw new Error("wrangler.toml names no database");
-  // One that is named by its id was made elsewhere.
-  if (database.database_id) return;
-  const name = database.database_name;
-  const known = namesIn(await wrangler.ask("d1", "list", "--json"), "The databases");
-  if (known.includes(name)) return;
+  const name = await lacksDatabase(wrangler);
+  if (name === null) return;
   console.log(`Making the database ${name}.`);
   const made = await wrangler.ask("d1", "create", name);
   if (!made.ok) throw new Error(`The database ${name} could not be made:\n${made.complaint}`);
@@ -124,11 +188,12 @@ async function migrate(wrangler: Wrangler): Promise<void> {
 }
 
 /** @throws Error when the new code does not serve. */
-async function upload(wrangler: Wrangler, secret: string | null): Promise<void> {
+async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   using folder = openPrivateFolder();
   const report = join(folder.path, "report.ndjson");
-  const secrets = secret === null ? [] : ["--secrets-file", writeSecretsFile(folder, secret)];
-  const code = await wrangler.show(["deploy", ...secrets], { WRANGLER_OUTPUT_FILE_PATH: report });
+  const news = Object.keys(secrets).length > 0;
+  const options = news ? ["--secrets-file", writeSecretsFile(folder, secrets)] : [];
+  const code = await wrangler.show(["deploy", ...options], { WRANGLER_OUTPUT_FILE_PATH: report });
   const deployment = existsSync(report) ? readReport(readFileSync(report, "utf8")) : null;
   // Declining one of wrangler's questions ends it without an error.
   if (code !== 0 || !deployment?.version_id)

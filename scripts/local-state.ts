@@ -1,8 +1,8 @@
-import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { ROOT } from "./checkout.ts";
+import { makeSecret, SECRET_NAMES, type SecretName } from "./secrets.ts";
 
 const LocalState = z.object({
   workspaceId: z.string(),
@@ -16,7 +16,6 @@ export type LocalState = z.infer<typeof LocalState>;
 
 const STATE_FILE = join(ROOT, ".wrangler/local.json");
 const SECRETS_FILE = join(ROOT, ".dev.vars");
-const SECRET_NAME = "WEBHOOK_ENCRYPTION_KEYS";
 
 /** The state that the last start left. @throws Error when it cannot be read. */
 export function readState(): LocalState | null {
@@ -34,12 +33,15 @@ export function writeState(state: LocalState): void {
   writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 });
 }
 
-/** Makes the Worker's local secret, if there is none. @returns whether it was made. */
-export function makeSecret(): boolean {
+/** Makes those of the Worker's local secrets that are missing. @returns their names. */
+export function makeSecrets(): SecretName[] {
   const text = existsSync(SECRETS_FILE) ? readFileSync(SECRETS_FILE, "utf8") : "";
-  if (new RegExp(`^\\s*(export\\s+)?${SECRET_NAME}\\s*=`, "m").test(text)) return false;
+  const missing = SECRET_NAMES.filter(
+    (name) => !new RegExp(`^\\s*(export\\s+)?${name}\\s*=`, "m").test(text),
+  );
+  if (missing.length === 0) return [];
   const separator = text === "" || text.endsWith("\n") ? "" : "\n";
-  const secret = `${SECRET_NAME}="local:${randomBytes(32).toString("base64")}"\n`;
-  writeFileSync(SECRETS_FILE, text + separator + secret, { mode: 0o600 });
-  return true;
+  const lines = missing.map((name) => `${name}="${makeSecret("local")}"\n`);
+  writeFileSync(SECRETS_FILE, text + separator + lines.join(""), { mode: 0o600 });
+  return missing;
 }

@@ -12,18 +12,14 @@ export interface CommittedDocument {
  * Every state in which `file` was ever committed, on whatever branch led to the present commit,
  * newest first.
  *
- * @param warn is told when the repository holds only the end of its history.
+ * @throws Error when the history cannot be seen, or only the end of it.
  */
-export function readCommitted(
-  root: string,
-  file: string,
-  warn: (sentence: string) => void = console.warn,
-): CommittedDocument[] {
+export function readCommitted(root: string, file: string): CommittedDocument[] {
   const git = (...words: string[]) =>
-    execFileSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28 });
-  if (git("rev-parse", "--is-shallow-repository").trim() === "true")
-    warn(
-      "This clone holds only the end of the history, and earlier documents may be missing: run `git fetch --unshallow` (on GitHub Actions, check out with `fetch-depth: 0`).",
+    execFileSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28, stdio: "pipe" });
+  if (isShallow(git))
+    throw new Error(
+      "This clone holds only the end of the history, so that earlier documents cannot be seen: run `git fetch --unshallow` (on GitHub Actions, check out with `fetch-depth: 0`).",
     );
   const all = ["--full-history", "-m", "--no-renames", "--raw", "--no-abbrev"];
   const lines = git("log", ...all, "--format=%h", "--", file).split("\n");
@@ -39,4 +35,12 @@ export function readCommitted(
     commit: commit.slice(0, 8),
     document: JSON.parse(git("cat-file", "blob", blob)),
   }));
+}
+
+function isShallow(git: (...words: string[]) => string): boolean {
+  try {
+    return git("rev-parse", "--is-shallow-repository").trim() === "true";
+  } catch {
+    throw new Error("The history cannot be seen here: check in a clone, with git installed.");
+  }
 }

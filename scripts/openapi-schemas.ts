@@ -19,8 +19,11 @@ export interface Comparison {
   seen: Set<string>;
 }
 
-/** Enumerations whose new values are announced, and break nobody (contract, Versioning). */
-const GROWING = new Set(["AutomationType"]);
+/**
+ * Enumerations whose new values are announced, and break nobody: a new channel brings a type of
+ * automation (contract, Versioning), and a reason only tells more about its error code.
+ */
+const GROWING = new Set(["AutomationType", "ErrorReason"]);
 
 const WORDS = ["title", "description", "example", "examples", "deprecated", "$comment"];
 const LOWER_BOUNDS = ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"];
@@ -69,7 +72,7 @@ export function compareSchemas(
     comparison.seen.add(pair);
   }
   compareTypes(comparison, direction, b, a, at);
-  compareValues(comparison, direction, b, a, at, name);
+  compareValues(comparison, direction, b, a, at, name ?? nameAfter);
   compareConstraints(comparison, direction, b, a, at);
   compareProperties(comparison, direction, b, a, at);
   compareParts(comparison, direction, b, a, at);

@@ -1,36 +1,43 @@
 /**
- * Keeps openapi.json, the OpenAPI document as the built Worker serves it.
+ * Keeps openapi.json, the OpenAPI document as the Worker serves it, but for its own address.
  *
  *     npm run openapi          writes it
  *     npm run check:openapi    fails when it is not what the code says, or breaks its own version
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
-import { ROOT } from "./checkout.ts";
+import { buildDocument } from "../src/document/document.ts";
+import { makeWritable, ROOT } from "./checkout.ts";
+import { fail, readArguments } from "./command.ts";
 import { readCommitted } from "./openapi-history.ts";
 import { findFaults } from "./openapi-release.ts";
 import type { Part } from "./openapi-schemas.ts";
-import { buildWorker, startRuntime } from "./runtime.ts";
 
 const FILE = "openapi.json";
 
-const { values } = parseArgs({ options: { check: { type: "boolean", default: false } } });
-const document = await readServed();
-const text = `${JSON.stringify(document, null, 2)}\n`;
-if (values.check) check();
-else writeFileSync(join(ROOT, FILE), text);
+const USAGE = `npm run openapi -- [--check]
 
-async function readServed(): Promise<Part> {
-  buildWorker();
-  const runtime = await startRuntime();
-  const answer = await fetch(new URL(FILE, runtime.url));
-  const document = (await answer.json()) as Part;
-  await runtime.stop();
-  return document;
+Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address.
+
+  --check  writes nothing, and fails when the file is not what the code says, or breaks clients of a
+           document that was ever committed with the same version
+`;
+
+const { values } = readArguments(USAGE, { check: { type: "boolean", default: false } });
+try {
+  const text = `${JSON.stringify(await buildDocument(), null, 2)}\n`;
+  if (values.check) check(text);
+  else {
+    makeWritable(ROOT);
+    writeFileSync(join(ROOT, FILE), text);
+    console.log(`${FILE} is written.`);
+  }
+} catch (error) {
+  fail(error);
 }
 
-function check(): void {
+function check(text: string): void {
+  const document: Part = JSON.parse(text);
   const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));
   if (readText(FILE) !== text)
     faults.unshift(`${FILE} is not what the code says: run \`npm run openapi\` and commit it`);

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import type { PlatformInput, PlatformMethod } from "../src/contract/platform.ts";
 import type { Platform } from "../src/platform.ts";
-import { ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 /** The Platform door of the local server, or of the deployed Worker, opened from Node. */
 export interface PlatformDoor extends AsyncDisposable {
@@ -18,6 +18,10 @@ export interface PlatformDoor extends AsyncDisposable {
 const NO_SERVER = /Make sure it is running locally|Network connection lost/;
 
 const SERVER_PATIENCE_MS = 2_000;
+/** How long the server may take to say that it has no method that it does not have. */
+const PROBE_PATIENCE_MS = 5_000;
+/** How long a call may take; a hundred records take less than one of these seconds. */
+const CALL_PATIENCE_MS = 60_000;
 
 /** How wrangler says that it has no credentials. */
 const NO_CREDENTIALS = /CLOUDFLARE_API_TOKEN environment variable|not logged in/i;
@@ -51,6 +55,7 @@ export function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor>
 
 async function openLocalDoor(): Promise<PlatformDoor> {
   const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  makeWritable(WRANGLER_ENV.WRANGLER_REGISTRY_PATH);
   const token = randomUUID();
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
@@ -64,14 +69,22 @@ async function openLocalDoor(): Promise<PlatformDoor> {
     }),
   );
   const url = await miniflare.ready;
-  const relay = async (method: string, input: unknown) => {
+  const relay = async (method: string, input: unknown, patienceMs = CALL_PATIENCE_MS) => {
     const body = JSON.stringify({ token, method, input });
-    const answer = await fetch(url, { method: "POST", body });
-    return (await answer.json()) as { answer: never; error?: string };
+    // A server that was stopped, or is stuck, still takes connections.
+    const signal = AbortSignal.timeout(patienceMs);
+    try {
+      const answer = await fetch(url, { method: "POST", body, signal });
+      return (await answer.json()) as { answer: never; error?: string };
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      await miniflare.dispose();
+      throw new Error("The local server does not answer: end it, and start it with `npm start`.");
+    }
   };
   // A server that has just started is found a moment later. It has no such method, and says so.
   const late = performance.now() + SERVER_PATIENCE_MS;
-  while (NO_SERVER.test((await relay("isThere", {})).error ?? "")) {
+  while (NO_SERVER.test((await relay("isThere", {}, PROBE_PATIENCE_MS)).error ?? "")) {
     if (performance.now() > late) {
       await miniflare.dispose();
       throw noServer();

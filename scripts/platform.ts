@@ -4,8 +4,8 @@
  *     npm run platform -- createWorkspace '{ "name": "Agence Lumière" }'
  *     npm run platform -- createWorkspace --help
  */
-import { parseArgs } from "node:util";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../src/contract/platform.ts";
+import { fail, readArguments } from "./command.ts";
 import { openPlatformDoor } from "./platform-door.ts";
 import { describeMethod, describeMethods } from "./platform-help.ts";
 import { toTable } from "./table.ts";
@@ -13,17 +13,20 @@ import { toTable } from "./table.ts";
 try {
   console.log(await run());
 } catch (error) {
-  console.error(error instanceof Error ? error.message : String(error));
-  process.exitCode = 1;
+  fail(error);
 }
 
 async function run(): Promise<string> {
-  const { values, positionals } = readArguments();
+  const { values, positionals } = readArguments(
+    describeMethods(),
+    { json: { type: "boolean", default: false }, remote: { type: "boolean", default: false } },
+    { allowPositionals: true },
+  );
   const [method, json = "{}", ...rest] = positionals;
   if (method === undefined) return describeMethods();
   if (!isMethod(method))
     throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
-  if (values.help) return describeMethod(method);
+  if ((values as { help?: boolean }).help) return describeMethod(method);
   if (rest.length > 0) throw new Error("one method and one JSON text, in quotes, are expected");
   const input = parse(json);
   // The server would say the same, later.
@@ -31,18 +34,6 @@ async function run(): Promise<string> {
   await using door = await openPlatformDoor({ remote: values.remote });
   const answer = await door.call(method, input);
   return process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
-}
-
-/** @throws Error that names the option that is none. */
-function readArguments() {
-  return parseArgs({
-    allowPositionals: true,
-    options: {
-      help: { type: "boolean", short: "h", default: false },
-      json: { type: "boolean", default: false },
-      remote: { type: "boolean", default: false },
-    },
-  });
 }
 
 function isMethod(name: string): name is PlatformMethod {

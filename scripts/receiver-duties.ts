@@ -1,16 +1,16 @@
 import { randomId } from "../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../src/contract/limits.ts";
 import type { WebhookDelivery } from "../src/contract/resources.ts";
-import { isoTime } from "../src/contract/time.ts";
 import { type Outcome, succeeded } from "../src/delivery/policy.ts";
 import { post } from "../src/delivery/post.ts";
 import { mintSecret, signatureHeaders } from "../src/delivery/signature.ts";
+import { watchConnections } from "./receiver-connection.ts";
 
 /**
- * `unclear`: a refusal proves nothing, because what is right is refused as well, or for its number
- * (429). `not sent`: the first delivery got no answer.
+ * `unclear`: what came proves nothing: no answer, or a refusal where what is right is refused as
+ * well, or for its number (429). `not tested`: the first delivery got no answer.
  */
-export type Verdict = "fulfilled" | "broken" | "unclear" | "not sent";
+export type Verdict = "fulfilled" | "broken" | "unclear" | "not tested";
 
 /** A duty of a receiver (contract, Delivery 3 and 4), and how it is put to the test. */
 export interface Duty {
@@ -41,6 +41,8 @@ interface Trial extends Duty {
 interface Attempt {
   outcome: Outcome;
   durationMs: number;
+  /** Why there was no connection, if there was none. */
+  failure: string | null;
 }
 
 const SIX_MINUTES_MS = 6 * 60_000;
@@ -147,7 +149,7 @@ export async function* checkReceiver(url: string, secret: string): AsyncGenerato
     if (hasAnswered) {
       const { made, came } = await send(trial);
       yield { ...trial, came, verdict: judge(trial.expected, made, acceptsValid) };
-    } else yield { ...trial, came: "–", verdict: "not sent" };
+    } else yield { ...trial, came: "–", verdict: "not tested" };
   }
   yield { ...PROMPTNESS, ...judgePromptness(attempts) };
 }
@@ -155,22 +157,24 @@ export async function* checkReceiver(url: string, secret: string): AsyncGenerato
 async function attempt(url: string, label: string, delivery: TestDelivery): Promise<Attempt> {
   const startedAt = performance.now();
   const headers = { ...delivery.headers, "X-Service-Test": label };
+  const connections = watchConnections();
   const outcome = await post(url, delivery.body, headers, Date.now());
-  return { outcome, durationMs: Math.round(performance.now() - startedAt) };
+  const failure = connections.end();
+  return { outcome, durationMs: Math.round(performance.now() - startedAt), failure };
 }
 
 /** Whether the attempts were accepted, or refused, as expected; a refusal counts for what it says. */
 function judge(expected: string, attempts: Attempt[], acceptsValid: boolean): Verdict {
-  const statuses = attempts.map(({ outcome }) =>
-    outcome.kind === "answered" ? outcome.status : 0,
+  const statuses = attempts.flatMap(({ outcome }) =>
+    outcome.kind === "answered" ? [outcome.status] : [],
   );
-  const refusalsTell = acceptsValid && !statuses.includes(429);
+  const tells = acceptsValid && !statuses.includes(429) && statuses.length === attempts.length;
   if (expected === "4xx") {
     if (!statuses.every((status) => status >= 400 && status < 500)) return "broken";
-    return refusalsTell ? "fulfilled" : "unclear";
+    return tells ? "fulfilled" : "unclear";
   }
   if (accepted(attempts)) return "fulfilled";
-  return refusalsTell ? "broken" : "unclear";
+  return tells ? "broken" : "unclear";
 }
 
 function accepted(attempts: Attempt[]): boolean {
@@ -181,14 +185,15 @@ function judgePromptness(attempts: Attempt[]): Pick<Finding, "came" | "verdict">
   const late = attempts.find(({ outcome }) => outcome.kind === "timed_out");
   if (late) return { came: describe(late), verdict: "broken" };
   const answered = attempts.filter(({ outcome }) => outcome.kind === "answered");
-  if (answered.length === 0) return { came: "–", verdict: "not sent" };
+  if (answered.length === 0) return { came: "–", verdict: "not tested" };
+  if (answered.length < attempts.length) return { came: "not all answered", verdict: "unclear" };
   const slowest = Math.max(...answered.map(({ durationMs }) => durationMs));
   return { came: `slowest ${slowest} ms`, verdict: "fulfilled" };
 }
 
-function describe({ outcome, durationMs }: Attempt): string {
-  if (outcome.kind === "timed_out") return `no answer in ${TIMEOUT_SECONDS} s`;
-  if (outcome.kind !== "answered") return "no connection";
+function describe({ outcome, durationMs, failure }: Attempt): string {
+  if (outcome.kind === "timed_out") return failure ?? `no answer in ${TIMEOUT_SECONDS} s`;
+  if (outcome.kind !== "answered") return failure ?? "not sent: a port that fetch refuses";
   const redirects = outcome.status >= 300 && outcome.status < 400;
   return `${outcome.status}${redirects ? " (not followed)" : ""} in ${durationMs} ms`;
 }
@@ -207,7 +212,7 @@ function testLead(now: number): WebhookDelivery {
   return {
     id: randomId("event"),
     type: "lead.created",
-    created_at: isoTime(now),
+    created_at: new Date(now).toISOString(),
     data: {
       id: randomId("lead"),
       source: "widget",
@@ -216,7 +221,7 @@ function testLead(now: number): WebhookDelivery {
       email: "check-receiver@example.com",
       phone: "+33199000000",
       custom_fields: { test: true },
-      created_at: isoTime(now),
+      created_at: new Date(now).toISOString(),
     },
   };
 }

@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { convertV4MiniflareOptions, Miniflare, type V4WorkerOptions } from "miniflare";
 import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
 import type { Platform } from "../src/platform.ts";
-import { ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 const BUNDLE = join(ROOT, "dist/worker");
 
@@ -19,6 +19,7 @@ export function buildWorker(
   entry = join(ROOT, "src/index.ts"),
   config = join(ROOT, "wrangler.toml"),
 ): string {
+  for (const folder of [outdir, join(ROOT, ".wrangler")]) makeWritable(folder);
   const { status, stdout, stderr } = spawnSync(
     join(ROOT, "node_modules/.bin/wrangler"),
     ["deploy", entry, "--config", config, "--dry-run", "--outdir", outdir],
@@ -82,6 +83,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",
             WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+            API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             ...options.vars,
           },
           serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },

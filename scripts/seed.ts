@@ -6,9 +6,9 @@
  * Their references are numbered, so that running it again doubles nothing; after an interruption,
  * `--from` skips what is there.
  */
-import { parseArgs } from "node:util";
 import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
+import { fail, readArguments, readCount } from "./command.ts";
 import { readState } from "./local-state.ts";
 import { openPlatformDoor, type PlatformDoor } from "./platform-door.ts";
 import { numberedLead } from "./sample.ts";
@@ -32,38 +32,21 @@ interface Meter {
   end(): void;
 }
 
+const { values } = readArguments(USAGE, {
+  leads: { type: "string" },
+  from: { type: "string", default: "1" },
+  workspace: { type: "string" },
+});
 try {
-  const { leads, from, workspace, help } = readArguments();
-  if (help) console.log(USAGE);
-  else await seed(workspace, from, leads);
-} catch (error) {
-  console.error(error instanceof Error ? error.message : String(error));
-  process.exitCode = 1;
-}
-
-function readArguments() {
-  const { values } = parseArgs({
-    options: {
-      leads: { type: "string" },
-      from: { type: "string", default: "1" },
-      workspace: { type: "string" },
-      help: { type: "boolean", short: "h", default: false },
-    },
-  });
-  if (values.help) return { help: true, leads: 0, from: 0, workspace: "" };
-  const leads = readNumber("--leads", values.leads);
-  const from = readNumber("--from", values.from);
+  const leads = readCount("--leads", values.leads);
+  const from = readCount("--from", values.from);
   if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
   const workspace = values.workspace ?? readState()?.workspaceId;
   if (!workspace)
     throw new Error("There is no sample workspace: `npm start` makes it, or name a --workspace.");
-  return { help: false, leads, from, workspace };
-}
-
-/** @throws Error that names the option. */
-function readNumber(option: string, text: string | undefined): number {
-  if (text !== undefined && /^[1-9]\d{0,8}$/.test(text)) return Number(text);
-  throw new Error(`${option}: a whole number from 1 on is expected; see npm run seed -- --help`);
+  await seed(workspace, from, leads);
+} catch (error) {
+  fail(error);
 }
 
 async function seed(workspaceId: string, from: number, last: number): Promise<void> {

@@ -9,18 +9,29 @@ import { spawn } from "node:child_process";
 import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { loadDoors, simulate } from "../test/simulation/scenario.ts";
+import { fail, openProgress, readArguments, readCount } from "./command.ts";
 
-const { values } = parseArgs({
-  options: {
-    seeds: { type: "string", default: "300" },
-    from: { type: "string", default: "1" },
-    src: { type: "string", default: join(import.meta.dirname, "../src") },
-    jobs: { type: "string", default: String(availableParallelism()) },
-    verbose: { type: "boolean", default: false },
-  },
+const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
+
+Runs the delivery code in simulated worlds, one a seed, and says whether every invariant held. A seed
+that fails prints its history; --seeds 1 --from SEED plays it again.
+
+  --seeds N   how many worlds; 300 when left out
+  --from N    the first seed; 1 when left out
+  --jobs N    how many processes share them; as many as there are processors when left out
+  --src DIR   other sources than those of this checkout
+  --verbose   prints the history of every seed
+`;
+
+const { values } = readArguments(USAGE, {
+  seeds: { type: "string", default: "300" },
+  from: { type: "string", default: "1" },
+  src: { type: "string", default: join(import.meta.dirname, "../src") },
+  jobs: { type: "string", default: String(availableParallelism()) },
+  verbose: { type: "boolean", default: false },
 });
+const [first, seeds, jobs] = readCounts();
 
 // Outside the Workers runtime its base classes only have to keep what they are given.
 const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
@@ -32,12 +43,19 @@ registerHooks({
       : next(specifier, context),
 });
 
-const first = Number(values.from);
-const seeds = Number(values.seeds);
-const jobs = Math.min(Number(values.jobs), seeds);
 const startedAt = performance.now();
 if (jobs > 1) await share();
 else await simulateAll();
+
+function readCounts(): [first: number, seeds: number, jobs: number] {
+  try {
+    const seeds = readCount("--seeds", values.seeds);
+    const jobs = Math.min(readCount("--jobs", values.jobs), seeds);
+    return [readCount("--from", values.from), seeds, jobs];
+  } catch (error) {
+    fail(error);
+  }
+}
 
 /** Shares the seeds out to as many processes as there are jobs. */
 async function share(): Promise<void> {
@@ -51,7 +69,14 @@ async function share(): Promise<void> {
   });
   const codes = await Promise.all(
     children.map(
-      (child) => new Promise<number>((resolve) => child.on("exit", (code) => resolve(code ?? 1))),
+      (child) =>
+        new Promise<number>((resolve) =>
+          child.on("exit", (code) => {
+            // One failure is enough.
+            if (code !== 0) for (const other of children) other.kill();
+            resolve(code ?? 1);
+          }),
+        ),
     ),
   );
   if (codes.some((code) => code !== 0)) process.exit(1);
@@ -61,7 +86,9 @@ async function share(): Promise<void> {
 async function simulateAll(): Promise<void> {
   const doors = await loadDoors(values.src);
   const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
+  const progress = openProgress();
   for (let seed = first; seed < first + seeds; seed++) {
+    progress(`seeds ${first} to ${first + seeds - 1}: at ${seed}`);
     const report = await simulate(seed, doors);
     totals.events += report.events;
     totals.posts += report.posts;
@@ -71,7 +98,9 @@ async function simulateAll(): Promise<void> {
     if (report.violation) {
       console.log(`seed ${seed} failed: ${report.violation}`);
       console.log(`npm run simulate -- --seeds 1 --from ${seed}`);
-      process.exit(1);
+      // Not `exit`, which cuts off a long history on its way through a pipe.
+      process.exitCode = 1;
+      return;
     }
   }
   console.log(

@@ -2,26 +2,38 @@
  * `npm start`: the whole service on this machine, with sample data and a subscriber that shows the
  * signed webhooks as they arrive. Ctrl-C ends all of it.
  */
-import { createWriteStream, mkdirSync } from "node:fs";
+import { createWriteStream } from "node:fs";
 import { connect } from "node:net";
 import { join, relative } from "node:path";
 import type { Automation, Page } from "../src/contract/resources.ts";
 import { ROOT } from "./checkout.ts";
+import { readArguments } from "./command.ts";
+import { holdFolder } from "./folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "./local-api.ts";
-import { makeSecret, readState, writeState } from "./local-state.ts";
+import { makeSecrets, readState, writeState } from "./local-state.ts";
 import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
 import { type Receipt, receiverUrl, startReceiver } from "./receiver.ts";
+
+const USAGE = `npm start
+
+Runs the whole service on this machine, with sample data and a receiver that shows the signed
+webhooks as they arrive. Ctrl-C ends all of it; the next start finds the data as it was left.
+
+  PORT  in the environment: the port of the API, 8787 when left out; the receiver takes the next one
+`;
 
 const DEFAULT_PORT = 8787;
 const READY_PATIENCE_MS = 60_000;
 const CRON_MS = 60_000;
-const LOG_FILE = join(ROOT, ".wrangler/start.log");
+const DATA = join(ROOT, ".wrangler");
+const LOG_FILE = join(DATA, "start.log");
 const LOG_NAME = relative(process.cwd(), LOG_FILE);
 
 /** What runs, to be ended in reverse order. */
 const running = new AsyncDisposableStack();
 let ending = false;
 
+readArguments(USAGE, {});
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => end(0));
 endWithNpm();
 try {
@@ -32,9 +44,10 @@ try {
 
 async function start(port: number): Promise<void> {
   const receiverPort = port + 1;
+  running.defer(await holdFolder(DATA, `http://localhost:${port}`));
   await refuseTaken(port);
   await refuseTaken(receiverPort);
-  prepareSecret();
+  prepareSecrets();
   const output = openOutput();
   console.log("Starting: the database, the server, the sample data…");
   await finish(migrate(output), "The database could not be brought up to date");
@@ -69,15 +82,19 @@ async function refuseTaken(port: number): Promise<void> {
 
 /** The log of this start; errors show up in the terminal too. */
 function openOutput(): Output {
-  mkdirSync(join(ROOT, ".wrangler"), { recursive: true });
   const log = createWriteStream(LOG_FILE);
+  log.on("error", ({ message }) => fail(`The log cannot be written: ${message}.`));
   return { log, onError: (line) => say(`${line.trim()} (more in ${LOG_NAME})`) };
 }
 
-/** Makes the Worker's local secret if it is missing; webhooks sealed with a lost one are lost. */
-function prepareSecret(): void {
+/**
+ * Makes the Worker's local secrets that are missing. Webhooks sealed with a lost one are lost; a key that
+ * is none any more is made anew with the sample data.
+ */
+function prepareSecrets(): void {
   const state = readState();
-  if (makeSecret() && state) writeState({ ...state, webhook: null });
+  const made = makeSecrets();
+  if (made.includes("WEBHOOK_ENCRYPTION_KEYS") && state) writeState({ ...state, webhook: null });
 }
 
 /** @throws Error that begins with `complaint`, when the process ends otherwise than well. */

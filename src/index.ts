@@ -1,7 +1,6 @@
 import { consume } from "./delivery/consumer.ts";
 import { isWake } from "./delivery/wake.ts";
 import { app } from "./http/app.ts";
-import { ingest } from "./ingest.ts";
 import { sweep } from "./sweep.ts";
 
 export { AddressGate } from "./gate/address-gate.ts";
@@ -13,10 +12,11 @@ export default {
   async queue({ messages }, env, ctx) {
     // By what they say, not by the name of their queue: whoever deploys may rename it.
     const wakes = messages.filter(isWake);
-    const others = messages.filter((message) => !isWake(message));
+    const records = messages.filter((message) => !isWake(message));
     await Promise.all([
       wakes.length > 0 && consume(wakes, env, ctx),
-      others.length > 0 && ingest(others, env),
+      // Loaded with its first batch: most isolates never see one.
+      records.length > 0 && (await import("./ingest.ts")).ingest(records, env),
     ]);
   },
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),

@@ -1,11 +1,15 @@
+import { InputError } from "./contract/input-error.ts";
 import {
   INGEST_TRANSACTION_MAX_BYTES,
   INGEST_WAIT_SECONDS,
   MESSAGE_MAX_BYTES,
-  UNORDERED_WAITS_SECONDS,
+  UNORDERED_FIRST_WAIT_SECONDS,
+  UNORDERED_LAST_WAIT_SECONDS,
+  UNORDERED_MAX_SECONDS,
 } from "./contract/limits.ts";
-import { InputError, type RecordingMethod, readRecordMessage } from "./contract/platform.ts";
-import { type Database, isTransient, openDatabase } from "./db/client.ts";
+import { type RecordingMethod, readRecordMessage } from "./contract/platform.ts";
+import { type Database, openDatabase } from "./db/client.ts";
+import { isTransient } from "./db/errors.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import type { Wake } from "./model/due.ts";
@@ -87,7 +91,8 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
       const recording = await judged(item, () => {
         const { method, input } = readRecordMessage(contentOf(item.message));
         item.method = method;
-        return readRecording(env, method, input, now);
+        const sentAt = item.message.timestamp.getTime();
+        return readRecording(env, method, input, { sentAt, now });
       });
       return recording ? [{ item, recording }] : [];
     }),
@@ -99,7 +104,10 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
   const prepared: (Prepared & { item: Item })[] = [];
   for (const { item, recording } of readable) {
     const statements = await judged(item, () => recording.prepare(known));
-    if (statements) prepared.push({ item, workspaceId: recording.workspaceId, statements });
+    if (statements) {
+      const { workspaceId, once } = recording;
+      prepared.push({ item, workspaceId, once, statements });
+    }
   }
   if (prepared.length === 0) return [];
   try {
@@ -125,7 +133,8 @@ async function commitEach(db: Database, prepared: (Prepared & { item: Item })[],
   const wakes: Wake[] = [];
   for (const one of prepared) {
     try {
-      wakes.push(...(await commitAll(db, [one], now)));
+      // What it refers to may have been a message before it, which it was prepared to come with.
+      wakes.push(...(await commitAll(db, [{ ...one, once: true }], now)));
     } catch (error) {
       if (isTransient(error)) break;
       logError("record_failed", error, { message: one.item.message.id });
@@ -139,10 +148,10 @@ async function judged<T>(item: Item, step: () => T | Promise<T>): Promise<T | nu
   try {
     return await step();
   } catch (error) {
-    const { id, attempts } = item.message;
-    const wait = UNORDERED_WAITS_SECONDS[attempts - 1];
-    if (error instanceof MissingReference && wait !== undefined)
-      item.outcome = { kind: "early", waitSeconds: wait };
+    const { id } = item.message;
+    const early =
+      error instanceof MissingReference ? earlyWaitSeconds(item.message, Date.now()) : null;
+    if (early !== null) item.outcome = { kind: "early", waitSeconds: early };
     else if (error instanceof InputError)
       item.outcome = { kind: "refused", reason: error.message.slice(0, REASON_MAX_LENGTH) };
     else logError("record_failed", error, { message: id });
@@ -183,6 +192,15 @@ function bytesOf(value: unknown): number {
   } catch {
     return 0;
   }
+}
+
+/** How long a message waits for what it refers to; `null` when it has waited long enough. */
+function earlyWaitSeconds({ timestamp, attempts }: Message, now: number): number | null {
+  const ageSeconds = Math.max(0, Math.ceil((now - timestamp.getTime()) / 1_000));
+  const leftSeconds = UNORDERED_MAX_SECONDS - ageSeconds;
+  if (leftSeconds > 0)
+    return Math.min(leftSeconds, Math.max(UNORDERED_FIRST_WAIT_SECONDS, ageSeconds));
+  return attempts === 1 ? UNORDERED_LAST_WAIT_SECONDS : null;
 }
 
 function waitSeconds(attempts: number): number {

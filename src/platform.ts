@@ -2,15 +2,26 @@ import { WorkerEntrypoint } from "cloudflare:workers";
 import type { Position } from "./contract/cursor.ts";
 import { randomId } from "./contract/ids.ts";
 import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "./contract/limits.ts";
-import { type PlatformInput, type RecordingMethod, readInput } from "./contract/platform.ts";
+import type { PlatformInput, PlatformMethod, RecordingMethod } from "./contract/platform.ts";
 import type { Page } from "./contract/resources.ts";
-import { commit, type Database, inOrder, openDatabase, retrying } from "./db/client.ts";
+import { commit, type Database, inOrder, openDatabase } from "./db/client.ts";
+import { type Resealed, resealSecrets } from "./delivery/reseal.ts";
 import { rotateSecret } from "./delivery/rotation.ts";
-import { open, readKeyRing, seal, sealingKeyId } from "./delivery/seal.ts";
+import { readKeyRing } from "./delivery/seal.ts";
 import { sendTestEvent, type TestResult } from "./delivery/test-event.ts";
 import { wake } from "./delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "./gate/api-key.ts";
+import { callObject } from "./gate/call.ts";
 import { usedUpKeys } from "./gate/memory.ts";
+import {
+  type GatedKey,
+  insertApiKey,
+  listApiKeys,
+  liveKeys,
+  revokeKey,
+  updateQuota,
+} from "./model/api-keys.ts";
+import { type Backlog, readBacklog } from "./model/due.ts";
 import { closeWorkspace, eraseLeads, eraseWorkspace } from "./model/erasure.ts";
 import { listHealth, unknownWebhook } from "./model/health.ts";
 import { listDeliveries, readDelivery } from "./model/history.ts";
@@ -22,20 +33,25 @@ import {
   disableSubscription,
   enableSubscription,
   findSubscription,
-  replaceSecret,
-  secretsUnderOtherKeys,
   withdrawWorkspace,
 } from "./model/subscriptions.ts";
 import {
-  insertApiKey,
   insertWorkspace,
-  liveKeyHashes,
-  revokeKey,
+  listWorkspaces,
   updateAccess,
+  updateWorkspace,
   workspaceExists,
 } from "./model/workspaces.ts";
-import { record } from "./recording/record.ts";
-import { referring, unknownWorkspace } from "./recording/references.ts";
+
+// What reads input is loaded with the first call: schemas take longer to make than all the rest of a
+// start, and most isolates only ever serve requests and deliveries.
+const references = () => import("./recording/references.ts");
+
+/** As `readInput` of the contract. */
+async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
+  const contract = await import("./contract/platform.ts");
+  return contract.readInput(method, input);
+}
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -46,18 +62,33 @@ import { referring, unknownWorkspace } from "./recording/references.ts";
 export class Platform extends WorkerEntrypoint<Env> {
   /** Creates a workspace that has access to the service. */
   async createWorkspace(input: PlatformInput<"createWorkspace">): Promise<{ workspaceId: string }> {
-    const { name, adminEmails } = readInput("createWorkspace", input);
+    const { name, adminEmails } = await readInput("createWorkspace", input);
     const id = randomId("workspace");
     const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
     await insertWorkspace(this.#db, workspace);
     return { workspaceId: id };
   }
 
+  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
+    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
+    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
+    if (updated === 0) throw (await references()).unknownWorkspace();
+    return {};
+  }
+
+  /** Lists all workspaces, newest first. */
+  async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
+    const { cursor } = await readInput("listWorkspaces", input);
+    return toPlatformPage(await listWorkspaces(this.#db, pageAfter(cursor)));
+  }
+
   /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
   async setWorkspaceAccess(
     input: PlatformInput<"setWorkspaceAccess">,
   ): Promise<Record<string, never>> {
-    const { workspaceId, granted } = readInput("setWorkspaceAccess", input);
+    const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
     const db = this.#db;
     const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
@@ -66,11 +97,10 @@ export class Platform extends WorkerEntrypoint<Env> {
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
       1,
     );
-    if (updated === 0) throw unknownWorkspace();
+    if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, wakes));
-    const keys = await liveKeyHashes(db, workspaceId);
-    await Promise.all(keys.map(({ keyHash }) => this.#forget(keyHash)));
+    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
     return {};
   }
 
@@ -78,9 +108,9 @@ export class Platform extends WorkerEntrypoint<Env> {
   async createApiKey(
     input: PlatformInput<"createApiKey">,
   ): Promise<{ keyId: string; apiKey: string }> {
-    const { workspaceId, requestsPerWindow } = readInput("createApiKey", input);
+    const { workspaceId, requestsPerWindow } = await readInput("createApiKey", input);
     const id = randomId("key");
-    const apiKey = mintApiKey();
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
     const key = {
       id,
       workspaceId,
@@ -88,17 +118,35 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await referring(insertApiKey(this.#db, key));
+    await (await references()).referring(insertApiKey(this.#db, key));
     return { keyId: id, apiKey };
+  }
+
+  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
+    const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
+    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    await this.#forget(updated);
+    return {};
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
-    const { keyId } = readInput("revokeApiKey", input);
-    const [revoked] = await revokeKey(this.#db, keyId, Date.now());
-    if (!revoked) throw new Error("keyId: no such key");
-    await this.#forget(revoked.keyHash);
+    const { keyId, apiKey } = await readInput("revokeApiKey", input);
+    const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
+    const [revoked] = await revokeKey(this.#db, key, Date.now());
+    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
+    await this.#forget(revoked);
     return {};
+  }
+
+  /** Lists the keys of a workspace, revoked ones included, newest first. */
+  async listApiKeys(input: PlatformInput<"listApiKeys">) {
+    const { workspaceId, cursor } = await readInput("listApiKeys", input);
+    if (!(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
+    return toPlatformPage(await listApiKeys(this.#db, workspaceId, pageAfter(cursor)));
   }
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
@@ -129,8 +177,8 @@ export class Platform extends WorkerEntrypoint<Env> {
    * their runs lose the link. Unknown ids are no error.
    */
   async eraseLeads(input: PlatformInput<"eraseLeads">): Promise<Record<string, never>> {
-    const { workspaceId, ids } = readInput("eraseLeads", input);
-    if (!(await workspaceExists(this.#db, workspaceId))) throw unknownWorkspace();
+    const { workspaceId, ids } = await readInput("eraseLeads", input);
+    await this.#expectWorkspace(workspaceId);
     await commit(this.#db, eraseLeads(workspaceId, ids));
     return {};
   }
@@ -143,10 +191,10 @@ export class Platform extends WorkerEntrypoint<Env> {
   async eraseWorkspace(
     input: PlatformInput<"eraseWorkspace">,
   ): Promise<{ done: boolean; remaining: number }> {
-    const { workspaceId } = readInput("eraseWorkspace", input);
+    const { workspaceId } = await readInput("eraseWorkspace", input);
     const keys = await commit(this.#db, closeWorkspace(workspaceId, Date.now()));
     if (!keys) return { done: true, remaining: 0 };
-    await Promise.all(keys.map((keyHash) => this.#forget(keyHash)));
+    await Promise.all(keys.map((key) => this.#forget(key)));
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     const remaining = await eraseWorkspace(this.#db, workspaceId, mayGoOn);
@@ -155,31 +203,36 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Counts the deliveries of a workspace, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
-    const { workspaceId } = readInput("ledger", input);
-    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
-      throw unknownWorkspace();
+    const { workspaceId } = await readInput("ledger", input);
+    await this.#expectWorkspace(workspaceId);
     return readLedger(this.#db, workspaceId ?? undefined, Date.now());
+  }
+
+  /** Tells what waits to be delivered, of a workspace or of all, at the price of reading just that. */
+  async backlog(input: PlatformInput<"backlog">): Promise<Backlog> {
+    const { workspaceId } = await readInput("backlog", input);
+    await this.#expectWorkspace(workspaceId);
+    return readBacklog(this.#db, workspaceId ?? undefined, Date.now());
   }
 
   /** Lists the subscriptions of a workspace, newest first, with their health. */
   async listWebhooks(input: PlatformInput<"listWebhooks">) {
-    const { workspaceId } = readInput("listWebhooks", input);
+    const { workspaceId } = await readInput("listWebhooks", input);
     const items = await listHealth(this.#db, workspaceId);
-    if (items.length === 0 && !(await workspaceExists(this.#db, workspaceId)))
-      throw unknownWorkspace();
+    if (items.length === 0) await this.#expectWorkspace(workspaceId);
     return { items, nextCursor: null };
   }
 
   /** Lists the deliveries to a subscription, newest first. */
   async listDeliveries(input: PlatformInput<"listDeliveries">) {
-    const { webhookId, state, type, limit, cursor } = readInput("listDeliveries", input);
+    const { webhookId, state, type, limit, cursor } = await readInput("listDeliveries", input);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
     return toPlatformPage(await listDeliveries(this.#db, webhookId, { state, type }, request));
   }
 
   /** Shows a delivery, every failed attempt at it, and the exact body. */
   async readDelivery(input: PlatformInput<"readDelivery">) {
-    const { webhookId, eventId } = readInput("readDelivery", input);
+    const { webhookId, eventId } = await readInput("readDelivery", input);
     return readDelivery(this.#db, webhookId, eventId);
   }
 
@@ -189,7 +242,7 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async redeliver(input: PlatformInput<"redeliver">): Promise<{ count: number }> {
     const now = Date.now();
-    const { webhookId, eventIds, since, until, states } = readInput("redeliver", input);
+    const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
     const { isOwed, lane } = await findSubscription(this.#db, webhookId, now);
     if (!isOwed) throw new Error("webhookId: the subscription is disabled, or without access");
     const count = eventIds
@@ -209,7 +262,7 @@ export class Platform extends WorkerEntrypoint<Env> {
    * missed since then, oldest first, a few a second. Gives how many will be sent.
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
-    const { webhookId, redeliverSince } = readInput("enableWebhook", input);
+    const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
     const enabled = await enableSubscription(this.#db, webhookId);
     if (enabled.length === 0) throw new Error("webhookId: no such subscription");
     if (redeliverSince == null) return { count: 0 };
@@ -221,14 +274,14 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Posts a labelled sample to a subscription now, once, and says what its server answered. */
   async sendTestEvent(input: PlatformInput<"sendTestEvent">): Promise<TestResult> {
     const now = Date.now();
-    const { webhookId, type } = readInput("sendTestEvent", input);
+    const { webhookId, type } = await readInput("sendTestEvent", input);
     const subscription = await findSubscription(this.#db, webhookId, now);
     return sendTestEvent(this.env, subscription, type, now);
   }
 
   /** Disables a subscription; what it is still owed is cancelled. */
   async disableWebhook(input: PlatformInput<"disableWebhook">): Promise<Record<string, never>> {
-    const { webhookId } = readInput("disableWebhook", input);
+    const { webhookId } = await readInput("disableWebhook", input);
     const { found, left } = await commit(this.#db, disableSubscription(webhookId, Date.now()));
     if (!found) throw unknownWebhook();
     if (left) this.#wakeToCancel(webhookId);
@@ -237,7 +290,7 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Deletes a subscription; what it is still owed is cancelled. An unknown id is no error. */
   async deleteWebhook(input: PlatformInput<"deleteWebhook">): Promise<Record<string, never>> {
-    const { webhookId } = readInput("deleteWebhook", input);
+    const { webhookId } = await readInput("deleteWebhook", input);
     const { left } = await commit(this.#db, deleteAnySubscription(webhookId, Date.now()));
     if (left) this.#wakeToCancel(webhookId);
     return {};
@@ -250,7 +303,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async rotateWebhookSecret(
     input: PlatformInput<"rotateWebhookSecret">,
   ): Promise<{ secret: string; overlapEndsAt: string | null }> {
-    const { webhookId, overlapSeconds } = readInput("rotateWebhookSecret", input);
+    const { webhookId, overlapSeconds } = await readInput("rotateWebhookSecret", input);
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
     const keys = this.env.WEBHOOK_ENCRYPTION_KEYS;
     return rotateSecret(this.#db, keys, webhookId, overlap, Date.now());
@@ -258,30 +311,26 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /**
    * Seals up to 100 webhook secrets under the first of `WEBHOOK_ENCRYPTION_KEYS`. Once nothing
-   * remains, the other keys can go.
+   * remains, the other keys can go: no key of the ring opens what is unreadable, which the log names.
    */
-  async resealSecrets(
-    input: PlatformInput<"resealSecrets">,
-  ): Promise<{ resealed: number; remaining: number }> {
-    readInput("resealSecrets", input);
-    const ring = readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS);
-    const { secrets, count } = await secretsUnderOtherKeys(this.#db, sealingKeyId(ring), 100);
-    const replacements = await Promise.all(
-      secrets.map(async (secret) => {
-        const { id, sealedSecret } = secret;
-        return replaceSecret(secret, await seal(ring, id, await open(ring, id, sealedSecret)));
-      }),
-    );
-    await commit(this.#db, inOrder(replacements));
-    return { resealed: secrets.length, remaining: count - secrets.length };
+  async resealSecrets(input: PlatformInput<"resealSecrets">): Promise<Resealed> {
+    await readInput("resealSecrets", input);
+    return resealSecrets(this.#db, readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS), 100);
   }
 
   get #db(): Database {
     return openDatabase(this.env.DB);
   }
 
+  /** Figures of a workspace that is not there would look healthy. */
+  async #expectWorkspace(workspaceId: string | null | undefined): Promise<void> {
+    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
+  }
+
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
   async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>): Promise<string[]> {
+    const { record } = await import("./recording/record.ts");
     const { ids, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
     return ids;
@@ -291,14 +340,21 @@ export class Platform extends WorkerEntrypoint<Env> {
     this.ctx.waitUntil(wake(this.env, [{ subscriptionId, lane: "slow" }]));
   }
 
-  /** Elsewhere, a key known to have used up its quota is answered 429 for up to two seconds more. */
-  #forget(keyHash: string): Promise<void> {
+  /**
+   * Makes the gate of a key read it anew; one that was never used has none. Elsewhere, a key known to
+   * have used up its quota is refused as before, with 429 or 403, for up to two seconds more.
+   */
+  async #forget({ keyHash, lastUsedAt }: GatedKey): Promise<void> {
+    if (lastUsedAt === null) return;
     usedUpKeys.delete(keyHash);
-    return retrying(async () => this.env.KEY_GATE.getByName(keyHash).forget());
+    await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
 }
 
-function pageAfter(after: Position | null | undefined, limit: number): PageRequest {
+function pageAfter(
+  after: Position | null | undefined,
+  limit: number = PAGE_LIMIT.max,
+): PageRequest {
   return { limit, after: after ?? null };
 }
 

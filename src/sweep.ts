@@ -1,12 +1,15 @@
-import { SWEEP_MAX_MS } from "./contract/limits.ts";
-import { type Database, openDatabase } from "./db/client.ts";
+import { REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "./contract/limits.ts";
+import { commit, type Database, openDatabase } from "./db/client.ts";
+import { forgetCommits } from "./db/once.ts";
 import { sendNotices } from "./delivery/notify.ts";
 import { wake } from "./delivery/wake.ts";
 import { log, logError } from "./log.ts";
 import { overdueAnywhere } from "./model/due.ts";
+import { cleanUpAutomations } from "./model/removals.ts";
 import { deleteExpired, readRetention } from "./model/retention.ts";
 import { deleteEndedSecrets } from "./model/secrets.ts";
 import { readPosition, writePosition } from "./model/sweep-positions.ts";
+import { readEventsMaxBytes, trimEvents } from "./model/trimming.ts";
 
 /**
  * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
@@ -21,9 +24,11 @@ export async function sweep(env: Env, now: number): Promise<void> {
   const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
     wakeOverdue(db, env, now),
-    sendNotices(db, env, now),
+    sendNotices(db, env, now, mayGoOn),
     expireEvents(db, env, now, mayGoOn),
     deleteEndedSecrets(db, now),
+    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
+    commit(db, forgetCommits(now)),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);
@@ -47,6 +52,14 @@ async function expireEvents(
   now: number,
   mayGoOn: () => boolean,
 ): Promise<void> {
-  const events = await deleteExpired(db, readRetention(env), now, mayGoOn);
-  if (events > 0) log("sweep_deleted", { events });
+  const { deleted: trimmed, overBound } = await trimEvents(
+    db,
+    readEventsMaxBytes(env),
+    now,
+    mayGoOn,
+  );
+  for (const { workspaceId, bytes } of overBound)
+    log("events_over_bound", { workspace: workspaceId, bytes });
+  const expired = await deleteExpired(db, readRetention(env), now, mayGoOn);
+  if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }

@@ -6,7 +6,7 @@ import {
   automationReport,
   eventsOf,
   leadReport,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   runReport,
 } from "./support/api.ts";
@@ -14,7 +14,7 @@ import { deliveriesTo, observedDatabase, subscribe } from "./support/deliveries.
 import { call, deployment, ingestBodies } from "./support/ingest.ts";
 import { keepLog } from "./support/log-lines.ts";
 
-type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
+type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
 
 async function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
   return (await api.get<{ data: Item[] }>(`/v1/${path}?limit=100`)).body.data;
@@ -26,12 +26,12 @@ const lines = keepLog();
 
 describe("a batch", () => {
   test("of 100 messages is one transaction, after one look-up", async () => {
-    const workspaces = [await openWorkspace(), await openWorkspace()];
+    const workspaces = [await openListeningWorkspace(), await openListeningWorkspace()];
     const subscriptions = await Promise.all(
       workspaces.map(({ workspaceId }) => subscribe(workspaceId)),
     );
     const { DB, trips } = observedDatabase();
-    const { env: bindings, healthy, dead } = deployment({ DB });
+    const { env: bindings, fast, dead } = deployment({ DB });
     const bodies = range(100).map((i) => {
       const { workspaceId } = workspaces[i % 2] as Workspace;
       return call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`)] });
@@ -47,13 +47,13 @@ describe("a batch", () => {
       expect(await eventsOf(workspace.workspaceId)).toHaveLength(50);
       expect(await deliveriesTo(subscriptions[i]?.id ?? "")).toHaveLength(50);
     }
-    expect(healthy.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
+    expect(fast.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
       subscriptions.map(({ id }) => id).sort(),
     );
   });
 
   test("records what its messages say, in their order, each seeing those before it", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automationId = await derivedId("automation", workspaceId, "a");
     const removed = await derivedId("automation", workspaceId, "b");
@@ -98,22 +98,25 @@ describe("a batch", () => {
   });
 
   test("that is too large for one transaction is several, in order", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
-    const customFields = { notes: "é".repeat(50_000) };
+    const customFields = { notes: "é".repeat(25_000) };
     const bodies = range(30).map((i) =>
-      call("recordLeads", { workspaceId, leads: [leadReport(`lead-${i}`, { customFields })] }),
+      call("recordLeads", {
+        workspaceId,
+        leads: [2 * i, 2 * i + 1].map((n) => leadReport(`lead-${n}`, { customFields })),
+      }),
     );
     const { DB, trips } = observedDatabase();
     const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
     expect(acknowledged).toEqual(range(30));
     const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
     expect(inserted).toEqual([0, 9, 0, 9, 0, 9, 0, 3]);
-    expect(await listed<Lead>(workspace, "leads")).toHaveLength(30);
+    expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
   });
 
   test("says in one line what became of it", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
     const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
     await ingestBodies([lead, early, "nonsense"], deployment().env);
@@ -124,9 +127,98 @@ describe("a batch", () => {
   });
 });
 
+describe("the time at which a message was sent", () => {
+  const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
+
+  test("dates what it says: one that comes late, or twice, changes nothing that is newer", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId, api } = workspace;
+    const { env: bindings } = deployment();
+    const status = (to: "active" | "paused" | "error") =>
+      call("recordAutomations", {
+        workspaceId,
+        automations: [automationReport("1", { status: to })],
+      });
+    const shown = async () => {
+      const [automation] = await listed<Automation>(workspace, "automations");
+      return { id: automation?.id, status: automation?.status, updated: automation?.updated_at };
+    };
+    await ingestBodies([status("active")], bindings, 1, minutesAgo(30));
+    const tenAgo = minutesAgo(10);
+    await ingestBodies([status("paused")], bindings, 1, tenAgo);
+    expect(await shown()).toMatchObject({ status: "paused", updated: tenAgo.toISOString() });
+    await ingestBodies([status("error")], bindings, 1, minutesAgo(20));
+    expect(await shown()).toMatchObject({ status: "paused" });
+    await api.patch(`/v1/automations/${(await shown()).id}`, { status: "active" });
+    await ingestBodies([status("paused")], bindings, 1, tenAgo);
+    expect(await shown()).toMatchObject({ status: "active" });
+    expect(await eventsOf(workspaceId)).toHaveLength(2);
+  });
+
+  test("says what a removal means: not an automation that was recorded anew since", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const { env: bindings } = deployment();
+    const automations = [automationReport("1")];
+    const report = call("recordAutomations", { workspaceId, automations });
+    const ids = [await derivedId("automation", workspaceId, "1")];
+    const removal = call("removeAutomations", { workspaceId, ids });
+    const shown = async () => (await listed<Automation>(workspace, "automations")).length;
+    await ingestBodies([report], bindings, 1, minutesAgo(30));
+    const removedAt = minutesAgo(20);
+    await ingestBodies([removal], bindings, 1, removedAt);
+    expect(await shown()).toBe(0);
+    await ingestBodies([report], bindings, 1, minutesAgo(10));
+    await ingestBodies([removal], bindings, 2, removedAt);
+    expect(await shown()).toBe(1);
+    await ingestBodies([removal], bindings, 1, minutesAgo(5));
+    expect(await shown()).toBe(0);
+  });
+
+  test("dates leads and runs that bring no time", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const sentAt = minutesAgo(3);
+    const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
+    await ingestBodies([lead], deployment().env, 1, sentAt);
+    const [shown] = await listed<Lead>(workspace, "leads");
+    expect(shown?.created_at).toBe(sentAt.toISOString());
+  });
+
+  test("says how long it may wait for its automation: ever longer, for 15 minutes in all", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    const { env: bindings, dead } = deployment();
+    // However often it was tried: D1 may have been away.
+    for (const [ageSeconds, wait] of [
+      [0, 5],
+      [4, 5],
+      [20, 20],
+      [300, 300],
+      [880, 20],
+    ] as const) {
+      const sentAt = new Date(Date.now() - ageSeconds * 1_000);
+      const { retried } = await ingestBodies([run], bindings, 15, sentAt);
+      expect(Math.abs((retried[0] as number) - wait)).toBeLessThanOrEqual(1);
+    }
+    expect(dead).toEqual([]);
+    expect((await ingestBodies([run], bindings, 2, minutesAgo(15))).acknowledged).toEqual([0]);
+    expect(dead).toHaveLength(1);
+  });
+
+  test("grants one that is older when it first comes another look: its automation may be right behind", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    const { env: bindings, dead } = deployment();
+    expect((await ingestBodies([run], bindings, 1, minutesAgo(60))).retried).toEqual({ 0: 60 });
+    expect((await ingestBodies([run], bindings, 2, minutesAgo(61))).retried).toEqual({});
+    expect(dead).toHaveLength(1);
+  });
+});
+
 describe("the same reference", () => {
   test("is recorded once and announced once: in a call, a batch, and when a batch comes again", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
     const automationId = await recordAutomation(workspaceId);
@@ -150,7 +242,7 @@ describe("the same reference", () => {
 
 describe("a message", () => {
   test("may be JSON text, or its bytes", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const text = (reference: string) =>
       JSON.stringify(call("recordLeads", { workspaceId, leads: [leadReport(reference)] }));
@@ -160,7 +252,7 @@ describe("a message", () => {
   });
 
   test("that the queue of the deployment takes is recorded", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     await env.RECORDS.sendBatch([
       { body: call("recordLeads", { workspaceId, leads: [leadReport("1")] }) },

@@ -7,7 +7,7 @@ import {
   errorOf,
   eventsOf,
   leadReport,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   runReport,
 } from "./support/api.ts";
@@ -16,7 +16,7 @@ const { Platform } = exports;
 
 /** A workspace, and one automation of it that is reported again and again. */
 async function openReported(first: Partial<AutomationReport> = {}) {
-  const workspace = await openWorkspace();
+  const workspace = await openListeningWorkspace();
   const { workspaceId, api } = workspace;
   const report = async (differences: Partial<AutomationReport>) => {
     const automations = [automationReport("1", { ...first, ...differences })];
@@ -28,7 +28,9 @@ async function openReported(first: Partial<AutomationReport> = {}) {
   return { ...workspace, id, report, read };
 }
 
-async function listed({ api }: Awaited<ReturnType<typeof openWorkspace>>): Promise<Automation[]> {
+async function listed({
+  api,
+}: Awaited<ReturnType<typeof openListeningWorkspace>>): Promise<Automation[]> {
   return (await api.get<{ data: Automation[] }>("/v1/automations?limit=100")).body.data;
 }
 
@@ -38,7 +40,7 @@ function statuses(events: Awaited<ReturnType<typeof eventsOf>>): unknown[] {
 
 describe("recordAutomations", () => {
   test("gives the ids in the order of the reports", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automations = Array.from({ length: 5 }, (_, i) =>
       automationReport(String(i), { agent: { reference: "1", name: `Agent ${i}` } }),
@@ -77,7 +79,11 @@ describe("recordAutomations", () => {
   });
 
   test("brings every field up to date", async () => {
-    const { id, report, read } = await openReported({ type: "crm_source", name: "Before" });
+    const { id, report, read } = await openReported({
+      type: "crm_source",
+      name: "Before",
+      updatedAt: "2026-01-01T00:00:00Z",
+    });
     expect(
       await report({
         type: "crm_source",
@@ -130,7 +136,10 @@ describe("recordAutomations", () => {
     const all: AutomationStatus[] = ["active", "paused", "draft", "error"];
     for (const from of all)
       for (const to of all) {
-        const { workspaceId, id, report, read } = await openReported({ status: from });
+        const { workspaceId, id, report, read } = await openReported({
+          status: from,
+          updatedAt: "2026-01-01T00:00:00Z",
+        });
         await report({ status: to, updatedAt: "2026-03-03T00:00:00Z" });
         const announced = from !== to && (to === "active" || to === "paused");
         expect(await eventsOf(workspaceId), `${from} to ${to}`).toEqual(
@@ -184,8 +193,61 @@ describe("recordAutomations", () => {
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
 
+  describe("in time", () => {
+    const MARCH = "2026-03-03T00:00:00Z";
+
+    test("changes and announces nothing with a report that is older than what is stored", async () => {
+      const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
+      const before = await read();
+      for (const updatedAt of ["2026-03-02T23:59:59.999Z", "2026-03-03T00:59:59+01:00"])
+        await report({ status: "paused", provider: "facebook", updatedAt });
+      expect(await read()).toEqual(before);
+      expect(await eventsOf(workspaceId)).toEqual([]);
+    });
+
+    test("lets an older report win neither over a PATCH nor over a report that brings no time", async () => {
+      const { workspaceId, api, id, report, read } = await openReported({ updatedAt: MARCH });
+      await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      await report({ status: "active", updatedAt: "2026-04-04T00:00:00Z" });
+      expect((await read()).status).toBe("paused");
+      await report({ status: "error", updatedAt: null });
+      await report({ status: "active", updatedAt: "2026-05-05T00:00:00Z" });
+      expect((await read()).status).toBe("error");
+      expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+    });
+
+    test("takes the later of two reports of one time, when they differ", async () => {
+      const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
+      await report({ status: "paused" });
+      expect(await read()).toMatchObject({
+        status: "paused",
+        updated_at: "2026-03-03T00:00:00.000Z",
+      });
+      expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+    });
+
+    test("takes the newest of several reports in a call, wherever it stands", async () => {
+      const { workspaceId, read } = await openReported({ updatedAt: MARCH });
+      const automations = [
+        automationReport("1", { status: "paused", updatedAt: "2026-03-05T00:00:00Z" }),
+        automationReport("1", { status: "error", updatedAt: "2026-03-04T00:00:00Z" }),
+      ];
+      await Platform.recordAutomations({ workspaceId, automations });
+      expect((await read()).status).toBe("paused");
+    });
+
+    test("dates a PATCH after the report that it changes, even of one from a clock ahead", async () => {
+      const ahead = new Date(Date.now() + 60_000).toISOString();
+      const { api, id, report, read } = await openReported({ updatedAt: ahead });
+      await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      await report({});
+      expect(await read()).toMatchObject({ status: "paused" });
+      expect((await read()).updated_at > ahead).toBe(true);
+    });
+  });
+
   test("takes 1 to 100 reports a call", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const reports = (count: number) =>
       Array.from({ length: count }, (_, i) => automationReport(String(i)));
@@ -215,7 +277,7 @@ describe("recordAutomations", () => {
     [{ provider: "\ud83d" }, "automations[1].provider: must be well-formed text"],
     [{ owner: "x" }, 'automations[1]: Unrecognized key: "owner"'],
   ])("says which report is wrong and where, and writes none: %j", async (differences, message) => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automations = [
       automationReport("1"),
@@ -230,7 +292,7 @@ describe("recordAutomations", () => {
 
 describe("removeAutomations", () => {
   test("removes automations and their runs, and leaves the leads and the others", async () => {
-    const workspace = await openWorkspace();
+    const workspace = await openListeningWorkspace();
     const { workspaceId, api } = workspace;
     const gone = await recordAutomation(workspaceId);
     const kept = await recordAutomation(workspaceId);
@@ -248,14 +310,14 @@ describe("removeAutomations", () => {
   });
 
   test("can be called again, and takes unknown ids for removed ones", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId);
     for (const ids of [[id], [id, "aut_unknown"]])
       expect(await Platform.removeAutomations({ workspaceId, ids })).toEqual({});
   });
 
   test("removes nothing of another workspace", async () => {
-    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const [one, other] = await Promise.all([openListeningWorkspace(), openListeningWorkspace()]);
     const id = await recordAutomation(one.workspaceId);
     await Platform.removeAutomations({ workspaceId: other.workspaceId, ids: [id] });
     expect((await listed(one)).map((automation) => automation.id)).toEqual([id]);
@@ -273,7 +335,7 @@ describe("removeAutomations", () => {
   });
 
   test("takes 1 to 100 ids", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     for (const count of [0, 101])
       expect(
         await errorOf(Platform.removeAutomations({ workspaceId, ids: Array(count).fill("aut_1") })),

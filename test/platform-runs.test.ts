@@ -5,7 +5,7 @@ import {
   errorOf,
   eventsOf,
   leadReport,
-  openWorkspace,
+  openListeningWorkspace,
   type RunReport,
   recordAutomation,
   runReport,
@@ -15,7 +15,7 @@ const { Platform } = exports;
 
 /** A workspace with an automation and a lead, and its runs. */
 async function openAutomation() {
-  const workspace = await openWorkspace();
+  const workspace = await openListeningWorkspace();
   const { workspaceId, api } = workspace;
   const automationId = await recordAutomation(workspaceId);
   const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });

@@ -1,11 +1,6 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { randomId } from "../src/contract/ids.ts";
-import { open, readKeyRing, seal } from "../src/delivery/seal.ts";
-import { mintSecret } from "../src/delivery/signature.ts";
 import { hashApiKey } from "../src/gate/api-key.ts";
-import { Platform as PlatformEntrypoint } from "../src/platform.ts";
 import {
   EMPTY_LEDGER,
   errorOf,
@@ -13,6 +8,7 @@ import {
   figuresOf,
   leadReport,
   openApi,
+  openListeningWorkspace,
   openWorkspace,
   recordAutomation,
   runReport,
@@ -82,6 +78,7 @@ describe("createApiKey", () => {
         requests_per_window: null,
         created_at: expect.any(Number),
         revoked_at: null,
+        last_used_at: null,
       },
     ]);
   });
@@ -197,61 +194,15 @@ describe("enableWebhook", () => {
   });
 });
 
-describe("resealSecrets", () => {
-  const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
-  const OLD_KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
-
-  /** Reseals as a deployment does that has a new key before the old ones. */
-  async function reseal() {
-    const context = createExecutionContext();
-    const rotated = { ...env, WEBHOOK_ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
-    return new PlatformEntrypoint(context, rotated).resealSecrets({});
-  }
-
-  test("seals 100 secrets a call under the first key, until none needs the others", async () => {
-    const { workspaceId } = await openWorkspace();
-    await env.DB.prepare("DELETE FROM subscriptions").run();
-    const secrets = new Map(Array.from({ length: 105 }, () => [randomId("webhook"), mintSecret()]));
-    const insert = env.DB.prepare(
-      "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)",
-    );
-    const oldRing = readKeyRing(OLD_KEYS);
-    await env.DB.batch(
-      await Promise.all(
-        [...secrets].map(async ([id, secret]) =>
-          insert.bind(id, workspaceId, await seal(oldRing, id, secret)),
-        ),
-      ),
-    );
-    expect(await reseal()).toEqual({ resealed: 100, remaining: 5 });
-    expect(await reseal()).toEqual({ resealed: 5, remaining: 0 });
-    expect(await reseal()).toEqual({ resealed: 0, remaining: 0 });
-    const { results } = await env.DB.prepare("SELECT id, sealed_secret FROM subscriptions").all<{
-      id: string;
-      sealed_secret: string;
-    }>();
-    const newRing = readKeyRing(NEW_KEY);
-    const opened = await Promise.all(
-      results.map(
-        async ({ id, sealed_secret }) => [id, await open(newRing, id, sealed_secret)] as const,
-      ),
-    );
-    expect(new Map(opened)).toEqual(secrets);
-  });
-
-  test("takes nothing", async () => {
-    expect(await errorOf(Platform.resealSecrets(wrong({ all: true })))).toBe(
-      'resealSecrets: Unrecognized key: "all"',
-    );
-  });
-});
-
 describe("ledger", () => {
-  test("counts nothing where nobody subscribes", async () => {
-    const { workspaceId } = await openWorkspace();
+  test.each([
+    ["nobody subscribes, and no event is written", openWorkspace, 0],
+    ["nobody who subscribes is active, and the event is kept", openListeningWorkspace, 1],
+  ])("counts nothing where %s", async (_, open, events) => {
+    const { workspaceId } = await open();
     const automationId = await recordAutomation(workspaceId);
     await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
-    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    expect(await eventsOf(workspaceId)).toHaveLength(events);
     expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
   });
 

@@ -7,7 +7,12 @@ import { deliveries, subscriptions } from "../src/db/schema.ts";
 import worker from "../src/index.ts";
 import { deleteSubscription } from "../src/model/subscriptions.ts";
 import { sweep } from "../src/sweep.ts";
-import { eventsOf } from "./support/api.ts";
+import {
+  eventsOf,
+  openListeningWorkspace,
+  openWorkspace,
+  recordAutomation,
+} from "./support/api.ts";
 import {
   announceLeads,
   answered,
@@ -15,21 +20,25 @@ import {
   DAY_MS,
   db,
   deliveriesTo,
+  dispatchAt,
   HOUR_MS,
-  heldRun,
+  heldDispatch,
   isolated,
   MINUTE_MS,
   noticesOf,
   observedDatabase,
   owed,
   receivedBy,
-  runAt,
   type Sent,
   statesOf,
   subscribe,
+  subscriber,
+  subscriptionRow,
 } from "./support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
+/** As long as a hold lasts. */
+const HOLD_MS = 20_000;
 
 /** What of `sent` was for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
@@ -43,23 +52,28 @@ describe("the sweep", () => {
     const notYet = await owed(1, NOW - 59_000);
     const later = await owed(1, NOW + HOUR_MS);
     const done = await owed(1, NOW - HOUR_MS);
-    await runAt(NOW - HOUR_MS, [done.id], answered(200));
+    await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
     const deployment = isolated();
     await sweep(deployment.env, NOW);
     for (const { id } of [overdue, oldest])
-      expect(to(id, deployment.healthy)).toEqual([{ subscriptionId: id, delaySeconds: 0 }]);
-    for (const { id } of [notYet, later, done]) expect(to(id, deployment.healthy)).toEqual([]);
-    expect(deployment.failing).toEqual([]);
+      expect(to(id, deployment.fast)).toEqual([
+        { subscriptionId: id, lane: "fast", delaySeconds: 0 },
+      ]);
+    for (const { id } of [notYet, later, done]) expect(to(id, deployment.fast)).toEqual([]);
+    expect(deployment.slow).toEqual([]);
   });
 
-  test("wakes failing subscriptions in the failing lane", async () => {
+  test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
     const { id } = await owed(1, NOW);
-    await runAt(NOW, [id], answered(500));
-    const [row] = await deliveriesTo(id);
+    await dispatchAt(NOW, [id], answered(500));
+    const { nextAt } = await subscriptionRow(id);
+    const early = isolated();
+    await sweep(early.env, nextAt + MINUTE_MS - 1);
+    expect([...to(id, early.fast), ...to(id, early.slow)]).toEqual([]);
     const deployment = isolated();
-    await sweep(deployment.env, (row?.dueAt ?? 0) + MINUTE_MS + 1);
-    expect(to(id, deployment.healthy)).toEqual([]);
-    expect(to(id, deployment.failing)).toHaveLength(1);
+    await sweep(deployment.env, nextAt + MINUTE_MS + 1);
+    expect(to(id, deployment.fast)).toEqual([]);
+    expect(to(id, deployment.slow)).toHaveLength(1);
   });
 
   test("has a delivery whose message was lost delivered, by the queues of the deployment", async () => {
@@ -70,30 +84,30 @@ describe("the sweep", () => {
     expect(bodies.toSorted()).toEqual(drafts.map(({ body }) => body).toSorted());
   });
 
-  test("wakes for a lease that nobody came back to", async () => {
-    const { id } = await owed(1, NOW);
-    await heldRun(NOW, id);
+  test("wakes for a hold that nobody came back to", async () => {
+    const { id } = await owed(1, NOW - MINUTE_MS);
+    await heldDispatch(NOW, id);
     const early = isolated();
-    await sweep(early.env, NOW + 2 * MINUTE_MS - 1000);
-    expect(to(id, early.healthy)).toEqual([]);
+    await sweep(early.env, NOW + HOLD_MS - 1);
+    expect(to(id, early.fast)).toEqual([]);
     const late = isolated();
-    await sweep(late.env, NOW + 2 * MINUTE_MS + 1000);
-    expect(to(id, late.healthy)).toHaveLength(1);
-    await runAt(NOW + 2 * MINUTE_MS + 1000, [id], answered(200));
+    await sweep(late.env, NOW + HOLD_MS);
+    expect(to(id, late.fast)).toHaveLength(1);
+    await dispatchAt(NOW + HOLD_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("wakes for what a deleted subscription left under a lease, so that it is cancelled", async () => {
+  test("wakes for what a deleted subscription left under a hold, so that it is cancelled", async () => {
     const { id, workspaceId } = await owed(1, NOW);
-    await db
-      .update(deliveries)
-      .set({ claim: "crashed", dueAt: NOW + MINUTE_MS })
-      .where(sql`subscription_id = ${id}`);
+    await heldDispatch(NOW, id);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
+    expect(await statesOf(id)).toEqual({ pending: 1 });
     const deployment = isolated();
-    await sweep(deployment.env, NOW + 3 * MINUTE_MS);
-    expect(to(id, deployment.healthy)).toHaveLength(1);
-    await runAt(NOW + 3 * MINUTE_MS, [id], answered(200));
+    await sweep(deployment.env, NOW + HOLD_MS);
+    expect(to(id, deployment.fast)).toHaveLength(1);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + HOLD_MS, [id], attempt);
+    expect(posts).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
   });
 
@@ -105,7 +119,7 @@ describe("the sweep", () => {
     ] as const) {
       const deployment = isolated();
       await worker.scheduled(createScheduledController({ scheduledTime }), deployment.env);
-      expect(to(id, deployment.healthy)).toHaveLength(woken);
+      expect(to(id, deployment.fast)).toHaveLength(woken);
     }
   });
 });
@@ -116,7 +130,7 @@ describe("the retention of 30 days", () => {
   test("deletes events that are older, with their deliveries, once these are as old, too", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await announceLeads(workspaceId, 3, before - HOUR_MS);
+    await announceLeads(workspaceId, 3, before - 2 * HOUR_MS);
     const states = ["delivered", "exhausted", "cancelled"] as const;
     for (const [i, { eventId }] of (await deliveriesTo(id)).entries())
       await db
@@ -124,7 +138,7 @@ describe("the retention of 30 days", () => {
         .set({ state: states[i], settledAt: before - 1 })
         .where(sql`event_id = ${eventId}`);
     const [young] = await announceLeads(workspaceId, 1, before);
-    await runAt(before, [id], answered(200));
+    await dispatchAt(before, [id], answered(200));
     await sweep(isolated().env, NOW);
     expect((await eventsOf(workspaceId)).map((event) => event.id)).toEqual([young?.id]);
     expect((await deliveriesTo(id)).map(({ eventId }) => eventId)).toEqual([young?.id]);
@@ -133,9 +147,10 @@ describe("the retention of 30 days", () => {
   });
 
   test("deletes old events that nobody was owed", async () => {
-    const workspaceId = await createWorkspace();
-    await announceLeads(workspaceId, 2, before - 1);
+    const { workspaceId } = await openListeningWorkspace();
+    await announceLeads(workspaceId, 2, before - HOUR_MS - 1);
     await announceLeads(workspaceId, 1, before);
+    expect(await eventsOf(workspaceId)).toHaveLength(3);
     await sweep(isolated().env, NOW);
     expect(await eventsOf(workspaceId)).toHaveLength(1);
   });
@@ -143,7 +158,9 @@ describe("the retention of 30 days", () => {
   test("keeps what is pending, however old, and what was settled since", async () => {
     const pending = await owed(1, NOW - 300 * DAY_MS);
     const recent = await owed(1, NOW - 300 * DAY_MS);
-    await runAt(before, [recent.id], answered(200));
+    // Later, its time is over (see the tests of dispatches): it waits for its subscription.
+    await db.update(deliveries).set({ dueAt: before }).where(sql`subscription_id = ${recent.id}`);
+    await dispatchAt(before + 1, [recent.id], answered(200));
     await sweep(isolated().env, NOW);
     expect(await statesOf(pending.id)).toEqual({ pending: 1 });
     expect(await statesOf(recent.id)).toEqual({ delivered: 1 });
@@ -158,7 +175,7 @@ describe("the retention of 30 days", () => {
     const workspaceId = await createWorkspace();
     const [done, waiting] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await announceLeads(workspaceId, 1, NOW - 40 * DAY_MS);
-    await runAt(NOW - 40 * DAY_MS, [done.id], answered(200));
+    await dispatchAt(NOW - 40 * DAY_MS, [done.id], answered(200));
     await sweep(isolated().env, NOW);
     expect(await statesOf(done.id)).toEqual({ delivered: 1 });
     expect(await statesOf(waiting.id)).toEqual({ pending: 1 });
@@ -178,22 +195,26 @@ describe("a part of the sweep that fails", () => {
   async function work() {
     const overdue = await owed(1, NOW - HOUR_MS);
     const expired = await owed(1, NOW - 40 * DAY_MS);
-    await runAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
+    await dispatchAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
     const disabled = await owed(10, NOW - 100 * HOUR_MS);
     await db
       .update(subscriptions)
       .set({ failures: 9, failingSince: NOW - 100 * HOUR_MS })
       .where(sql`id = ${disabled.id}`);
-    await runAt(NOW - HOUR_MS, [disabled.id], answered(500), 1);
-    return { overdue, expired, disabled };
+    await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500));
+    const { workspaceId } = await openWorkspace();
+    const removed = await recordAutomation(workspaceId);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+    return { overdue, expired, disabled, removed };
   }
 
   test.each([
     ["waking", /RECURSIVE waiting/i],
     ["the e-mails", /from "notices"/i],
     ["the retention", /DELETE FROM "?events/i],
+    ["the removals", /DELETE FROM "?removals/i],
   ])("stops no other, and the sweep then throws: %s", async (part, query) => {
-    const { overdue, expired, disabled } = await work();
+    const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({
       before: (_, texts) => {
         if (texts.some((text) => query.test(text))) throw BROKEN;
@@ -201,21 +222,28 @@ describe("a part of the sweep that fails", () => {
     });
     const deployment = isolated({ DB });
     await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
-    expect(to(overdue.id, deployment.healthy)).toHaveLength(part === "waking" ? 0 : 1);
+    expect(to(overdue.id, deployment.fast)).toHaveLength(part === "waking" ? 0 : 1);
     expect(await noticesOf(disabled.id)).toMatchObject([
       { sentAt: part === "the e-mails" ? null : NOW },
     ]);
     expect(await statesOf(expired.id)).toEqual(part === "the retention" ? { delivered: 1 } : {});
+    expect(await isThere(removed)).toBe(part === "the removals");
   });
 
   test("is made up for by the next sweep", async () => {
-    const { overdue, expired, disabled } = await work();
+    const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
-    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("3 parts of the sweep failed");
+    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("5 parts of the sweep failed");
     const deployment = isolated();
     await sweep(deployment.env, NOW + MINUTE_MS);
-    expect(to(overdue.id, deployment.healthy)).toHaveLength(1);
+    expect(to(overdue.id, deployment.fast)).toHaveLength(1);
     expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
     expect(await statesOf(expired.id)).toEqual({});
+    expect(await isThere(removed)).toBe(false);
   });
+
+  async function isThere(id: string): Promise<boolean> {
+    const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(id);
+    return (await row.first()) !== null;
+  }
 });

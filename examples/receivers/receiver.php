@@ -6,21 +6,41 @@ declare(strict_types=1);
 http_response_code(500);
 
 $secret = getenv('WEBHOOK_SECRET') ?: throw new RuntimeException('WEBHOOK_SECRET is not set');
-$body = file_get_contents('php://input');
+
+// More than any delivery holds, in bytes. The web server in front has such a limit too, and one for
+// slow senders (nginx: client_max_body_size, client_body_timeout); php -S, for trying this, has none.
+const BODY_MAX = 2_000_000;
+if ((int) ($_SERVER['CONTENT_LENGTH'] ?? 0) > BODY_MAX) {
+    refuse(413);
+}
+$body = file_get_contents('php://input', length: BODY_MAX + 1);
+if (strlen($body) > BODY_MAX) {
+    refuse(413);
+}
 if (!isGenuine($_SERVER['HTTP_X_SERVICE_SIGNATURE'] ?? '', $body, $secret)) {
-    http_response_code(401);
-    exit;
+    refuse(401);
 }
 $event = json_decode($body, true, flags: JSON_THROW_ON_ERROR);
 
-// The ids of events that are done. Keep yours in your database, under a unique key.
-$done = fopen(sys_get_temp_dir() . '/webhook-events-done', 'c+');
-flock($done, LOCK_EX);
-if (!in_array($event['id'], explode("\n", stream_get_contents($done)), true)) {
+// A file for each event that is done, readable to this user alone; delete those older than a month.
+// Where you have a database, keep the ids there, under a unique key.
+$folder = getenv('WEBHOOK_STATE') ?: getenv('HOME') . '/.local/state/webhook-events';
+umask(0077);
+is_dir($folder) || @mkdir($folder, recursive: true) || is_dir($folder)
+    || throw new RuntimeException("$folder cannot be made: set WEBHOOK_STATE");
+$done = fopen($folder . '/' . hash('sha256', $event['id']), 'c+');
+flock($done, LOCK_EX); // What comes at the same moment waits here.
+if (fgetc($done) === false) {
     work($event);
-    fwrite($done, $event['id'] . "\n"); // After the work: a crash means once more, not never.
+    fwrite($done, '1'); // After the work: a crash means once more, not never.
 }
 http_response_code(204);
+
+function refuse(int $status): never
+{
+    http_response_code($status);
+    exit;
+}
 
 /** Whether the header signs these very bytes, at a time within 5 minutes of now. */
 function isGenuine(string $header, string $body, string $secret): bool

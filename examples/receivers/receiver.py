@@ -1,10 +1,12 @@
 """Receives webhooks, with Python alone: PORT=8080 WEBHOOK_SECRET=whsec_… python3 receiver.py"""
 
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import re
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,12 +15,31 @@ SECRET = os.environ.get("WEBHOOK_SECRET", "").encode()
 if not SECRET:
     raise SystemExit("WEBHOOK_SECRET is not set")
 
+# More than any delivery holds, in bytes.
+BODY_MAX = 2_000_000
+
+# How long a sender may take, over headers and body, in seconds.
+PATIENCE = 10
+
 # The ids of events that are done. Keep yours in your database, under a unique key.
 done = set()
 one_at_a_time = threading.Lock()
 
 
 class Receiver(BaseHTTPRequestHandler):
+    def setup(self):
+        super().setup()
+        self.late = threading.Timer(PATIENCE, self.stop_reading)
+        self.late.start()
+
+    def stop_reading(self):
+        with contextlib.suppress(OSError):  # The sender has gone.
+            self.connection.shutdown(socket.SHUT_RD)
+
+    def finish(self):
+        self.late.cancel()
+        super().finish()
+
     def do_POST(self):
         try:
             status = self.receive()
@@ -30,7 +51,13 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def receive(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch("[0-9]{1,12}", length):
+            return 411
+        if int(length) > BODY_MAX:
+            return 413
+        body = self.rfile.read(int(length))
+        self.late.cancel()
         if not is_genuine(self.headers.get("X-Service-Signature", ""), body):
             return 401
         event = json.loads(body)

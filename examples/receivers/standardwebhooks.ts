@@ -9,10 +9,24 @@ const webhook = new Webhook(WEBHOOK_SECRET);
 /** The ids of events that are done. Keep yours in your database, under a unique key. */
 const done = new Set<string>();
 
-createServer(async (request, response) => {
+/** More than any delivery holds, in bytes: beyond it, whoever sends is cut off. */
+const BODY_MAX = 2_000_000;
+
+/** How long a sender may take, over headers and body. */
+const patience = { requestTimeout: 10_000, connectionsCheckingInterval: 2_000 };
+
+createServer(patience, async (request, response) => {
   try {
     const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
+    let size = 0;
+    for await (const chunk of request) {
+      size += chunk.length;
+      if (size > BODY_MAX) {
+        response.writeHead(413, { Connection: "close" }).end();
+        return;
+      }
+      chunks.push(chunk);
+    }
     const body = Buffer.concat(chunks);
     if (!isGenuine(request.headers, body)) {
       response.writeHead(401).end();

@@ -12,10 +12,17 @@ interface Delivery {
   data: unknown;
 }
 
+/** More than any delivery holds, in bytes: beyond it, whoever sends is cut off. */
+const BODY_MAX = 2_000_000;
+
+/** How long a sender may take over the body, in milliseconds. */
+const PATIENCE = 10_000;
+
 export default {
   async fetch(request: Request, env: Env): Promise<Response> {
     if (!env.WEBHOOK_SECRET) throw new Error("WEBHOOK_SECRET is not set");
-    const body = new Uint8Array(await request.arrayBuffer());
+    const body = await readBody(request);
+    if (body === null) return new Response(null, { status: 413 });
     const header = request.headers.get("X-Service-Signature") ?? "";
     if (!(await isGenuine(header, body, env.WEBHOOK_SECRET))) {
       return new Response(null, { status: 401 });
@@ -39,6 +46,23 @@ export class Inbox extends DurableObject<Env> {
 
   override async alarm(): Promise<void> {
     await this.ctx.storage.deleteAll();
+  }
+}
+
+/** The body of a request; null when it is too large, or too slow. */
+async function readBody(request: Request): Promise<Uint8Array | null> {
+  const reader = (request.body ?? new Blob().stream()).getReader();
+  const late = AbortSignal.timeout(PATIENCE);
+  late.onabort = () => reader.cancel();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for (;;) {
+    const { value } = await reader.read();
+    if (late.aborted) return null;
+    if (!value) return new Uint8Array(await new Blob(chunks).arrayBuffer());
+    size += value.length;
+    if (size > BODY_MAX) return reader.cancel().then(() => null);
+    chunks.push(value);
   }
 }
 

@@ -35,3 +35,8 @@ export function decodeCursor(list: string, cursor: string): Position | null {
     return null;
   }
 }
+
+/** The lists of the Platform door, as their cursors name them. */
+export const WORKSPACES_LIST = "workspaces";
+export const API_KEYS_LIST = "api_keys";
+export const DELIVERIES_LIST = "deliveries";

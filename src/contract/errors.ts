@@ -1,66 +1,55 @@
-import { z } from "zod";
-
 /**
  * The closed list of error codes (contract, Errors): HTTP statuses, the first being the usual one,
- * French message, and the condition in a developer's words. The enum, the type and the responses of
- * the OpenAPI document all derive from this table.
+ * French message. The enum, the type and the responses of the OpenAPI document derive from this table.
  */
 export const ERRORS = {
   invalid_request: {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
-    when: "A query parameter or the body is invalid; `details.reason` says why.",
   },
   invalid_api_key: {
     statuses: [401],
     message: "La clé d’API est absente ou n’est pas valide.",
-    when: "The key is missing, malformed, unknown or revoked; these cases are indistinguishable.",
   },
   workspace_access_denied: {
     statuses: [403],
     message: "L’espace de travail n’a pas accès à ce service.",
-    when: "The key is valid, but its workspace has no access to the service.",
   },
   automation_not_found: {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
-    when: "No such automation in this workspace.",
   },
   webhook_not_found: {
     statuses: [404],
     message: "Cet abonnement n’existe pas dans l’espace de travail.",
-    when: "No such subscription in this workspace; also on a second deletion.",
   },
   route_not_found: {
     statuses: [404],
     message: "Cette route n’existe pas ou n’est pas encore servie.",
-    when: "The path is unknown, or the route is not served by this deployment.",
   },
   automation_not_controllable: {
     statuses: [422],
     message:
       "Cette automatisation est un brouillon ou en erreur : elle ne peut être ni activée ni mise en pause.",
-    when: "The automation is `draft` or `error`.",
   },
   rate_limited: {
     statuses: [429],
     message: "Trop de requêtes : réessayez plus tard.",
-    when: "The key's quota is used up, or the address has failed to authenticate too often.",
   },
   internal_error: {
     statuses: [500],
     message: "Une erreur interne est survenue.",
-    when: "Something failed on our side.",
   },
 } as const;
 
 export type ErrorCode = keyof typeof ERRORS;
 export type ErrorStatus = (typeof ERRORS)[ErrorCode]["statuses"][number];
 
-/** The closed list of `details.reason`, each with the French message that the answer then carries. */
+/** What `details.reason` may be, each with the French message that the answer then carries. */
 export const REASONS = {
   required: "Une valeur obligatoire est absente.",
   invalid_type: "Une valeur n’est pas du type attendu.",
+  unknown_value: "Une valeur n’est pas l’une de celles qui sont admises.",
   out_of_range: "Une valeur est hors des bornes admises.",
   unreadable: "Ce curseur est illisible.",
   unknown_property: "Le corps contient une propriété inconnue.",
@@ -77,32 +66,20 @@ export const REASONS = {
 
 export type Reason = keyof typeof REASONS;
 
-/** The body of every 4xx and 5xx answer. */
-export const ErrorBody = z
-  .object({
-    error: z.object({
-      code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]).meta({
-        id: "ErrorCode",
-        description: "Stable and closed: branch on it, not on the status.",
-      }),
-      message: z.string().meta({
-        description: "In French, for display; may change.",
-        example: ERRORS.invalid_request.message,
-      }),
-      details: z
-        .object({
-          parameter: z.string().optional().meta({ description: "The faulty parameter." }),
-          reason: z.enum(Object.keys(REASONS) as [Reason, ...Reason[]]).optional(),
-          min: z.int().optional(),
-          max: z.int().optional(),
-          retry_after_seconds: z.int().optional().meta({ description: "As `Retry-After`." }),
-        })
-        .meta({ description: "`{}` or context." }),
-    }),
-  })
-  .meta({ id: "Error" });
+/** What an error tells beside its code: the faulty parameter, why, and what would be right. */
+export interface ErrorDetails {
+  parameter?: string;
+  reason?: Reason;
+  allowed?: string[];
+  min?: number;
+  max?: number;
+  retry_after_seconds?: number;
+}
 
-export type ErrorDetails = z.infer<typeof ErrorBody>["error"]["details"];
+/** The body of every 4xx and 5xx answer. */
+export interface ErrorBody {
+  error: { code: ErrorCode; message: string; details: ErrorDetails };
+}
 
 /** An answer of the contract, thrown: the HTTP door turns it into the error body. */
 export class ApiError extends Error {
@@ -124,7 +101,7 @@ export class ApiError extends Error {
   }
 
   /** The error body of the contract. */
-  toBody(): z.infer<typeof ErrorBody> {
+  toBody(): ErrorBody {
     return { error: { code: this.code, message: this.message, details: this.details } };
   }
 }

@@ -18,17 +18,21 @@ export const URL_MAX_LENGTH = 2048;
 /** Items that one call of the Platform door may carry. */
 export const RECORDS_MAX = 100;
 
-/** Largest lead or run that the Platform door records, in bytes of JSON. */
-export const RECORD_MAX_BYTES = 1_000_000;
-/** The same once it is quoted as a JSON string, which is how it travels to the database. */
-export const RECORD_MAX_QUOTED_BYTES = 1_900_000;
+/** Largest automation, lead or run that is recorded, in bytes of JSON: a page holds 100 of them. */
+export const RECORD_MAX_BYTES = 64 * 1024;
+/** Levels of objects and arrays in a lead's custom fields, themselves included. */
+export const NESTING_MAX = 32;
 
 /** Largest message that a queue takes, in bytes, less what it adds itself. */
 export const MESSAGE_MAX_BYTES = 127_000;
 /** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
 export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
-/** Waits of a run whose automation or lead may come in a later message; then it is set aside. */
-export const UNORDERED_WAITS_SECONDS = [5, 30, 120, 600] as const;
+/** How long after it was sent a run waits for its automation or lead; then it is set aside. */
+export const UNORDERED_MAX_SECONDS = 900;
+/** Its first wait; each one doubles its age. */
+export const UNORDERED_FIRST_WAIT_SECONDS = 5;
+/** The wait of one that is older than that when it first comes: what it waits for may be right behind. */
+export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait of a message whose recording failed; doubled each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
@@ -42,6 +46,14 @@ export const POST_TIMEOUT_MS = 10_000;
 
 /** How long a DNS-over-HTTPS resolver has to answer; silence is not a refusal. */
 export const DNS_TIMEOUT_MS = 2_000;
+/** How long it may hold up a post; an answer that comes later counts for the next one. */
+export const DNS_BEFORE_POST_MS = 400;
+/** For how long an isolate remembers what a name stands for: its TTL, within these bounds... */
+export const DNS_REMEMBERED_MS = { min: 1_000, max: 300_000 } as const;
+/** ...or this long, when nothing could be said. */
+export const DNS_UNKNOWN_REMEMBERED_MS = 10_000;
+/** Names that an isolate remembers. */
+export const DNS_NAMES_MAX = 1_000;
 
 /** Wait after the n-th failed attempt, in seconds; one attempt more than there are waits. */
 export const RETRY_WAITS_SECONDS = [
@@ -58,6 +70,21 @@ export const RETRY_AFTER_MAX_MULTIPLE = 2;
 export const DISABLE_AFTER_MS = 72 * 3_600_000;
 /** ...and at least this many times. */
 export const DISABLE_AFTER_FAILURES = 10;
+
+/** Administrators are told of a subscription that has failed without a success for this long. */
+export const TELL_AFTER_MS = 24 * 3_600_000;
+/** Waits between the tries to send an e-mail, in seconds, two days in all; then it is given up. */
+export const EMAIL_WAITS_SECONDS = [
+  300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000,
+] as const;
+/** E-mails that one sweep sends: each is a request and a statement, of which the free plan has 50. */
+export const EMAILS_MAX = 20;
+/** How long the mail service has to answer. */
+export const EMAIL_TIMEOUT_MS = 10_000;
+/** An e-mail that a sweep has taken is nobody else's for this long; a sweep ends well before. */
+export const EMAIL_TAKEN_MS = 300_000;
+/** How long no e-mail is sent after the mail service has said that it takes no more for now, or today. */
+export const EMAIL_PAUSE_MS = { rate: 300_000, daily: 3_600_000 } as const;
 
 /** Posts under way at once, in one invocation and so to one subscription; the platform lets six wait. */
 export const POSTS_AT_ONCE = 6;
@@ -91,9 +118,10 @@ export const HAND_OFF_MS = 100;
 export const DISPATCHES_AT_ONCE = 8;
 /**
  * What an invocation on the free plan may do: 50 requests to subscribers, and 50 statements, of which
- * one round trip has up to nine. More round trips are made by one that has been let post more.
+ * one round trip has eight, and one more if it disables somebody: two are left for what then is under
+ * way. More round trips are made by one that has been let post more.
  */
-export const FREE_PLAN = { posts: 50, roundTrips: 5 } as const;
+export const FREE_PLAN = { posts: 50, roundTrips: 4 } as const;
 
 /** How long keys' gates may hold up a dispatch. */
 export const GATES_TIMEOUT_MS = 1_000;
@@ -127,6 +155,11 @@ export const UNTRIED_WAIT_MS = 300_000;
 /** An event that is not settled this long after it was created is dated by its settlement. */
 export const EXPIRY_SLACK_MS = 3_600_000;
 
+/** An event is measured once it is this old: by then all that is older is committed. */
+export const SIZE_SLACK_MS = 120_000;
+/** Pending events of one workspace that one sweep passes over, looking for settled ones behind them. */
+export const TRIM_PENDING_MAX = 10_000;
+
 /** Events that are older are not delivered again. */
 export const REDELIVERY_MAX_AGE_MS = 30 * 86_400_000;
 /** What is delivered again to a subscription that was enabled is spread by this rate. */
@@ -134,5 +167,19 @@ export const REDELIVERIES_PER_SECOND = 10;
 /** Events that one transaction looks through for such a redelivery. */
 export const REDELIVERY_CHUNK = 1_000;
 
-/** A gate reads a key's standing anew after this long, whatever it has been told. */
+/** A gate reads a key's standing anew, and notes that it is used, after this long at the most. */
 export const STANDING_MAX_AGE_MS = 3_600_000;
+
+/** Runs of removed automations that one transaction deletes, */
+export const REMOVED_RUNS_AT_ONCE = 5_000;
+/** and such transactions in one sweep, */
+export const REMOVED_RUNS_PIECES = 20;
+/** none of which starts later than this into it. */
+export const REMOVED_RUNS_MAX_MS = 20_000;
+
+/** The token of a transaction is kept this long: longer than any try of it can be under way. */
+export const COMMITS_KEPT_MS = 3_600_000;
+/** Tokens that one sweep forgets at the most. */
+export const COMMITS_FORGOTTEN_MAX = 20_000;
+/** A gate writes the window of its key once in this time; an object that is reset forgets as much. */
+export const WINDOW_WRITTEN_EVERY_MS = 500;

@@ -1,9 +1,9 @@
-import { z } from "zod";
-import { decodeCursor } from "./cursor.ts";
+import * as z from "zod";
+import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
+import { InputError } from "./input-error.ts";
 import {
   PAGE_LIMIT,
   RECORD_MAX_BYTES,
-  RECORD_MAX_QUOTED_BYTES,
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
@@ -14,9 +14,29 @@ import { WebhookEvent } from "./resources.ts";
 const WorkspaceId = Id.describe("wks_…");
 const WebhookId = Id.describe("whk_…");
 const EventId = Id.describe("evt_…");
+const KeyId = Id.describe("key_…");
 
-/** The list of a subscription's deliveries, as its cursors name it. */
-export const DELIVERIES_LIST = "deliveries";
+const RedeliverableSince = Instant.refine(
+  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
+  "must be at most 30 days ago: older events are deleted",
+);
+
+const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
+
+/** What may have become of an event that is delivered again; `missed` when nothing was owed. */
+export type RedeliveryState = z.infer<typeof RedeliveryState>;
+
+function records<T extends z.ZodType>(item: T) {
+  return z
+    .array(
+      item.refine(
+        (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+        `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
+      ),
+    )
+    .min(1)
+    .max(RECORDS_MAX);
+}
 
 /** Where a page begins: the `nextCursor` of the one before. */
 function cursorOf(list: string) {
@@ -32,45 +52,19 @@ function cursorOf(list: string) {
     .describe("nextCursor of the page before; the first page when left out");
 }
 
-const RedeliverableSince = Instant.refine(
-  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
-  "must be at most 30 days ago: older events are deleted",
-);
-
-const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
-
-/** What may have become of an event that is delivered again; `missed` when nothing was owed. */
-export type RedeliveryState = z.infer<typeof RedeliveryState>;
-
-function records<T extends z.ZodType>(item: T) {
-  return z
-    .array(
-      item.refine((value) => {
-        const text = JSON.stringify(value);
-        return (
-          bytesOf(text) <= RECORD_MAX_BYTES &&
-          bytesOf(JSON.stringify(text)) <= RECORD_MAX_QUOTED_BYTES
-        );
-      }, `must be at most ${RECORD_MAX_BYTES} bytes of JSON (${RECORD_MAX_QUOTED_BYTES} quoted)`),
-    )
-    .min(1)
-    .max(RECORDS_MAX);
-}
-
-function bytesOf(text: string): number {
-  return new TextEncoder().encode(text).length;
-}
+const AdminEmails = z
+  .array(z.email())
+  .max(50)
+  .nullish()
+  .describe("who is told when a subscription is disabled");
+const Quota = z.int().min(1).max(1_000_000);
 
 /** What each method of the Platform door takes; the sentences and examples are those of its help. */
 export const PLATFORM_INPUTS = {
   createWorkspace: z
     .strictObject({
       name: Name.describe("administrators read it in e-mails"),
-      adminEmails: z
-        .array(z.email())
-        .max(50)
-        .nullish()
-        .describe("who is told when a subscription is disabled"),
+      adminEmails: AdminEmails,
     })
     .meta({
       description: "Creates a workspace that has access to the service.",
@@ -80,6 +74,20 @@ export const PLATFORM_INPUTS = {
     description:
       "Erases a workspace and all of it, its keys first; call it again until it is done. An unknown id is no error.",
     examples: [{ workspaceId: "wks_…" }],
+  }),
+  updateWorkspace: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      name: Name.nullish().describe("administrators read it in e-mails"),
+      adminEmails: AdminEmails,
+    })
+    .meta({
+      description: "Changes the name of a workspace, or whom it names; what is left out stays.",
+      examples: [{ workspaceId: "wks_…", adminEmails: ["admin@example.com"] }],
+    }),
+  listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
+    description: "Lists workspaces, newest first, 100 a page.",
+    examples: [{}],
   }),
   setWorkspaceAccess: z
     .strictObject({
@@ -93,20 +101,44 @@ export const PLATFORM_INPUTS = {
   createApiKey: z
     .strictObject({
       workspaceId: WorkspaceId,
-      requestsPerWindow: z
-        .int()
-        .min(1)
-        .max(1_000_000)
-        .nullish()
-        .describe("the key's own quota; QUOTA_REQUESTS when left out"),
+      requestsPerWindow: Quota.nullish().describe(
+        "the key's own quota; QUOTA_REQUESTS when left out",
+      ),
     })
     .meta({
       description: "Creates an API key of a workspace and shows it this once.",
       examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", requestsPerWindow: 6000 }],
     }),
-  revokeApiKey: z.strictObject({ keyId: Id.describe("key_…") }).meta({
-    description: "Revokes an API key for good, at once.",
-    examples: [{ keyId: "key_…" }],
+  updateApiKey: z
+    .strictObject({
+      keyId: KeyId,
+      requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
+    })
+    .meta({
+      description: "Gives a live API key another quota, at once.",
+      examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
+    }),
+  revokeApiKey: z
+    .strictObject({
+      keyId: KeyId.nullish(),
+      apiKey: z
+        .string()
+        .max(100)
+        .nullish()
+        .describe("instead of keyId: the key itself, as when it has leaked"),
+    })
+    .refine(
+      ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
+      "either keyId or apiKey is expected",
+    )
+    .meta({
+      description: "Revokes an API key for good, at once.",
+      examples: [{ keyId: "key_…" }, { apiKey: "key_live_…" }],
+    }),
+  listApiKeys: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }).meta({
+    description:
+      "Lists the API keys of a workspace, revoked ones included, newest first, 100 a page.",
+    examples: [{ workspaceId: "wks_…" }],
   }),
   recordAutomations: z
     .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
@@ -207,6 +239,12 @@ export const PLATFORM_INPUTS = {
         { webhookId: "whk_…", since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
       ],
     }),
+  backlog: z
+    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .meta({
+      description: "Counts what waits to be delivered; cheaper than the ledger.",
+      examples: [{}, { workspaceId: "wks_…" }],
+    }),
   enableWebhook: z
     .strictObject({
       webhookId: WebhookId,
@@ -266,6 +304,13 @@ export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
 
+/** When a call is recorded, in Unix milliseconds. */
+export interface Moment {
+  /** When it was sent, of one that may have waited in a queue since; `null`: just now. */
+  sentAt: number | null;
+  now: number;
+}
+
 /** The input of a method, as its caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 
@@ -274,9 +319,6 @@ export type PlatformRecord<
   M extends PlatformMethod,
   K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
 > = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
-
-/** An input is wrong: the message says what and where, in one line, without the value. */
-export class InputError extends Error {}
 
 /**
  * Reads the input of a method.

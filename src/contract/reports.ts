@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import {
   AutomationStatus,
   AutomationType,
@@ -6,14 +6,16 @@ import {
   RunStatus,
   SOCIAL_AUTOMATION_TYPES,
   TriggerType,
-} from "./resources.ts";
+} from "./enumerations.ts";
+import { NESTING_MAX } from "./limits.ts";
 
 /** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
 function text(max: number) {
-  return z
-    .string()
-    .max(max)
-    .refine((value) => value.isWellFormed() && !value.includes("\0"), "must be well-formed text");
+  return z.string().max(max).refine(isText, "must be well-formed text");
+}
+
+function isText(value: string): boolean {
+  return value.isWellFormed() && !value.includes("\0");
 }
 
 /** A label; it may not be empty. */
@@ -31,20 +33,32 @@ export const Instant = z.iso
   .transform((value) => Date.parse(value))
   .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must lie in the years 0000 to 9999, in UTC");
 
-const DEEPEST = 500;
+/** What is wrong in a value, and where. */
+interface Fault {
+  path: (string | number)[];
+  message: string;
+}
 
-/** Where a value is not what JSON can say, or is nested too deep, as a path; null when it is fine. */
-function findFault(value: unknown, depth = 0): string[] | null {
-  if (value === null || typeof value === "boolean" || typeof value === "string") return null;
-  if (Number.isFinite(value)) return null;
-  if (!Array.isArray(value) && !isPlainObject(value)) return [];
-  if (depth > DEEPEST) return [];
-  for (const [key, item] of Object.entries(value)) {
-    const fault = findFault(item, depth + 1);
-    if (fault) return [key, ...fault];
+/** The first thing in a value that a store or a client could not hold as it is; null when all is fine. */
+function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
+  const fault = (message: string) => ({ path, message });
+  if (value === null || typeof value === "boolean") return null;
+  if (typeof value === "string") return isText(value) ? null : fault("must be well-formed text");
+  if (typeof value === "number" && Number.isFinite(value))
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? fault(UNSAFE) : null;
+  if (!Array.isArray(value) && !isPlainObject(value)) return fault("must be JSON");
+  if (path.length >= NESTING_MAX) return fault(`must be nested at most ${NESTING_MAX} deep`);
+  if (!Object.keys(value).every(isText)) return fault("must have names of well-formed text");
+  const items = Array.isArray(value) ? value.entries() : Object.entries(value);
+  for (const [key, item] of items) {
+    const found = findFault(item, [...path, key]);
+    if (found) return found;
   }
   return null;
 }
+
+// What a text says beyond this has been rounded by the time that it is a number.
+const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
 
 function isPlainObject(value: unknown): value is Record<string, unknown> {
   return Object.prototype.toString.call(value) === "[object Object]";
@@ -53,15 +67,8 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
 const CustomFields = z
   .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
   .superRefine((fields, context) => {
-    const path = findFault(fields);
-    if (path)
-      context.addIssue({
-        code: "custom",
-        continue: false,
-        // A path that nobody can read is left out.
-        path: path.length > 10 ? [] : path,
-        message: `must be JSON, nested at most ${DEEPEST} deep`,
-      });
+    const fault = findFault(fields);
+    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
   });
 
 const Agent = z

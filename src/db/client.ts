@@ -1,6 +1,7 @@
 import { DrizzleQueryError, fillPlaceholders, type SQL } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { SQLiteAsyncDialect } from "drizzle-orm/sqlite-core";
+import { isRetried } from "./errors.ts";
 
 /** What Drizzle and `commit` need of D1: a binding has it, and a session. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
@@ -60,14 +61,12 @@ export function openDatabase(client: D1Client): Database {
   return drizzle(client as D1Database);
 }
 
-const TRANSIENT =
-  /network connection lost|storage caused object to be reset|reset because its code was updated|internal error|timed out|overloaded/i;
 const TRIES = 4;
 
 /**
- * Commits statements as one transaction. Transient failures of D1 are retried, with growing random
+ * Commits statements as one transaction. Failures of D1 that pass are retried, with growing random
  * waits, although the lost try may have been committed: every statement must be one that can be
- * applied twice, or `tries` be 1.
+ * applied twice, or `tries` be 1, or `commitOnce` do it.
  */
 export async function commit<R>(
   { $client }: Database,
@@ -90,7 +89,7 @@ export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): P
       return await query();
     } catch (failure) {
       const error = databaseError(failure);
-      if (attempt === tries || !isTransient(error)) throw error;
+      if (attempt === tries || !isRetried(error)) throw error;
       const waitMs = 50 * 2 ** attempt * (0.5 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
@@ -100,11 +99,6 @@ export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): P
 /** The database's own error, without Drizzle's around it, whose message holds the parameters. */
 function databaseError(error: unknown): unknown {
   return error instanceof DrizzleQueryError && error.cause ? error.cause : error;
-}
-
-/** Whether the database failed in passing, so that the same may succeed later. */
-export function isTransient(error: unknown): boolean {
-  return error instanceof Error && TRANSIENT.test(error.message);
 }
 
 /**

@@ -1,5 +1,12 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import {
+  index,
+  integer,
+  primaryKey,
+  sqliteTable,
+  text,
+  uniqueIndex,
+} from "drizzle-orm/sqlite-core";
 import type {
   AutomationStatus,
   AutomationType,
@@ -14,15 +21,24 @@ import type {
  * an index that starts with it: a page reads the rows that it shows and one more.
  */
 
-export const workspaces = sqliteTable("workspaces", {
-  id: text().primaryKey(),
-  name: text().notNull(),
-  adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
-  accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
-  createdAt: integer("created_at").notNull(),
-  /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
-  sweptTo: text("swept_to").notNull().default(""),
-});
+export const workspaces = sqliteTable(
+  "workspaces",
+  {
+    id: text().primaryKey(),
+    name: text().notNull(),
+    adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
+    accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+    createdAt: integer("created_at").notNull(),
+    /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
+    sweptTo: text("swept_to").notNull().default(""),
+    /** The last event whose size the sweep knows, and what the events up to it take, in bytes. */
+    sizedTo: text("sized_to").notNull().default(""),
+    sizedBytes: integer("sized_bytes").notNull().default(0),
+    /** Where the sweep, deleting what is too much, goes on behind what was pending. */
+    trimmedTo: text("trimmed_to").notNull().default(""),
+  },
+  (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
+);
 
 export const apiKeys = sqliteTable(
   "api_keys",
@@ -36,8 +52,10 @@ export const apiKeys = sqliteTable(
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
+    /** The beginning of the last hour in which the key was used; null while its gate has never seen it. */
+    lastUsedAt: integer("last_used_at"),
   },
-  (table) => [index("api_keys_by_workspace").on(table.workspaceId)],
+  (table) => [index("api_keys_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
 
 export const automations = sqliteTable(
@@ -58,8 +76,30 @@ export const automations = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** Counts the changes: a write that read revision n applies to revision n only. */
     revision: integer().notNull().default(1),
+    /** Counts how often it was recorded anew after a removal. */
+    generation: integer().notNull().default(1),
+    /** Since when it is gone from the API; it is deleted once its runs are. */
+    removedAt: integer("removed_at"),
   },
-  (table) => [index("automations_newest").on(table.workspaceId, table.createdAt, table.id)],
+  // One row of an index for each that is shown, apart for those that a deployment may not serve.
+  (table) => [
+    index("automations_newest_social")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL AND type <> 'crm_source'`),
+    index("automations_newest_crm")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NULL AND type = 'crm_source'`),
+  ],
+);
+
+/** Generations of automations that are gone: their runs are hidden, and deleted piece by piece. */
+export const removals = sqliteTable(
+  "removals",
+  {
+    automationId: text("automation_id").notNull(),
+    generation: integer().notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.automationId, table.generation] })],
 );
 
 export const leads = sqliteTable(
@@ -101,9 +141,16 @@ export const runs = sqliteTable(
     occurredAt: integer("occurred_at").notNull(),
     actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
     leadId: text("lead_id").references(() => leads.id),
+    /** Whether its automation is one of a CRM. */
+    crm: integer({ mode: "boolean" }).notNull().default(false),
+    /** The generation of its automation. */
+    generation: integer().notNull().default(1),
   },
   (table) => [
-    index("runs_newest").on(table.workspaceId, table.occurredAt, table.id),
+    index("runs_newest_social")
+      .on(table.workspaceId, table.occurredAt, table.id)
+      .where(sql`crm = 0`),
+    index("runs_newest_crm").on(table.workspaceId, table.occurredAt, table.id).where(sql`crm = 1`),
     index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
     // Whoever erases a lead finds its runs, and the database that none is left.
     index("runs_of_lead").on(table.leadId).where(sql`lead_id IS NOT NULL`),
@@ -257,12 +304,20 @@ export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),
   position: text().notNull(),
 });
+/**
+ * Tokens of transactions that were committed, so that each takes effect once: see `commitOnce`. A
+ * token starts with its time.
+ */
+export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
-/** E-mails owed to administrators: a subscription of theirs was disabled. */
+/** What administrators are told of a subscription: that it fails, or that it was disabled. */
+export type NoticeKind = "failing" | "disabled";
+
 export const notices = sqliteTable(
   "notices",
   {
     id: integer().primaryKey({ autoIncrement: true }),
+    kind: text().$type<NoticeKind>().notNull().default("disabled"),
     workspaceId: text("workspace_id").notNull(),
     subscriptionId: text("subscription_id").notNull(),
     host: text().notNull(),
@@ -271,9 +326,36 @@ export const notices = sqliteTable(
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     createdAt: integer("created_at").notNull(),
-    /** When the next sweep may try to send it; pushed on by each try. */
+    /** When the sweep may address it to the administrators. */
     dueAt: integer("due_at").notNull(),
+    /** When it was addressed: from then on its `emails` tell what becomes of it. */
     sentAt: integer("sent_at"),
   },
-  (table) => [index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`)],
+  (table) => [
+    index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`),
+    // Each kind once in a stretch of failures.
+    uniqueIndex("notices_of_stretch").on(table.subscriptionId, table.failingSince, table.kind),
+  ],
+);
+
+/** `dropped`: what it tells is no longer so. */
+export type EmailState = "owed" | "sent" | "refused" | "given_up" | "dropped";
+
+/** A notice to one administrator. */
+export const emails = sqliteTable(
+  "emails",
+  {
+    noticeId: integer("notice_id").notNull(),
+    recipient: text().notNull(),
+    state: text().$type<EmailState>().notNull().default("owed"),
+    /** Tries to send it, one under way included. */
+    tries: integer().notNull().default(0),
+    /** When it may be tried; pushed on by each try. */
+    dueAt: integer("due_at").notNull(),
+    settledAt: integer("settled_at"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.noticeId, table.recipient] }),
+    index("emails_owed").on(table.dueAt).where(sql`state = 'owed'`),
+  ],
 );

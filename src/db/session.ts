@@ -1,4 +1,5 @@
 import type { D1Client } from "./client.ts";
+import { makeFinal } from "./errors.ts";
 
 /**
  * Whether a bookmark stands before another; `null`, where nothing has been read, before all.
@@ -47,7 +48,9 @@ export class EarlySession implements D1Client {
     const early = query(this.#session);
     // Whether it failed matters only once it may be shown.
     early.catch(() => {});
-    const required = await this.#required;
+    const required = await this.#required.catch((refusal) => {
+      throw makeFinal(refusal);
+    });
     const found = await early;
     if (!isOlder(this.#session.getBookmark(), required)) return found;
     this.#session = this.#binding.withSession(required ?? "first-unconstrained");

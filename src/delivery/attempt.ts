@@ -4,6 +4,8 @@ import { type Claimed, readBody } from "../model/deliveries.ts";
 import { type DispatchTools, EventErased } from "./dispatch.ts";
 import type { Outcome } from "./policy.ts";
 import { post } from "./post.ts";
+import { createRecheck, type Recheck } from "./recheck.ts";
+import { mustCheckNames } from "./resolve.ts";
 import { open, readKeyRing } from "./seal.ts";
 import { createSigner, type Signer } from "./signature.ts";
 import { targetFault } from "./target.ts";
@@ -20,6 +22,7 @@ interface Prepared {
 /** Makes attempts, each signed afresh and logged. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
   const targets = new Map<string, Prepared>();
+  const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
   return async (delivery, target) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
@@ -37,7 +40,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       attempt: attempts + 1,
     };
     try {
-      const outcome = await send(env, prepared, delivery, target, startedAt);
+      const outcome = await send(env, prepared, delivery, target, startedAt, recheck);
       const status = outcome.kind === "answered" ? outcome.status : null;
       const durationMs = Date.now() - startedAt;
       log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
@@ -80,8 +83,9 @@ async function send(
   { eventId, body: inline }: Claimed,
   { workspaceId, url }: Target,
   now: number,
+  recheck: Recheck | null,
 ): Promise<Outcome> {
-  if (isRefused) return { kind: "refused" };
+  if (isRefused || (await recheck?.(url)) === "private") return { kind: "refused" };
   const sign = await signer;
   const body = inline ?? (await readBody(openDatabase(env.DB), workspaceId, eventId));
   if (body === null) throw new EventErased();

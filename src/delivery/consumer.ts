@@ -1,7 +1,8 @@
 import { DISPATCHES_AT_ONCE, EARLY_WAKE_MS, HAND_OFF_MS, HOLD_MS } from "../contract/limits.ts";
-import { openDatabase, retrying } from "../db/client.ts";
+import { type Lane, laneOf } from "../contract/pace.ts";
+import { openDatabase } from "../db/client.ts";
+import { callObject } from "../gate/call.ts";
 import { logError } from "../log.ts";
-import { type Lane, laneOf } from "../model/deliveries.ts";
 import { createAttempt } from "./attempt.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "./dispatch.ts";
 import { type WakeMessage, wake } from "./wake.ts";
@@ -143,7 +144,7 @@ export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: numb
 async function advanceGates(env: Env, keyHashes: string[], bookmark: string | null) {
   if (bookmark === null) return;
   const told = await Promise.allSettled(
-    keyHashes.map((hash) => retrying(async () => env.KEY_GATE.getByName(hash).advance(bookmark))),
+    keyHashes.map((hash) => callObject(env.KEY_GATE, hash, (gate) => gate.advance(bookmark))),
   );
   const failures = told.filter((result) => result.status === "rejected");
   if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });

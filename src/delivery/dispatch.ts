@@ -10,15 +10,9 @@ import {
   SETTLE_IDLE_AFTER_MS,
   STUCK_MS,
 } from "../contract/limits.ts";
+import type { Lane } from "../contract/pace.ts";
 import { commit, type Database } from "../db/client.ts";
-import {
-  type Claimed,
-  exchange,
-  type Found,
-  type Hold,
-  holdFrom,
-  type Lane,
-} from "../model/deliveries.ts";
+import { type Claimed, exchange, type Found, type Hold, holdFrom } from "../model/deliveries.ts";
 import type { Outcome } from "./policy.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
 
@@ -116,7 +110,8 @@ class Dispatch {
     // What is known is recorded if it can be: it would be posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
-    for (const turn of this.#turns) this.#report(turn);
+    // Of what is not recorded, nobody knows when it is due: whoever asked for this dispatch asks again.
+    for (const turn of this.#turns) if (!turn.hasNews) this.#report(turn);
     if (this.#failure !== null) throw this.#failure;
   }
 
@@ -134,9 +129,9 @@ class Dispatch {
       });
     }
     const idle = this.#posts === 0 && !this.#isRecording;
-    // Attempts have limits of their own: one that outlives them will never end.
+    // What is under way has limits of its own: what outlives them will never end.
     const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
-    if (idle || (hung && !this.#isRecording)) {
+    if (idle || hung) {
       this.#isFinished = true;
       this.#finish();
     } else if (!this.#isTicking) {
@@ -207,6 +202,12 @@ class Dispatch {
     const idle = this.#posts === 0;
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
+    // One trip gives back what has not begun, and one records all that is still under way.
+    if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS)
+      return (
+        this.#roundTrips === FREE_PLAN.roundTrips &&
+        this.#turns.some((turn) => turn.hasNews && turn.isOver)
+      );
     return (
       unrecorded >= CLAIM_MAX ||
       ageMs >= SETTLE_AFTER_MS ||

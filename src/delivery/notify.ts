@@ -1,59 +1,73 @@
+import { EMAIL_WAITS_SECONDS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { markSent, type OwedNotice, takeOwedNotices } from "../model/notices.ts";
+import {
+  giveBackEmails,
+  type OwedEmail,
+  postponeEmail,
+  settleEmail,
+  takeOwedEmails,
+} from "../model/notices.ts";
+import { readPosition, writePosition } from "../model/sweep-positions.ts";
+import { errorCode, sendEmail } from "./mail.ts";
+import { composeNotice } from "./notice-text.ts";
+
+/** Where the sweep keeps until when no e-mail is sent. */
+const PAUSE = "emails";
 
 /**
- * Sends the e-mails that are owed to administrators: their subscription was disabled. One that
- * cannot be sent is tried again in five minutes; only a crash between sending and recording can send one twice.
+ * Sends the e-mails that are owed to administrators, one for each of them, until there are no more
+ * for now, `mayGoOn` says no or the mail service takes no more. Only a crash between sending and
+ * recording, or an answer that does not come, can send one twice.
  */
-export async function sendNotices(db: Database, env: Env, now: number): Promise<void> {
-  for (const notice of await takeOwedNotices(db, now)) {
-    try {
-      if (notice.adminEmails.length > 0) {
-        await env.EMAIL.send({
-          from: env.EMAIL_FROM,
-          to: notice.adminEmails,
-          ...composeNotice(notice),
-        });
-      }
-      await markSent(db, notice.id, now);
-      log("notice_sent", { notice: notice.id, recipients: notice.adminEmails.length });
-    } catch (error) {
-      logError("notice_failed", error, { notice: notice.id });
-    }
+export async function sendNotices(
+  db: Database,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean = () => true,
+): Promise<void> {
+  if (now < Number(await readPosition(db, PAUSE))) return;
+  const taken = await takeOwedEmails(db, now);
+  for (const [i, email] of taken.entries()) {
+    const pauseMs = mayGoOn() ? await trySending(db, env, email, now) : 0;
+    if (pauseMs === null) continue;
+    await giveBackEmails(db, taken.slice(i), now);
+    if (pauseMs > 0) await writePosition(db, PAUSE, String(now + pauseMs));
+    return;
   }
 }
 
-/** The e-mail, in French: what happened, since when, the last answer, and what to do. */
-export function composeNotice(notice: OwedNotice): { subject: string; text: string } {
-  const since = new Date(notice.failingSince).toLocaleString("fr-FR", {
-    dateStyle: "long",
-    timeStyle: "short",
-    timeZone: "UTC",
-  });
-  return {
-    subject: `Abonnement webhook désactivé : ${notice.host}`,
-    text: `Bonjour,
-
-L’abonnement webhook ${notice.subscriptionId} de l’espace de travail « ${notice.workspaceName} » vers ${notice.host} a été désactivé : toutes les livraisons échouent depuis le ${since} (UTC).
-
-Événements concernés : ${notice.events.join(", ")}
-Dernier résultat : ${describeResult(notice)}
-
-Que faire : vérifiez que votre serveur répond par un statut 2xx en moins de 10 secondes, puis créez un nouvel abonnement (POST /v1/webhooks) ou demandez au support de réactiver celui-ci. Les livraisons en attente ont été annulées ; l’API permet de relire les données manquées.
-`,
-  };
-}
-
-function describeResult({ lastOutcome, lastStatus }: OwedNotice): string {
-  switch (lastOutcome) {
-    case "answered":
-      return `réponse HTTP ${lastStatus}`;
-    case "timed_out":
-      return "aucune réponse en 10 secondes";
-    case "refused":
-      return "URL refusée par notre politique de sécurité";
-    default:
-      return "connexion impossible";
+/** One try; gives how long to pause if it must not count, else null. */
+async function trySending(
+  db: Database,
+  env: Env,
+  email: OwedEmail,
+  now: number,
+): Promise<number | null> {
+  const { noticeId: notice, kind, subscriptionId: subscription, tries, recipient } = email;
+  const about = { notice, kind, subscription, tries };
+  const sending = await sendEmail(env, { to: recipient, ...composeNotice(email) });
+  if (sending.kind === "sent") {
+    await settleEmail(db, email, "sent", now);
+    log("notice_sent", about);
+    return null;
   }
+  const { error } = sending;
+  const why = { ...about, code: errorCode(error) };
+  if (sending.kind === "paused") {
+    logError("notices_paused", error, { ...why, waitSeconds: sending.waitMs / 1000 });
+    return sending.waitMs;
+  }
+  const waitSeconds = EMAIL_WAITS_SECONDS[tries - 1];
+  if (sending.kind === "refused") {
+    await settleEmail(db, email, "refused", now);
+    logError("notice_refused", error, why);
+  } else if (waitSeconds === undefined) {
+    await settleEmail(db, email, "given_up", now);
+    logError("notice_given_up", error, why);
+  } else {
+    await postponeEmail(db, email, now + waitSeconds * 1000);
+    logError("notice_failed", error, { ...why, waitSeconds });
+  }
+  return null;
 }

@@ -5,7 +5,7 @@ import {
   RETRY_WAITS_SECONDS,
   SLOW_ANSWER_MS,
 } from "../contract/limits.ts";
-import type { Pace } from "../model/deliveries.ts";
+import type { Pace } from "../contract/pace.ts";
 
 /** How a post ended. */
 export type Outcome =

@@ -1,4 +1,4 @@
-import { InputError } from "../contract/platform.ts";
+import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { commit, type Database } from "../db/client.ts";
 import { unknownWebhook } from "../model/health.ts";

@@ -1,30 +1,11 @@
 import { fromBase64, toBase64 } from "../contract/bytes.ts";
+import { type KeyRing, parseKeyRing } from "../contract/key-ring.ts";
 
 const IV_BYTES = 12;
-const KEY_BYTES = 32;
 
-/** The encryption keys of the deployment: the first one seals, all of them open. */
-export type KeyRing = Map<string, Uint8Array<ArrayBuffer>>;
-
-/**
- * Reads `WEBHOOK_ENCRYPTION_KEYS`: `id:base64(32 bytes)`, comma separated.
- *
- * @throws Error that says which entry is wrong, without its key.
- */
+/** Reads `WEBHOOK_ENCRYPTION_KEYS`: the first key seals, all of them open. */
 export function readKeyRing(text: string): KeyRing {
-  const ring: KeyRing = new Map();
-  for (const [index, entry] of text.split(",").entries()) {
-    const [, id, key] = /^\s*([A-Za-z0-9_-]+):([A-Za-z0-9+/]+=*)\s*$/.exec(entry) ?? [];
-    const bytes = key ? decode(key) : null;
-    // The entry by its place: what stands there for an id may be the key.
-    if (!id || bytes?.length !== KEY_BYTES)
-      throw new Error(
-        `WEBHOOK_ENCRYPTION_KEYS: entry ${index + 1} is not id:base64 of ${KEY_BYTES} bytes`,
-      );
-    if (ring.has(id)) throw new Error(`WEBHOOK_ENCRYPTION_KEYS: entry ${index + 1} repeats an id`);
-    ring.set(id, bytes);
-  }
-  return ring;
+  return parseKeyRing("WEBHOOK_ENCRYPTION_KEYS", text);
 }
 
 /**
@@ -68,14 +49,6 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
     box.subarray(IV_BYTES),
   );
   return new TextDecoder().decode(secret);
-}
-
-function decode(base64: string): Uint8Array<ArrayBuffer> | null {
-  try {
-    return fromBase64(base64);
-  } catch {
-    return null;
-  }
 }
 
 function algorithm(iv: Uint8Array<ArrayBuffer>, owner: string) {

@@ -8,14 +8,26 @@ export type TargetFault =
   | "credentials_not_allowed"
   | "private_address";
 
-/** Names that mean the machine itself or its own network (RFC 6761, RFC 8375, RFC 6762, ICANN). */
-const LOCAL_SUFFIXES = ["localhost", "local", "internal", "home.arpa"];
+/**
+ * Names that lead to nobody on the internet: those of IANA's registry of special-use domain names
+ * (RFC 6761, 6762, 7686, 9476; all of `arpa` is infrastructure, RFC 3172), those that ICANN keeps for
+ * private use, and those that private networks are known to use. `example` is not among them: it is
+ * nobody's network, and no name under it exists.
+ */
+const SPECIAL_SUFFIXES = new Set([
+  ...["localhost", "local", "test", "invalid", "onion", "alt", "arpa"],
+  ...["internal", "corp", "home"],
+  ...["lan", "localdomain", "svc", "intranet", "private"],
+]);
 
 /** Public by their range, private by their use: metadata services of clouds. */
 const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
 
 /** The one range that holds public IPv6 unicast addresses (RFC 4291, IANA). */
 const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
+
+/** Control characters and lone surrogates: the parser would drop or replace them without a word. */
+const UNPRINTABLE = /[\p{Cc}\p{Cs}]/u;
 
 /**
  * What speaks against posting to `text`; `null` when nothing does. The runtime's own URL parser
@@ -24,7 +36,8 @@ const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
  * @param allowLocal admits http and private addresses: for local development only.
  */
 export function targetFault(text: string, allowLocal: boolean): TargetFault | null {
-  if (text.length > URL_MAX_LENGTH || !URL.canParse(text)) return "invalid_url";
+  if (text.length > URL_MAX_LENGTH || UNPRINTABLE.test(text) || !URL.canParse(text))
+    return "invalid_url";
   const url = new URL(text);
   if (url.protocol !== "https:" && !(allowLocal && url.protocol === "http:"))
     return "https_required";
@@ -35,7 +48,7 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
 
 /** An `@` before the path, though the parser saw no name: `https://@host/`. */
 function hasEmptyCredentials(text: string): boolean {
-  const authority = text.replace(/[\t\n\r]/g, "").replace(/^[^:]*:[/\\]*/, "");
+  const authority = text.replace(/^[^:]*:[/\\]*/, "");
   return (authority.split(/[/\\?#]/, 1)[0] ?? "").includes("@");
 }
 
@@ -43,8 +56,7 @@ function hasEmptyCredentials(text: string): boolean {
 function isPrivateHost(hostname: string): boolean {
   const host = hostname.replace(/^\[|\]$/g, "").replace(/\.+$/, "");
   if (ipaddr.isValid(host)) return !isPublicAddress(host);
-  if (!host.includes(".")) return true;
-  return LOCAL_SUFFIXES.some((suffix) => host === suffix || host.endsWith(`.${suffix}`));
+  return !host.includes(".") || SPECIAL_SUFFIXES.has(host.slice(host.lastIndexOf(".") + 1));
 }
 
 /** Whether an IP address is public unicast, and not known for a private use. */

@@ -3,23 +3,15 @@ import {
   CONFIRMED_MS,
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
+  DNS_BEFORE_POST_MS,
   POST_TIMEOUT_MS,
   POSTS_AT_ONCE,
   POSTS_PER_WORKSPACE,
   UNTRIED_WAIT_MS,
 } from "../contract/limits.ts";
+import { type Lane, laneOf, type Pace } from "../contract/pace.ts";
 import type { LastAttempt } from "../db/schema.ts";
-import {
-  type Change,
-  type Claimed,
-  type Found,
-  type Hold,
-  type Lane,
-  laneOf,
-  type Pace,
-  type Request,
-  type Settlement,
-} from "../model/deliveries.ts";
+import type { Change, Claimed, Found, Hold, Request, Settlement } from "../model/deliveries.ts";
 import { type Attempt, adjustPace, judge, type Outcome } from "./policy.ts";
 
 /** What a delivery is posted with. */
@@ -89,7 +81,7 @@ export class Turn {
 
   /** Whether a post that starts now ends under the hold. */
   isHeld(now: number): boolean {
-    return now + POST_TIMEOUT_MS < this.#heldUntil;
+    return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < this.#heldUntil;
   }
 
   /** Whether the next round trip may claim more. */
@@ -163,7 +155,7 @@ export class Turn {
 
   /** Takes note that a post could not be tried, through no fault of the subscriber. */
   giveUp(delivery: Claimed, now: number): void {
-    this.#underWay.delete(delivery);
+    this.takeBack(delivery);
     this.letGo();
     if (!this.found) return;
     this.#setPace({ ...this.found, nextAt: Math.max(this.found.nextAt, now + UNTRIED_WAIT_MS) });
@@ -213,6 +205,8 @@ export class Turn {
    * @param now Unix milliseconds.
    */
   takeChange(now: number): Change | null {
+    // Of a subscription that is gone, there is nothing to say and nothing to let go of.
+    if (!this.found || !this.held) this.#changed = this.#leftover = false;
     if (!this.found || !this.held) return null;
     const letGo = this.#mayLetGo;
     if (!this.#changed && !letGo) return null;
@@ -223,7 +217,8 @@ export class Turn {
     return {
       subscriptionId: this.subscriptionId,
       ...{ postsAtOnce, backoff, nextAt, slow, failures, failingSince },
-      disable: failing && failingSince <= now - DISABLE_AFTER_MS,
+      // By an attempt that failed: the e-mail tells of it.
+      disable: this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
       host: new URL(this.found.url).host,
       outcome: this.#last?.kind ?? null,
       status: this.#last ? statusOf(this.#last) : null,
@@ -267,7 +262,8 @@ export class Turn {
       const { postsAtOnce, backoff, nextAt, slow, failures, failingSince } = pace;
       Object.assign(found, { postsAtOnce, backoff, nextAt, slow, failures, failingSince });
     }
-    if (this.#asked) this.#more = claimed.length >= limit;
+    // What comes after a probe depends on it.
+    if (this.#asked) this.#more = claimed.length >= limit && found.backoff === 0;
     if (found.claimed) {
       this.held = true;
       this.#heldUntil = hold.until;

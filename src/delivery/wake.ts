@@ -1,5 +1,5 @@
+import type { Lane } from "../contract/pace.ts";
 import { logError } from "../log.ts";
-import type { Lane } from "../model/deliveries.ts";
 import type { Wake } from "../model/due.ts";
 
 /**

@@ -1,5 +1,7 @@
 import { DurableObject } from "cloudflare:workers";
 import ipaddr from "ipaddr.js";
+import { toHex } from "../contract/bytes.ts";
+import { mac } from "./mac.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /**
@@ -61,4 +63,16 @@ export function addressName(address: string | undefined): string {
     .slice(0, 4)
     .map((part) => part.toString(16))
     .join(":")}::/64`;
+}
+
+/**
+ * What the logs call an address: the same text for the same one, from which nobody learns it without
+ * the secret.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`; once it is rotated, the same address is called otherwise.
+ * @param name as `addressName` gives it.
+ */
+export async function addressAlias(secret: string, name: string): Promise<string> {
+  const bytes = await mac(secret, `address ${name}`);
+  return toHex(new Uint8Array(bytes.buffer, 0, 8));
 }

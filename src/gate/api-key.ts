@@ -1,4 +1,5 @@
 import { toHex } from "../contract/bytes.ts";
+import { mac, macs } from "./mac.ts";
 
 const PREFIX = "key_live_";
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -6,22 +7,32 @@ const RANDOM_LENGTH = 26;
 const CHECKSUM_LENGTH = 6;
 const SHAPE = new RegExp(`^${PREFIX}[0-9A-Za-z]{${RANDOM_LENGTH + CHECKSUM_LENGTH}}$`);
 
-/** A new API key: the prefix, 26 random base62 characters and 6 of the CRC-32 of what precedes. */
-export function mintApiKey(): string {
+/**
+ * A new API key: the prefix, 26 random base62 characters, and 6 that only we can compute of them.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`, whose first key makes the checksum.
+ */
+export async function mintApiKey(secret: string): Promise<string> {
   let key = PREFIX;
   while (key.length < PREFIX.length + RANDOM_LENGTH) {
     const [byte = 255] = crypto.getRandomValues(new Uint8Array(1));
     // Multiples of 62 only, so that every character is equally likely.
     if (byte < 248) key += ALPHABET[byte % ALPHABET.length];
   }
-  return key + checksum(key);
+  return key + toChecksum(await mac(secret, key));
 }
 
-/** Whether `text` is a key that we could have made; what is not is refused without a look-up. */
-export function isApiKey(text: string): boolean {
-  return (
-    SHAPE.test(text) && checksum(text.slice(0, -CHECKSUM_LENGTH)) === text.slice(-CHECKSUM_LENGTH)
-  );
+/**
+ * Whether `text` is a key that we could have made; what is not is refused without a look-up, so that
+ * nobody can make us look for keys that are invented.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`, each of whose keys may have made the checksum.
+ */
+export async function isApiKey(secret: string, text: string): Promise<boolean> {
+  if (!SHAPE.test(text)) return false;
+  const [stated, given] = [text.slice(0, -CHECKSUM_LENGTH), text.slice(-CHECKSUM_LENGTH)];
+  const checksums = (await macs(secret, stated)).map(toChecksum);
+  return checksums.map((made) => isEqual(made, given)).includes(true);
 }
 
 /** The SHA-256 of a key, in hexadecimal: all that is ever stored of it. */
@@ -31,8 +42,9 @@ export async function hashApiKey(key: string): Promise<string> {
   );
 }
 
-function checksum(text: string): string {
-  let value = crc32(text);
+/** The first 48 bits, of which 6 digits of base62 are kept. */
+function toChecksum(bytes: DataView): string {
+  let value = bytes.getUint16(0) * 2 ** 32 + bytes.getUint32(2);
   let digits = "";
   for (let i = 0; i < CHECKSUM_LENGTH; i++) {
     digits = ALPHABET[value % ALPHABET.length] + digits;
@@ -41,12 +53,9 @@ function checksum(text: string): string {
   return digits;
 }
 
-/** CRC-32 of ASCII text (ISO-HDLC: reflected, polynomial 0xEDB88320). */
-function crc32(text: string): number {
-  let crc = 0xffffffff;
-  for (let i = 0; i < text.length; i++) {
-    crc ^= text.charCodeAt(i);
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
-  return (crc ^ 0xffffffff) >>> 0;
+/** Compares two checksums in a time that does not tell where they differ. */
+function isEqual(a: string, b: string): boolean {
+  let difference = 0;
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i);
+  return difference === 0;
 }

@@ -1,16 +1,18 @@
 import { DurableObject } from "cloudflare:workers";
-import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
+import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { isOlder } from "../db/session.ts";
-import { findStanding, type Standing } from "../model/workspaces.ts";
+import { type Standing, useKey } from "../model/api-keys.ts";
+import type { KeyRefusal } from "./memory.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
 export type Admission =
   | { verdict: "unknown_key" }
-  | { verdict: "access_denied" | "quota_exceeded"; workspaceId: string; figures: Figures }
+  | KeyRefusal
   | {
       verdict: "admitted";
+      keyId: string;
       workspaceId: string;
       figures: Figures;
       /** The D1 bookmark that what is read for this request must not be older than. */
@@ -20,19 +22,25 @@ export type Admission =
 interface Kept {
   /** Null for a key that is unknown or revoked: no such key becomes good again. */
   standing: Standing | null;
-  /** Unix milliseconds. */
-  loadedAt: number;
+  /** When it must be read anew, Unix milliseconds. */
+  until: number;
 }
 
 /**
  * The gate of one API key, named by the key's hash: its standing and its quota, in one call. The
- * standing is read from the database once and kept until `forget`; the window is counted in memory
- * and written without waiting for the disk.
+ * standing is read from the database once and kept until `forget`; the window is counted in memory,
+ * and written twice a second at the most, without waiting for the disk. The count is exact, unless the
+ * object is reset: then it forgets what was admitted since the last write.
  */
 export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
   #window = this.ctx.storage.kv.get<Window>("window");
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
+  /** When the window was written last, Unix milliseconds, and whether the next write is waiting. */
+  #savedAt = 0;
+  #saving = false;
+  /** The look-up under way, which every request that needs it shares. */
+  #loading: Promise<void> | undefined;
   /** Counts the calls of `forget`: what was read before the last one is out of date. */
   #forgotten = 0;
 
@@ -40,26 +48,38 @@ export class KeyGate extends DurableObject<Env> {
    * Decides on one request made with the key.
    *
    * @param keyHash the name of this object.
-   * @param now Unix milliseconds.
+   * @param at Unix milliseconds; the time of the decision when left out.
    */
-  async admit(keyHash: string, now = Date.now()): Promise<Admission> {
-    const standing = await this.#standing(keyHash, now);
+  async admit(keyHash: string, at?: number): Promise<Admission> {
+    while (!this.#isFresh(at ?? Date.now())) {
+      this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
+        this.#loading = undefined;
+      });
+      await this.#loading;
+    }
+    // From here on nothing waits: decisions are made one after the other.
+    return this.#decide(at ?? Date.now());
+  }
+
+  #decide(now: number): Admission {
+    const standing = this.#kept?.standing;
     if (!standing) return { verdict: "unknown_key" };
     const rule: Rule = {
       limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
-    const { workspaceId } = standing;
+    const { keyId, workspaceId } = standing;
     const window = windowAt(this.#window, rule, now);
-    if (!standing.accessGranted)
-      return { verdict: "access_denied", workspaceId, figures: figuresOf(window, rule, now) };
+    // A request that is denied access counts too, or a denied client could ask without limit.
     const taken = take(window, rule);
-    if (!taken)
-      return { verdict: "quota_exceeded", workspaceId, figures: figuresOf(window, rule, now) };
-    this.#window = taken;
-    this.ctx.waitUntil(this.ctx.storage.put("window", taken, { allowUnconfirmed: true }));
-    const figures = figuresOf(taken, rule, now);
-    return { verdict: "admitted", workspaceId, figures, bookmark: this.#bookmark };
+    if (taken) {
+      this.#window = taken;
+      this.#saveWindow();
+    }
+    const known = { keyId, workspaceId, figures: figuresOf(taken ?? window, rule, now) };
+    if (!standing.accessGranted) return { verdict: "access_denied", ...known };
+    if (!taken) return { verdict: "quota_exceeded", ...known };
+    return { verdict: "admitted", ...known, bookmark: this.#bookmark };
   }
 
   /** Raises the bookmark that is handed out with admissions; when this returns, for good. */
@@ -76,21 +96,52 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.storage.kv.delete("standing");
   }
 
-  async #standing(keyHash: string, now: number): Promise<Standing | null> {
-    while (!this.#kept || now - this.#kept.loadedAt > STANDING_MAX_AGE_MS) {
+  /** Writes the window, now or a little later with what is counted until then. */
+  #saveWindow(): void {
+    if (this.#saving) return;
+    const agoMs = Date.now() - this.#savedAt;
+    // Less than nothing after a clock was set back.
+    if (agoMs < 0 || agoMs >= WINDOW_WRITTEN_EVERY_MS) {
+      this.#writeWindow();
+      return;
+    }
+    this.#saving = true;
+    // An object is not evicted while a timer runs: only a reset can come in between.
+    setTimeout(() => this.#writeWindow(), WINDOW_WRITTEN_EVERY_MS - agoMs);
+  }
+
+  #writeWindow(): void {
+    this.#saving = false;
+    this.#savedAt = Date.now();
+    this.ctx.waitUntil(this.ctx.storage.put("window", this.#window, { allowUnconfirmed: true }));
+  }
+
+  #isFresh(now: number): boolean {
+    return this.#kept !== undefined && now <= this.#kept.until;
+  }
+
+  /**
+   * Reads the standing, which notes the use of the key: at the first one, and then once an hour.
+   *
+   * @param now when it begins, Unix milliseconds: from then on, the standing gets older.
+   */
+  async #load(keyHash: string, now: number): Promise<void> {
+    for (;;) {
       const forgotten = this.#forgotten;
       const session = this.env.DB.withSession("first-primary");
-      const standing = await findStanding(openDatabase(session), keyHash);
+      const standing = await useKey(openDatabase(session), keyHash, now);
       // Forgotten while it was being read: it may be the old one.
       if (forgotten !== this.#forgotten) continue;
-      this.#kept = { standing, loadedAt: now };
+      // Read anew when its use is to be noted again, even if it was forgotten and read in between.
+      const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
+      this.#kept = { standing, until: usedAt + STANDING_MAX_AGE_MS };
       // Not written: a flood of invented keys leaves nothing behind.
-      if (!standing) break;
-      // From then on, whoever writes what this key shall see finds the key, and tells this gate.
+      if (!standing) return;
+      // From then on, whoever writes what this key shall see finds it used, and tells this gate.
       const bookmark = session.getBookmark();
       if (this.#bookmark === null && bookmark !== null) this.advance(bookmark);
       this.ctx.storage.kv.put("standing", this.#kept);
+      return;
     }
-    return this.#kept.standing;
   }
 }

@@ -26,36 +26,47 @@ class Recent<T> {
   }
 }
 
-/** What an isolate remembers of an admitted key: its workspace, for good, and what it has read. */
-export interface KnownKey {
+/** What an isolate remembers of an admitted key: whose it is, for good, and what it has read. */
+interface KnownKey {
+  keyId: string;
   workspaceId: string;
   /** The newest D1 bookmark that was read or handed out with the key. */
   bookmark: string | null;
 }
 
-/** Windows known to be used up, so that a flood costs no call to their gates. */
-class UsedUp {
-  readonly #windows = new Recent<{ limit: number; resetAt: number; askAt: number }>();
+/** Refusals whose window is used up, so that a flood costs no call to its gate. */
+class UsedUp<Refusal extends { figures: Figures }> {
+  readonly #refusals = new Recent<{ refusal: Refusal; resetAt: number; askAt: number }>();
 
   /** @param askedAt when the gate was asked: before it answered, so that no window is held too long. */
-  note(name: string, { limit, resetMs }: Figures, askedAt: number): void {
-    const resetAt = askedAt + resetMs;
-    this.#windows.set(name, { limit, resetAt, askAt: Math.min(askedAt + REFUSING_MS, resetAt) });
+  note(name: string, refusal: Refusal, askedAt: number): void {
+    const resetAt = askedAt + refusal.figures.resetMs;
+    const askAt = Math.min(askedAt + REFUSING_MS, resetAt);
+    this.#refusals.set(name, { refusal, resetAt, askAt });
   }
 
-  /** The figures of a window that is known to be used up; `null` when its gate must be asked. */
-  figures(name: string, now: number): Figures | null {
-    const window = this.#windows.get(name);
-    if (!window || now >= window.askAt) return null;
-    return { limit: window.limit, remaining: 0, resetMs: window.resetAt - now };
+  /** The refusal of what is known to be used up, as it is now; `null` when its gate must be asked. */
+  find(name: string, now: number): Refusal | null {
+    const known = this.#refusals.get(name);
+    if (!known || now >= known.askAt) return null;
+    const { refusal, resetAt } = known;
+    return { ...refusal, figures: { ...refusal.figures, remaining: 0, resetMs: resetAt - now } };
   }
 
   delete(name: string): void {
-    this.#windows.delete(name);
+    this.#refusals.delete(name);
   }
+}
+
+/** What a gate says of a key that it does not admit. */
+export interface KeyRefusal {
+  verdict: "access_denied" | "quota_exceeded";
+  keyId: string;
+  workspaceId: string;
+  figures: Figures;
 }
 
 // What this isolate has seen. None of it admits a request: it only spares waiting for the gates.
 export const knownKeys = new Recent<KnownKey>();
-export const usedUpKeys = new UsedUp();
-export const blockedAddresses = new UsedUp();
+export const usedUpKeys = new UsedUp<KeyRefusal>();
+export const blockedAddresses = new UsedUp<{ figures: Figures }>();

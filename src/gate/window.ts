@@ -19,9 +19,12 @@ export interface Figures {
   resetMs: number;
 }
 
-/** The window that a request at `now` falls into: the open one, or a new one. */
+/**
+ * The window that a request at `now` falls into: the open one, or a new one. A request from shortly
+ * before the open one counts in it, or a clock that is a little behind would give the quota twice.
+ */
 export function windowAt(window: Window | undefined, { windowMs }: Rule, now: number): Window {
-  const open = window && now >= window.startedAt && now < window.startedAt + windowMs;
+  const open = window && Math.abs(now - window.startedAt) < windowMs;
   return open ? window : { startedAt: now, count: 0 };
 }
 
@@ -30,7 +33,7 @@ export function figuresOf(window: Window, { limit, windowMs }: Rule, now: number
   return {
     limit,
     remaining: Math.max(0, limit - window.count),
-    resetMs: window.startedAt + windowMs - now,
+    resetMs: Math.min(windowMs, window.startedAt + windowMs - now),
   };
 }
 

@@ -1,16 +1,15 @@
-import { OpenAPIHono } from "@hono/zod-openapi";
+import { Hono } from "hono";
 import { automations } from "./automations.ts";
 import type { AppEnv } from "./context.ts";
-import { serveDocs } from "./docs.ts";
-import { serveDocument } from "./document.ts";
-import { answerError, answerNotFound, envelope, refuseInvalid } from "./envelope.ts";
+import { docs } from "./docs.ts";
+import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { gate } from "./gate.ts";
 import { leads } from "./leads.ts";
 import { runs } from "./runs.ts";
 import { webhooks } from "./webhooks.ts";
 
 /** The HTTP door. */
-export const app = new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
+export const app = new Hono<AppEnv>();
 
 app.onError(answerError);
 app.notFound(answerNotFound);
@@ -22,5 +21,4 @@ app.route("/v1", leads);
 app.route("/v1", runs);
 app.route("/v1", webhooks);
 
-serveDocument(app);
-serveDocs(app);
+app.route("/", docs);

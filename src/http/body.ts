@@ -1,26 +1,32 @@
-import { createMiddleware } from "hono/factory";
-import { ApiError } from "../contract/errors.ts";
+import type { Context } from "hono";
+import type * as z from "zod";
+import { ApiError, type ErrorDetails } from "../contract/errors.ts";
 import { BODY_MAX_BYTES } from "../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
 
 const JSON_TYPE = /^application\/json *(;.*)?$/i;
 
+type Bodies = typeof import("../contract/requests.ts");
+
 /**
- * Reads the body of a request that must be JSON, whatever its length says and however it comes, and
- * hands on a request that holds it: validators find well-formed JSON of bounded size.
+ * Reads the body of a request, whatever its length says and however it comes, as the schema `name` of
+ * the contract's requests.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
-export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
+export async function readBody<N extends keyof Bodies>(
+  c: Context<AppEnv>,
+  name: N,
+): Promise<z.output<Bodies[N]>> {
   if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
-  const text = decode(await readBounded(c.req.raw.body));
-  c.req.raw = new Request(c.req.raw, {
-    body: text,
-    headers: { "Content-Type": "application/json" },
-  });
-  await next();
-});
+  const value = decode(await readBounded(c.req.raw.body));
+  // Loaded with the first body: most requests have none, and a start should not wait for schemas.
+  const schemas = await import("../contract/requests.ts");
+  const result = schemas[name].safeParse(value);
+  if (!result.success) throw new ApiError("invalid_request", toDetails(result.error, value));
+  return result.data as z.output<Bodies[N]>;
+}
 
 async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
@@ -49,13 +55,41 @@ async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
   }
 }
 
-/** The text of a body that is JSON in UTF-8 (RFC 8259, 8.1). */
-function decode(bytes: Uint8Array): string {
+/** What a body says that is JSON in UTF-8 (RFC 8259, 8.1). */
+function decode(bytes: Uint8Array): unknown {
   try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
-    JSON.parse(text);
-    return text;
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes));
   } catch {
     throw new ApiError("invalid_request", { reason: "invalid_json" });
   }
+}
+
+/** What a schema found, as the details of the contract's 400: they name the faulty property. */
+function toDetails({ issues: [issue] }: z.ZodError, input: unknown): ErrorDetails {
+  if (!issue) throw new Error("a schema refused its input without a reason");
+  const parameter = issue.path.join(".");
+  const named = parameter === "" ? {} : { parameter };
+  switch (issue.code) {
+    case "unrecognized_keys":
+      return {
+        parameter: [...issue.path, issue.keys[0]].join("."),
+        reason: "unknown_property",
+      };
+    case "too_small":
+      return { ...named, reason: "out_of_range", min: Number(issue.minimum) };
+    case "too_big":
+      return { ...named, reason: "out_of_range", max: Number(issue.maximum) };
+    case "invalid_value":
+      if (typeof valueAt(issue.path, input) !== "string") break;
+      return { ...named, reason: "unknown_value", allowed: issue.values.map(String) };
+  }
+  const isAbsent = valueAt(issue.path, input) === undefined;
+  return { ...named, reason: isAbsent ? "required" : "invalid_type" };
+}
+
+function valueAt(path: PropertyKey[], input: unknown): unknown {
+  return path.reduce(
+    (parent: unknown, key) => (parent as Record<PropertyKey, unknown> | undefined)?.[key],
+    input,
+  );
 }

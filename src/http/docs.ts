@@ -1,15 +1,11 @@
-import type { OpenAPIHono } from "@hono/zod-openapi";
-import type { Context } from "hono";
+import { type Context, Hono } from "hono";
 import type { AppEnv } from "./context.ts";
 
-/**
- * The page runs the scripts of this deployment, and talks to it alone. Styles may stand in the page
- * itself: the reference and its editor insert theirs as they go.
- */
+/** The page runs the scripts of this deployment, has its styles, and talks to it alone. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
+  "style-src 'self'",
   "img-src 'self' data:",
   "connect-src 'self'",
   "base-uri 'none'",
@@ -17,27 +13,55 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** One spelling for each file. */
-const FILE = /^(\/[\w.-]+)+$/;
+/** What stands for the address of the API in documents that are made with the build (site/origin.ts). */
+const ORIGIN = "https://origin.invalid";
 
-/** Serves the docs page at `/docs`, and the files that it is made of below. */
-export function serveDocs(app: OpenAPIHono<AppEnv>): void {
-  app.get("/docs", (c) => answerAsset(c, "/docs/index.html"));
-  app.get("/docs/*", (c) => (FILE.test(c.req.path) ? answerAsset(c, c.req.path) : c.notFound()));
+/** A file of the page, whose name holds a hash of its content; one spelling for each. */
+const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
+
+/**
+ * What is made with the build: OpenAPI, the docs page, the docs as text, and the checker of receivers.
+ */
+const DOCUMENTS: Record<string, string> = {
+  "/openapi.json": "application/json",
+  "/docs": "text/html; charset=utf-8",
+  "/docs/check-receiver.mjs": "text/javascript; charset=utf-8",
+  "/docs.md": "text/markdown; charset=utf-8",
+  "/llms.txt": "text/plain; charset=utf-8",
+};
+
+/** What there is to read outside `/v1`. */
+export const docs = new Hono<AppEnv>();
+
+for (const [path, type] of Object.entries(DOCUMENTS))
+  docs.get(path, async (c) => {
+    const asset = await readAsset(c, path === "/docs" ? "/docs/index.html" : path);
+    if (!asset) return c.notFound();
+    const text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
+    return new Response(text, { headers: { "Content-Type": type, ...policyOf(type) } });
+  });
+
+docs.get("/docs/assets/*", async (c) => {
+  const asset = HASHED.test(c.req.path) ? await readAsset(c, c.req.path) : null;
+  if (!asset) return c.notFound();
+  c.set("immutable", true);
+  const type = asset.headers.get("Content-Type") ?? "application/octet-stream";
+  return new Response(asset.body, { headers: { "Content-Type": type, ...policyOf("text/html") } });
+});
+
+/** The static file at `path`, whole, whatever the request's conditions; null when there is none. */
+async function readAsset(c: Context<AppEnv>, path: string): Promise<Response | null> {
+  const asset = await c.env.ASSETS.fetch(new URL(path, c.req.url));
+  if (asset.status === 200) return asset;
+  await asset.body?.cancel();
+  return null;
 }
 
-/** The static file at `path`, whole, whatever the request's conditions; its headers are ours. */
-async function answerAsset(c: Context<AppEnv>, path: string): Promise<Response> {
-  const asset = await c.env.ASSETS.fetch(new URL(path, c.req.url));
-  if (asset.status !== 200) {
-    await asset.body?.cancel();
-    return c.notFound();
-  }
-  return new Response(asset.body, {
-    headers: {
-      "Content-Type": asset.headers.get("Content-Type") ?? "application/octet-stream",
-      "Content-Security-Policy": PAGE_POLICY,
-      "Cross-Origin-Opener-Policy": "same-origin",
-    },
-  });
+/** A page may load what it is made of; any other answer has the policy of the API. */
+function policyOf(type: string): Record<string, string> {
+  if (!type.startsWith("text/html")) return {};
+  return {
+    "Content-Security-Policy": PAGE_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+  };
 }

@@ -1,13 +1,11 @@
-import type { Hook } from "@hono/zod-openapi";
 import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
-import type { z } from "zod";
-import { ApiError, type ErrorDetails, REASONS, type Reason } from "../contract/errors.ts";
+import { ApiError } from "../contract/errors.ts";
 import { type Figures, resetSeconds } from "../gate/window.ts";
 import { log, logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
-import { addressGate } from "./gate.ts";
+import { peekFailures } from "./gate.ts";
 
 /** Nothing may be framed or run from an answer; the docs page has a policy of its own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
@@ -28,13 +26,20 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  const figures = c.get("figures") ?? (await peekFigures(c));
+  // A file whose name changes with its content is the same for everybody and for ever: no window
+  // is asked about it.
+  const figures = c.get("immutable") ? null : (c.get("figures") ?? (await peekFigures(c)));
   const { headers } = c.res;
-  headers.set("Cache-Control", "no-store");
-  headers.set("X-RateLimit-Limit", String(figures.limit));
-  headers.set("X-RateLimit-Remaining", String(figures.remaining));
-  headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
-  if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
+  headers.set("X-Request-Id", requestId);
+  headers.set("Cache-Control", figures ? "no-store" : "public, max-age=31536000, immutable");
+  if (figures) {
+    headers.set("X-RateLimit-Limit", String(figures.limit));
+    headers.set("X-RateLimit-Remaining", String(figures.remaining));
+    headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+    // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
+    if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
+    if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
+  }
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
   log("request", {
@@ -44,13 +49,15 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     status: c.res.status,
     durationMs: Date.now() - startedAt,
     workspace: c.get("workspaceId"),
+    key: c.get("keyId"),
+    address: c.get("address"),
   });
 });
 
 /** The window of the address; when its gate does not answer, that nothing is left of it. */
 async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
   try {
-    return await addressGate(c).peek();
+    return await peekFailures(c);
   } catch (error) {
     logError("address_gate_failed", error, { requestId: c.get("requestId") });
     const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
@@ -71,53 +78,3 @@ export const answerNotFound: NotFoundHandler<AppEnv> = (c) => {
   const error = new ApiError("route_not_found");
   return c.json(error.toBody(), error.status);
 };
-
-/** Turns what a schema found into the contract's 400, which names the faulty parameter. */
-// biome-ignore lint/suspicious/noExplicitAny: the hook serves every route, whatever its input
-export const refuseInvalid: Hook<any, AppEnv, any, any> = (result) => {
-  if (result.success) return;
-  const [issue] = result.error.issues;
-  if (!issue) throw new Error("a schema refused its input without a reason");
-  // Beside the result stands the input that it is about, though its type does not tell.
-  const { data } = result as typeof result & { data: unknown };
-  throw new ApiError("invalid_request", toDetails(issue, data));
-};
-
-function toDetails(issue: z.core.$ZodIssue, input: unknown): ErrorDetails {
-  const parameter = issue.path.join(".");
-  const named = parameter === "" ? {} : { parameter };
-  switch (issue.code) {
-    case "custom":
-      return { ...named, ...readReason(issue.params) };
-    case "unrecognized_keys":
-      return {
-        parameter: [...issue.path, issue.keys[0]].join("."),
-        reason: "unknown_property",
-      };
-    case "too_small":
-      return { ...named, reason: "out_of_range", min: Number(issue.minimum) };
-    case "too_big":
-      return { ...named, reason: "out_of_range", max: Number(issue.maximum) };
-    default:
-      return { ...named, reason: isAbsent(issue.path, input) ? "required" : "invalid_type" };
-  }
-}
-
-function isAbsent(path: PropertyKey[], input: unknown): boolean {
-  const value = path.reduce(
-    (parent: unknown, key) => (parent as Record<PropertyKey, unknown> | undefined)?.[key],
-    input,
-  );
-  return value === undefined;
-}
-
-/** What a schema's own check gives as `params`: a reason of the closed list, and its bounds. */
-function readReason(params: Record<string, unknown> | undefined): ErrorDetails {
-  const { reason, min, max } = params ?? {};
-  if (typeof reason !== "string" || !(reason in REASONS)) return { reason: "invalid_type" };
-  return {
-    reason: reason as Reason,
-    ...(typeof min === "number" && { min }),
-    ...(typeof max === "number" && { max }),
-  };
-}

@@ -1,11 +1,12 @@
 import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
-import { openDatabase, retrying } from "../db/client.ts";
+import { openDatabase } from "../db/client.ts";
 import { EarlySession, isOlder } from "../db/session.ts";
-import { addressName } from "../gate/address-gate.ts";
+import { addressAlias, addressName } from "../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../gate/api-key.ts";
-import { blockedAddresses, knownKeys, usedUpKeys } from "../gate/memory.ts";
+import { callObject } from "../gate/call.ts";
+import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../gate/memory.ts";
 import { type Figures, resetSeconds } from "../gate/window.ts";
 import { logError } from "../log.ts";
 import type { AppEnv } from "./context.ts";
@@ -19,7 +20,7 @@ import type { AppEnv } from "./context.ts";
  */
 export const gate = createMiddleware<AppEnv>(async (c, next) => {
   const key = readBearer(c.req.header("Authorization"));
-  if (key === null || !isApiKey(key)) throw await failure(c);
+  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key))) throw await failure(c);
   const keyHash = await hashApiKey(key);
   refuseUsedUp(c, keyHash);
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
@@ -41,7 +42,7 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
     () => null,
     (error: unknown) => error,
   );
-  if (refusal === null) remember(keyHash, c.get("workspaceId"), session.getBookmark());
+  if (refusal === null) remember(c, keyHash, session.getBookmark());
   else if (refusal !== c.error) {
     // Else it would hand down its headers.
     c.res = undefined;
@@ -58,9 +59,9 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
   const bookmark = session.getBookmark();
   const refused = c.res.status >= 400 && c.res.status < 500;
   if (bookmark === null || refused) return;
-  remember(keyHash, c.get("workspaceId"), bookmark);
+  remember(c, keyHash, bookmark);
   try {
-    await retrying(async () => c.env.KEY_GATE.getByName(keyHash).advance(bookmark));
+    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark));
   } catch (error) {
     // It is written all the same.
     logError("bookmark_lost", error, { requestId: c.get("requestId") });
@@ -75,39 +76,55 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
  */
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
   const askedAt = Date.now();
-  const admission = await c.env.KEY_GATE.getByName(keyHash).admit(keyHash);
+  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.admit(keyHash));
   if (admission.verdict === "unknown_key") {
     knownKeys.delete(keyHash);
     throw await failure(c);
   }
-  c.set("workspaceId", admission.workspaceId);
-  c.set("figures", admission.figures);
-  switch (admission.verdict) {
-    case "access_denied":
-      knownKeys.delete(keyHash);
-      throw new ApiError("workspace_access_denied");
-    case "quota_exceeded":
-      remember(keyHash, admission.workspaceId, null);
-      usedUpKeys.note(keyHash, admission.figures, askedAt);
-      throw rateLimited(admission.figures);
-    case "admitted":
-      return admission.bookmark;
+  if (admission.verdict === "admitted") {
+    identify(c, admission);
+    return admission.bookmark;
   }
+  const { verdict, keyId, workspaceId, figures } = admission;
+  const refusal = { verdict, keyId, workspaceId, figures };
+  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt);
+  throw refuse(c, keyHash, refusal);
 }
 
 /** @throws ApiError for a key whose quota is known to be used up. */
 function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
-  const known = knownKeys.get(keyHash);
-  const figures = usedUpKeys.figures(keyHash, Date.now());
-  if (!known || !figures) return;
-  c.set("workspaceId", known.workspaceId);
-  c.set("figures", figures);
-  throw rateLimited(figures);
+  const refusal = usedUpKeys.find(keyHash, Date.now());
+  if (refusal) throw refuse(c, keyHash, refusal);
 }
 
-function remember(keyHash: string, workspaceId: string, bookmark: string | null): void {
-  const known = knownKeys.get(keyHash)?.bookmark ?? null;
-  knownKeys.set(keyHash, { workspaceId, bookmark: isOlder(known, bookmark) ? bookmark : known });
+/** How a refusal is answered. */
+function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiError {
+  identify(c, refusal);
+  if (refusal.verdict === "access_denied") {
+    knownKeys.delete(keyHash);
+    return new ApiError("workspace_access_denied");
+  }
+  remember(c, keyHash, null);
+  return rateLimited(refusal.figures);
+}
+
+/** Tells the handlers, the headers and the log whose request it is. */
+function identify(
+  c: Context<AppEnv>,
+  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict">,
+): void {
+  c.set("keyId", keyId);
+  c.set("workspaceId", workspaceId);
+  c.set("figures", figures);
+}
+
+function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
+  const seen = knownKeys.get(keyHash)?.bookmark ?? null;
+  knownKeys.set(keyHash, {
+    keyId: c.get("keyId"),
+    workspaceId: c.get("workspaceId"),
+    bookmark: isOlder(seen, bookmark) ? bookmark : seen,
+  });
 }
 
 /** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
@@ -118,20 +135,21 @@ function readBearer(header: string | undefined): string | null {
 /** Counts a failed authentication against the address, and says how it is answered. */
 async function failure(c: Context<AppEnv>): Promise<ApiError> {
   const name = addressOf(c);
+  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
   const askedAt = Date.now();
-  const known = blockedAddresses.figures(name, askedAt);
+  const known = blockedAddresses.find(name, askedAt);
   const { blocked, figures } = known
-    ? { blocked: true, figures: known }
-    : await c.env.ADDRESS_GATE.getByName(name).fail();
+    ? { blocked: true, ...known }
+    : await callObject(c.env.ADDRESS_GATE, name, (gate) => gate.fail());
   c.set("figures", figures);
   if (!blocked) return new ApiError("invalid_api_key");
-  if (!known) blockedAddresses.note(name, figures, askedAt);
+  if (!known) blockedAddresses.note(name, { figures }, askedAt);
   return rateLimited(figures);
 }
 
-/** The failure window of the address that a request comes from. */
-export function addressGate(c: Context<AppEnv>) {
-  return c.env.ADDRESS_GATE.getByName(addressOf(c));
+/** What is left of the failure window of the address that a request comes from. */
+export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
+  return callObject(c.env.ADDRESS_GATE, addressOf(c), (gate) => gate.peek());
 }
 
 function addressOf(c: Context<AppEnv>): string {

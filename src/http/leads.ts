@@ -1,30 +1,12 @@
-import { createRoute, OpenAPIHono } from "@hono/zod-openapi";
-import { Lead } from "../contract/resources.ts";
+import { Hono } from "hono";
 import { LEADS_LIST, listLeads } from "../model/leads.ts";
 import type { AppEnv } from "./context.ts";
-import { refuseInvalid } from "./envelope.ts";
-import { PageQuery, pageOf, readPageRequest } from "./paging.ts";
-import { errors, json } from "./responses.ts";
+import { readPageRequest } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const leads = new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
+export const leads = new Hono<AppEnv>();
 
-leads.openapi(
-  createRoute({
-    method: "get",
-    path: "/leads",
-    operationId: "listLeads",
-    tags: ["Leads"],
-    summary: "List the leads of the workspace",
-    middleware: [served("leads")],
-    request: { query: PageQuery },
-    responses: {
-      200: json("A page of leads, newest first.", pageOf(Lead, "LeadPage")),
-      ...errors(["invalid_request"]),
-    },
-  }),
-  async (c) => {
-    const request = readPageRequest(LEADS_LIST, c.req.valid("query"));
-    return c.json(await listLeads(c.get("db"), c.get("workspaceId"), request), 200);
-  },
-);
+leads.get("/leads", served("leads"), async (c) => {
+  const request = readPageRequest(c, LEADS_LIST);
+  return c.json(await listLeads(c.get("db"), c.get("workspaceId"), request), 200);
+});

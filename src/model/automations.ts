@@ -1,6 +1,6 @@
-import { and, eq, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
-import type { PlatformRecord } from "../contract/platform.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
@@ -8,14 +8,13 @@ import {
   type Database,
   inOrder,
   jsonParameters,
-  prepared,
   retrying,
   rows,
   type Statements,
   write,
 } from "../db/client.ts";
-import { automations } from "../db/schema.ts";
-import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
+import { automations, runs } from "../db/schema.ts";
+import { type PageRequest, pagesOf, pageValues, toPage } from "./page.ts";
 
 export type AutomationRow = typeof automations.$inferSelect;
 /** What a page reads of a row. */
@@ -33,12 +32,15 @@ export function visibilityOf(servedRoutes: string): Visibility {
 
 export const AUTOMATIONS_LIST = "automations";
 
-const readPage = prepared<ShownAutomation>(sql`
+const pages = pagesOf<ShownAutomation>(
+  "created_at",
+  (kind) => sql`
   SELECT id, name, type, provider, agent_id AS agentId, agent_name AS agentName, status,
     updated_at AS updatedAt, created_at AS createdAt
   FROM automations
-  WHERE workspace_id = ${sql.placeholder("workspaceId")}
-    AND (${sql.placeholder("crmSource")} OR type <> 'crm_source') ${pageOrder("created_at")}`);
+  WHERE workspace_id = ${sql.placeholder("workspaceId")} AND removed_at IS NULL
+    AND ${kind === "social" ? sql`type <> 'crm_source'` : sql`type = 'crm_source'`}`,
+);
 
 /** One page of the workspace's automations, newest first. */
 export async function listAutomations(
@@ -47,8 +49,8 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const values = { workspaceId, crmSource: visibility.crmSource ? 1 : 0, ...pageValues(request) };
-  const found = await retrying(() => readPage(db, values));
+  const readPage = visibility.crmSource ? pages.all : pages.social;
+  const found = await retrying(() => readPage(db, { workspaceId, ...pageValues(request) }));
   const position = (row: ShownAutomation) => ({ at: row.createdAt, id: row.id });
   return toPage(AUTOMATIONS_LIST, found, request.limit, position, toAutomation);
 }
@@ -68,6 +70,7 @@ export async function findAutomation(
         and(
           eq(automations.id, id),
           eq(automations.workspaceId, workspaceId),
+          isNull(automations.removedAt),
           crmSource ? undefined : ne(automations.type, "crm_source"),
         ),
       ),
@@ -88,10 +91,12 @@ export function changeStatus(row: AutomationRow, changed: AutomationRow): Statem
 
 /** True in SQL while nobody has changed the automation since `row` was read. */
 export function isAtRevision(row: AutomationRow): SQL {
-  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision})`;
+  // One that was deleted and recorded again counts from 1 again.
+  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision}
+    AND ${automations.createdAt} = ${row.createdAt})`;
 }
 
-/** An automation as the platform reports it; without `updatedAt`, a change dates from `now`. */
+/** An automation as the platform reports it. */
 export interface ReportedAutomation {
   id: string;
   reference: string;
@@ -101,7 +106,12 @@ export interface ReportedAutomation {
   agentName: string;
   name: string;
   status: AutomationStatus;
-  updatedAt: number | null;
+  /** Since when it is so: as the report says, or else when that was received. */
+  updatedAt: number;
+  /** Whether the report says since when. */
+  dated: boolean;
+  /** What is stored and newer than this outlives the report; `null`: nothing is, it comes this moment. */
+  asOf: number | null;
 }
 
 /** What the name of a social automation says of its kind, before the agent's name. */
@@ -116,6 +126,7 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
 export async function readAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
+  { sentAt, now }: Moment,
 ): Promise<ReportedAutomation> {
   return {
     ...report,
@@ -124,39 +135,62 @@ export async function readAutomation(
     agentName: agent.name,
     name:
       report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? null,
+    updatedAt: updatedAt ?? sentAt ?? now,
+    dated: updatedAt != null,
+    asOf: updatedAt ?? sentAt,
   };
 }
 
-/** Inserts automations, or brings those that are known up to date; what is equal stays untouched. */
+/**
+ * Inserts automations, or brings those that are known up to date. A report that is older than what is
+ * stored changes nothing; of two of the same time that differ, the one that arrives later counts.
+ *
+ * @param createdAt Unix milliseconds: since when those that are new are known.
+ */
 export function recordAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
-  now: number,
-): Statements<number[]> {
+  createdAt: number,
+): Statements<unknown> {
   const same = sql`(known.reference, known.type, known.provider, known.agent_id, known.agent_name, known.name, known.status)
     IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
-  return inOrder(
-    jsonParameters(reported).map((chunk) =>
+  const chunks = jsonParameters(reported);
+  return inOrder([
+    ...chunks.map((chunk) =>
+      // Rare, and then all at once: runs are listed by the kind of their automation.
+      write(sql`
+      UPDATE ${runs} SET crm = NOT crm WHERE automation_id IN (
+        SELECT known.id FROM json_each(${chunk}) AS r JOIN ${automations} AS known ON known.id = r.value->>'id'
+        WHERE ${IS_IN_ORDER} AND (known.type = 'crm_source') <> (r.value->>'type' = 'crm_source'))`),
+    ),
+    ...chunks.map((chunk) =>
       write(sql`
       INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
       SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
         r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
-        coalesce(r.value->>'updatedAt', ${now}), ${now}
+        r.value->>'updatedAt', ${createdAt}
       FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
-      WHERE known.id IS NULL OR NOT ${same} OR coalesce(r.value->>'updatedAt', known.updated_at) <> known.updated_at
+      WHERE known.id IS NULL OR known.removed_at IS NOT NULL OR ${IS_IN_ORDER}
+        AND (NOT ${same} OR r.value->>'dated' AND r.value->>'updatedAt' > known.updated_at)
       ON CONFLICT (id) DO UPDATE SET
+        created_at = CASE WHEN automations.removed_at IS NULL THEN automations.created_at ELSE excluded.created_at END,
+        generation = automations.generation + (automations.removed_at IS NOT NULL), removed_at = NULL,
         reference = excluded.reference, type = excluded.type, provider = excluded.provider,
         agent_id = excluded.agent_id, agent_name = excluded.agent_name, name = excluded.name,
         status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`),
     ),
-  );
+  ]);
 }
 
-/** Deletes automations of the workspace; their runs go with them. */
-export function removeAutomations(workspaceId: string, ids: string[]): Statements<number> {
-  return write(sql`DELETE FROM ${automations} WHERE workspace_id = ${workspaceId}
-    AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`);
+/** True in SQL of a report `r` that is not older than the automation `known`. */
+const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= known.updated_at, true)`;
+
+/** Condition on a draft: one of the reports moves its automation to another status, before they are recorded. */
+export function isMoveOf(reported: ReportedAutomation[]): SQL {
+  const moves = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
+  return sql`draft.value->>'subject' IN (SELECT known.id
+    FROM json_each(${JSON.stringify(moves)}) AS r JOIN ${automations} AS known ON known.id = r.value->>'id'
+    WHERE known.status <> r.value->>'status' AND known.removed_at IS NULL AND ${IS_IN_ORDER})`;
 }
 
 /** An automation that something in its workspace refers to. */
@@ -164,13 +198,15 @@ export interface NamedAutomation {
   workspaceId: string;
   id: string;
   type: AutomationType;
+  generation: number;
 }
 
 /** Those of the automations that are in the workspace beside them. */
 export function selectAutomations(named: { workspaceId: string; id: string }[]) {
-  return rows<NamedAutomation>(sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type
+  return rows<NamedAutomation>(sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type,
+      a.generation AS generation
     FROM json_each(${JSON.stringify(named)}) AS named JOIN ${automations} AS a
-      ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId'`);
+      ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId' AND a.removed_at IS NULL`);
 }
 
 /** The public shape. */

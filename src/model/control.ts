@@ -54,18 +54,22 @@ async function move(
   status: AutomationStatus,
   now: number,
 ): Promise<Control | null> {
-  const changed = { ...row, status, updatedAt: now, revision: row.revision + 1 };
+  // Later than what is stored, whatever the clocks say, so that no older report wins over it.
+  const updatedAt = Math.max(now, row.updatedAt + 1);
+  const changed = { ...row, status, updatedAt, revision: row.revision + 1 };
+  const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`;
   const announcement = announce(
     row.workspaceId,
     "automation.status_changed",
     [draftEvent("automation.status_changed", toAutomation(changed), now)],
-    sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`,
+    isUntouched,
     now,
   );
   const change = readAs(
     inOrder([announcement, changeStatus(row, changed)]),
     ([, changes]) => changes > 0,
   );
-  const { result: moved, wakes } = await commitAnnounced(db, change, [row.workspaceId], now);
+  const { result, wakes } = await commitAnnounced(db, change, [row.workspaceId], now, isUntouched);
+  const moved = result ?? true;
   return moved ? { result: "done", row: changed, wakes } : null;
 }

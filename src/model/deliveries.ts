@@ -1,5 +1,12 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
-import { CLEANUP_MAX, HOLD_MS, INLINE_BODY_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
+import {
+  CLEANUP_MAX,
+  HOLD_MS,
+  INLINE_BODY_MAX,
+  OVERDUE_MAX_MS,
+  TELL_AFTER_MS,
+} from "../contract/limits.ts";
+import type { Lane, Pace } from "../contract/pace.ts";
 import {
   type Database,
   inOrder,
@@ -20,30 +27,6 @@ import {
 } from "../db/schema.ts";
 import { earlierSecretsOf } from "./secrets.ts";
 import { keysOfSubscribers } from "./workspaces.ts";
-
-/** Which queue wakes a subscription: those that fail or answer slowly hold up no others. */
-export type Lane = "fast" | "slow";
-
-/** How fast, and when, a subscription may be posted to. */
-export interface Pace {
-  /** Posts at once that it has earned. */
-  postsAtOnce: number;
-  /** Waits since it began to fail, one after each probe; 0 while it is open. */
-  backoff: number;
-  /** No post starts before this: Unix milliseconds. */
-  nextAt: number;
-  /** Whether its last answer was slow. */
-  slow: boolean;
-  /** Failed attempts since the last success. */
-  failures: number;
-  /** The first of them: Unix milliseconds. */
-  failingSince: number | null;
-}
-
-/** The lane of a subscription. */
-export function laneOf({ slow, backoff }: Pick<Pace, "slow" | "backoff">): Lane {
-  return slow || backoff > 0 ? "slow" : "fast";
-}
 
 /** The right to post to a subscription: one dispatch at a time has it, for `HOLD_MS` at most. */
 export interface Hold {
@@ -206,20 +189,33 @@ function isFree({ holder }: Hold, now: number): SQL {
     WHERE h.subscription_id = s.id AND h.state = 'pending' AND h.due_at <= s.held_through))`;
 }
 
-/** Brings subscriptions up to date, and disables those that have failed for too long. */
+/**
+ * Brings subscriptions up to date, disables those that have failed for too long, and notes what
+ * their administrators are to be told. Of those in good health it writes no notice, and reads none.
+ */
 function recordChanges({ holder }: Hold, changes: Change[], now: number): Statements<unknown> {
   const learnt = JSON.stringify(changes);
-  const toDisable = sql`s.id = c.value->>'subscriptionId' AND c.value->>'disable'
-    AND s.held_by = ${holder} AND s.disabled_at IS NULL AND s.deleted_at IS NULL`;
+  const isActive = sql`s.id = c.value->>'subscriptionId' AND s.held_by = ${holder}
+    AND s.disabled_at IS NULL AND s.deleted_at IS NULL`;
+  const toDisable = sql`${isActive} AND c.value->>'disable'`;
+  const toldAt = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
+  // Of a subscription that fails, the next news may come hours after administrators are to be told:
+  // the notice is written by the last failure before that, and dropped if it does not hold by then.
   return inOrder([
     write(sql`
-      INSERT INTO ${notices} (workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
-      SELECT s.workspace_id, s.id, c.value->>'host', s.events, c.value->>'failingSince',
-        c.value->>'outcome', c.value->>'status', ${now}, ${now}
-      FROM json_each(${learnt}) AS c JOIN ${subscriptions} AS s ON ${toDisable}`),
-    write(sql`
+      INSERT INTO ${notices} (kind, workspace_id, subscription_id, host, events, failing_since, last_outcome, last_status, created_at, due_at)
+      SELECT CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END, s.workspace_id, s.id,
+        c.value->>'host', s.events, c.value->>'failingSince', c.value->>'outcome',
+        c.value->>'status', ${now}, CASE WHEN c.value->>'disable' THEN ${now} ELSE max(${now}, ${toldAt}) END
+      FROM json_each(${learnt}) AS c JOIN ${subscriptions} AS s ON ${isActive}
+      WHERE c.value->>'disable'
+        OR c.value->>'outcome' IS NOT NULL AND ${toldAt} <= max(${now}, c.value->>'nextAt')
+      ON CONFLICT DO NOTHING`),
+    changes.some(({ disable }) => disable)
+      ? write(sql`
       UPDATE ${subscriptions} AS s SET disabled_at = ${now}, ${WITHDRAWN}
-      FROM json_each(${learnt}) AS c WHERE ${toDisable}`),
+      FROM json_each(${learnt}) AS c WHERE ${toDisable}`)
+      : inOrder([]),
     write(sql`
       UPDATE ${subscriptions} AS s SET
         posts_at_once = c.value->>'postsAtOnce', backoff = c.value->>'backoff',

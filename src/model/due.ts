@@ -1,8 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { OVERDUE_AFTER_MS, SWEEP_GRACE_MS, SWEEP_MAX } from "../contract/limits.ts";
+import { type Lane, laneOf } from "../contract/pace.ts";
 import { type Database, readAs, retrying, rows, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { type Lane, laneOf } from "./deliveries.ts";
 
 /** A subscription that has deliveries to be sent, and the lane in which. */
 export interface Wake {
@@ -76,23 +76,26 @@ export interface Backlog {
   oldestPendingSeconds: number | null;
 }
 
-/** The backlog of one workspace, or of all; it reads what is pending and nothing else. */
+/**
+ * The backlog of one workspace, or of all: it reads what is pending there, and one row for each
+ * subscription elsewhere that something is pending for.
+ */
 export async function readBacklog(
   db: Database,
   workspaceId: string | undefined,
   now: number,
 ): Promise<Backlog> {
-  const within = workspaceId === undefined ? sql`true` : sql`d.workspace_id = ${workspaceId}`;
+  const within = workspaceId === undefined ? sql`true` : sql`s.workspace_id = ${workspaceId}`;
   const [row] = await retrying(() =>
     db.all<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
       coalesce(sum(max(d.due_at, s.next_at) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
       min(e.created_at) AS oldestAt
-    FROM waiting JOIN ${deliveries} AS d ON d.subscription_id = waiting.id AND d.state = 'pending'
-      JOIN ${subscriptions} AS s ON s.id = waiting.id
-      JOIN ${events} AS e ON e.workspace_id = d.workspace_id AND e.id = d.event_id
-    WHERE ${within}`),
+    FROM waiting CROSS JOIN ${subscriptions} AS s ON s.id = waiting.id AND ${within}
+      CROSS JOIN ${deliveries} AS d INDEXED BY deliveries_due_of_subscription
+        ON d.subscription_id = s.id AND d.state = 'pending'
+      JOIN ${events} AS e ON e.workspace_id = d.workspace_id AND e.id = d.event_id`),
   );
   if (!row) throw new Error("the backlog query gave no row");
   const { pending, overdue, oldestAt } = row;

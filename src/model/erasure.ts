@@ -15,14 +15,18 @@ import {
   automations,
   deliveries,
   earlierSecrets,
+  emails,
   events,
   leads,
   notices,
+  removals,
   runs,
   subscriptions,
   workspaces,
 } from "../db/schema.ts";
+import type { GatedKey } from "./api-keys.ts";
 import { WITHDRAWN } from "./deliveries.ts";
+import { resize } from "./event-size.ts";
 
 /*
  * What holds personal data is overwritten before it is deleted: a deleted row may stay readable in
@@ -68,6 +72,10 @@ function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
   return inOrder([
     write(sql`DELETE FROM ${attempts} WHERE (subscription_id, event_id) IN (${owed})`),
     write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (${owed})`),
+    resize(
+      -1,
+      sql`FROM ${events} AS e WHERE e.workspace_id = ${workspaceId} AND e.id IN (${selected})`,
+    ),
     write(sql`UPDATE ${events} SET body = ${blank(sql`body`)} WHERE ${theirs}`),
     write(sql`DELETE FROM ${events} WHERE ${theirs}`),
   ]);
@@ -81,23 +89,21 @@ function blankLeads(condition: SQL): Statements<unknown> {
 /**
  * Closes a workspace for good: its access ends, its keys are revoked, its subscriptions are deleted.
  *
- * @returns the hashes of all its keys, whose gates must be told; null when there is no such workspace.
+ * @returns all its keys, whose gates must be told; null when there is no such workspace.
  */
-export function closeWorkspace(id: string, now: number): Statements<string[] | null> {
+export function closeWorkspace(id: string, now: number): Statements<GatedKey[] | null> {
   const statements = inOrder([
     write(sql`UPDATE ${workspaces} SET access_granted = 0 WHERE id = ${id} AND access_granted`),
     write(sql`UPDATE ${apiKeys} SET revoked_at = ${now}
       WHERE workspace_id = ${id} AND revoked_at IS NULL`),
     write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
       WHERE workspace_id = ${id} AND deleted_at IS NULL`),
-    rows<{ keyHash: string }>(
-      sql`SELECT key_hash AS keyHash FROM ${apiKeys} WHERE workspace_id = ${id}`,
+    rows<GatedKey>(
+      sql`SELECT key_hash AS keyHash, last_used_at AS lastUsedAt FROM ${apiKeys} WHERE workspace_id = ${id}`,
     ),
     rows<{ id: string }>(sql`SELECT id FROM ${workspaces} WHERE id = ${id}`),
   ]);
-  return readAs(statements, ([, , , keys, known]) =>
-    known.length === 0 ? null : keys.map(({ keyHash }) => keyHash),
-  );
+  return readAs(statements, ([, , , keys, known]) => (known.length === 0 ? null : keys));
 }
 
 /**
@@ -124,31 +130,43 @@ export async function eraseWorkspace(
 /** Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these. */
 function erasePiece(id: string): Statements<number> {
   const own = sql`workspace_id = ${id}`;
-  const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${own})`;
+  // The runs of each kind have an index of their own.
+  const ownRuns = sql`(SELECT id, workspace_id, occurred_at FROM ${runs} WHERE ${own} AND crm = 0
+    UNION ALL SELECT id, workspace_id, occurred_at FROM ${runs} WHERE ${own} AND crm = 1)`;
+  const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
+  const isOfNotice = sql`notice_id IN (SELECT id FROM ${notices} WHERE ${own})`;
   const first = (table: SQL, order: SQL) =>
     sql`${own} AND id IN (SELECT id FROM ${table} WHERE ${own} ORDER BY ${order} LIMIT ${CLEANUP_MAX})`;
   const someLeads = sql`${first(sql`${leads}`, sql`created_at, id`)} AND ${isWithoutRuns}`;
   const isEmpty = sql.join(
-    [events, runs, leads, automations].map(
+    [sql`${events}`, ownRuns, sql`${leads}`, sql`${automations}`].map(
       (table) => sql`NOT EXISTS (SELECT 1 FROM ${table} WHERE ${own})`,
     ),
     sql` AND `,
   );
   const counts = sql.join(
-    [events, runs, leads, automations, subscriptions, apiKeys].map(
-      (table) => sql`(SELECT count(*) FROM ${table} WHERE ${own})`,
-    ),
+    [
+      sql`${events}`,
+      ownRuns,
+      ...[leads, automations, subscriptions, apiKeys].map((t) => sql`${t}`),
+    ].map((table) => sql`(SELECT count(*) FROM ${table} WHERE ${own})`),
     sql` + `,
   );
   const piece = inOrder([
     eraseEvents(id, sql`SELECT id FROM ${events} WHERE ${own} ORDER BY id LIMIT ${CLEANUP_MAX}`),
-    write(sql`DELETE FROM ${runs} WHERE ${first(sql`${runs}`, sql`occurred_at, id`)}`),
+    write(sql`DELETE FROM ${runs} WHERE ${first(ownRuns, sql`occurred_at, id`)}`),
     blankLeads(someLeads),
     write(sql`DELETE FROM ${leads} WHERE ${someLeads}`),
+    write(sql`DELETE FROM ${removals} WHERE ${isWithoutRuns}
+      AND automation_id IN (SELECT id FROM ${automations} WHERE ${own})`),
     write(sql`DELETE FROM ${automations}
       WHERE ${first(sql`${automations}`, sql`created_at, id`)} AND ${isWithoutRuns}`),
     write(sql`DELETE FROM ${earlierSecrets} WHERE ${isEmpty}
       AND subscription_id IN (SELECT id FROM ${subscriptions} WHERE ${own})`),
+    // No two of a notice have the same text.
+    write(sql`UPDATE ${emails} SET recipient = printf('%0*d', length(CAST(recipient AS BLOB)), rowid)
+      WHERE ${isOfNotice} AND ${isEmpty}`),
+    write(sql`DELETE FROM ${emails} WHERE ${isOfNotice} AND ${isEmpty}`),
     write(sql`DELETE FROM ${notices} WHERE ${own} AND ${isEmpty}`),
     write(sql`DELETE FROM ${subscriptions} WHERE ${own} AND ${isEmpty}`),
     write(sql`DELETE FROM ${apiKeys} WHERE ${own} AND ${isEmpty}`),

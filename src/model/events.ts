@@ -10,7 +10,8 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { automations, deliveries, events, leads, runs, subscriptions } from "../db/schema.ts";
+import { commitOnce } from "../db/once.ts";
+import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { dueInWorkspace, type Wake } from "./due.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
@@ -18,8 +19,6 @@ export interface Draft {
   id: string;
   /** The identifier of the record that it is about. */
   subject: string;
-  /** The status that an automation moves to, for the condition `isMove`. */
-  status?: string;
   /** The exact text that every subscriber gets. */
   body: string;
 }
@@ -32,15 +31,11 @@ export function draftEvent<T extends WebhookDelivery>(
 ): Draft {
   const id = newEventId(now);
   const body = JSON.stringify({ id, type, created_at: isoTime(now), data });
-  const status = type === "automation.status_changed" && "status" in data ? data.status : "";
-  return { id, subject: data.id, status, body };
+  return { id, subject: data.id, body };
 }
 
-/** Conditions on a draft, true in SQL before the record itself is written. */
+/** Condition on a draft, true in SQL before the record itself is written. */
 export const isNewLead = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
-export const isNewRun = sql`NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${runs.id} = draft.value->>'subject')`;
-export const isMove = sql`EXISTS (SELECT 1 FROM ${automations}
-  WHERE ${automations.id} = draft.value->>'subject' AND ${automations.status} <> draft.value->>'status')`;
 
 /**
  * Announces those of `drafts` whose `condition` holds: each event, and a delivery to every
@@ -60,42 +55,46 @@ export function announce(
     AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
   const owed = sql`${listing} AND s.disabled_at IS NULL
     AND EXISTS (SELECT 1 FROM workspaces AS w WHERE w.id = s.workspace_id AND w.access_granted)`;
-  return inOrder(
-    jsonParameters(drafts).map((chunk) =>
-      inOrder([
-        // First: what is still to be announced is known by its event not being there.
-        write(sql`
-        INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
-        SELECT s.id, draft.value->>'id', ${workspaceId}, 'pending', ${now}, s.generation
-        FROM json_each(${chunk}) AS draft JOIN ${subscriptions} AS s ON ${owed}
-        WHERE ${condition}
-          AND NOT EXISTS (SELECT 1 FROM ${events} AS e
-            WHERE e.workspace_id = ${workspaceId} AND e.id = draft.value->>'id')`),
-        write(sql`
+  const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
+  return inOrder([
+    // First: what is still to be announced is known by its event not being there.
+    write(sql`
+      INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
+      SELECT s.id, draft.value->>'id', ${workspaceId}, 'pending', ${now}, s.generation
+      FROM json_each(${subjects}) AS draft JOIN ${subscriptions} AS s ON ${owed}
+      WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events} AS e
+        WHERE e.workspace_id = ${workspaceId} AND e.id = draft.value->>'id')`),
+    ...jsonParameters(drafts).map((chunk) =>
+      write(sql`
         INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
         SELECT draft.value->>'id', ${workspaceId}, ${type}, draft.value->>'body',
           (SELECT json_group_array(s.id) FROM ${subscriptions} AS s WHERE ${owed}), ${now}
         FROM json_each(${chunk}) AS draft
         WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE ${listing})
         ON CONFLICT (workspace_id, id) DO NOTHING`),
-      ]),
     ),
-  );
+  ]);
 }
 
 /**
  * Commits records together with the events that announce them.
  *
  * @param workspaceIds whose records they are.
- * @returns what is read of `statements`, and the subscriptions to be woken.
+ * @param guard as `commitOnce` takes it; left out for statements that change nothing when they are
+ *   applied a second time, whatever others wrote in between.
+ * @returns what is read of `statements`, or `null` when `commitOnce` has found them committed; and the
+ *   subscriptions to be woken.
  */
 export async function commitAnnounced<R>(
   db: Database,
   statements: Statements<R>,
   workspaceIds: string[],
   now: number,
-): Promise<{ result: R; wakes: Wake[] }> {
+  guard?: SQL,
+): Promise<{ result: R | null; wakes: Wake[] }> {
   const due = inOrder(workspaceIds.map((id) => dueInWorkspace(id, now)));
-  const [result, wakes] = await commit(db, inOrder([statements, due]));
+  const all = inOrder([statements, due]);
+  const committed = guard ? await commitOnce(db, all, now, guard) : await commit(db, all);
+  const [result, wakes] = committed ?? [null, await commit(db, due)];
   return { result, wakes: wakes.flat() };
 }

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { InputError } from "../contract/platform.ts";
+import { InputError } from "../contract/input-error.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, retrying } from "../db/client.ts";

@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import { DELIVERIES_LIST, InputError } from "../contract/platform.ts";
+import { DELIVERIES_LIST } from "../contract/cursor.ts";
+import { InputError } from "../contract/input-error.ts";
 import type { Page, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
-import type { PlatformRecord } from "../contract/platform.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Lead, LeadSource } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import {
@@ -52,11 +52,11 @@ export interface ReportedLead {
   eventId?: string | null;
 }
 
-/** Reads what the platform reports of a lead; without `createdAt`, it dates from `now`. */
+/** Reads what the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
 export async function readLead(
   workspaceId: string,
   { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
-  now: number,
+  { sentAt, now }: Moment,
 ): Promise<ReportedLead> {
   return {
     id: await derivedId("lead", workspaceId, report.reference),
@@ -67,7 +67,7 @@ export async function readLead(
     email: report.email ?? null,
     phone: report.phone ?? null,
     customFields: report.customFields ?? {},
-    createdAt: report.createdAt ?? now,
+    createdAt: report.createdAt ?? sentAt ?? now,
   };
 }
 

@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { encodeCursor, type Position } from "../contract/cursor.ts";
 import type { Page } from "../contract/resources.ts";
+import { prepared } from "../db/client.ts";
 
 /** What a client asks of a list: at most `limit` items, those older than `after`. */
 export interface PageRequest {
@@ -11,12 +12,42 @@ export interface PageRequest {
 /**
  * The end of a prepared query for a page, newest first by (`at`, `id`): what is behind the position
  * that `pageValues` gives, and one row more than is shown.
+ *
+ * @param rows how many at the most; 0 for a page that must not be read.
  */
-export function pageOrder(at: "created_at" | "occurred_at"): SQL {
-  const column = sql.raw(at);
+export function pageOrder(at: "created_at" | "occurred_at", rows = ROWS): SQL {
+  return sql`${behind(at)} ${newestFirst(at, rows)}`;
+}
+
+/** As many rows as a query for a page reads at the most. */
+export const ROWS = sql`${sql.placeholder("rows")}`;
+
+function behind(at: "created_at" | "occurred_at"): SQL {
   // Not `<`: SQLite would look up the row of the position itself, and drop it.
-  return sql`AND (${column}, id) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})
-    ORDER BY ${column} DESC, id DESC LIMIT ${sql.placeholder("rows")}`;
+  return sql`AND (${sql.raw(at)}, id) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})`;
+}
+
+function newestFirst(at: "created_at" | "occurred_at", rows = ROWS): SQL {
+  return sql`ORDER BY ${sql.raw(at)} DESC, id DESC LIMIT ${rows}`;
+}
+
+/**
+ * The prepared queries for pages of a table whose rows of two kinds are indexed apart: of the social
+ * ones alone, and of all, by walking both indexes at once.
+ *
+ * @param select the query for one kind, as far as its conditions.
+ */
+export function pagesOf<Row>(
+  at: "created_at" | "occurred_at",
+  select: (kind: "social" | "crm") => SQL,
+) {
+  const [social, crm] = [select("social"), select("crm")];
+  return {
+    social: prepared<Row>(sql`${social} ${pageOrder(at)}`),
+    all: prepared<Row>(
+      sql`${social} ${behind(at)} UNION ALL ${crm} ${behind(at)} ${newestFirst(at)}`,
+    ),
+  };
 }
 
 /** The values of a query that ends with `pageOrder`. */

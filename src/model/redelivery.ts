@@ -1,10 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
+import { InputError } from "../contract/input-error.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
-import { InputError, type RedeliveryState } from "../contract/platform.ts";
+import type { RedeliveryState } from "../contract/platform.ts";
 import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { IS_OWED } from "./deliveries.ts";
+import { resize } from "./event-size.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 
@@ -42,7 +44,7 @@ export function redeliver(
   since: number,
   now: number,
 ): Promise<number> {
-  return oweRange(db, subscriptionId, { since, until: null, states: UNDELIVERED }, now, sql`true`);
+  return oweRange(db, subscriptionId, { since, until: null, states: UNDELIVERED }, now);
 }
 
 /** The same of a range and of states; nothing is added once the subscription is not active. */
@@ -52,7 +54,7 @@ export function redeliverRange(
   range: Range,
   now: number,
 ): Promise<number> {
-  return oweRange(db, subscriptionId, range, now, IS_OWED);
+  return oweRange(db, subscriptionId, range, now);
 }
 
 /**
@@ -82,8 +84,7 @@ export async function redeliverEvents(
       `eventIds[${unknown}]: no such event, or of no kind that the subscription lists`,
     );
   const ids = found.flatMap(({ id, owable }) => (owable === 1 ? [id] : []));
-  if (ids.length > 0)
-    await commit(db, oweAgain(subscriptionId, ids, ALL_STATES, now, now, IS_OWED));
+  if (ids.length > 0) await commit(db, oweAgain(subscriptionId, ids, ALL_STATES, now, now));
   return ids.length;
 }
 
@@ -92,7 +93,6 @@ async function oweRange(
   subscriptionId: string,
   range: Range,
   now: number,
-  condition: SQL,
 ): Promise<number> {
   let after = "";
   let count = 0;
@@ -103,7 +103,7 @@ async function oweRange(
     after = last.id;
     count += chunk.length;
     const ids = chunk.map(({ id }) => id);
-    await commit(db, oweAgain(subscriptionId, ids, range.states, startsAt, now, condition));
+    await commit(db, oweAgain(subscriptionId, ids, range.states, startsAt, now));
   }
 }
 
@@ -135,15 +135,14 @@ function nextEvents(
       LEFT JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id = e.id
     WHERE s.id = ${subscriptionId} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
       AND e.created_at >= max(s.created_at, ${since}) AND ${isBefore}
-      AND ${IS_LISTED} AND ${isOwable(states, now)}
+      AND ${IS_OWED} AND ${IS_LISTED} AND ${isOwable(states, now)}
     ORDER BY e.id LIMIT ${REDELIVERY_CHUNK}`),
   );
 }
 
 /**
- * Makes pending what is owed for the events, in the order of delivery.
- *
- * @param condition on the subscription `s`.
+ * Makes pending what is owed for the events, in the order of delivery; nothing if the subscription
+ * has ended meanwhile: that would be cancelled by nobody.
  */
 function oweAgain(
   subscriptionId: string,
@@ -151,22 +150,25 @@ function oweAgain(
   states: readonly RedeliveryState[],
   startsAt: number,
   now: number,
-  condition: SQL,
 ): Statements<unknown> {
   const ids = JSON.stringify(eventIds);
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
     WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
-  const subscription = sql`${subscriptions} AS s ON s.id = ${subscriptionId} AND ${condition}`;
+  const subscription = sql`${subscriptions} AS s ON s.id = ${subscriptionId} AND ${IS_OWED}`;
+  const owedAgain = sql`FROM json_each(${ids}) AS missed JOIN ${subscription}
+    JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value WHERE true`;
   return inOrder([
     write(sql`UPDATE ${deliveries} AS d SET state = 'pending', attempts = 0, due_at = ${dueAt},
         settled_at = NULL, generation = s.generation
       FROM json_each(${ids}) AS missed JOIN ${subscription}
       WHERE d.event_id = missed.value AND d.subscription_id = ${subscriptionId}
         AND ${isOwable(states, now)}`),
+    resize(-1, owedAgain),
     write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
       FROM json_each(${ids}) AS missed JOIN ${subscription}
       WHERE ${events.id} = missed.value AND ${events.workspaceId} = s.workspace_id AND ${isNew}`),
+    resize(1, owedAgain),
     write(sql`INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
       SELECT s.id, e.id, e.workspace_id, 'pending', ${dueAt}, s.generation
       FROM json_each(${ids}) AS missed JOIN ${subscription}

@@ -1,8 +1,9 @@
 import { type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
-import { commit, type Database, inOrder, retrying, write } from "../db/client.ts";
+import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
+import { resize } from "./event-size.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
 
 /** How long settled events are kept: milliseconds from their settlement. */
@@ -102,13 +103,16 @@ async function sweepWorkspace(
     const last = old.at(-1);
     if (!last) break;
     after = last.id;
-    deleted += await expire(db, old, now, { workspaceId: id, sweptTo: after });
+    const looked = write(sql`UPDATE ${workspaces} SET swept_to = ${after}
+      WHERE id = ${id} AND swept_to < ${after}`);
+    deleted += await expire(db, old, now, looked);
     if (old.length < CLEANUP_MAX) break;
   }
   return deleted;
 }
 
-interface OldEvent {
+/** An event that has been looked at. */
+export interface OldEvent {
   workspaceId: string;
   id: string;
   /** Unix milliseconds. */
@@ -132,22 +136,23 @@ function findOld(db: Database, source: SQL, retention: Retention, now: number) {
 }
 
 /**
- * Deletes those of the events that have expired, with their deliveries, and dates the others; in the
- * same transaction, notes that they have been looked at. What has become pending meanwhile stays.
+ * Deletes those of the events that have expired, with their deliveries, and dates the others; what has
+ * become pending meanwhile stays.
  *
+ * @param looked notes, in the same transaction, that they have been looked at.
  * @returns how many events were deleted.
  */
-async function expire(
+export async function expire(
   db: Database,
   old: OldEvent[],
   now: number,
-  looked?: { workspaceId: string; sweptTo: string },
+  looked: Statements<unknown> = inOrder([]),
 ): Promise<number> {
-  if (old.length === 0) return 0;
+  if (old.length === 0) {
+    await commit(db, looked);
+    return 0;
+  }
   const seen = JSON.stringify(old);
-  const expired = sql`FROM json_each(${seen}) AS x JOIN ${events} AS e
-    ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
-    WHERE x.value->>'expiresAt' <= ${now}`;
   const ofEvent = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
     ON d.subscription_id = o.value AND d.event_id = e.id`;
   const settled = sql`SELECT o.value, e.id FROM json_each(${seen}) AS x JOIN ${events} AS e
@@ -155,20 +160,22 @@ async function expire(
       JOIN json_each(e.owed) AS o
     WHERE x.value->>'expiresAt' <= ${now}
       AND NOT EXISTS (SELECT 1 ${ofEvent} WHERE d.state = 'pending')`;
-  const [, , deleted] = await commit(
+  // Once their deliveries are deleted.
+  const going = sql`FROM json_each(${seen}) AS x JOIN ${events} AS e
+    ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
+    WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${ofEvent})`;
+  const [, , , deleted] = await commit(
     db,
     inOrder([
       write(sql`DELETE FROM ${attempts} WHERE (subscription_id, event_id) IN (${settled})`),
       write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (${settled})`),
+      resize(-1, going),
       write(sql`DELETE FROM ${events} WHERE (workspace_id, id) IN (
-        SELECT e.workspace_id, e.id ${expired} AND NOT EXISTS (SELECT 1 ${ofEvent}))`),
+        SELECT e.workspace_id, e.id ${going})`),
       write(sql`UPDATE ${events} SET expires_at = max(x.value->>'expiresAt', ${now + 1})
         FROM json_each(${seen}) AS x
         WHERE ${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`),
-      looked
-        ? write(sql`UPDATE ${workspaces} SET swept_to = ${looked.sweptTo}
-            WHERE id = ${looked.workspaceId} AND swept_to < ${looked.sweptTo}`)
-        : inOrder([]),
+      looked,
     ]),
   );
   return deleted;

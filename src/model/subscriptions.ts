@@ -1,9 +1,9 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
+import { type Lane, laneOf } from "../contract/pace.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import {
-  commit,
   type Database,
   inOrder,
   prepared,
@@ -14,7 +14,7 @@ import {
   write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
-import { cancelWithdrawn, IS_OWED, type Lane, laneOf, WITHDRAWN } from "./deliveries.ts";
+import { cancelWithdrawn, IS_OWED, WITHDRAWN } from "./deliveries.ts";
 import { unknownWebhook } from "./health.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 import { earlierSecretsOf } from "./secrets.ts";
@@ -204,24 +204,30 @@ export interface SealedSecret {
   sealedSecret: string;
 }
 
-/** Secrets that are not sealed under the key `keyId`: at most `limit` of them, and how many in all. */
-export async function secretsUnderOtherKeys(
+/** The next `limit` secrets behind `after`, earlier ones too, that are not sealed under the key `keyId`. */
+export function secretsUnderOtherKeys(
   db: Database,
   keyId: string,
+  after: SealedSecret,
   limit: number,
-): Promise<{ secrets: SealedSecret[]; count: number }> {
-  const others = sql`FROM (
-      SELECT id, sealed_secret FROM ${subscriptions}
+): Promise<SealedSecret[]> {
+  return retrying(() =>
+    db.all<SealedSecret>(sql`SELECT id, sealed_secret AS sealedSecret ${underOthers(keyId)}
+      AND (id, sealed_secret) > (${after.id}, ${after.sealedSecret})
+    ORDER BY id, sealed_secret LIMIT ${limit}`),
+  );
+}
+
+/** How many secrets are not sealed under the key `keyId`. */
+export function countUnderOtherKeys(keyId: string): Statements<number> {
+  const counts = rows<{ count: number }>(sql`SELECT count(*) AS count ${underOthers(keyId)}`);
+  return readAs(counts, ([row]) => row?.count ?? 0);
+}
+
+function underOthers(keyId: string): SQL {
+  return sql`FROM (SELECT id, sealed_secret FROM ${subscriptions}
       UNION ALL SELECT subscription_id, sealed_secret FROM ${earlierSecrets})
     WHERE substr(sealed_secret, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
-  const [secrets, counts] = await commit(
-    db,
-    inOrder([
-      rows<SealedSecret>(sql`SELECT id, sealed_secret AS sealedSecret ${others} LIMIT ${limit}`),
-      rows<{ count: number }>(sql`SELECT count(*) AS count ${others}`),
-    ]),
-  );
-  return { secrets, count: counts[0]?.count ?? 0 };
 }
 
 /**

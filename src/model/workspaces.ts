@@ -1,7 +1,11 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
+import { WORKSPACES_LIST } from "../contract/cursor.ts";
 import { GATES_TOLD_MAX } from "../contract/limits.ts";
-import { type Database, retrying, rows, type Statements, write } from "../db/client.ts";
+import type { Page } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { type Database, prepared, retrying, rows, type Statements, write } from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 /** Inserts a workspace that has access to the service. */
 export function insertWorkspace(
@@ -19,6 +23,37 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return found.length > 0;
 }
 
+/** A workspace as the platform sees it. */
+interface WorkspaceEntry {
+  workspaceId: string;
+  name: string;
+  accessGranted: boolean;
+  createdAt: string;
+}
+
+type StoredWorkspace = Pick<typeof workspaces.$inferSelect, "id" | "name" | "createdAt"> & {
+  accessGranted: number;
+};
+
+const readPage = prepared<StoredWorkspace>(sql`
+  SELECT id, name, access_granted AS accessGranted, created_at AS createdAt
+  FROM workspaces WHERE true ${pageOrder("created_at")}`);
+
+/** One page of all workspaces, newest first. */
+export async function listWorkspaces(
+  db: Database,
+  request: PageRequest,
+): Promise<Page<WorkspaceEntry>> {
+  const found = await retrying(() => readPage(db, pageValues(request)));
+  const position = (row: StoredWorkspace) => ({ at: row.createdAt, id: row.id });
+  return toPage(WORKSPACES_LIST, found, request.limit, position, (row) => ({
+    workspaceId: row.id,
+    name: row.name,
+    accessGranted: row.accessGranted === 1,
+    createdAt: isoTime(row.createdAt),
+  }));
+}
+
 /** Those of the workspaces that there are. */
 export function selectWorkspaces(ids: string[]) {
   return rows<{ id: string }>(
@@ -26,67 +61,32 @@ export function selectWorkspaces(ids: string[]) {
   );
 }
 
+/** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
+export function updateWorkspace(
+  id: string,
+  { name, adminEmails }: { name?: string; adminEmails?: string[] },
+): Statements<number> {
+  return write(sql`
+    UPDATE ${workspaces} SET name = coalesce(${name ?? null}, name),
+      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails)
+    WHERE id = ${id}`);
+}
+
 /** Grants or denies a workspace access to the service. */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
   return write(sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`);
 }
 
-/** Inserts an API key, known by its hash only. */
-export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
-  return retrying(() => db.insert(apiKeys).values(key).onConflictDoNothing());
-}
-
-/** Revokes a key for good and gives its hash; nothing when there is no such key. */
-export function revokeKey(db: Database, id: string, now: number) {
-  return retrying(() =>
-    db
-      .update(apiKeys)
-      .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
-      .where(eq(apiKeys.id, id))
-      .returning({ keyHash: apiKeys.keyHash }),
-  );
-}
-
-/** The hashes of a workspace's keys that are not revoked. */
-export function liveKeyHashes(db: Database, workspaceId: string) {
-  return retrying(() =>
-    db
-      .select({ keyHash: apiKeys.keyHash })
-      .from(apiKeys)
-      .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt))),
-  );
-}
-
-/** The keys of the workspaces that the subscriptions belong to, without revoked ones. */
+/**
+ * The keys of the workspaces that the subscriptions belong to, without revoked ones and those that
+ * were never used: a gate stays where it is first called, which is to be near its client.
+ */
 export function keysOfSubscribers(subscriptionIds: string[]) {
   return rows<{ keyHash: string }>(sql`
     SELECT DISTINCT k.key_hash AS keyHash
     FROM json_each(${JSON.stringify(subscriptionIds)}) AS woken
       JOIN ${subscriptions} AS s ON s.id = woken.value
-      JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id AND k.revoked_at IS NULL
+      JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id
+        AND k.revoked_at IS NULL AND k.last_used_at IS NOT NULL
     LIMIT ${GATES_TOLD_MAX}`);
-}
-
-/** What a gate must know of a key. */
-export interface Standing {
-  workspaceId: string;
-  accessGranted: boolean;
-  /** The key's own quota; null for the deployment's. */
-  requestsPerWindow: number | null;
-}
-
-/** The standing of a key; `null` when it is unknown or revoked. */
-export async function findStanding(db: Database, keyHash: string): Promise<Standing | null> {
-  const [standing] = await retrying(() =>
-    db
-      .select({
-        workspaceId: workspaces.id,
-        accessGranted: workspaces.accessGranted,
-        requestsPerWindow: apiKeys.requestsPerWindow,
-      })
-      .from(apiKeys)
-      .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
-      .where(and(eq(apiKeys.keyHash, keyHash), isNull(apiKeys.revokedAt))),
-  );
-  return standing ?? null;
 }

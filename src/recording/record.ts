@@ -1,4 +1,4 @@
-import type { RecordingMethod } from "../contract/platform.ts";
+import type { Moment, RecordingMethod } from "../contract/platform.ts";
 import { openDatabase } from "../db/client.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
 import type { Wake } from "../model/due.ts";
@@ -10,7 +10,7 @@ import { readRuns } from "./runs.ts";
 
 const READERS: Record<
   RecordingMethod,
-  (input: unknown, now: number, visibility: Visibility) => Promise<Recording>
+  (input: unknown, moment: Moment, visibility: Visibility) => Promise<Recording>
 > = {
   recordAutomations: readAutomations,
   removeAutomations: readRemoval,
@@ -21,21 +21,21 @@ const READERS: Record<
 /**
  * Reads the input of a method that records.
  *
- * @param now Unix milliseconds: when what the input does not date happened.
  * @throws InputError that says what is wrong and where.
  */
 export function readRecording(
   env: Env,
   method: RecordingMethod,
   input: unknown,
-  now: number,
+  moment: Moment,
 ): Promise<Recording> {
-  return READERS[method](input, now, visibilityOf(env.SERVED_ROUTES));
+  return READERS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
 }
 
 /**
  * Records one call in one transaction.
  *
+ * @param now Unix milliseconds: when it is received, and recorded.
  * @returns the ids of its records, and the subscriptions to be woken.
  * @throws InputError that says what is wrong and where; then nothing is written.
  */
@@ -46,12 +46,12 @@ export async function record(
   now: number,
 ): Promise<{ ids: string[]; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
-  const recording = await readRecording(env, method, input, now);
-  const { workspaceId, ids, names, missing } = recording;
+  const recording = await readRecording(env, method, input, { sentAt: null, now });
+  const { workspaceId, ids, names, once, missing } = recording;
   const refers = names.automation.length + names.lead.length > 0;
   const known = refers ? await lookUp(db, [recording]) : trusting(workspaceId);
   const statements = recording.prepare(known);
-  const committed = commitRecordings(db, [{ workspaceId, statements }], now);
+  const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
   return { ids, wakes: await referring(committed, missing) };
 }
 

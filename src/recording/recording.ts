@@ -1,5 +1,6 @@
-import type { InputError } from "../contract/platform.ts";
+import type { InputError } from "../contract/input-error.ts";
 import { type Database, inOrder, type Statements } from "../db/client.ts";
+import { ALWAYS } from "../db/once.ts";
 import type { Wake } from "../model/due.ts";
 import { commitAnnounced } from "../model/events.ts";
 import type { Known } from "./references.ts";
@@ -11,6 +12,11 @@ export interface Recording {
   ids: string[];
   /** The automations and leads that it refers to. */
   names: { automation: string[]; lead: string[] };
+  /**
+   * Whether it changes what is there, so that it must take effect once. What inserts alone, where
+   * nothing is there, changes nothing the second time.
+   */
+  once: boolean;
   /** What is wrong when the database refuses a reference after all. */
   missing: InputError;
   /**
@@ -25,6 +31,7 @@ export interface Recording {
 /** A recording whose references have been found. */
 export interface Prepared {
   workspaceId: string;
+  once: boolean;
   statements: Statements<unknown>;
 }
 
@@ -36,7 +43,8 @@ export async function commitRecordings(
 ): Promise<Wake[]> {
   const workspaceIds = [...new Set(prepared.map(({ workspaceId }) => workspaceId))];
   const statements = inOrder(prepared.map((one) => one.statements));
-  const { wakes } = await commitAnnounced(db, statements, workspaceIds, now);
+  const guard = prepared.some(({ once }) => once) ? ALWAYS : undefined;
+  const { wakes } = await commitAnnounced(db, statements, workspaceIds, now, guard);
   return wakes;
 }
 

@@ -1,5 +1,5 @@
 import { isId } from "../contract/ids.ts";
-import { InputError } from "../contract/platform.ts";
+import { InputError } from "../contract/input-error.ts";
 import type { AutomationType } from "../contract/resources.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
 import { selectAutomations } from "../model/automations.ts";
@@ -10,10 +10,17 @@ import type { Recording } from "./recording.ts";
 /** What recordings may refer to: the database's rows, and what the recordings before them leave. */
 export interface Known {
   workspaces: Set<string>;
-  /** Types by `inWorkspace`. */
-  automations: Map<string, AutomationType>;
+  /** By `inWorkspace`. */
+  automations: Map<string, KnownAutomation>;
   /** As `inWorkspace` writes them. */
   leads: Set<string>;
+}
+
+/** An automation that runs may refer to. */
+export interface KnownAutomation {
+  type: AutomationType;
+  /** That of the database's row; `null` when it is there only by a recording before. */
+  generation: number | null;
 }
 
 /** An id that counts in one workspace only: elsewhere it is as unknown as any other. */
@@ -43,7 +50,10 @@ export async function lookUp(db: Database, recordings: Recording[]): Promise<Kno
   return {
     workspaces: new Set(workspaces.map(({ id }) => id)),
     automations: new Map(
-      automations.map(({ workspaceId, id, type }) => [inWorkspace(workspaceId, id), type]),
+      automations.map(({ workspaceId, id, type, generation }) => [
+        inWorkspace(workspaceId, id),
+        { type, generation },
+      ]),
     ),
     leads: new Set(leads.map(({ workspaceId, id }) => inWorkspace(workspaceId, id))),
   };
@@ -67,8 +77,12 @@ export async function referring<T>(
   missing: InputError = unknownWorkspace(),
 ): Promise<T> {
   return write.catch((error: unknown) => {
-    if (!(error instanceof Error && error.message.includes("FOREIGN KEY constraint failed")))
-      throw error;
-    throw missing;
+    const isMissing =
+      error instanceof Error &&
+      // A run is given the generation of its automation.
+      /FOREIGN KEY constraint failed|NOT NULL constraint failed: runs\.generation/.test(
+        error.message,
+      );
+    throw isMissing ? missing : error;
   });
 }

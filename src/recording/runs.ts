@@ -1,19 +1,20 @@
-import { InputError, readInput } from "../contract/platform.ts";
+import { InputError } from "../contract/input-error.ts";
+import { type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
-import { announce, draftEvent, isNewRun } from "../model/events.ts";
-import { type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
+import { announce, draftEvent } from "../model/events.ts";
+import { isNewRun, type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./references.ts";
 
 /** Reads a call that inserts runs and announces them; one whose reference is known stays as it is. */
 export async function readRuns(
   input: unknown,
-  now: number,
+  moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
   const { workspaceId, runs } = readInput("recordRuns", input);
-  const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, now)));
+  const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, moment)));
   const fresh = firstOfEach(reported);
   return {
     workspaceId,
@@ -22,19 +23,23 @@ export async function readRuns(
       automation: reported.map(({ automationId }) => automationId),
       lead: reported.flatMap(({ leadId }) => leadId ?? []),
     },
+    once: false,
     missing: new InputError("runs: an automation that they name has just been removed"),
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       checkReferences(workspaceId, reported, known);
+      const automationOf = ({ automationId }: ReportedRun) =>
+        known.automations.get(inWorkspace(workspaceId, automationId));
+      const found = fresh.map((run) => ({
+        ...run,
+        generation: automationOf(run)?.generation ?? null,
+      }));
       const drafts = fresh
-        .filter(({ automationId }) => {
-          const type = known.automations.get(inWorkspace(workspaceId, automationId));
-          return shows(visibility, type);
-        })
-        .map((run) => draftEvent("run.completed", toRun(run), now));
+        .filter((run) => shows(visibility, automationOf(run)?.type))
+        .map((run) => draftEvent("run.completed", toRun(run), moment.now));
       return inOrder([
-        announce(workspaceId, "run.completed", drafts, isNewRun, now),
-        recordRuns(workspaceId, fresh),
+        announce(workspaceId, "run.completed", drafts, isNewRun(found), moment.now),
+        recordRuns(workspaceId, found),
       ]);
     },
   };

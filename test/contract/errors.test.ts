@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { ErrorBody } from "../../src/contract/error-body.ts";
 import {
   ApiError,
   ERRORS,
-  ErrorBody,
   type ErrorCode,
   REASONS,
   type Reason,
@@ -37,11 +37,12 @@ describe("the closed list of error codes", () => {
   });
 });
 
-describe("the closed list of reasons", () => {
+describe("the list of reasons", () => {
   test("has the reasons of the design", () => {
     expect(Object.keys(REASONS)).toEqual([
       "required",
       "invalid_type",
+      "unknown_value",
       "out_of_range",
       "unreadable",
       "unknown_property",

@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { derivedId, ID_PREFIXES, type IdKind, isId, randomId } from "../../src/contract/ids.ts";
+import {
+  derivedId,
+  eventIdAt,
+  ID_PREFIXES,
+  type IdKind,
+  isId,
+  newEventId,
+  randomId,
+} from "../../src/contract/ids.ts";
 
 const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
 
@@ -53,6 +61,34 @@ describe("an identifier derived from the platform's reference", () => {
   test("has the length and the alphabet of every other", async () => {
     for (const reference of ["", "a", "0".repeat(512), "漢".repeat(512)])
       expect(isId("agent", await derivedId("agent", "wks_1", reference))).toBe(true);
+  });
+});
+
+describe("an identifier of an event", () => {
+  const TIMES = [0, 1, 1_000, Date.UTC(2026, 0, 5, 12), Date.UTC(2026, 0, 5, 12) + 1, 2 ** 48 - 1];
+
+  test("has the length and the alphabet of every other, and is made once", () => {
+    const ids = Array.from({ length: 1_000 }, () => newEventId(TIMES[3] ?? 0));
+    for (const id of ids) expect(isId("event", id)).toBe(true);
+    expect(new Set(ids).size).toBe(1_000);
+  });
+
+  test("is ordered by time, as text", () => {
+    const ids = TIMES.map(newEventId);
+    expect(ids.toSorted()).toEqual(ids);
+  });
+
+  test("comes behind the mark of its time, and before that of the next millisecond", () => {
+    for (const time of TIMES.slice(0, -1))
+      for (let i = 0; i < 50; i++) {
+        const id = newEventId(time);
+        expect(id >= eventIdAt(time)).toBe(true);
+        expect(id < eventIdAt(time + 1)).toBe(true);
+      }
+  });
+
+  test("has a mark before all others for a time before 1970", () => {
+    expect(eventIdAt(-1)).toBe(`evt_${"0".repeat(25)}`);
   });
 });
 

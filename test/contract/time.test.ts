@@ -1,5 +1,8 @@
 import { expect, test } from "vitest";
-import { IsoTime, isoTime } from "../../src/contract/time.ts";
+import { Lead } from "../../src/contract/resources.ts";
+import { isoTime } from "../../src/contract/time.ts";
+
+const IsoTime = Lead.shape.created_at;
 
 test("an instant is written as ISO 8601, in UTC, with the suffix Z", () => {
   expect(isoTime(0)).toBe("1970-01-01T00:00:00.000Z");

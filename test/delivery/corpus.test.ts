@@ -56,6 +56,13 @@ const BYPASSES = [
   "db.internal",
   "metadata.google.internal",
   "router.home.arpa",
+  "hooks.onion",
+  "hooks.test",
+  "hooks.invalid.",
+  "HOOKS.ALT",
+  "1.0.0.127.in-addr.arpa",
+  "nas.lan",
+  "db.default.svc",
   "intranet",
   "intranet.",
   "169.254.169.254",
@@ -118,6 +125,8 @@ const PUBLIC = [
   "[2a00:1450:4007:80e::200e]:8443",
   "local.example.com",
   "internal.example",
+  "onion.example.com",
+  "hooks.contest",
   "a.b.c.d.e.example.org",
   "1.1.1.1",
   "172.15.0.1",
@@ -142,8 +151,19 @@ function isPublic(hostname: string): boolean {
   }
   const labels = hostname.replace(/\.+$/, "").split(".");
   return (
-    labels.length > 1 && !/(^|\.)(localhost|local|internal|home\.arpa)$/.test(labels.join("."))
+    labels.length > 1 &&
+    !/\.(localhost|local|test|invalid|onion|alt|arpa|internal|corp|home|lan|localdomain|svc|intranet|private)$/.test(
+      labels.join("."),
+    )
   );
+}
+
+/** Whether a text has no control characters, and no halves of a character. */
+function isPrintable(text: string): boolean {
+  return [...text].every((character) => {
+    const code = character.codePointAt(0) ?? 0;
+    return code > 0x1f && !(code >= 0x7f && code <= 0x9f) && !(code >= 0xd800 && code <= 0xdfff);
+  });
 }
 
 function within(bits: string, toBits: (text: string) => string, range: string): boolean {
@@ -175,7 +195,7 @@ test("of the hosts of the web platform tests, exactly the public ones are accept
   for (const authority of authorities) {
     const text = `https://${authority}/hooks`;
     const fault = targetFault(text, false);
-    if (!URL.canParse(text)) {
+    if (!URL.canParse(text) || !isPrintable(text)) {
       expect(fault, text).toBe("invalid_url");
       counts.unreadable++;
       continue;

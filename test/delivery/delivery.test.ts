@@ -6,11 +6,13 @@ import {
   announceLeads,
   consumeFor,
   createWorkspace,
+  deliveriesTo,
   deliveryTo,
   expectedSignatures,
   isolated,
   jumpTo,
   MINUTE_MS,
+  observedDatabase,
   owed,
   receivedBy,
   statesOf,
@@ -79,7 +81,7 @@ describe("a delivery", () => {
     await consumeFor([id], deployment.env);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 500 });
     jumpTo(now + 20_000);
-    await consumeFor([id], deployment.env);
+    await consumeFor([id], deployment.env, undefined, "slow");
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
     const timestamps = received.map(({ headers }) => headers["webhook-timestamp"] ?? "");
@@ -104,7 +106,7 @@ describe("a delivery", () => {
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", lastStatus: status });
   });
 
-  test("waits as long as Retry-After asks for, up to twice the rung", async () => {
+  test("waits as long as Retry-After asks for, up to twice the rung, and so does its subscription", async () => {
     const waits: number[] = [];
     for (const seconds of [17, 3600]) {
       const workspaceId = await createWorkspace();
@@ -113,7 +115,9 @@ describe("a delivery", () => {
       await announceLeads(workspaceId, 1, Date.now());
       const startedAt = Date.now();
       await consumeFor([id], isolated().env);
-      waits.push((await deliveryTo(id)).dueAt - startedAt);
+      const { dueAt } = await deliveryTo(id);
+      waits.push(dueAt - startedAt);
+      expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: 1 });
     }
     expect(waits[0]).toBeGreaterThanOrEqual(17_000);
     expect(waits[0]).toBeLessThan(20_000);
@@ -135,21 +139,28 @@ describe("a delivery", () => {
     });
   });
 
-  test("whose secret cannot be opened waits 5 minutes, with no attempt counted", async () => {
-    const { id, url } = await owed(1, Date.now());
+  test("whose secret cannot be opened holds its subscription for 5 minutes, with no attempt counted", async () => {
+    const { id, url } = await owed(30, Date.now());
     const WEBHOOK_ENCRYPTION_KEYS = `other:${btoa("k".repeat(32))}`;
     const startedAt = Date.now();
-    const result = await consumeFor([id], isolated({ WEBHOOK_ENCRYPTION_KEYS }).env);
-    expect(result).toMatchObject(ACKNOWLEDGED);
+    const { DB, trips } = observedDatabase();
+    const deployment = isolated({ WEBHOOK_ENCRYPTION_KEYS, DB });
+    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
+    // It keeps no dispatch busy.
+    expect(trips).toHaveLength(2);
     expect(await receivedBy({ url })).toEqual([]);
-    const row = await deliveryTo(id);
-    expect(row).toMatchObject({ state: "pending", attempts: 0, claim: null, lastOutcome: null });
-    expect(row.dueAt - startedAt).toBeGreaterThanOrEqual(5 * MINUTE_MS);
-    expect(row.dueAt - startedAt).toBeLessThan(6 * MINUTE_MS);
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
-    jumpTo(row.dueAt);
+    for (const row of await deliveriesTo(id))
+      expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null });
+    const { nextAt, ...row } = await subscriptionRow(id);
+    expect(row).toMatchObject({ failures: 0, failingSince: null, backoff: 0, heldUntil: 0 });
+    expect(nextAt - startedAt).toBeGreaterThanOrEqual(5 * MINUTE_MS);
+    expect(nextAt - startedAt).toBeLessThan(6 * MINUTE_MS);
+    expect(deployment.slow).toEqual([]);
+    expect(deployment.fast).toMatchObject([{ subscriptionId: id }]);
+    expect(deployment.fast[0]?.delaySeconds).toBeGreaterThanOrEqual(299);
+    jumpTo(nextAt);
     await consumeFor([id], isolated().env);
-    expect(await receivedBy({ url })).toHaveLength(1);
+    expect(await receivedBy({ url })).toHaveLength(30);
   });
 
   test("goes its whole way by the queues of the deployment", async () => {

@@ -17,31 +17,49 @@ import {
   REFUSING_QUEUE,
   RETRIED,
   receivedBy,
+  type Sent,
   statesOf,
   subscribe,
   subscriptionRow,
 } from "../support/deliveries.ts";
 
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
+/** As long as a hold lasts. */
+const HOLD_MS = 20_000;
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
 afterEach(() => {
   vi.useRealTimers();
 });
 
+/** Expects that a subscription's message comes back, or another in its place once it was acknowledged. */
+function expectBack(
+  id: string,
+  how: string,
+  result: Awaited<ReturnType<typeof consumeFor>>,
+  sent: Sent[],
+): void {
+  // Tries that take their time hold up no queue.
+  const handedOff = how === "that lasts";
+  expect(result).toMatchObject(handedOff ? ACKNOWLEDGED : RETRIED);
+  const hint = { subscriptionId: id, lane: "fast", delaySeconds: HOLD_MS / 1000 };
+  expect(sent).toEqual(handedOff ? [hint] : []);
+}
+
 describe("when D1 answers an error", () => {
   test.each([
     ["that lasts", CONNECTION_LOST],
     ["that is none of the network's", BROKEN],
-  ])("%s, on the claim, the batch comes back and nothing is posted", async (_, error) => {
+  ])("%s, on the claim, the batch comes back and nothing is posted", async (how, error) => {
     const now = Date.now();
     const { id, url } = await owed(2, now);
     const { DB } = observedDatabase({ before: () => Promise.reject(error) });
     const deployment = isolated({ DB });
-    expect(await consumeFor([id], deployment.env)).toMatchObject(RETRIED);
+    expectBack(id, how, await consumeFor([id], deployment.env), deployment.fast);
     expect(await receivedBy({ url })).toEqual([]);
     for (const row of await deliveriesTo(id))
-      expect(row).toMatchObject({ state: "pending", attempts: 0, claim: null, dueAt: now });
+      expect(row).toMatchObject({ state: "pending", attempts: 0, dueAt: now });
+    expect(await subscriptionRow(id)).toMatchObject({ heldBy: null });
     expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
     expect(await receivedBy({ url })).toHaveLength(2);
   });
@@ -49,7 +67,7 @@ describe("when D1 answers an error", () => {
   test.each([
     ["that lasts", CONNECTION_LOST],
     ["that is none of the network's", BROKEN],
-  ])("%s, on the settle, the batch comes back and the lease keeps it", async (_, error) => {
+  ])("%s, on the settle, the batch comes back and the hold keeps it", async (how, error) => {
     const now = Date.now();
     const { id, url, drafts } = await owed(1, now);
     const { DB } = observedDatabase({
@@ -57,16 +75,17 @@ describe("when D1 answers an error", () => {
         if (trip > 1) throw error;
       },
     });
-    expect(await consumeFor([id], isolated({ DB }).env)).toMatchObject(RETRIED);
+    const deployment = isolated({ DB });
+    expectBack(id, how, await consumeFor([id], deployment.env), deployment.fast);
     expect(await receivedBy({ url })).toHaveLength(1);
     const row = await deliveryTo(id);
-    expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null });
-    expect(row.claim).not.toBeNull();
-    expect(row.dueAt - now).toBeGreaterThanOrEqual(MINUTE_MS);
-    // The message comes back while the lease lasts, and then when it has ended.
+    expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null, dueAt: now });
+    const { heldUntil } = await subscriptionRow(id);
+    expect(heldUntil - now).toBeGreaterThanOrEqual(HOLD_MS);
+    // The message comes back while the hold lasts, and then when it has ended.
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
-    jumpTo(row.dueAt);
+    jumpTo(heldUntil);
     await consumeFor([id], isolated().env);
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
@@ -100,9 +119,9 @@ describe("when D1 answers an error", () => {
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
     expect(trips).toHaveLength(3);
     expect(await receivedBy({ url })).toHaveLength(1);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, claim: null });
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 1 });
-    expect(deployment.failing).toHaveLength(1);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
+    expect(deployment.slow).toHaveLength(1);
   });
 
   test("on the body of a large event, that delivery waits and the others go out", async () => {
@@ -116,11 +135,8 @@ describe("when D1 answers an error", () => {
     const result = await consumeFor([large.id, small.id], isolated({ DB }).env);
     expect(result).toMatchObject(ACKNOWLEDGED);
     expect(await statesOf(small.id)).toEqual({ delivered: 1 });
-    expect(await deliveryTo(large.id)).toMatchObject({
-      state: "pending",
-      attempts: 0,
-      claim: null,
-    });
+    expect(await deliveryTo(large.id)).toMatchObject({ state: "pending", attempts: 0 });
+    expect(await subscriptionRow(large.id)).toMatchObject({ failures: 0, heldUntil: 0 });
     expect(await receivedBy(large)).toEqual([]);
   });
 });
@@ -136,7 +152,7 @@ describe("when a queue refuses", () => {
     expect(await statesOf(id)).toEqual({ pending: 1 });
     const later = isolated();
     await sweep(later.env, Date.now() + MINUTE_MS + 1000);
-    expect(later.healthy).toContainEqual({ subscriptionId: id, delaySeconds: 0 });
+    expect(later.fast).toContainEqual({ subscriptionId: id, lane: "fast", delaySeconds: 0 });
     await consumeFor([id], later.env);
     expect(JSON.parse((await receivedBy({ url }))[0]?.body ?? "").data.id).toBe(ids[0]);
   });
@@ -146,10 +162,10 @@ describe("when a queue refuses", () => {
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
     expect(await consumeFor([id], refusing.env)).toMatchObject(ACKNOWLEDGED);
     const { dueAt, ...row } = await deliveryTo(id);
-    expect(row).toMatchObject({ state: "pending", attempts: 1, claim: null });
+    expect(row).toMatchObject({ state: "pending", attempts: 1 });
     const later = isolated();
     await sweep(later.env, dueAt + MINUTE_MS + 1);
-    expect(later.failing).toContainEqual({ subscriptionId: id, delaySeconds: 0 });
+    expect(later.slow).toContainEqual({ subscriptionId: id, lane: "slow", delaySeconds: 0 });
     expect(await receivedBy({ url })).toHaveLength(1);
   });
 });

@@ -9,20 +9,35 @@ describe("a host stands for", () => {
     ["public", "public.example"],
     ["private", "private.example"],
     ["private", "privatev4.example"],
-    ["public", "mixed.example"],
-    ["public", "publicv6.example"],
+    ["private", "mixed.example"],
+    ["private", "publicv6.example"],
     ["unresolvable", "nxdomain.example"],
+    ["private", "half-private.example"],
+    ["unknown", "half-public.example"],
     ["unknown", "halfnx.example"],
     ["unknown", "servfail.example"],
     ["unknown", "empty.example"],
     ["unknown", "garbage.example"],
     ["unknown", "odd.example"],
     ["unknown", "null.example"],
+    ["unknown", "nulls.example"],
     ["unknown", "down.example"],
     ["unknown", "8.8.8.8"],
     ["unknown", "[2606:4700:4700::1111]"],
   ])("%s: %s", async (resolution, host) => {
-    expect(await resolveHost(RESOLVER, `https://${host}:8443/in`)).toBe(resolution);
+    const resolved = await resolveHost(RESOLVER, `https://${host}:8443/in`);
+    expect(resolved.resolution).toBe(resolution);
+  });
+});
+
+describe("an answer may be relied on", () => {
+  test.each([
+    ["for its shortest TTL", "ttl-30-public.example", 30_000],
+    ["for no longer than 5 minutes", "ttl-3600-public.example", 300_000],
+    ["for no less than a second", "ttl-0-private.example", 1_000],
+    ["for 10 seconds, if it says nothing", "servfail.example", 10_000],
+  ])("%s", async (_, host, validMs) => {
+    expect(await resolveHost(RESOLVER, `https://${host}/`)).toMatchObject({ validMs });
   });
 });
 
@@ -36,10 +51,10 @@ describe("POST /webhooks with a resolver", () => {
   const refused = (reason: "private_address" | "unresolvable_host") =>
     refusal(400, "invalid_request", { parameter: "url", reason });
 
-  test.each(["private.example", "privatev4.example"])(
-    "refuses a host whose addresses are all private: %s",
-    async (host) => {
-      expect(await subscribeTo(host, checked)).toEqual(refused("private_address"));
+  test.each(["private", "privatev4", "mixed", "publicv6", "half-private"])(
+    "refuses a host of which an address is private: %s.example",
+    async (label) => {
+      expect(await subscribeTo(`${label}.example`, checked)).toEqual(refused("private_address"));
     },
   );
 
@@ -47,7 +62,7 @@ describe("POST /webhooks with a resolver", () => {
     expect(await subscribeTo("nxdomain.example", checked)).toEqual(refused("unresolvable_host"));
   });
 
-  test.each(["public", "mixed", "publicv6", "empty", "servfail", "garbage", "odd", "null", "down"])(
+  test.each(["public", "half-public", "empty", "servfail", "garbage", "odd", "null", "down"])(
     "accepts a host of which that cannot be said: %s.example",
     async (label) => {
       expect((await subscribeTo(`${label}.example`, checked)).status).toBe(201);

@@ -57,7 +57,9 @@ async function openWorkspace() {
 
 /** Runs npm in the copied example, with what its user sets; its output. */
 async function npm(words: string[], settings: Record<string, string> = {}): Promise<string> {
-  const env = { ...process.env, ...settings };
+  // The npm that runs this test hands down the shell of this project, which the example has not.
+  const { npm_config_script_shell: _, ...inherited } = process.env;
+  const env = { ...inherited, ...settings };
   const { stdout } = await run("npm", words, { cwd: folder, env, timeout: 60_000 });
   return stdout;
 }

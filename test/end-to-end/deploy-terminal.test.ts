@@ -7,6 +7,7 @@ import {
   DEPLOY,
   ended,
   home,
+  MADE,
   openAccount,
   readAccount,
   SECRET,
@@ -32,7 +33,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     return { run, say, end: ended(run) };
   }
 
-  test("makes a secret, keeps a copy where it is told, and deploys with it", async () => {
+  test("makes the secrets, keeps a copy where it is told, and deploys with them", async () => {
     openAccount();
     const { say, end } = startInTerminal();
     await say("Generate one", "\r");
@@ -40,11 +41,17 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     const { code, output } = await end;
     expect(output).toContain("Deployed: https://public-api.example.workers.dev");
     expect(code).toBe(0);
-    const secret = readAccount().secrets?.WEBHOOK_ENCRYPTION_KEYS ?? "";
-    expect(secret).toMatch(/^k\d{8}:[A-Za-z0-9+/]{43}=$/);
-    expect(output).not.toContain(secret.split(":")[1]);
-    const copy = join(home(), `public-api.${secret.split(":")[0]}.txt`);
-    expect(readFileSync(copy, "utf8")).toBe(`WEBHOOK_ENCRYPTION_KEYS="${secret}"\n`);
+    const secrets = readAccount().secrets ?? {};
+    const { WEBHOOK_ENCRYPTION_KEYS = "", API_KEY_CHECKSUM_KEYS = "" } = secrets;
+    for (const secret of [WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS]) {
+      expect(secret).toMatch(MADE);
+      expect(output).not.toContain(secret.split(":")[1]);
+    }
+    expect(WEBHOOK_ENCRYPTION_KEYS).not.toBe(API_KEY_CHECKSUM_KEYS);
+    const copy = join(home(), `public-api.${WEBHOOK_ENCRYPTION_KEYS.split(":")[0]}.txt`);
+    expect(readFileSync(copy, "utf8")).toBe(
+      `WEBHOOK_ENCRYPTION_KEYS="${WEBHOOK_ENCRYPTION_KEYS}"\nAPI_KEY_CHECKSUM_KEYS="${API_KEY_CHECKSUM_KEYS}"\n`,
+    );
     expect(statSync(copy).mode & 0o777).toBe(0o600);
   });
 
@@ -55,13 +62,17 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     await say("Generate one", `${DOWN}\r`);
     await say("◆  WEBHOOK_ENCRYPTION_KEYS\r", "c2VjcmV0\r");
     await say("entry 1 is not id:base64 of 32 bytes", `${"\u007f".repeat(8)}${SECRET}\r`);
+    await say("Where to?", "\r");
     const { code, output } = await end;
     expect(code).toBe(0);
     expect(output).not.toContain(SECRET.slice(3));
     expect(output).not.toContain("c2VjcmV0");
     const calls = takeCalls();
     expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(5).fill("a2"));
-    expect(calls.at(-1)?.secretsFile?.content).toEqual({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(calls.at(-1)?.secretsFile?.content).toEqual({
+      WEBHOOK_ENCRYPTION_KEYS: SECRET,
+      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+    });
   });
 
   test("makes nothing when a question is cancelled", async () => {

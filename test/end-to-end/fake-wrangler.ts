@@ -26,10 +26,12 @@ export interface Call {
   args: string[];
   account: string | null;
   ci: boolean;
-  /** Whether the environment held the secret. */
+  /** Whether the environment held a secret. */
   sawSecret: boolean;
   secretsFile?: { path: string; mode: number; content: Record<string, string> };
 }
+
+const SECRETS = ["WEBHOOK_ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS"];
 
 const { FAKE_ACCOUNT = "", FAKE_CALLS = "", WRANGLER_OUTPUT_FILE_PATH } = process.env;
 if (FAKE_ACCOUNT) act(process.argv.slice(2));
@@ -41,7 +43,7 @@ function act(args: string[]): void {
     args,
     account: process.env.CLOUDFLARE_ACCOUNT_ID ?? null,
     ci: Boolean(process.env.CI),
-    sawSecret: "WEBHOOK_ENCRYPTION_KEYS" in process.env,
+    sawSecret: SECRETS.some((name) => name in process.env),
   };
   if (args.includes("--secrets-file") && file)
     call.secretsFile = {
@@ -86,10 +88,13 @@ function answer(command: string, call: Call, account: FakeAccount): void {
       fail("Couldn't find a D1 DB named 'public-api' (bound as 'DB') in the API.");
     account.migrated = true;
     console.log("✅ No migrations to apply!");
+  } else if (command === "deploy" && call.args.includes("--dry-run")) {
+    console.log("--dry-run: exiting now.");
   } else if (command.startsWith("deploy")) {
     const secrets = { ...account.secrets, ...call.secretsFile?.content };
-    if (!secrets.WEBHOOK_ENCRYPTION_KEYS)
-      fail("The following required secrets have not been set: WEBHOOK_ENCRYPTION_KEYS");
+    const missing = SECRETS.filter((name) => !(name in secrets));
+    if (missing.length > 0)
+      fail(`The following required secrets have not been set: ${missing.join(", ")}`);
     if (!account.migrated) fail("the new code would serve before the migrations");
     account.secrets = secrets;
     report("11111111-2222-3333-4444-555555555555");

@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
+import { until } from "../support/until.ts";
+
+/** However slow the machine is. */
+const PATIENCE_MS = 30_000;
 
 let runtime: Runtime;
 
@@ -34,24 +38,25 @@ async function hammer(
   const clients = Array.from({ length: 50 }, async () => {
     while (going) answers.push(await get());
   });
-  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-  await pause(500);
-  await change();
-  const changedAt = performance.now();
-  await pause(500);
-  going = false;
-  await Promise.all(clients);
-  const before = answers.filter(({ startedAt }) => startedAt < changedAt - 100);
-  const after = answers.filter(({ startedAt }) => startedAt > changedAt);
-  return { before, after };
+  try {
+    await until(() => answers.length > 100, PATIENCE_MS);
+    const before = [...answers];
+    await change();
+    const changedAt = performance.now();
+    const after = () => answers.filter(({ startedAt }) => startedAt > changedAt);
+    await until(() => after().length > 100, PATIENCE_MS);
+    return { before, after: after() };
+  } finally {
+    going = false;
+    await Promise.all(clients);
+  }
 }
 
 describe("under 50 clients at once", () => {
   test("no request that starts after the revocation has returned is admitted", async () => {
     const { keyId, get } = await openKey(1_000_000);
     const { before, after } = await hammer(get, () => runtime.env.PLATFORM.revokeApiKey({ keyId }));
-    expect(before.some(({ status }) => status === 200)).toBe(true);
-    expect(after.length).toBeGreaterThan(50);
+    expect(new Set(before.map(({ status }) => status))).toEqual(new Set([200]));
     // The address that they share soon has too many failures.
     for (const { status } of after) expect([401, 429]).toContain(status);
   });
@@ -63,7 +68,6 @@ describe("under 50 clients at once", () => {
       PLATFORM.setWorkspaceAccess({ workspaceId, granted: false }),
     );
     expect(new Set(before.map(({ status }) => status))).toEqual(new Set([200]));
-    expect(after.length).toBeGreaterThan(50);
     expect(new Set(after.map(({ status }) => status))).toEqual(new Set([403]));
     await PLATFORM.setWorkspaceAccess({ workspaceId, granted: true });
     expect((await get()).status).toBe(200);

@@ -104,6 +104,16 @@ describe("npm run platform", () => {
     expect(code).toBe(1);
   });
 
+  test("leads from a leaked key to its revocation, and shows it", async () => {
+    const workspaceId = await makeWorkspace();
+    const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+    const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }));
+    expect(JSON.parse(revoked.stdout)).toEqual({});
+    const listed = await platform("listApiKeys", JSON.stringify({ workspaceId }));
+    expect(JSON.parse(listed.stdout).items).toMatchObject([{ revokedAt: expect.any(String) }]);
+    expect(listed.stdout + listed.stderr + revoked.stderr).not.toContain(String(apiKey));
+  });
+
   test("says that no server runs", async () => {
     const elsewhere = { WRANGLER_REGISTRY_PATH: join(registry, "empty") };
     const { code, stderr } = await run(

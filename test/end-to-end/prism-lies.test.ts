@@ -7,6 +7,7 @@ const HEADERS = {
   "x-ratelimit-limit": "600",
   "x-ratelimit-remaining": "599",
   "x-ratelimit-reset": "60",
+  "x-request-id": "9c1f2e6a4b7d8035-CDG",
 };
 const { "x-ratelimit-reset": _, ...HEADERS_BUT_ONE } = HEADERS;
 const NO_LEADS = { data: [], has_more: false, next_cursor: null };

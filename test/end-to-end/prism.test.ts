@@ -202,11 +202,9 @@ describe("Prism finds no answer that breaks the document", () => {
   });
 
   test("with any status of any operation", async () => {
-    const { document } = await Contract.read(served.url);
-    const promised = Object.entries(document.paths).flatMap(([path, methods]) =>
-      Object.entries(methods).flatMap(([method, { responses }]) =>
-        Object.keys(responses).map((status) => `${method.toUpperCase()} ${path} ${status}`),
-      ),
+    const { operations } = await Contract.read(served.url);
+    const promised = operations.flatMap(({ method, path, responses }) =>
+      Object.keys(responses).map((status) => `${method} ${path} ${status}`),
     );
     expect([...judged].toSorted()).toEqual(promised.toSorted());
   });

@@ -47,7 +47,8 @@ async function capture(target: string): Promise<{ url: string; passed: Captured[
   return { url: `http://127.0.0.1:${(end.address() as AddressInfo).port}/hooks`, passed, end };
 }
 
-async function send(url: string, headers: Record<string, string>, body: Buffer | string) {
+async function send(url: string, headers: Record<string, string>, bytes: Buffer | string) {
+  const body = new Uint8Array(Buffer.from(bytes));
   const answer = await fetch(url, { method: "POST", headers, body, redirect: "manual" });
   await answer.body?.cancel();
   return answer.status;

@@ -1,48 +1,38 @@
 import { type Schema, Validator } from "@cfworker/json-schema";
 import { expect } from "vitest";
+import { type Operation, operationsOf } from "../support/document.ts";
 import type { Answer } from "./client.ts";
-
-interface Operation {
-  operationId: string;
-  responses: Record<
-    string,
-    { headers?: object; content?: { "application/json": { schema: Schema } } }
-  >;
-}
-
-interface Document {
-  paths: Record<string, Record<string, Operation>>;
-  components: object;
-}
 
 /** Judges answers by the OpenAPI document that the service itself serves. */
 export class Contract {
-  readonly document: Document;
+  readonly operations: Operation[];
+  #components: object;
   #validators = new Map<string, Validator>();
 
-  private constructor(document: Document) {
-    this.document = document;
+  private constructor(document: { components: object }) {
+    this.operations = operationsOf(document);
+    this.#components = document.components;
   }
 
   /** Reads the document of the service at `base`. */
   static async read(base: URL): Promise<Contract> {
     const answer = await fetch(new URL("/openapi.json", base));
-    return new Contract((await answer.json()) as Document);
+    return new Contract((await answer.json()) as { components: object });
   }
 
   /** The operation that a request means; undefined when the contract has none. HEAD is GET. */
   find(method: string, pathname: string): Operation | undefined {
     const segments = pathname.split("/");
-    const match = Object.entries(this.document.paths).find(([template]) => {
-      const expected = template.split("/");
+    return this.operations.find((operation) => {
+      const expected = operation.path.split("/");
       return (
+        operation.method === (method === "HEAD" ? "GET" : method) &&
         expected.length === segments.length &&
         expected.every((part, i) =>
           part.startsWith("{") ? segments[i] !== "" : part === segments[i],
         )
       );
     });
-    return match?.[1][(method === "HEAD" ? "GET" : method).toLowerCase()];
   }
 
   /** Fails unless the operation may answer so: status, headers and body. */
@@ -64,8 +54,8 @@ export class Contract {
     const name = `${operationId} ${status}`;
     const known = this.#validators.get(name);
     if (known) return known;
-    const { components } = this.document;
-    const validator = new Validator({ ...schema, components } as Schema, "2020-12");
+    const whole = { ...schema, components: this.#components } as Schema;
+    const validator = new Validator(whole, "2020-12");
     this.#validators.set(name, validator);
     return validator;
   }

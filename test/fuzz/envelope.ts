@@ -19,6 +19,7 @@ export function expectEnvelope({ status, headers, body }: Answer): void {
   };
   expect(ERRORS[error.code].statuses).toContain(status);
   expect(MESSAGES).toContain(error.message);
+  expect(headers["www-authenticate"]).toBe(status === 401 ? "Bearer" : undefined);
   if (status !== 429) return;
   expect(headers["retry-after"]).toBe(headers["x-ratelimit-reset"]);
   expect(error.details.retry_after_seconds).toBe(Number(headers["retry-after"]));

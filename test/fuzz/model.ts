@@ -86,10 +86,8 @@ export class Model {
   /** Counts one request with `key`, and says what becomes of it at the gate. */
   admit(key: Key): Verdict {
     if (key.revoked) return count(this.address, "invalid_api_key");
-    const { limit, used } = key.window;
-    if (!key.workspace.granted)
-      return { refused: "workspace_access_denied", limit, remaining: limit - used };
-    return count(key.window, null);
+    const verdict = count(key.window, null);
+    return key.workspace.granted ? verdict : { ...verdict, refused: "workspace_access_denied" };
   }
 
   /** Takes note that items are gone: a walk need not show them, and may show new ones of that name. */
@@ -115,7 +113,7 @@ function openWindow(limit: number): Window {
 
 function count(window: Window, refused: Verdict["refused"]): Verdict {
   const { limit } = window;
-  if (window.used === limit) return { refused: "rate_limited", limit, remaining: 0 };
+  if (window.used >= limit) return { refused: "rate_limited", limit, remaining: 0 };
   window.used++;
   return { refused, limit, remaining: limit - window.used };
 }

@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import fc from "fast-check";
 import { expect } from "vitest";
 import type { AutomationStatus, RunStatus } from "../../src/contract/resources.ts";
-import { type Item, newKey } from "./model.ts";
+import { type Item, type Key, type Model, newKey } from "./model.ts";
 import { pick, some, someWorkspace, step, workspaceOf } from "./step.ts";
 import { between } from "./times.ts";
 
@@ -46,10 +46,18 @@ const recordAutomations = step(
     const { ids } = await service.platform.recordAutomations({ workspaceId, automations });
     const now = between(from, Date.now());
     model.clock++;
-    // Of several reports of one automation in a call, the last one counts.
-    const last = new Map(automations.map((automation, i) => [String(ids[i]), automation]));
-    for (const [id, { reference, type, name, status, updatedAt }] of last) {
+    // Of several reports of one automation in a call, the newest counts; of one time, the last.
+    const inTime = automations
+      .map((automation, i) => ({ id: String(ids[i]), ...automation }))
+      .toSorted(
+        (a, b) =>
+          Number(asOf(a.updatedAt) > asOf(b.updatedAt)) -
+          Number(asOf(a.updatedAt) < asOf(b.updatedAt)),
+      )
+      .map((report) => [report.id, report] as const);
+    for (const [id, { reference, type, name, status, updatedAt }] of new Map(inTime)) {
       const known = workspace.automations.find((item) => item.id === id);
+      if (known && asOf(updatedAt) < asOf(known.shown.updated_at)) continue;
       const shown = {
         id,
         name: name ?? `Réponse aux commentaires – ${AGENT.name}`,
@@ -72,6 +80,11 @@ const recordAutomations = step(
     }
   },
 );
+
+/** What is known since a time that the platform says, or, later than all of these, since it came. */
+function asOf(time: unknown): number {
+  return typeof time === "string" ? Date.parse(time) : Number.POSITIVE_INFINITY;
+}
 
 const removeAutomations = step(
   "removeAutomations",
@@ -176,14 +189,31 @@ const createApiKey = step(
 /** Revokes one of the later keys: the first ones keep the sequence going. */
 const revokeApiKey = step(
   "revokeApiKey",
-  fc.record({ which: some }),
-  async (model, service, { which }) => {
+  fc.record({ which: some, byItself: fc.boolean() }),
+  async (model, service, { which, byItself }) => {
     const key = pick(model.keys.slice(3), which);
-    await service.platform.revokeApiKey({ keyId: key.keyId });
+    const { keyId, apiKey } = key;
+    await service.platform.revokeApiKey(byItself ? { apiKey } : { keyId });
     key.revoked = true;
   },
   (model) => model.keys.length > 3,
 );
+
+/** Gives one of the later keys that are not revoked another quota; what it has used stays used. */
+const updateApiKey = step(
+  "updateApiKey",
+  fc.record({ which: some, requests: fc.constantFrom(1, 3, 1_000_000) }),
+  async (model, service, { which, requests }) => {
+    const { keyId, window } = pick(changeableKeys(model), which);
+    await service.platform.updateApiKey({ keyId, requestsPerWindow: requests });
+    window.limit = requests;
+  },
+  (model) => changeableKeys(model).length > 0,
+);
+
+function changeableKeys(model: Model): Key[] {
+  return model.keys.slice(3).filter(({ revoked }) => !revoked);
+}
 
 const setWorkspaceAccess = step(
   "setWorkspaceAccess",
@@ -200,5 +230,5 @@ const setWorkspaceAccess = step(
 export const PLATFORM_STEPS = [
   ...[recordAutomations, recordAutomations, removeAutomations],
   ...[recordLeads, recordLeads, recordRuns, recordRuns],
-  ...[createApiKey, revokeApiKey, setWorkspaceAccess],
+  ...[createApiKey, updateApiKey, revokeApiKey, setWorkspaceAccess],
 ];

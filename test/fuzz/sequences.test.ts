@@ -66,7 +66,7 @@ async function openModel(): Promise<Model> {
     const { workspaceId } = workspace;
     const { keyId, apiKey } =
       requests === 0
-        ? { keyId: "key_unknown", apiKey: mintApiKey() }
+        ? { keyId: "key_unknown", apiKey: await mintApiKey(runtime.env.API_KEY_CHECKSUM_KEYS) }
         : await PLATFORM.createApiKey({ workspaceId, requestsPerWindow: requests });
     const key = newKey(workspace, { keyId: String(keyId), apiKey: String(apiKey) }, requests);
     model.keys.push({ ...key, revoked: requests === 0 });

@@ -1,8 +1,9 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { hashApiKey, mintApiKey } from "../../src/gate/api-key.ts";
+import { hashApiKey } from "../../src/gate/api-key.ts";
 import { type Admission, KeyGate } from "../../src/gate/key-gate.ts";
+import { unknownKey } from "../support/api.ts";
 import { slowDatabase } from "../support/slow-database.ts";
 
 const NOW = 1_790_000_000_000;
@@ -24,16 +25,18 @@ async function revokeUnnoticed(keyId: string) {
 
 function admitted(workspaceId: string, limit: number, remaining: number, resetSeconds: number) {
   const figures = { limit, remaining, resetMs: resetSeconds * 1000 };
-  return { verdict: "admitted", workspaceId, figures, bookmark: expect.any(String) };
+  const keyId = expect.stringMatching(/^key_/);
+  return { verdict: "admitted", keyId, workspaceId, figures, bookmark: expect.any(String) };
 }
 
 describe("the quota of a key", () => {
   test("is `requestsPerWindow`, counted down request by request, then refused", async () => {
-    const { workspaceId, admit } = await openGate(2);
+    const { workspaceId, keyId, admit } = await openGate(2);
     expect(await admit()).toEqual(admitted(workspaceId, 2, 1, 60));
     expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
     const exceeded = {
       verdict: "quota_exceeded",
+      keyId,
       workspaceId,
       figures: { limit: 2, remaining: 0, resetMs: 60_000 },
     };
@@ -98,7 +101,7 @@ describe("the quota of a key", () => {
 
 describe("the standing of a key", () => {
   test("is unknown when nobody made the key", async () => {
-    const keyHash = await hashApiKey(mintApiKey());
+    const keyHash = await hashApiKey(await unknownKey());
     expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual({
       verdict: "unknown_key",
     });
@@ -145,19 +148,22 @@ describe("the standing of a key", () => {
 });
 
 describe("a workspace without access", () => {
-  test("is told so with the key's figures, and nothing is counted", async () => {
-    const { workspaceId, admit } = await openGate(2);
+  test("is told so with the key's figures, of which it takes until nothing is left", async () => {
+    const { workspaceId, keyId, admit } = await openGate(3);
     await admit();
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    const denied = {
+    const denied = (remaining: number) => ({
       verdict: "access_denied",
+      keyId,
       workspaceId,
-      figures: { limit: 2, remaining: 1, resetMs: 60_000 },
-    };
-    expect(await admit()).toEqual(denied);
-    expect(await admit()).toEqual(denied);
+      figures: { limit: 3, remaining, resetMs: 60_000 },
+    });
+    expect(await admit()).toEqual(denied(1));
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
+    expect(await admit()).toEqual(admitted(workspaceId, 3, 0, 60));
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await admit()).toEqual(denied(0));
+    expect(await admit()).toEqual(denied(0));
   });
 });
 

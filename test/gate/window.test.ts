@@ -16,8 +16,14 @@ describe("a window", () => {
     expect(windowAt(OPEN, RULE, 9_000_000)).toEqual({ startedAt: 9_000_000, count: 0 });
   });
 
-  test("does not outlive a clock that was set back", () => {
-    expect(windowAt(OPEN, RULE, 999_999)).toEqual({ startedAt: 999_999, count: 0 });
+  test("is the same for a clock that is a little behind, and no longer than it is", () => {
+    expect(windowAt(OPEN, RULE, 999_999)).toBe(OPEN);
+    expect(windowAt(OPEN, RULE, 940_001)).toBe(OPEN);
+    expect(figuresOf(OPEN, RULE, 999_999)).toEqual({ limit: 3, remaining: 1, resetMs: 60_000 });
+  });
+
+  test("does not outlive a clock that was set back by more than its length", () => {
+    expect(windowAt(OPEN, RULE, 940_000)).toEqual({ startedAt: 940_000, count: 0 });
   });
 
   test("admits as many as its limit and not one more", () => {

@@ -1,15 +1,16 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { mintApiKey } from "../../src/gate/api-key.ts";
 import {
   authorizedBy,
   EMPTY_PAGE,
   figuresOf,
   freshAddress,
+  inventedKey,
   openWorkspace,
   refusal,
   revokedKey,
   success,
+  unknownKey,
 } from "../support/api.ts";
 
 describe("an address that fails to authenticate", () => {
@@ -29,11 +30,12 @@ describe("an address that fails to authenticate", () => {
     expect(resetSeconds).toBeLessThanOrEqual(300);
   });
 
-  test("is blocked whatever the failure: missing, malformed, unknown or revoked key", async () => {
+  test("is blocked whatever the failure: missing, malformed, invented, unknown or revoked key", async () => {
     const address = freshAddress();
     const revoked = await revokedKey();
-    const failures = [null, "Bearer nonsense", `Bearer ${mintApiKey()}`, `Bearer ${revoked}`];
-    for (let i = 0; i < 20; i++) await authorizedBy(failures[i % 4] ?? null, address);
+    const keys = ["nonsense", await inventedKey(), await unknownKey(), revoked];
+    const failures = [null, ...keys.map((key) => `Bearer ${key}`)];
+    for (let i = 0; i < 20; i++) await authorizedBy(failures[i % 5] ?? null, address);
     for (const failure of failures)
       expect((await authorizedBy(failure, address)).status, String(failure)).toBe(429);
   });
@@ -41,7 +43,7 @@ describe("an address that fails to authenticate", () => {
   test("is blocked after exactly 20 failures, 60 at once included", async () => {
     const address = freshAddress();
     const answers = await Promise.all(
-      Array.from({ length: 60 }, () => authorizedBy(`Bearer ${mintApiKey()}`, address)),
+      Array.from({ length: 60 }, async () => authorizedBy(`Bearer ${await unknownKey()}`, address)),
     );
     expect(answers.filter(({ status }) => status === 401)).toHaveLength(20);
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(40);

@@ -6,7 +6,7 @@ import {
   deployedWith,
   eventsOf,
   openApi,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   refusal,
   success,
@@ -17,7 +17,7 @@ const LONG_AGO = "2020-01-01T00:00:00.000Z";
 
 /** A workspace with one automation that was changed long ago. */
 async function openAutomation(status: AutomationStatus) {
-  const workspace = await openWorkspace({ requestsPerWindow: 10_000 });
+  const workspace = await openListeningWorkspace({ requestsPerWindow: 10_000 });
   const { workspaceId, api } = workspace;
   const id = await recordAutomation(workspaceId, { status, updatedAt: LONG_AGO });
   const path = `/v1/automations/${id}`;
@@ -97,7 +97,7 @@ describe("PATCH /automations/{id}", () => {
   });
 
   test("controls an automation of a CRM as any other", async () => {
-    const { workspaceId, api } = await openWorkspace();
+    const { workspaceId, api } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId, { type: "crm_source", name: "Relance" });
     const answer = await api.patch<Automation>(`/v1/automations/${id}`, { status: "paused" });
     expect(answer.body).toMatchObject({ id, type: "crm_source", status: "paused" });
@@ -105,7 +105,7 @@ describe("PATCH /automations/{id}", () => {
 
   test("answers an id of another workspace exactly as one that is nowhere, and changes nothing", async () => {
     const { workspaceId, id, read } = await openAutomation("active");
-    const other = await openWorkspace();
+    const other = await openListeningWorkspace();
     const body = { status: "paused" };
     const foreign = await other.api.patch(`/v1/automations/${id}`, body);
     const unknown = await other.api.patch(`/v1/automations/aut_${"0".repeat(25)}`, body);

@@ -1,48 +1,45 @@
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { ErrorBody } from "../../src/contract/error-body.ts";
 import { ERRORS, REASONS } from "../../src/contract/errors.ts";
+import { app } from "../../src/http/app.ts";
 import { EVERY_ANSWER, send } from "../support/api.ts";
+import { type Operation, operationsOf } from "../support/document.ts";
 
-interface Response {
-  headers?: Record<string, { required?: boolean }>;
-  content?: { "application/json": { examples?: Record<string, { value: unknown }> } };
-}
-interface Operation {
-  operationId: string;
-  security?: unknown[];
-  parameters?: { name: string; in: string; required?: boolean }[];
-  requestBody?: { required: boolean };
-  responses: Record<string, Response>;
-}
 interface Document {
   openapi: string;
-  info: { version: string };
+  info: { version: string; contact: object };
+  servers: { url: string }[];
   security: unknown;
-  paths: Record<string, Record<string, Operation>>;
-  webhooks: Record<string, { post: Operation }>;
+  paths: Record<string, Record<string, { callbacks?: object; responses: object }>>;
+  webhooks: object;
   components: {
     securitySchemes: Record<string, { type: string; scheme: string }>;
-    schemas: Record<string, { enum?: string[]; required?: string[]; properties?: object }>;
+    schemas: Record<string, Schema>;
+    headers: object;
+    responses: object;
   };
 }
+interface Schema {
+  description?: string;
+  enum?: string[];
+  required?: string[];
+  properties?: Record<string, { description?: string; $ref?: string }>;
+  oneOf?: { $ref: string }[];
+  discriminator?: { propertyName: string; mapping: Record<string, string> };
+}
 
-let document: Document;
-beforeAll(async () => {
-  const answer = await send<Document>("/openapi.json");
-  expect(answer).toMatchObject({ status: 200, headers: EVERY_ANSWER });
-  document = answer.body;
-});
+const { status, headers, body: document } = await send<Document>("/openapi.json");
 
 function operations(): [name: string, operation: Operation][] {
-  return Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]): [string, Operation] => [
-      `${method.toUpperCase()} ${path}`,
-      operation,
-    ]),
-  );
+  return operationsOf(document).map((one) => [`${one.method} ${one.path}`, one]);
 }
 
 describe("the OpenAPI document", () => {
   test("is of OpenAPI 3.1 and of the version of the contract, and needs no key", () => {
+    expect({ status, headers }).toEqual({
+      status: 200,
+      headers: { ...EVERY_ANSWER, "content-type": "application/json" },
+    });
     expect(document.openapi).toMatch(/^3\.1\./);
     expect(document.info.version).toBe("1.0.0-draft.2");
   });
@@ -62,6 +59,20 @@ describe("the OpenAPI document", () => {
       "GET /v1/webhooks",
       "PATCH /v1/automations/{id}",
       "POST /v1/webhooks",
+    ]);
+  });
+
+  test("has the routes that the Worker has", () => {
+    const routes = app.routes.filter(({ method, path }) => method !== "ALL" && /^.v1/.test(path));
+    const served = new Set(
+      routes.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, "{$1}")}`),
+    );
+    expect(new Set(operations().map(([name]) => name))).toEqual(served);
+  });
+
+  test("says where it was read from", async () => {
+    expect(document.servers).toEqual([
+      { url: "https://api.example", description: expect.any(String) },
     ]);
   });
 
@@ -105,15 +116,17 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("has the four headers on every answer, and Retry-After on 429", () => {
+  test("has the five headers on every answer, WWW-Authenticate on 401 and Retry-After on 429", () => {
     for (const [name, { responses }] of operations())
       for (const [status, { headers }] of Object.entries(responses))
         expect(Object.keys(headers ?? {}).toSorted(), `${name} ${status}`).toEqual([
           "Cache-Control",
           ...(status === "429" ? ["Retry-After"] : []),
+          ...(status === "401" ? ["WWW-Authenticate"] : []),
           "X-RateLimit-Limit",
           "X-RateLimit-Remaining",
           "X-RateLimit-Reset",
+          "X-Request-Id",
         ]);
   });
 
@@ -121,13 +134,11 @@ describe("the OpenAPI document", () => {
     for (const [name, { responses }] of operations())
       for (const [status, { content }] of Object.entries(responses)) {
         if (Number(status) < 400) continue;
-        const examples = Object.entries(content?.["application/json"].examples ?? {});
+        const examples = Object.values(content?.["application/json"].examples ?? {});
         expect(examples.length, `${name} ${status}`).toBeGreaterThan(0);
-        for (const [code, { value }] of examples) {
-          expect(ERRORS[code as keyof typeof ERRORS].statuses).toContain(Number(status));
-          expect(value).toEqual({
-            error: { code, message: expect.any(String), details: expect.any(Object) },
-          });
+        for (const { value } of examples) {
+          const { error } = ErrorBody.parse(value);
+          expect(ERRORS[error.code].statuses).toContain(Number(status));
         }
       }
   });
@@ -135,7 +146,7 @@ describe("the OpenAPI document", () => {
   test("has limit and cursor on every list, neither required", () => {
     const lists = operations().filter(([name]) => /^GET .*(s|runs)$/.test(name));
     expect(lists).toHaveLength(5);
-    for (const [name, { parameters = [] }] of lists) {
+    for (const [name, { parameters }] of lists) {
       const query = parameters.filter((parameter) => parameter.in === "query");
       expect(
         query.map((parameter) => [parameter.name, parameter.required ?? false]),
@@ -150,7 +161,7 @@ describe("the OpenAPI document", () => {
   test("has the closed lists of the contract", () => {
     const { schemas } = document.components;
     expect(schemas.ErrorCode?.enum).toEqual(Object.keys(ERRORS));
-    expect(JSON.stringify(schemas.Error)).toContain(JSON.stringify(Object.keys(REASONS)));
+    expect(schemas.ErrorReason?.enum).toEqual(Object.keys(REASONS));
     expect(schemas.AutomationStatus?.enum).toEqual(["active", "paused", "draft", "error"]);
     expect(schemas.WebhookEvent?.enum).toEqual([
       "run.completed",
@@ -183,21 +194,65 @@ describe("the OpenAPI document", () => {
   });
 
   test("has the three deliveries, signed and without a key", () => {
-    expect(Object.keys(document.webhooks).toSorted()).toEqual([
+    const deliveries = operationsOf(document, "webhooks");
+    expect(deliveries.map(({ path }) => path).toSorted()).toEqual([
       "automation.status_changed",
       "lead.created",
       "run.completed",
     ]);
-    for (const { post } of Object.values(document.webhooks)) {
+    for (const post of deliveries) {
       expect(post.security).toEqual([]);
       expect(post.requestBody?.required).toBe(true);
-      expect(post.parameters?.map((parameter) => [parameter.in, parameter.name])).toEqual([
+      expect(post.parameters.map((parameter) => [parameter.in, parameter.name])).toEqual([
         ["header", "X-Service-Signature"],
         ["header", "webhook-id"],
         ["header", "webhook-timestamp"],
         ["header", "webhook-signature"],
       ]);
     }
+  });
+
+  test("has the deliveries as one union, told apart by their type, where a subscription brings them", () => {
+    const { WebhookDelivery } = document.components.schemas;
+    const members = ["LeadCreated", "RunCompleted", "AutomationStatusChanged"];
+    const references = members.map((name) => `#/components/schemas/${name}`);
+    expect(WebhookDelivery?.oneOf?.map(({ $ref }) => $ref)).toEqual(references);
+    expect(WebhookDelivery?.discriminator).toEqual({
+      propertyName: "type",
+      mapping: {
+        "lead.created": references[0],
+        "run.completed": references[1],
+        "automation.status_changed": references[2],
+      },
+    });
+    const { callbacks } = document.paths["/v1/webhooks"]?.post ?? {};
+    expect(JSON.stringify(callbacks)).toContain('"#/components/schemas/WebhookDelivery"');
+  });
+
+  test("explains every field, every value of an enumeration and every operation", () => {
+    const { schemas } = document.components;
+    for (const [name, schema] of Object.entries(schemas)) {
+      expect(schema.description, name).toMatch(/[.:]/);
+      for (const [field, { description, $ref }] of Object.entries(schema.properties ?? {}))
+        expect(description ?? $ref, `${name}.${field}`).toBeTruthy();
+      // Codes and reasons have tables of their own.
+      if (/^Error/.test(name)) continue;
+      for (const value of schema.enum ?? [])
+        expect(schema.description, `${name} ${value}`).toMatch(`- \`${value}\`: `);
+    }
+    for (const [name, { description = "" }] of operations())
+      expect(description.length, name).toBeGreaterThan(40);
+  });
+
+  test("says nothing twice that can be shared: every error and every header is a reference", () => {
+    for (const methods of Object.values(document.paths))
+      for (const { responses } of Object.values(methods))
+        for (const [status, response] of Object.entries(responses))
+          if (Number(status) >= 400) expect(Object.keys(response)).toEqual(["$ref"]);
+          else
+            for (const header of Object.values(response.headers))
+              expect(header).toEqual({ $ref: expect.stringMatching(/^#.components.headers./) });
+    expect(JSON.stringify(document).length).toBeLessThan(80_000);
   });
 
   test("is the same each time", async () => {

@@ -249,6 +249,41 @@ describe("a failure on our side", () => {
   });
 });
 
+describe("the name of a request", () => {
+  test("is the same in its answer and in its line of the log, whatever is asked", async () => {
+    const lines: string[] = [];
+    vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));
+    const { api } = await openWorkspace();
+    const answers = [
+      await api.get("/v1/leads"),
+      await api.get("/v1/leads?limit=0"),
+      await api.get("/v1/nowhere"),
+      await send("/v1/leads"),
+      await send("/nowhere"),
+      await send("/openapi.json"),
+    ];
+    const names = answers.map(({ headers }) => headers["x-request-id"]);
+    expect(new Set(names).size).toBe(answers.length);
+    const logged = lines.map((line) => JSON.parse(line)).filter(({ event }) => event === "request");
+    expect(logged.map(({ requestId }) => requestId)).toEqual(names);
+  });
+
+  test("is the one that Cloudflare gave it, and never what a client makes up", async () => {
+    const nameOf = async (ray: string) =>
+      (await send("/", { headers: { "CF-Ray": ray } })).headers["x-request-id"];
+    expect(await nameOf("9c1f2e6a4b7d8035-CDG")).toBe("9c1f2e6a4b7d8035-CDG");
+    expect(await nameOf("<script>")).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+  });
+
+  test("of a failure on our side stands beside the error in the log", async () => {
+    const lines: string[] = [];
+    vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
+    const { apiKey } = await openWorkspace();
+    const answer = await openApi(apiKey, deployedWith({ DB: DATABASE_DOWN })).get("/v1/leads");
+    expect(lines.join()).toContain(`"requestId":"${answer.headers["x-request-id"]}"`);
+  });
+});
+
 describe("the log", () => {
   test("of a request holds no key, no path of the client's and nothing of the workspace's people", async () => {
     const lines: string[] = [];

@@ -1,18 +1,23 @@
 import { evictDurableObject, listDurableObjectIds } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
-import { hashApiKey, mintApiKey } from "../../src/gate/api-key.ts";
+import { describe, expect, test, vi } from "vitest";
+import { hashApiKey } from "../../src/gate/api-key.ts";
+import { KeyGate } from "../../src/gate/key-gate.ts";
 import {
   apartFromFigures,
   authorizedBy,
+  deployedWith,
   EMPTY_PAGE,
   figuresOf,
+  freshAddress,
+  inventedKey,
   openApi,
   openWorkspace,
   recordAutomation,
   refusal,
   revokedKey,
   success,
+  unknownKey,
 } from "../support/api.ts";
 
 function mistyped(key: string): string {
@@ -26,7 +31,7 @@ describe("a key", () => {
       expect(await authorizedBy(`${scheme} ${apiKey}`)).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("missing, malformed, mistyped, unknown or revoked answers the same 401 to the byte", async () => {
+  test("missing, malformed, mistyped, invented, unknown or revoked answers the same 401 to the byte", async () => {
     const { apiKey } = await openWorkspace();
     const revoked = await revokedKey();
     const authorizations = [
@@ -51,7 +56,8 @@ describe("a key", () => {
       `Bearer ${apiKey.replace("key_live_", "")}`,
       `Bearer ${"k".repeat(8_000)}`,
       `Bearer ${mistyped(apiKey)}`,
-      `Bearer ${mintApiKey()}`,
+      `Bearer ${await inventedKey()}`,
+      `Bearer ${await unknownKey()}`,
       `Bearer ${revoked}`,
     ];
     const answers = await Promise.all(authorizations.map((text) => authorizedBy(text)));
@@ -67,8 +73,35 @@ describe("a key", () => {
     await authorizedBy(`Bearer ${apiKey}`);
     const before = await listDurableObjectIds(env.KEY_GATE);
     await authorizedBy(`Bearer ${mistyped(apiKey)}`);
-    await authorizedBy(`Bearer ${mistyped(mintApiKey())}`);
+    await authorizedBy(`Bearer ${mistyped(await unknownKey())}`);
     expect(await listDurableObjectIds(env.KEY_GATE)).toHaveLength(before.length);
+  });
+
+  test("invented, however well, costs neither an object nor a look-up, flood or not", async () => {
+    const { apiKey } = await openWorkspace();
+    const address = freshAddress();
+    await authorizedBy(`Bearer ${apiKey}`, address);
+    const before = await listDurableObjectIds(env.KEY_GATE);
+    const lookUps = vi.spyOn(KeyGate.prototype, "admit");
+    const flood = Array.from({ length: 120 }, async () =>
+      authorizedBy(`Bearer ${await inventedKey()}`, address),
+    );
+    const statuses = (await Promise.all(flood)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 401)).toHaveLength(20);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(100);
+    expect(await listDurableObjectIds(env.KEY_GATE)).toEqual(before);
+    expect(lookUps).not.toHaveBeenCalled();
+    // From the blocked address, a good key is served all the same.
+    expect(await authorizedBy(`Bearer ${apiKey}`, address)).toEqual(success(200, EMPTY_PAGE));
+    expect(lookUps).toHaveBeenCalledTimes(1);
+    lookUps.mockRestore();
+  });
+
+  test("goes on being good when the secret of the checksums is rotated", async () => {
+    const { apiKey } = await openWorkspace();
+    const API_KEY_CHECKSUM_KEYS = `new:${btoa("n".repeat(32))},${env.API_KEY_CHECKSUM_KEYS}`;
+    const rotated = openApi(apiKey, deployedWith({ API_KEY_CHECKSUM_KEYS }));
+    expect(await rotated.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
   });
 
   test("selects its workspace, and shows nothing of another", async () => {
@@ -112,17 +145,17 @@ describe("a workspace without access", () => {
     for (const one of apis) expect(await one.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("answers 403 with the key's figures and without using up its quota", async () => {
+  test("answers 403 at the expense of the key's quota, and goes on when nothing is left of it", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 3 });
     await api.get("/v1/leads");
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    for (let i = 0; i < 5; i++) {
+    for (const remaining of [1, 0, 0, 0]) {
       const answer = await api.get("/v1/leads");
       expect(answer).toEqual(refusal(403, "workspace_access_denied"));
-      expect(figuresOf(answer)).toMatchObject({ limit: 3, remaining: 2 });
+      expect(figuresOf(answer)).toMatchObject({ limit: 3, remaining });
     }
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 3, remaining: 1 });
+    expect((await api.get("/v1/leads")).status).toBe(429);
   });
 
   test("answers 403 to a key that it gets while it has none", async () => {

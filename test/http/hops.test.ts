@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { hashApiKey, mintApiKey } from "../../src/gate/api-key.ts";
+import { hashApiKey } from "../../src/gate/api-key.ts";
 import {
   type Answer,
   deployedWith,
@@ -10,6 +10,7 @@ import {
   openWorkspace,
   recordAutomation,
   send,
+  unknownKey,
 } from "../support/api.ts";
 import { countHops } from "../support/hops.ts";
 
@@ -129,6 +130,7 @@ describe("a flood", () => {
         headers: {
           ...first.headers,
           "retry-after": expect.any(String),
+          "x-request-id": expect.any(String),
           "x-ratelimit-reset": answer.headers["retry-after"],
         },
         body: expect.anything(),
@@ -139,6 +141,25 @@ describe("a flood", () => {
     await new Promise((resolve) => setTimeout(resolve, 2_100));
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 1]);
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 0]);
+  });
+
+  test("from a workspace without access is refused here too, once its quota is used up", async () => {
+    const { api, workspaceId } = await openFarWorkspace({ requestsPerWindow: 3 });
+    await api.get("/v1/leads");
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    far.taken();
+    for (let i = 0; i < 2; i++) expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
+    for (let i = 0; i < 20; i++) {
+      const answer = await api.get("/v1/leads");
+      expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
+      expect([answer.status, far.taken()]).toEqual([403, 0]);
+    }
+    expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([403, 0]);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 0]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(429);
   });
 
   test("of a key never outlasts its window", async () => {
@@ -160,11 +181,11 @@ describe("a flood", () => {
     const from = (key: string) =>
       send("/v1/leads", { headers: { ...headers, Authorization: `Bearer ${key}` } }, fetchFromAfar);
     expect(await hopsOf(from("key_live_nonsense"))).toEqual([401, 1]);
-    expect(await hopsOf(from(mintApiKey()))).toEqual([401, 2]);
+    expect(await hopsOf(from(await unknownKey()))).toEqual([401, 2]);
     for (let i = 0; i < 19; i++) await from("key_live_nonsense");
     far.taken();
     expect(await hopsOf(from("key_live_nonsense"))).toEqual([429, 0]);
-    expect(await hopsOf(from(mintApiKey()))).toEqual([429, 1]);
+    expect(await hopsOf(from(await unknownKey()))).toEqual([429, 1]);
     expect(await hopsOf(from(apiKey))).toEqual([200, 2]);
   });
 });

@@ -73,7 +73,11 @@ describe("the order of the checks", () => {
   test("body and parameters before the resource", async () => {
     const { api } = await openWorkspace();
     expect(await api.patch(UNKNOWN, { status: "nonsense" })).toEqual(
-      refusal(400, "invalid_request", { parameter: "status", reason: "invalid_type" }),
+      refusal(400, "invalid_request", {
+        parameter: "status",
+        reason: "unknown_value",
+        allowed: ["active", "paused"],
+      }),
     );
     expect(await api.get(`${UNKNOWN}/runs?cursor=nonsense`)).toEqual(
       refusal(400, "invalid_request", { parameter: "cursor", reason: "unreadable" }),
@@ -84,7 +88,11 @@ describe("the order of the checks", () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId, { status: "draft" });
     expect(await api.patch(`/v1/automations/${id}`, { status: "draft" })).toEqual(
-      refusal(400, "invalid_request", { parameter: "status", reason: "invalid_type" }),
+      refusal(400, "invalid_request", {
+        parameter: "status",
+        reason: "unknown_value",
+        allowed: ["active", "paused"],
+      }),
     );
   });
 

@@ -12,7 +12,7 @@ import {
   figuresOf,
   leadReport,
   openApi,
-  openWorkspace,
+  openListeningWorkspace,
   recordAutomation,
   refusal,
   runReport,
@@ -66,7 +66,7 @@ describe("a part that is not served", () => {
   test.each(routes)(
     "%s: %s answers as an unknown path does, without it only",
     async (part, method, path, body) => {
-      const { workspaceId, apiKey } = await openWorkspace();
+      const { workspaceId, apiKey } = await openListeningWorkspace();
       const url = path(await recordAutomation(workspaceId));
       const init = {
         method,
@@ -85,7 +85,7 @@ describe("a part that is not served", () => {
   );
 
   test("is 404 before its content type, body, parameters and resource are looked at", async () => {
-    const { workspaceId, apiKey } = await openWorkspace();
+    const { workspaceId, apiKey } = await openListeningWorkspace();
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const api = openApi(apiKey, deployedWith({ SERVED_ROUTES: "" }));
     const odd = { headers: { "Content-Type": "text/plain" }, body: " ".repeat(20_000) };
@@ -102,7 +102,7 @@ describe("a part that is not served", () => {
   });
 
   test("still needs a key, and counts against its quota", async () => {
-    const { apiKey } = await openWorkspace({ requestsPerWindow: 2 });
+    const { apiKey } = await openListeningWorkspace({ requestsPerWindow: 2 });
     const fetch = deployedWith({ SERVED_ROUTES: "" });
     expect(await send("/v1/leads", {}, fetch)).toEqual(refusal(401, "invalid_api_key"));
     const api = openApi(apiKey, fetch);
@@ -123,7 +123,7 @@ describe("automations of a CRM, where they are not served", () => {
 
   /** A workspace with an automation of a CRM between two social ones, each with a run. */
   async function openMixed() {
-    const { workspaceId, apiKey, api } = await openWorkspace();
+    const { workspaceId, apiKey, api } = await openListeningWorkspace();
     const ids: string[] = [];
     for (const type of ["lead_ads", "crm_source", "social_story"] as const)
       ids.push(await recordAutomation(workspaceId, { type, name: "Relance" }));
@@ -180,7 +180,7 @@ describe("automations of a CRM, where they are not served", () => {
   });
 
   test("make no event, and the others make theirs", async () => {
-    const { workspaceId } = await openWorkspace();
+    const { workspaceId } = await openListeningWorkspace();
     const crm = { type: "crm_source", name: "Relance" } as const;
     const automations = (status: "active" | "paused") => [
       automationReport("crm", { ...crm, status }),
@@ -205,7 +205,7 @@ describe("automations of a CRM, where they are not served", () => {
   });
 
   test("leave the leads of a CRM alone", async () => {
-    const { workspaceId, apiKey } = await openWorkspace();
+    const { workspaceId, apiKey } = await openListeningWorkspace();
     const leads = [leadReport("1", { source: "crm" })];
     const ids = await record((platform) => platform.recordLeads({ workspaceId, leads }));
     const api = openApi(apiKey, deployedWith({ SERVED_ROUTES }));

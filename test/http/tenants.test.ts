@@ -9,21 +9,12 @@ import {
   runReport,
   send,
 } from "../support/api.ts";
+import { operationsOf } from "../support/document.ts";
 
-interface Operation {
-  operationId: string;
-  parameters?: { name: string; in: string }[];
-}
-interface Document {
-  paths: Record<string, Record<string, Operation>>;
-}
-
-const { body: document } = await send<Document>("/openapi.json");
-const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-  Object.entries(methods).map(([method, operation]) => ({ method, path, ...operation })),
-);
+const { body: document } = await send<object>("/openapi.json");
+const operations = operationsOf(document);
 const withId = operations.filter(({ path }) => path.includes("{id}"));
-const lists = operations.filter(({ parameters = [] }) =>
+const lists = operations.filter(({ parameters }) =>
   parameters.some(({ name }) => name === "cursor"),
 );
 

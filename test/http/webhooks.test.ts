@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Reason } from "../../src/contract/errors.ts";
+import type { ErrorDetails, Reason } from "../../src/contract/errors.ts";
 import type { Webhook } from "../../src/contract/resources.ts";
 import {
   apartFromFigures,
@@ -16,10 +16,11 @@ import {
 type Created = Webhook & { secret: string };
 
 const URL_OF_OURS = "https://ok-webhooks.example/hook?a=1";
+const KINDS = ["run.completed", "lead.created", "automation.status_changed"];
 const NOT_FOUND = refusal(404, "webhook_not_found");
 
-function badRequest(parameter: string, reason: Reason, bounds: { min?: number } = {}) {
-  return refusal(400, "invalid_request", { parameter, reason, ...bounds });
+function badRequest(parameter: string, reason: Reason, more: ErrorDetails = {}) {
+  return refusal(400, "invalid_request", { parameter, reason, ...more });
 }
 
 describe("POST /webhooks", () => {
@@ -132,12 +133,12 @@ describe("POST /webhooks", () => {
     [
       "an unknown kind",
       { url: URL_OF_OURS, events: ["lead.created", "lead.deleted"] },
-      badRequest("events.1", "invalid_type"),
+      badRequest("events.1", "unknown_value", { allowed: KINDS }),
     ],
     [
       "a kind in capitals",
       { url: URL_OF_OURS, events: ["LEAD.CREATED"] },
-      badRequest("events.0", "invalid_type"),
+      badRequest("events.0", "unknown_value", { allowed: KINDS }),
     ],
     [
       "a kind that is null",
@@ -147,7 +148,7 @@ describe("POST /webhooks", () => {
     [
       "every kind by a star",
       { url: URL_OF_OURS, events: ["*"] },
-      badRequest("events.0", "invalid_type"),
+      badRequest("events.0", "unknown_value", { allowed: KINDS }),
     ],
     [
       "a secret of the client's",
@@ -170,6 +171,7 @@ describe("POST /webhooks", () => {
     ["https://", "invalid_url"],
     ["https://example.com:99999/", "invalid_url"],
     [`https://example.com/${"a".repeat(2_048)}`, "invalid_url"],
+    ["https://example.com/\n", "invalid_url"],
     ["http://example.com/", "https_required"],
     ["ftp://example.com/", "https_required"],
     ["file:///etc/passwd", "https_required"],
@@ -178,6 +180,7 @@ describe("POST /webhooks", () => {
     ["https://localhost/", "private_address"],
     ["https://localhost:8443/", "private_address"],
     ["https://printer.local/", "private_address"],
+    ["https://hooks.onion/", "private_address"],
     ["https://intranet/", "private_address"],
     ["https://metadata.google.internal/", "private_address"],
     ["https://127.0.0.1/", "private_address"],
@@ -191,6 +194,13 @@ describe("POST /webhooks", () => {
   ])("refuses %s: %s", async (url, reason) => {
     expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
       badRequest("url", reason),
+    );
+  });
+
+  test("refuses half a character, which could not be answered as it was given", async () => {
+    const url = "https://example.com/\ud800";
+    expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
+      badRequest("url", "invalid_url"),
     );
   });
 

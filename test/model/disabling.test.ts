@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { Page, Webhook } from "../../src/contract/resources.ts";
 import { commit } from "../../src/db/client.ts";
-import { deliveries } from "../../src/db/schema.ts";
+import { subscriptions } from "../../src/db/schema.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
 import { deleteSubscription } from "../../src/model/subscriptions.ts";
 import { eventsOf, openWorkspace } from "../support/api.ts";
@@ -13,12 +13,14 @@ import {
   createWorkspace,
   db,
   deliveriesTo,
+  dispatchAt,
+  endWait,
   failAt,
   HOUR_MS,
-  heldRun,
+  heldDispatch,
   MINUTE_MS,
   noticesOf,
-  runAt,
+  once,
   statesOf,
   subscribe,
   subscriberUrl,
@@ -27,6 +29,8 @@ import {
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const FAILED = answered(503);
+/** As long as a hold lasts. */
+const HOLD_MS = 20_000;
 
 /** Times from `T0` on, an hour apart. */
 function hourly(count: number): number[] {
@@ -39,6 +43,12 @@ async function subscribed(workspaceId?: string) {
   const { id, url } = await subscribe(workspace);
   await announceLeads(workspace, 15, T0);
   return { workspaceId: workspace, id, url };
+}
+
+/** Acknowledges one delivery, whatever wait was begun before; the rest is left. */
+async function succeedAt(id: string, now: number): Promise<void> {
+  await endWait(id);
+  await dispatchAt(now, [id], once(answered(200)));
 }
 
 async function disabledAt(id: string): Promise<number | null> {
@@ -69,7 +79,7 @@ describe("a subscription is disabled", () => {
   test("counting from the first failure after the last success", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(11));
-    await runAt(T0 + 60 * HOUR_MS, [id], answered(200), 1);
+    await succeedAt(id, T0 + 60 * HOUR_MS);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
     const again = T0 + 61 * HOUR_MS;
     await failAt(id, [...hourly(10).map((time) => time + 61 * HOUR_MS), again + 71 * HOUR_MS]);
@@ -88,7 +98,7 @@ describe("a subscription is disabled", () => {
         id,
         Array.from({ length: 6 }, (_, i) => start + i * HOUR_MS),
       );
-      await runAt(start + 8 * HOUR_MS, [id], answered(204), 1);
+      await succeedAt(id, start + 8 * HOUR_MS);
     }
     expect(await disabledAt(id)).toBeNull();
     expect(await noticesOf(id)).toEqual([]);
@@ -99,7 +109,10 @@ describe("a subscription is disabled", () => {
     await failAt(id, hourly(11));
     const end = T0 + 80 * HOUR_MS;
     let attempts = 0;
-    await runAt(end, [id], async () => (++attempts <= 2 ? answered(200) : FAILED));
+    await endWait(id);
+    const attempt = async () => (++attempts <= 2 ? answered(200) : FAILED);
+    // The probe that succeeds, and what then comes in the fast lane.
+    for (let i = 0; i < 2; i++) await dispatchAt(end, [id], attempt);
     expect(await disabledAt(id)).toBeNull();
     const { failures, failingSince } = await subscriptionRow(id);
     expect([failures, failingSince]).toEqual([attempts - 2, end]);
@@ -116,7 +129,7 @@ describe("a subscription is disabled", () => {
     "by any kind of failure, such as %s, and the e-mail is told of it",
     async (_, outcome, last) => {
       const { id, url, workspaceId } = await subscribed();
-      for (const time of [...hourly(9), T0 + 72 * HOUR_MS]) await runAt(time, [id], outcome, 1);
+      await failAt(id, [...hourly(9), T0 + 72 * HOUR_MS], outcome);
       expect(await disabledAt(id)).not.toBeNull();
       expect(await noticesOf(id)).toMatchObject([
         {
@@ -134,7 +147,8 @@ describe("a subscription is disabled", () => {
   test("with the last answer in the e-mail, also by a turn in which nothing could be tried", async () => {
     const { id } = await subscribed();
     await failAt(id, [...hourly(10), T0 + 71 * HOUR_MS]);
-    await runAt(T0 + 73 * HOUR_MS, [id], () => Promise.reject(new Error("no encryption key")), 1);
+    await endWait(id);
+    await dispatchAt(T0 + 73 * HOUR_MS, [id], () => Promise.reject(new Error("no encryption key")));
     // Whether this turn disables it or the next that fails: the administrators hear of the 503.
     if ((await disabledAt(id)) === null) await failAt(id, [T0 + 74 * HOUR_MS]);
     expect(await noticesOf(id)).toMatchObject([{ lastOutcome: "answered", lastStatus: 503 }]);
@@ -144,8 +158,7 @@ describe("a subscription is disabled", () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
-    for (const { settledAt, claim } of await deliveriesTo(id))
-      expect([settledAt, claim]).toEqual([T0 + 72 * HOUR_MS, null]);
+    for (const { settledAt } of await deliveriesTo(id)) expect(settledAt).toBe(T0 + 72 * HOUR_MS);
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 15, pending: 0, cancelled: 15, addsUp: true });
   });
@@ -155,7 +168,7 @@ describe("a subscription is disabled", () => {
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     await announceLeads(workspaceId, 3, T0 + 73 * HOUR_MS);
     const posts: string[] = [];
-    await runAt(T0 + 200 * HOUR_MS, [id], async ({ eventId }) => {
+    await dispatchAt(T0 + 200 * HOUR_MS, [id], async ({ eventId }) => {
       posts.push(eventId);
       return answered(200);
     });
@@ -170,7 +183,7 @@ describe("a subscription is disabled", () => {
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     expect(await disabledAt(other.id)).toBeNull();
     expect(await statesOf(other.id)).toEqual({ pending: 15 });
-    await runAt(T0 + 73 * HOUR_MS, [other.id], answered(200));
+    await dispatchAt(T0 + 73 * HOUR_MS, [other.id], answered(200));
     expect(await statesOf(other.id)).toEqual({ delivered: 15 });
   });
 
@@ -188,49 +201,69 @@ describe("a subscription is disabled", () => {
     expect(await eventsOf(workspaceId)).toEqual(events);
   });
 
-  test("once, with one e-mail, when two failing turns race", async () => {
+  test("once, with one e-mail, when two failing dispatches race: the hold decides", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(9));
+    await endWait(id);
     const end = T0 + 72 * HOUR_MS;
-    const turns = [await heldRun(end, id, 1), await heldRun(end + 1, id, 1)];
-    await Promise.all(turns.map(({ finish }) => finish(FAILED)));
-    expect(await subscriptionRow(id)).toMatchObject({ failures: 11, failingSince: T0 });
-    expect([end, end + 1]).toContain(await disabledAt(id));
+    const [lost, held] = [await heldDispatch(end, id), await heldDispatch(end + HOLD_MS, id)];
+    await Promise.all([lost.finish(FAILED), held.finish(FAILED)]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 10, failingSince: T0 });
+    expect(await disabledAt(id)).toBe(end + HOLD_MS);
     expect(await noticesOf(id)).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
 
-  test("not again, with no second e-mail, by a turn that was under way when it was", async () => {
+  test("not again, with no second e-mail, by a dispatch that was under way when it was", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
+    await endWait(id);
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id, 1);
-    await failAt(id, [end]);
-    expect(await disabledAt(id)).toBe(end);
-    // What is under way is not cancelled from under it.
-    expect(await statesOf(id)).toEqual({ cancelled: 14, pending: 1 });
+    const late = await heldDispatch(end, id);
+    await failAt(id, [end + HOLD_MS]);
+    expect(await disabledAt(id)).toBe(end + HOLD_MS);
+    expect(await statesOf(id)).toEqual({ cancelled: 15 });
     await late.finish(FAILED);
-    expect(await disabledAt(id)).toBe(end);
+    expect(await disabledAt(id)).toBe(end + HOLD_MS);
     expect(await noticesOf(id)).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
 
-  test("and stays so, though a turn that was under way has succeeded, which is recorded", async () => {
+  test("and what is under way then is not cancelled from under it, but recorded", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id, 1);
-    await failAt(id, [end]);
-    await late.finish(answered(200));
-    expect(await disabledAt(id)).toBe(end);
+    // Two are posted at once, as before it began to fail.
+    await db
+      .update(subscriptions)
+      .set({ postsAtOnce: 2, backoff: 0, nextAt: 0 })
+      .where(sql`id = ${id}`);
+    const answers = [Promise.withResolvers<Outcome>(), Promise.withResolvers<Outcome>()];
+    let [posts, now] = [0, end];
+    const dispatch = dispatchAt(
+      () => now,
+      [id],
+      () => answers[posts++]?.promise ?? Promise.reject(new Error("a third post")),
+    );
+    await expect.poll(() => posts).toBe(2);
+    answers[0]?.resolve(FAILED);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    now = end + 1_000;
+    await expect.poll(() => disabledAt(id)).toBe(now);
+    expect(await statesOf(id)).toEqual({ pending: 15 });
+    answers[1]?.resolve(answered(200));
+    await dispatch;
+    expect(await disabledAt(id)).toBe(now);
     expect(await statesOf(id)).toEqual({ cancelled: 14, delivered: 1 });
+    expect(await noticesOf(id)).toHaveLength(1);
   });
 
   test("and one that was deleted meanwhile is neither disabled nor written about", async () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, hourly(10));
+    await endWait(id);
     const end = T0 + 72 * HOUR_MS;
-    const late = await heldRun(end, id, 1);
+    const late = await heldDispatch(end, id);
     await commit(db, deleteSubscription(workspaceId, id, end));
     await late.finish(FAILED);
     expect(await noticesOf(id)).toEqual([]);
@@ -262,12 +295,10 @@ test("a subscription's health and the outcome that changed it commit together, o
   ).run();
   await expect(failAt(id, [T0 + 72 * HOUR_MS])).rejects.toThrow("refused");
   await env.DB.prepare("DROP TRIGGER refuse").run();
-  expect(await subscriptionRow(id)).toEqual(before);
-  const held = await db
-    .select()
-    .from(deliveries)
-    .where(sql`subscription_id = ${id} AND claim IS NOT NULL`);
-  expect(held).toHaveLength(1);
+  // It is held still, and nothing else has changed.
+  const { heldBy, heldUntil } = await subscriptionRow(id);
+  expect(heldUntil).toBe(T0 + 72 * HOUR_MS + HOLD_MS);
+  expect(await subscriptionRow(id)).toEqual({ ...before, heldBy, heldUntil, nextAt: 0 });
   await failAt(id, [T0 + 73 * HOUR_MS]);
   expect(await disabledAt(id)).toBe(T0 + 73 * HOUR_MS);
 });

@@ -64,7 +64,7 @@ describe("an event", () => {
     },
   );
 
-  test("is due at once, untried and unclaimed", async () => {
+  test("is due at once, and untried", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, NOW);
@@ -73,7 +73,8 @@ describe("an event", () => {
       state: "pending",
       attempts: 0,
       dueAt: NOW,
-      claim: null,
+      generation: 0,
+      lastOutcome: null,
       settledAt: null,
     });
   });
@@ -121,6 +122,35 @@ describe("an event", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, pending: 3, addsUp: true });
   });
 
+  test("is owed nothing to a subscription made between a lost reply and the retry", async () => {
+    const workspaceId = await createWorkspace();
+    const before = await subscribe(workspaceId);
+    const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), isNewLead, NOW);
+    await commit(db, statements);
+    const between = await subscribe(workspaceId);
+    await commit(db, statements);
+    expect(await owedTo(before.id)).toHaveLength(2);
+    expect(await owedTo(between.id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+  });
+
+  test("that no subscription lists is not written, and one that only a disabled one lists is", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+    await db
+      .update(subscriptions)
+      .set({ disabledAt: NOW, events: ["lead.created"] })
+      .where(sql`id = ${id}`);
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+  });
+
   test("is not announced when its condition does not hold", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
@@ -160,19 +190,27 @@ describe("fan-out", () => {
     );
   });
 
-  test("wakes the failing ones as such, and those who have nothing due not at all", async () => {
+  test("wakes each in its lane, and not at all those who wait or have nothing due", async () => {
     const workspaceId = await createWorkspace();
-    const [healthy, failing, idle] = [
+    const [fast, slow, probed, waiting, idle] = [
+      await subscribe(workspaceId),
+      await subscribe(workspaceId),
       await subscribe(workspaceId),
       await subscribe(workspaceId),
       await subscribe(workspaceId, { events: ["run.completed"] }),
     ];
-    await db.update(subscriptions).set({ failingSince: NOW }).where(sql`id = ${failing.id}`);
+    const set = (id: string, pace: Partial<typeof subscriptions.$inferInsert>) =>
+      db.update(subscriptions).set(pace).where(sql`id = ${id}`);
+    await set(slow.id, { slow: true });
+    await set(probed.id, { backoff: 1, nextAt: NOW });
+    await set(waiting.id, { backoff: 1, nextAt: NOW + 1 });
     const announcement = announce(workspaceId, "lead.created", draftLeads(2, NOW), isNewLead, NOW);
     const { wakes } = await commitAnnounced(db, announcement, [workspaceId], NOW);
-    expect(wakes).toHaveLength(2);
-    expect(wakes).toContainEqual({ subscriptionId: healthy.id, failing: false });
-    expect(wakes).toContainEqual({ subscriptionId: failing.id, failing: true });
-    expect(wakes.map(({ subscriptionId }) => subscriptionId)).not.toContain(idle.id);
+    expect(wakes).toHaveLength(3);
+    expect(wakes).toContainEqual({ subscriptionId: fast.id, lane: "fast" });
+    expect(wakes).toContainEqual({ subscriptionId: slow.id, lane: "slow" });
+    expect(wakes).toContainEqual({ subscriptionId: probed.id, lane: "slow" });
+    for (const { id } of [idle, waiting])
+      expect(wakes.map(({ subscriptionId }) => subscriptionId)).not.toContain(id);
   });
 });

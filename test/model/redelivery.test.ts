@@ -3,10 +3,11 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { Page, Webhook } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit } from "../../src/db/client.ts";
+import { commit, openDatabase } from "../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../src/db/schema.ts";
-import { announce, isNewLead } from "../../src/model/events.ts";
+import { announce, type Draft, isNewLead } from "../../src/model/events.ts";
 import { redeliver } from "../../src/model/redelivery.ts";
+import { deleteSubscription, enableSubscription } from "../../src/model/subscriptions.ts";
 import { errorOf, openWorkspace } from "../support/api.ts";
 import {
   announceLeads,
@@ -15,10 +16,11 @@ import {
   DAY_MS,
   db,
   deliveriesTo,
+  dispatchAt,
   draftLeads,
   HOUR_MS,
+  observedDatabase,
   receivedBy,
-  runAt,
   statesOf,
   subscribe,
   subscriptionRow,
@@ -34,6 +36,16 @@ function disable(id: string, disabledAt = T0) {
 async function schedule(id: string): Promise<[eventId: string, dueAt: number][]> {
   const rows = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
   return rows.toSorted((a, b) => a.dueAt - b.dueAt).map(({ eventId, dueAt }) => [eventId, dueAt]);
+}
+
+function idsOf(drafts: Draft[]): string[] {
+  return drafts.map((draft) => draft.id);
+}
+
+/** Enables a subscription and owes it what it has missed. */
+async function comeBack(id: string, since: number, now: number): Promise<void> {
+  await enableSubscription(db, id);
+  await redeliver(db, id, since, now);
 }
 
 async function ledgerOf(workspaceId: string) {
@@ -131,15 +143,16 @@ describe("what is delivered again", () => {
     await settle(delivered?.id, "delivered");
     await settle(cancelled?.id, "cancelled");
     await disable(id);
-    const missed = await announceLeads(workspaceId, 2, T0 + 4);
+    // Those of one millisecond come in the order of their ids.
+    const [first, second] = idsOf(await announceLeads(workspaceId, 2, T0 + 4)).toSorted();
     const now = T0 + HOUR_MS;
-    await redeliver(db, id, T0, now);
+    await comeBack(id, T0, now);
     expect(await schedule(id)).toEqual([
       [waiting?.id, T0 + 3],
       [exhausted?.id, now],
       [cancelled?.id, now + 100],
-      [missed[0]?.id, now + 200],
-      [missed[1]?.id, now + 300],
+      [first, now + 200],
+      [second, now + 300],
     ]);
     const rows = await deliveriesTo(id);
     expect(rows.find(({ eventId }) => eventId === delivered?.id)).toMatchObject({
@@ -147,8 +160,8 @@ describe("what is delivered again", () => {
       settledAt: T0 + 10,
     });
     // They have their whole ladder before them.
-    for (const { state, attempts, claim, settledAt } of rows)
-      if (state === "pending") expect([attempts, claim, settledAt]).toEqual([0, null, null]);
+    for (const { state, attempts, settledAt } of rows)
+      if (state === "pending") expect([attempts, settledAt]).toEqual([0, null]);
     expect(await ledgerOf(workspaceId)).toMatchObject({
       created: 6,
       pending: 5,
@@ -165,8 +178,9 @@ describe("what is delivered again", () => {
     await disable(id);
     const drafts = draftLeads(2_100, T0);
     await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead, T0));
-    await redeliver(db, id, T0, T0 + HOUR_MS);
-    const expected = drafts.map((draft, i) => [draft.id, T0 + HOUR_MS + i * 100]);
+    await comeBack(id, T0, T0 + HOUR_MS);
+    const ids = idsOf(drafts).toSorted();
+    const expected = ids.map((eventId, i) => [eventId, T0 + HOUR_MS + i * 100]);
     expect(await schedule(id)).toEqual(expected);
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2_100, addsUp: true });
   });
@@ -178,9 +192,9 @@ describe("what is delivered again", () => {
     await announceLeads(workspaceId, 1, T0 + 9);
     const [first] = await announceLeads(workspaceId, 1, T0 + 10);
     const [second] = await announceLeads(workspaceId, 1, T0 + 11);
-    await redeliver(db, id, T0 + 11, T0 + HOUR_MS);
+    await comeBack(id, T0 + 11, T0 + HOUR_MS);
     expect((await schedule(id)).map(([eventId]) => eventId)).toEqual([second?.id]);
-    await redeliver(db, id, T0, T0 + HOUR_MS);
+    await comeBack(id, T0, T0 + HOUR_MS);
     const ids = (await schedule(id)).map(([eventId]) => eventId);
     expect(ids.toSorted()).toEqual([first?.id, second?.id].toSorted());
   });
@@ -194,7 +208,7 @@ describe("what is delivered again", () => {
     const runs = draftLeads(1, T0);
     await commit(db, announce(workspaceId, "run.completed", runs, sql`true`, T0));
     await commit(db, announce(elsewhere, "run.completed", draftLeads(1, T0), sql`true`, T0));
-    await redeliver(db, id, T0, T0 + HOUR_MS);
+    await comeBack(id, T0, T0 + HOUR_MS);
     expect(await schedule(id)).toEqual([[runs[0]?.id, T0 + HOUR_MS]]);
     expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
   });
@@ -206,7 +220,7 @@ describe("what is delivered again", () => {
     await disable(id);
     await disable(other.id);
     await announceLeads(workspaceId, 2, T0);
-    await redeliver(db, id, T0, T0 + HOUR_MS);
+    await comeBack(id, T0, T0 + HOUR_MS);
     expect(await statesOf(id)).toEqual({ pending: 2 });
     expect(await deliveriesTo(other.id)).toEqual([]);
   });
@@ -218,26 +232,56 @@ describe("what is delivered again", () => {
     await announceLeads(workspaceId, 5, T0);
     const now = T0 + HOUR_MS;
     await exports.Platform.enableWebhook({ webhookId: id });
-    await redeliver(db, id, T0, now);
+    await comeBack(id, T0, now);
     const once = await deliveriesTo(id);
-    await redeliver(db, id, T0, now + 500);
+    await comeBack(id, T0, now + 500);
     expect(await deliveriesTo(id)).toEqual(once);
-    await runAt(now + 250, [id], answered(200));
+    await dispatchAt(now + 250, [id], answered(200));
     expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
-    await redeliver(db, id, T0, now + 1000);
+    await comeBack(id, T0, now + 1000);
     expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 5, addsUp: true });
   });
 
-  test("is posted only while the subscription is active", async () => {
+  test("is owed only while the subscription is active, and its workspace has access", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await disable(id);
     await announceLeads(workspaceId, 2, T0);
     await redeliver(db, id, T0, T0);
-    await runAt(T0 + HOUR_MS, [id], answered(200));
-    expect(await statesOf(id)).toEqual({ cancelled: 2 });
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, cancelled: 2, addsUp: true });
+    expect(await deliveriesTo(id)).toEqual([]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await comeBack(id, T0, T0);
+    expect(await deliveriesTo(id)).toEqual([]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await comeBack(id, T0, T0);
+    expect(await statesOf(id)).toEqual({ pending: 2 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+  });
+
+  test.each<[string, (workspaceId: string, id: string) => Promise<unknown>]>([
+    ["is disabled", (_, id) => disable(id)],
+    ["is deleted", (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, T0))],
+    [
+      "loses its workspace's access",
+      (workspaceId) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+    ],
+  ])("is nothing more once the subscription %s while it is being owed", async (_, end) => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, T0);
+    await db.update(deliveries).set({ state: "cancelled", settledAt: T0 });
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await enableSubscription(db, id);
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip === 2) await end(workspaceId, id);
+      },
+    });
+    await redeliver(openDatabase(DB), id, T0, T0);
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
   });
 
   test("of an event that is owed to others too keeps the ledger right for each", async () => {
@@ -246,9 +290,9 @@ describe("what is delivered again", () => {
     const steady = await subscribe(workspaceId);
     await disable(back.id);
     await announceLeads(workspaceId, 3, T0);
-    await runAt(T0, [steady.id], answered(200));
+    await dispatchAt(T0, [steady.id], answered(200));
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, addsUp: true });
-    await redeliver(db, back.id, T0, T0 + HOUR_MS);
+    await comeBack(back.id, T0, T0 + HOUR_MS);
     expect(await ledgerOf(workspaceId)).toMatchObject({
       created: 6,
       delivered: 3,
@@ -257,7 +301,9 @@ describe("what is delivered again", () => {
     });
     const { results } = await env.DB.prepare("SELECT owed FROM events WHERE workspace_id = ?")
       .bind(workspaceId)
-      .all();
-    expect(results).toEqual([{ owed: 2 }, { owed: 2 }, { owed: 2 }]);
+      .all<{ owed: string }>();
+    for (const row of results)
+      expect(JSON.parse(row.owed).toSorted()).toEqual([back.id, steady.id].toSorted());
+    expect(results).toHaveLength(3);
   });
 });

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { ROOT } from "../../scripts/checkout.ts";
 import { type Changes, findChanges } from "../../scripts/openapi-changes.ts";
-import type { Part } from "../../scripts/openapi-schemas.ts";
+import { type Part, resolve } from "../../scripts/openapi-schemas.ts";
 
 /** The committed document. */
 export const committed: Part = JSON.parse(readFileSync(join(ROOT, "openapi.json"), "utf8"));
@@ -35,5 +35,24 @@ export function operation(document: Part, method: string, path: string): Part {
 
 /** The schema of the parameter `limit` of a list. */
 export function limit(document: Part): Part {
-  return operation(document, "get", "/v1/leads").parameters[0].schema;
+  return parameters(document, "get", "/v1/leads")[0]?.schema;
+}
+
+/** The response of an operation, made its own where it was shared, and its headers with it. */
+export function response(document: Part, method: string, path: string, status: string): Part {
+  const { responses } = operation(document, method, path);
+  const own = structuredClone(resolve(document, responses[status]).part);
+  for (const [name, header] of Object.entries<Part>(own.headers))
+    own.headers[name] = structuredClone(resolve(document, header).part);
+  responses[status] = own;
+  return own;
+}
+
+/** The parameters of an operation, made its own where they were shared. */
+export function parameters(document: Part, method: string, path: string): Part[] {
+  const one = operation(document, method, path);
+  one.parameters = one.parameters.map((each: Part) =>
+    structuredClone(resolve(document, each).part),
+  );
+  return one.parameters;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Change, changesBy, drop, limit, operation, schema } from "./document.ts";
+import { type Change, changesBy, drop, limit, operation, response, schema } from "./document.ts";
 
 const HARMLESS: [name: string, change: Change][] = [
   ["nothing changes", () => {}],
@@ -54,7 +54,7 @@ const HARMLESS: [name: string, change: Change][] = [
   [
     "a header is written in other letters",
     (d) => {
-      const { headers } = operation(d, "get", "/v1/leads").responses["429"];
+      const { headers } = response(d, "get", "/v1/leads", "429");
       headers["retry-after"] = headers["Retry-After"];
       delete headers["Retry-After"];
     },

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Change, changesBy, operation, schema } from "./document.ts";
+import { type Change, changesBy, operation, parameters, response, schema } from "./document.ts";
 
 const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   ["a route is removed", (d) => delete d.paths["/v1/leads"], ["GET /v1/leads: it is gone"]],
@@ -23,40 +23,39 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   [
     "an operation no longer has an error code, and keeps the status",
     (d) => {
-      const { content } = operation(d, "delete", "/v1/webhooks/{id}").responses["404"];
+      const { content } = response(d, "delete", "/v1/webhooks/{id}", "404");
       delete content["application/json"].examples.webhook_not_found;
     },
     ["DELETE /v1/webhooks/{id} 404: the error code webhook_not_found is gone"],
   ],
   [
     "a parameter is removed",
-    (d) => operation(d, "get", "/v1/leads").parameters.pop(),
+    (d) => parameters(d, "get", "/v1/leads").pop(),
     ["GET /v1/leads query.cursor: it is gone"],
   ],
   [
     "a parameter becomes required",
     (d) => {
-      operation(d, "get", "/v1/leads").parameters[0].required = true;
+      Object.assign(parameters(d, "get", "/v1/leads")[0] ?? {}, { required: true });
     },
     ["GET /v1/leads query.limit: it is now required"],
   ],
   [
     "a parameter is written another way",
     (d) => {
-      operation(d, "get", "/v1/leads").parameters[1].style = "pipeDelimited";
+      Object.assign(parameters(d, "get", "/v1/leads")[1] ?? {}, { style: "pipeDelimited" });
     },
     ["GET /v1/leads query.cursor: its style changed"],
   ],
   [
     "a header is removed",
-    (d) => delete operation(d, "get", "/v1/leads").responses["429"].headers["Retry-After"],
+    (d) => delete response(d, "get", "/v1/leads", "429").headers["Retry-After"],
     ["GET /v1/leads 429 header.retry-after: it is gone"],
   ],
   [
     "a header is no longer required",
     (d) => {
-      operation(d, "get", "/v1/leads").responses["200"].headers["X-RateLimit-Reset"].required =
-        false;
+      response(d, "get", "/v1/leads", "200").headers["X-RateLimit-Reset"].required = false;
     },
     ["GET /v1/leads 200 header.x-ratelimit-reset: it is no longer always there"],
   ],

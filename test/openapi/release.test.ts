@@ -107,13 +107,12 @@ test("a new type of automation is announced in the changelog, whatever the versi
   expect(faultsOf(committed, `${CHANGELOG}- \`crm_source\``)).toEqual([]);
 });
 
-test("a clone without its history says so, and gives what it has", () => {
+test("a clone without its whole history is refused, and so is a folder without any", () => {
   commit();
   commit(removeLeads);
   const clone = join(folder, "clone");
   git("clone", "--quiet", "--depth=1", pathToFileURL(folder).href, clone);
-  const warnings: string[] = [];
-  const found = readCommitted(clone, "openapi.json", (sentence) => warnings.push(sentence));
-  expect(found).toHaveLength(1);
-  expect(warnings).toEqual([expect.stringContaining("git fetch --unshallow")]);
+  expect(() => readCommitted(clone, "openapi.json")).toThrow("git fetch --unshallow");
+  rmSync(join(folder, ".git"), { recursive: true });
+  expect(() => readCommitted(folder, "openapi.json")).toThrow("The history cannot be seen here");
 });

@@ -80,7 +80,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   ],
   [
     "a reason of errors is removed",
-    (d) => drop(details(d).properties.reason.enum, "out_of_range"),
+    (d) => drop(schema(d, "ErrorReason").enum, "out_of_range"),
     ['GET /v1/automations 400 body.error.details.reason: the value "out_of_range" is gone'],
   ],
   [
@@ -203,4 +203,18 @@ test("a new type of automation is to be announced, and breaks no client", () => 
     growing: [{ name: "AutomationType", value: "whatsapp" }],
   });
   expect(changesBy((d) => schema(d, "AutomationType").enum.shift()).breaking).toHaveLength(1);
+});
+
+test("a new reason of errors is to be announced, also where the list had no name before", () => {
+  const grown = { breaking: [], growing: [{ name: "ErrorReason", value: "too_late" }] };
+  const grow: Change = (d) => schema(d, "ErrorReason").enum.push("too_late");
+  expect(changesBy(grow)).toEqual(grown);
+  const unname: Change = (d) => {
+    details(d).properties.reason = structuredClone(schema(d, "ErrorReason"));
+  };
+  const name: Change = (d) => {
+    details(d).properties.reason = { $ref: "#/components/schemas/ErrorReason" };
+    grow(d);
+  };
+  expect(changesBy(name, unname)).toEqual(grown);
 });

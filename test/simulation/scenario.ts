@@ -1,4 +1,5 @@
 import { pathToFileURL } from "node:url";
+import { DISPATCHES_AT_ONCE } from "../../src/contract/limits.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
 import type { Target } from "../../src/delivery/turn.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
@@ -77,6 +78,8 @@ const BEHAVIOURS: Behaviour[] = [
 
 /** One wave and the probes of two ladders: a delivery may end after its subscription was enabled. */
 const DEAD_POSTS_MAX = 6 + 22;
+/** A fast subscriber waits no longer than this for an event, once nothing fails but subscribers. */
+const PROMPT_MS = 15_000;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
@@ -132,12 +135,14 @@ class Scenario {
     this.store = store;
     this.doors = doors;
     const concurrency = world.chance.pick([1, 3, 10, 250]);
+    // An isolate that is full of dispatches waits for one more.
+    const dispatches = world.chance.pick([0, DISPATCHES_AT_ONCE]);
     const broker = (name: string) =>
       new Broker(world, name, concurrency, (messages, isolate) => {
         const attempt = (delivery: Claimed, target: Target) =>
           this.#attempt(delivery, target, isolate);
         const ctx = { waitUntil: () => {} };
-        return doors.consume(messages, this.#env(isolate), ctx, attempt, { dispatches: 0 });
+        return doors.consume(messages, this.#env(isolate), ctx, attempt, { dispatches });
       });
     this.#lanes = {
       deliveries: broker("webhook-deliveries"),
@@ -152,6 +157,7 @@ class Scenario {
     const work = async () => {
       for (let i = 0; i < 2; i++) await this.#createWorkspace();
       for (let i = world.chance.between(1, 4); i > 0; i--) await this.#subscribe();
+      if (world.chance.happens(0.2)) await this.#subscribeSlowCrowd();
       for (let i = world.chance.between(8, 30); i > 0; i--) {
         await world.sleep(
           world.chance.happens(0.5)
@@ -178,9 +184,54 @@ class Scenario {
     const quietAt = world.now + 10 * MINUTE_MS;
     await world.run(() => this.#failure !== null || world.now > quietAt);
     this.#throwFailure();
+    await this.#checkPrompt();
+    this.#throwFailure();
     checkEnd(this.store, this.posts);
     checkWrites(this.store, this.posts);
     this.#checkDead();
+  }
+
+  /**
+   * Events for everybody, twice, once it is known who is fast: a subscriber that answers at once is
+   * posted to at once, whoever else is there.
+   */
+  async #checkPrompt(): Promise<void> {
+    const { world } = this;
+    const recordAll = () =>
+      Promise.all(this.#workspaces.map((workspaceId) => this.#recordLeads(workspaceId)));
+    for (let i = 0; i < 2; i++) {
+      const [last] = this.store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
+      const open = this.store.rows<{ id: string; url: string }>(
+        "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND backoff = 0 AND NOT slow",
+      );
+      const recordedAt = world.now;
+      let recorded = false;
+      recordAll().then(
+        () => (recorded = true),
+        (error) => this.#fail(error),
+      );
+      const until = world.now + 10 * MINUTE_MS;
+      await world.run(() => this.#failure !== null || (recorded && world.now > until));
+      this.#throwFailure();
+      if (i === 0) continue;
+      const fine = open.filter(({ url }) => this.#behaviours.get(new URL(url).host) === "fine");
+      for (const { id } of fine) {
+        const late = this.posts.filter(
+          (post) =>
+            post.subscriptionId === id &&
+            post.eventId > (last?.id ?? "") &&
+            post.startedAt - recordedAt > PROMPT_MS,
+        );
+        if (late[0])
+          throw new Violation(
+            `${id} answers at once, and waited ${late[0].startedAt - recordedAt} ms`,
+          );
+      }
+    }
+    const settledBy = world.now + 30 * 24 * HOUR_MS;
+    await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
+    const quietAt = world.now + 10 * MINUTE_MS;
+    await world.run(() => this.#failure !== null || world.now > quietAt);
   }
 
   /** A subscriber that has only failed since faults ended was probed, not stormed. */
@@ -210,6 +261,7 @@ class Scenario {
       SERVED_ROUTES: "automations.crm_source",
       DELIVERED_KEPT_DAYS: 60,
       UNDELIVERED_KEPT_DAYS: 60,
+      WORKSPACE_EVENTS_MAX_MB: 250,
       KEY_GATE: { getByName: () => this.#gate(isolate) },
       EMAIL: { send: async () => this.#sendEmail(isolate) },
       EMAIL_FROM: "api@example.com",
@@ -255,7 +307,7 @@ class Scenario {
         }
       } catch (error) {
         world.note(`platform ${method} throws ${error}`);
-        if (!/Network connection lost|overloaded/.test(String(error))) throw error;
+        if (!/D1_ERROR|overloaded/.test(String(error))) throw error;
       }
       if (attempt > 50) throw new Error(`${method} never got through`);
       await world.sleep(world.chance.between(10, 5_000));
@@ -267,24 +319,35 @@ class Scenario {
     this.#workspaces.push((await this.#call("createWorkspace", input)).workspaceId as never);
   }
 
-  async #subscribe(): Promise<void> {
+  async #subscribe(
+    workspaceId = this.world.chance.pick(this.#workspaces),
+    behaviour = this.world.chance.pick(BEHAVIOURS),
+  ): Promise<void> {
     const { world } = this;
     const host = `subscriber-${this.#behaviours.size}.example`;
     const row = {
       id: `whk_${this.#behaviours.size}`,
-      workspaceId: world.chance.pick(this.#workspaces),
+      workspaceId,
       url: `https://${host}/`,
       events: KINDS.filter(() => world.chance.happens(0.7)) as never[],
       sealedSecret: "sealed",
       createdAt: Date.now(),
     };
-    this.#behaviours.set(host, world.chance.pick(BEHAVIOURS));
+    this.#behaviours.set(host, behaviour);
     const isolate = new Isolate(world, "http", 0);
     const db = this.doors.openDatabase(this.store.binding(isolate));
     await this.doors.commit(db, this.doors.insertSubscription(row)).catch((error) => {
       world.note(`subscribing fails: ${error}`);
     });
     world.note(`${row.id} subscribes to ${row.events}`);
+  }
+
+  /** A workspace of its own whose subscribers all answer late. */
+  async #subscribeSlowCrowd(): Promise<void> {
+    await this.#createWorkspace();
+    const workspaceId = this.#workspaces.at(-1);
+    for (let i = this.world.chance.between(8, 20); i > 0; i--)
+      await this.#subscribe(workspaceId, "slow");
   }
 
   async #somethingHappens(): Promise<void> {
@@ -296,7 +359,14 @@ class Scenario {
     if (dice < 0.7) return this.#recordNonsense(workspaceId);
     if (dice < 0.8) return this.#changeWeather();
     if (dice < 0.85) return this.#subscribe();
-    if (dice < 0.88) return this.#unsubscribe();
+    if (dice < 0.86) return this.#unsubscribe();
+    if (dice < 0.88) {
+      // While it gets many posts, one after another.
+      await this.#subscribe(workspaceId, "slow");
+      await this.#recordLeads(workspaceId, 40);
+      await world.sleep(world.chance.between(0, 20_000));
+      return this.#unsubscribe("ORDER BY rowid DESC LIMIT 1");
+    }
     if (dice < 0.91) return this.#jumpClock();
     if (dice < 0.95) {
       await this.#call("setWorkspaceAccess", { workspaceId, granted: false });
@@ -320,10 +390,12 @@ class Scenario {
     if (disabled) await this.#call("enableWebhook", { webhookId: disabled.id, redeliverSince });
   }
 
-  async #recordLeads(workspaceId: string): Promise<void> {
+  async #recordLeads(
+    workspaceId: string,
+    count = this.world.chance.between(1, this.world.chance.happens(0.1) ? 40 : 3),
+  ): Promise<void> {
     const { world } = this;
-    const burst = world.chance.happens(0.1) ? 40 : 3;
-    const leads = Array.from({ length: world.chance.between(1, burst) }, () => ({
+    const leads = Array.from({ length: count }, () => ({
       // At times one that was recorded before.
       reference: `lead-${world.chance.happens(0.15) ? world.chance.between(0, this.#references) : ++this.#references}`,
       source: "crm",
@@ -378,9 +450,9 @@ class Scenario {
     this.world.note(`subscribers are now ${[...this.#behaviours.values()]}`);
   }
 
-  async #unsubscribe(): Promise<void> {
+  async #unsubscribe(which = ""): Promise<void> {
     const rows = this.store.rows<{ id: string; workspace_id: string }>(
-      "SELECT id, workspace_id FROM subscriptions WHERE deleted_at IS NULL",
+      `SELECT id, workspace_id FROM subscriptions WHERE deleted_at IS NULL ${which}`,
     );
     if (rows.length === 0) return;
     const { id, workspace_id } = this.world.chance.pick(rows);
@@ -467,17 +539,17 @@ class Scenario {
   /** The cron door: at the minutes at which it could have something to do. */
   #sweepAgain(): void {
     const { world } = this;
-    const [next] = this.store.rows<{ due: number | null; owed: number }>(
+    const [next] = this.store.rows<{ due: number | null; owed: number | null }>(
       `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.held_until) END) AS due,
-          (SELECT count(*) FROM notices WHERE sent_at IS NULL) AS owed
+          (SELECT min(due_at) FROM (SELECT due_at FROM notices WHERE sent_at IS NULL
+            UNION ALL SELECT due_at FROM emails WHERE state = 'owed')) AS owed
         FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
         WHERE d.state = 'pending'`,
     );
     this.#guard(() => checkOverdue(this.store, this.#healthyFor()));
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
-    const waitMs = next?.owed
-      ? MINUTE_MS
-      : Math.min(overdueInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
+    const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
+    const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
     world.after(Math.max(MINUTE_MS, Math.ceil(waitMs / MINUTE_MS) * MINUTE_MS), () => {
       const isolate = new Isolate(world, "sweep", 0.02);
       this.doors.sweep(this.#env(isolate), Date.now()).catch((error) => world.note(String(error)));

@@ -1,7 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { D1_ERRORS } from "../../src/db/errors.ts";
 import type { Isolate, World } from "./world.ts";
+
+/** What D1 may answer instead of what it found. */
+const BEFORE_COMMIT = D1_ERRORS.filter(({ fault }) => fault !== "query");
+const AFTER_COMMIT = D1_ERRORS.filter(({ mayBeCommitted }) => mayBeCommitted);
 
 const MIGRATIONS = join(import.meta.dirname, "../../migrations");
 
@@ -36,14 +41,12 @@ export class Store {
       await isolate.step();
       await world.sleep(world.chance.between(1, 40));
       await isolate.step();
-      if (world.faults && world.chance.happens(0.02))
-        throw new Error("D1_ERROR: Network connection lost.");
+      this.#mayFail(BEFORE_COMMIT);
       const results = this.#transaction(statements);
       if (isolate.name.endsWith("consumer"))
         for (const { meta } of results) this.consumerWrites += meta.changes;
       await isolate.step();
-      if (world.faults && world.chance.happens(0.02))
-        throw new Error("D1_ERROR: Network connection lost.");
+      this.#mayFail(AFTER_COMMIT);
       await world.sleep(world.chance.between(1, 40));
       await isolate.step();
       return results;
@@ -68,6 +71,12 @@ export class Store {
       getBookmark: () => "bookmark",
     };
     return d1 as unknown as D1Database;
+  }
+
+  #mayFail(errors: typeof D1_ERRORS): void {
+    const { chance, faults } = this.world;
+    if (faults && chance.happens(0.02))
+      throw new Error(`D1_ERROR: ${chance.pick([...errors]).message}`);
   }
 
   #transaction(statements: Bound[]) {

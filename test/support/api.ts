@@ -2,8 +2,10 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
+import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
-import type { WebhookDelivery } from "../../src/contract/resources.ts";
+import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
+import { mintApiKey } from "../../src/gate/api-key.ts";
 import { app } from "../../src/http/app.ts";
 
 /** An answer as it came over the wire; `body` is its JSON, null when there is none. */
@@ -82,9 +84,36 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
   return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 
+/**
+ * A new workspace of which every event is kept: an event that no subscription lists is not written,
+ * so one that is disabled lists them all. It is owed nothing.
+ */
+export async function openListeningWorkspace(key: { requestsPerWindow?: number } = {}) {
+  const workspace = await openWorkspace(key);
+  await keepJournal();
+  await env.DB.prepare(
+    `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
+      VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
+  )
+    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WebhookEvent.options))
+    .run();
+  return workspace;
+}
+
+/** Keeps the order in which events are committed, which ids of one millisecond do not tell. */
+function keepJournal() {
+  return env.DB.batch([
+    env.DB.prepare(
+      "CREATE TABLE IF NOT EXISTS journal (position INTEGER PRIMARY KEY, event_id TEXT UNIQUE)",
+    ),
+    env.DB.prepare(`CREATE TRIGGER IF NOT EXISTS keep_journal AFTER INSERT ON events
+      BEGIN INSERT INTO journal (event_id) VALUES (new.id); END`),
+  ]);
+}
+
 const FIGURE = expect.stringMatching(/^[0-9]+$/);
 
-/** The four headers that every answer carries, and those that it may have beside them. */
+/** The headers of the contract that every answer carries, and those that it may have beside them. */
 export const EVERY_ANSWER = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -94,6 +123,7 @@ export const EVERY_ANSWER = {
   "x-ratelimit-limit": FIGURE,
   "x-ratelimit-remaining": FIGURE,
   "x-ratelimit-reset": FIGURE,
+  "x-request-id": expect.stringMatching(/^[0-9a-f-]+(-[A-Z]{3})?$/),
 };
 
 /** What a success should look like, whole. */
@@ -105,8 +135,11 @@ export function success(status: number, body: unknown): Answer {
 export function refusal(status: number, code: ErrorCode, details: ErrorDetails = {}): Answer {
   const { message } = new ApiError(code, details);
   const answer = success(status, { error: { code, message, details } });
-  if (status !== 429) return answer;
-  return { ...answer, headers: { ...answer.headers, "retry-after": FIGURE } };
+  const more: Record<number, Record<string, string>> = {
+    401: { "www-authenticate": "Bearer" },
+    429: { "retry-after": FIGURE },
+  };
+  return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
 /** What the headers of an answer say of a window. */
@@ -118,9 +151,9 @@ export function figuresOf({ headers }: Answer) {
   };
 }
 
-/** An answer without the figures of its window: what two answers must share to be told apart by nothing. */
+/** An answer without the figures of its window and its own name: what two answers must share to be told apart by nothing. */
 export function apartFromFigures({ status, headers, body }: Answer): Answer {
-  const same = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  const same = Object.entries(headers).filter(([name]) => !/^x-(ratelimit-|request-id)/.test(name));
   return { status, headers: Object.fromEntries(same), body };
 }
 
@@ -145,6 +178,16 @@ export function authorizedBy(authorization: string | null, address = freshAddres
   return send("/v1/leads", { headers });
 }
 
+/** A key that could be good, and that nobody was given. */
+export function unknownKey(): Promise<string> {
+  return mintApiKey(env.API_KEY_CHECKSUM_KEYS);
+}
+
+/** A key that is well-formed and was made by somebody who has our code, but not our secret. */
+export function inventedKey(): Promise<string> {
+  return mintApiKey(`invented:${btoa("i".repeat(32))}`);
+}
+
 /** A key that was good, and is revoked. */
 export async function revokedKey(): Promise<string> {
   const { keyId, apiKey } = await openWorkspace();
@@ -160,10 +203,12 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
   );
 }
 
-/** The events of a workspace, oldest first, whether or not somebody subscribes to them. */
+/** The events of a workspace that are kept, in the order in which they were committed. */
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
+  await keepJournal();
   const { results } = await env.DB.prepare(
-    "SELECT body FROM events WHERE workspace_id = ? ORDER BY rowid",
+    `SELECT body FROM events LEFT JOIN journal ON event_id = id
+      WHERE workspace_id = ? ORDER BY position, id`,
   )
     .bind(workspaceId)
     .all<{ body: string }>();

@@ -5,20 +5,21 @@ import {
   waitOnExecutionContext,
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
+import { and, eq } from "drizzle-orm";
 import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
+import { type Lane, laneOf } from "../../src/contract/pace.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
-import { deliveries, notices, subscriptions } from "../../src/db/schema.ts";
+import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import { consume } from "../../src/delivery/consumer.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery/dispatch.ts";
 import type { Outcome } from "../../src/delivery/policy.ts";
 import { readKeyRing, seal } from "../../src/delivery/seal.ts";
 import { mintSecret } from "../../src/delivery/signature.ts";
 import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
-import { type Claimed, type Lane, laneOf } from "../../src/model/deliveries.ts";
+import type { Claimed } from "../../src/model/deliveries.ts";
 import { announce, type Draft, draftEvent, isNewLead } from "../../src/model/events.ts";
 import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Received } from "./subscribers.ts";
@@ -113,9 +114,12 @@ export async function subscriptionRow(id: string) {
   return row;
 }
 
-/** The e-mails that a subscription gave rise to. */
-export function noticesOf(subscriptionId: string) {
-  return db.select().from(notices).where(eq(notices.subscriptionId, subscriptionId));
+/** The notices of one kind that a subscription gave rise to. */
+export function noticesOf(subscriptionId: string, kind: NoticeKind = "disabled") {
+  return db
+    .select()
+    .from(notices)
+    .where(and(eq(notices.subscriptionId, subscriptionId), eq(notices.kind, kind)));
 }
 
 /** What a subscriber has received, oldest first. */
@@ -196,6 +200,15 @@ export function subscriber(
   return { posts, attempt };
 }
 
+/** A subscriber that answers once, and then cannot be posted to, through no fault of its own. */
+export function once(outcome: Outcome): DispatchTools["attempt"] {
+  let answers = 0;
+  return async () => {
+    if (++answers > 1) throw new Error("it was asked once");
+    return outcome;
+  };
+}
+
 /** A new subscription, the only one of a workspace, that is owed `count` events since `now`. */
 export async function owed(
   count: number,
@@ -208,9 +221,21 @@ export async function owed(
   return { workspaceId, ...subscription, drafts };
 }
 
-/** Fails one attempt, with a 503, at each of the times. */
-export async function failAt(subscriptionId: string, times: number[]): Promise<void> {
-  for (const time of times) await dispatchAt(time, [subscriptionId], answered(503));
+/** Fails one attempt at each of the times, whatever wait the one before it began. */
+export async function failAt(
+  subscriptionId: string,
+  times: number[],
+  outcome = answered(503),
+): Promise<void> {
+  for (const time of times) {
+    await endWait(subscriptionId);
+    await dispatchAt(time, [subscriptionId], outcome);
+  }
+}
+
+/** Lets a subscription that waits be posted to at once. */
+export async function endWait(subscriptionId: string): Promise<void> {
+  await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, subscriptionId));
 }
 
 /** Lets the clock of the code under test jump, and then stand, until `vi.useRealTimers()`. */

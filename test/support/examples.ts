@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { stripTypeScriptTypes } from "node:module";
 import type { AddressInfo } from "node:net";
@@ -19,6 +19,10 @@ export const EXAMPLES = join(ROOT, "examples/receivers");
 export interface RunningExample {
   /** What it printed, a line for each event that it processed. */
   lines: string[];
+  /** The process that takes the requests. */
+  pid: number;
+  /** A folder of its own, which it has for its home and for what is temporary. */
+  folder: string;
   stop(): Promise<void>;
 }
 
@@ -75,7 +79,13 @@ async function run(
   const folder = mkdtempSync(join(tmpdir(), "receiver-"));
   const child = spawn(command, args, {
     cwd: EXAMPLES,
-    env: { ...process.env, PORT: String(port), WEBHOOK_SECRET: secret, TMPDIR: folder },
+    env: {
+      ...process.env,
+      PORT: String(port),
+      WEBHOOK_SECRET: secret,
+      HOME: folder,
+      TMPDIR: folder,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   child.on("error", (error) => errors.push(String(error)));
@@ -93,7 +103,7 @@ async function run(
     }
     rmSync(folder, { recursive: true });
   };
-  return { lines, stop };
+  return { lines, pid: child.pid as number, folder, stop };
 }
 
 function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
@@ -129,6 +139,14 @@ async function startWorker(port: number, secret: string): Promise<RunningExample
       },
     }),
   );
+  const before = childrenNow();
   await miniflare.ready;
-  return { lines, stop: () => miniflare.dispose() };
+  const [pid = 0] = childrenNow().filter((child) => !before.includes(child));
+  return { lines, pid, folder: "", stop: () => miniflare.dispose() };
+}
+
+/** The processes that this one has started and that still run; empty where the system does not tell. */
+function childrenNow(): number[] {
+  const file = `/proc/self/task/${process.pid}/children`;
+  return existsSync(file) ? readFileSync(file, "utf8").split(" ").filter(Boolean).map(Number) : [];
 }

@@ -3,7 +3,7 @@ import { expect, vi } from "vitest";
 import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
 import type { Lead, Run } from "../../src/contract/resources.ts";
 import { ingest } from "../../src/ingest.ts";
-import { leadReport, openWorkspace, runReport } from "./api.ts";
+import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 
 /** What the consumer of the dead-letter queue would get. */
@@ -31,10 +31,15 @@ export function deployment(overrides: Partial<Env> = {}) {
  * Hands the ingest door a batch, its messages named by their numbers from 0, and gives those that
  * were acknowledged, and the seconds until the others come back.
  */
-export async function ingestBodies(bodies: unknown[], bindings: Env, attempts = 1) {
+export async function ingestBodies(
+  bodies: unknown[],
+  bindings: Env,
+  attempts = 1,
+  sentAt = new Date(),
+) {
   const messages = bodies.map((body, i) => ({
     id: String(i),
-    timestamp: new Date(),
+    timestamp: sentAt,
     attempts,
     body,
   }));
@@ -60,7 +65,7 @@ const EXPLICIT = { outcome: "ok", ackAll: false, retryBatch: { retry: false } };
 
 /** A workspace, what it shows, and messages that record in it. */
 export async function openSource() {
-  const { workspaceId, api } = await openWorkspace();
+  const { workspaceId, api } = await openListeningWorkspace();
   return {
     workspaceId,
     lead: (reference: string) =>

@@ -23,8 +23,8 @@ export interface Receiver {
 export type Answer = number | { status: number; headers: Record<string, string> };
 
 /**
- * Starts a receiver; `answer` gives each answer, 204 when left out. With a certificate it speaks
- * HTTPS, as `localhost`.
+ * Starts a receiver; `answer` gives each answer, 204 when left out, 0 to hang up. With a certificate
+ * it speaks HTTPS, as `localhost`.
  */
 export async function startReceiver(
   answer: (post: Post) => Answer | Promise<Answer> = () => 204,
@@ -40,6 +40,7 @@ export async function startReceiver(
     const answered = await answer(post);
     const { status, headers: given } =
       typeof answered === "number" ? { status: answered, headers: {} } : answered;
+    if (status === 0) return request.socket.destroy();
     const redirect = status >= 300 && status < 400 ? { Location: "/elsewhere" } : {};
     response.writeHead(status, { ...redirect, ...given }).end();
   };

@@ -7,6 +7,12 @@ import { env } from "cloudflare:workers";
 export function slowDatabase() {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { promise: reading, resolve: started } = Promise.withResolvers<void>();
+  const later = async <T>(result: T | Promise<T>): Promise<T> => {
+    const rows = await result;
+    started();
+    await released;
+    return rows;
+  };
   const hold = (statement: D1PreparedStatement): D1PreparedStatement =>
     new Proxy(statement, {
       get(target, property) {
@@ -15,17 +21,13 @@ export function slowDatabase() {
         return (...parameters: unknown[]) => {
           const result = method.apply(target, parameters);
           if (property === "bind") return hold(result);
-          return Promise.resolve(result).then(async (rows) => {
-            started();
-            await released;
-            return rows;
-          });
+          return later(result);
         };
       },
     });
   const db: D1Database = {
     prepare: (query: string) => hold(env.DB.prepare(query)),
-    batch: (statements: D1PreparedStatement[]) => env.DB.batch(statements),
+    batch: (statements: D1PreparedStatement[]) => later(env.DB.batch(statements)),
     withSession: () => db,
     getBookmark: () => null,
   } as unknown as D1Database;

@@ -20,6 +20,8 @@ const received = new Map<string, Received[]>();
 
 export async function answerAsSubscriber(request: Request): Promise<Response> {
   const { hostname, pathname, searchParams } = new URL(request.url);
+  if (hostname === "dns.example" && pathname === "/asked")
+    return Response.json(asked.get(searchParams.get("name") ?? "") ?? 0);
   if (hostname === "dns.example") return resolve(searchParams);
   const posts = received.get(hostname) ?? [];
   if (request.method === "GET" && pathname === "/received") return Response.json(posts);
@@ -56,10 +58,27 @@ const ADDRESSES: Record<string, [a: string[], aaaa: string[]]> = {
   empty: [[], []],
 };
 
-/** Answers as the first label of the name says: an entry above, or one of those below. */
+/** Questions that each name was asked for, of its IPv4 addresses: `GET https://dns.example/asked?name=…`. */
+const asked = new Map<string, number>();
+
+/**
+ * Answers as the first label of the name says: an entry above, or one of those below.
+ *
+ * - `ttl-30-public-…`: with that TTL; `half-private-…`: AAAA fails; `late-private-…`: after a second;
+ * - `turns-private-…`: public when it is asked first, private from then on.
+ */
 async function resolve(query: URLSearchParams): Promise<Response> {
   const name = query.get("name") ?? "";
-  const [label = ""] = name.split(/[-.]/);
+  const isV6 = query.get("type") === "AAAA";
+  const count = (asked.get(name) ?? 0) + (isV6 ? 0 : 1);
+  asked.set(name, count);
+  const parts = name.split(/[-.]/);
+  const TTL = parts[0] === "ttl" ? Number(parts.splice(0, 2)[1]) : 60;
+  const behaviour = ["half", "late", "turns"].includes(parts[0] ?? "") ? parts.shift() : null;
+  const [kind = ""] = parts;
+  const label = behaviour === "turns" && count <= 1 ? "public" : kind;
+  if (behaviour === "half" && isV6) return Response.json({ Status: 2 });
+  if (behaviour === "late") await sleep(1_000);
   if (label === "nxdomain") return Response.json({ Status: 3 });
   if (label === "servfail") return Response.json({ Status: 2 });
   if (label === "halfnx") return Response.json({ Status: query.get("type") === "A" ? 3 : 2 });
@@ -67,10 +86,11 @@ async function resolve(query: URLSearchParams): Promise<Response> {
   if (label === "garbage") return new Response("<html>");
   if (label === "odd") return Response.json({ Status: 0, Answer: [{ type: 1, data: "nonsense" }] });
   if (label === "null") return Response.json(null);
+  if (label === "nulls") return Response.json({ Status: 0, Answer: [null] });
   if (label === "down") return new Response("overloaded", { status: 503 });
   const [a, aaaa] = ADDRESSES[label] ?? [[], []];
-  const [type, addresses] = query.get("type") === "AAAA" ? [28, aaaa] : [1, a];
-  const alias = { name, type: 5, TTL: 60, data: "alias.example." };
-  const records = addresses.map((data) => ({ name: alias.data, type, TTL: 60, data }));
+  const [type, addresses] = isV6 ? [28, aaaa] : [1, a];
+  const alias = { name, type: 5, TTL: 3600, data: "alias.example." };
+  const records = addresses.map((data) => ({ name: alias.data, type, TTL, data }));
   return Response.json({ Status: 0, Answer: [alias, ...records] });
 }

@@ -1,0 +1,121 @@
+import type { Runtime } from "../scripts/runtime.ts";
+import { SETTLE_AFTER_MS } from "../src/contract/limits.ts";
+import { startReceiver } from "../test/support/receiver.ts";
+import { HeldQueues, readMeters, resetMeters } from "./held.ts";
+import { openWorkspace, recordLeads } from "./isolation.ts";
+import { quantile } from "./statistics.ts";
+
+const WORKSPACES = 5;
+const SUBSCRIPTIONS = 20;
+/** How long a subscriber takes to answer. */
+const ANSWER_MS = 50;
+const QUIET_MS = 4_000;
+/** A client reads, waits this long, and reads again. */
+const READ_EVERY_MS = 10;
+
+/** What a burst of deliveries does to somebody else's reads, with so many consumers at once. */
+export interface Burst {
+  consumers: number;
+  readP50Ms: number;
+  readP99Ms: number;
+  /** p99 in the burst over p99 without one. */
+  p99Ratio: number;
+  deliveriesPerSecond: number;
+  /** Round trips to D1 a second: the share of its one writer that deliveries take. */
+  roundTripsPerSecond: number;
+}
+
+/**
+ * Times `GET /v1/leads` while a burst is delivered by as many consumers at once as each of `consumers`
+ * says, and while nothing is: the local queues run one batch after another, so that the bench hands
+ * the batches out itself. Rounds of all alternate.
+ *
+ * @param runtime runs the bundle of `bench/worker.ts`.
+ */
+export async function measureBursts(
+  runtime: Runtime,
+  consumers: number[],
+  { rounds, deliveries }: { rounds: number; deliveries: number },
+): Promise<{ quiet: { readP50Ms: number; readP99Ms: number }; bursts: Burst[] }> {
+  const receiver = await startReceiver(() => sleep(ANSWER_MS).then(() => 204));
+  const urls = Array.from({ length: SUBSCRIPTIONS }, (_, i) => `${receiver.url}/${i}`);
+  const workspaces: { workspaceId: string }[] = [];
+  for (let i = 0; i < WORKSPACES; i++) workspaces.push(await openWorkspace(runtime, urls));
+  const reader = await openWorkspace(runtime, []);
+  await recordLeads(runtime, reader.workspaceId, 25);
+  const queues = await HeldQueues.take(runtime);
+  const events = deliveries / (WORKSPACES * SUBSCRIPTIONS);
+
+  const burst = async (atOnce: number) => {
+    receiver.posts.length = 0;
+    await Promise.all(workspaces.map((each) => recordLeads(runtime, each.workspaceId, events)));
+    await resetMeters(runtime);
+    const startedAt = performance.now();
+    const reads = readWhile(runtime, reader.apiKey, () => receiver.posts.length < deliveries);
+    await queues.drain(atOnce, () => receiver.posts.length >= deliveries);
+    const times = await reads;
+    const seconds = (performance.now() - startedAt) / 1000;
+    const { d1RoundTrips } = await readMeters(runtime);
+    // What is settled last is not part of the next round.
+    const settledAt = performance.now() + 2 * SETTLE_AFTER_MS;
+    await queues.drain(1, () => performance.now() > settledAt);
+    return { times, seconds, trips: d1RoundTrips - times.length };
+  };
+  const quiet = () => {
+    const until = performance.now() + QUIET_MS;
+    return readWhile(runtime, reader.apiKey, () => performance.now() < until);
+  };
+
+  // Subscriptions earn their posts at once.
+  for (let i = 0; i < 2; i++) await burst(Math.max(...consumers));
+  const quietTimes: number[] = [];
+  const found = consumers.map((atOnce) => ({
+    atOnce,
+    times: [] as number[],
+    seconds: 0,
+    trips: 0,
+  }));
+  for (let i = 0; i < rounds; i++) {
+    quietTimes.push(...(await quiet()));
+    for (const total of found) {
+      const { times, seconds, trips } = await burst(total.atOnce);
+      total.times.push(...times);
+      total.seconds += seconds;
+      total.trips += trips;
+    }
+  }
+  await queues.release();
+  await receiver.close();
+  const readP99Ms = quantile(quietTimes, 0.99);
+  return {
+    quiet: { readP50Ms: quantile(quietTimes, 0.5), readP99Ms },
+    bursts: found.map(({ atOnce, times, seconds, trips }) => ({
+      consumers: atOnce,
+      readP50Ms: quantile(times, 0.5),
+      readP99Ms: quantile(times, 0.99),
+      p99Ratio: quantile(times, 0.99) / readP99Ms,
+      deliveriesPerSecond: (deliveries * rounds) / seconds,
+      roundTripsPerSecond: trips / seconds,
+    })),
+  };
+}
+
+/** Milliseconds that each read took, one after the other, as long as `goesOn` says. */
+async function readWhile(runtime: Runtime, apiKey: string, goesOn: () => boolean) {
+  const times: number[] = [];
+  while (goesOn()) {
+    const startedAt = performance.now();
+    const answer = await fetch(new URL("/v1/leads", runtime.url), {
+      headers: { Authorization: `Bearer ${apiKey}` },
+    });
+    await answer.arrayBuffer();
+    if (answer.status !== 200) throw new Error(`a read was answered ${answer.status}`);
+    times.push(performance.now() - startedAt);
+    await sleep(READ_EVERY_MS);
+  }
+  return times;
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,3 @@
+CREATE TABLE `commits` (
+	`token` text PRIMARY KEY NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,54 @@
+import { type ParseArgsConfig, parseArgs } from "node:util";
+
+type Options = NonNullable<ParseArgsConfig["options"]>;
+
+/**
+ * Reads what a command of `package.json` is called with. `--help` prints `usage` and ends it; an
+ * option that it does not have ends it with one sentence.
+ *
+ * @param code the exit code of a wrong call.
+ */
+export function readArguments<const O extends Options, P extends boolean = false>(
+  usage: string,
+  options: O,
+  { allowPositionals = false as P, code = 1 } = {},
+) {
+  const config = {
+    options: { ...options, help: { type: "boolean", short: "h" } },
+    allowPositionals,
+  } as const;
+  try {
+    const { values, positionals } = parseArgs<typeof config>(config);
+    const { help } = values as { help?: boolean };
+    // What a help is about, `npm run platform -- METHOD --help`, is for the command to say.
+    if (!help || positionals.length > 0) return { values, positionals };
+  } catch (error) {
+    console.error(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);
+    process.exit(code);
+  }
+  console.log(usage);
+  process.exit(0);
+}
+
+/** @throws Error that names the option, unless its value is a whole number from `min` on. */
+export function readCount(option: string, text: string | undefined, min = 1): number {
+  if (text !== undefined && /^\d{1,9}$/.test(text) && Number(text) >= min) return Number(text);
+  throw new Error(`${option}: a whole number from ${min} on is expected; --help shows the usage`);
+}
+
+/** Says in one sentence why a command ended, instead of the stack that Node would show. */
+export function fail(error: unknown): never {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exit(1);
+}
+
+/** Writes at most one line in five seconds to standard error: long work is seen to go on. */
+export function openProgress(): (text: string) => void {
+  const everyMs = 5_000;
+  let last = performance.now();
+  return (text) => {
+    if (performance.now() - last < everyMs) return;
+    last = performance.now();
+    console.error(text);
+  };
+}

@@ -1,0 +1,21 @@
+/**
+ * Loaded before every command of package.json: says in one sentence what is missing to run it. In
+ * JavaScript, because a Node that is too old reads no TypeScript.
+ */
+import { existsSync } from "node:fs";
+
+/** The oldest Node that reads what stands in `scripts/`. */
+const NODE_MIN = 24;
+
+if (!existsSync(new URL("../node_modules/wrangler/package.json", import.meta.url)))
+  refuse("The dependencies are not installed: run `npm ci` first.");
+if (Number.parseInt(process.versions.node, 10) < NODE_MIN)
+  refuse(
+    `This is Node ${process.versions.node}, and ${NODE_MIN} or later is needed: \`npm ci\` brings one along for Linux and macOS, and \`npm run\` finds it.`,
+  );
+
+/** @param {string} sentence */
+function refuse(sentence) {
+  console.error(sentence);
+  process.exit(1);
+}

@@ -1,0 +1,13 @@
+import { randomBytes } from "node:crypto";
+
+/** The secrets of the Worker, each a ring of keys. */
+export const SECRET_NAMES = ["WEBHOOK_ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS"] as const;
+
+export type SecretName = (typeof SECRET_NAMES)[number];
+/** Some of the secrets, by name. */
+export type Secrets = Partial<Record<SecretName, string>>;
+
+/** Makes a secret of one key. @param id the key's. */
+export function makeSecret(id: string): string {
+  return `${id}:${randomBytes(32).toString("base64")}`;
+}

@@ -1,0 +1,34 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { buildDocument } from "../src/document/document.ts";
+import { guides } from "./guides.ts";
+import { Document } from "./openapi.ts";
+import { ORIGIN } from "./origin.ts";
+import { renderPage } from "./page.ts";
+import { renderLlms, renderMarkdown } from "./text.ts";
+
+/** Every file that is served, by its path: the documents, and what the page loads under hashed names. */
+export async function buildSite(root: string): Promise<Map<string, Buffer>> {
+  const files = new Map<string, Buffer>();
+  const read = (file: string) => readFileSync(join(root, "site/page", file));
+  const add = (file: string): string => {
+    const content = read(file);
+    const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
+    const path = `docs/assets/${file.replace(".", `-${hash}.`)}`;
+    files.set(path, content);
+    return `/${path}`;
+  };
+  const whole = await buildDocument(ORIGIN);
+  const document = new Document(whole);
+  const all = guides(root, whole.webhooks);
+  const loaded = { icon: add("icon.svg"), style: add("page.css"), script: add("page.js") };
+  const texts = {
+    "openapi.json": JSON.stringify(whole),
+    "docs/index.html": renderPage(document, all, read("flow.svg").toString(), loaded),
+    "docs.md": renderMarkdown(document, all),
+    "llms.txt": renderLlms(document, all),
+  };
+  for (const [path, text] of Object.entries(texts)) files.set(path, Buffer.from(text));
+  return files;
+}

@@ -1,0 +1,96 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { CREATION, DELIVERIES, PAGES, SECRET } from "../src/document/examples.ts";
+import { introductionSections } from "../src/document/introduction.ts";
+import { shellJson } from "./openapi.ts";
+import { ORIGIN } from "./origin.ts";
+
+/** A section of the docs: its anchor, its title, and its text in Markdown. */
+export interface Guide {
+  id: string;
+  title: string;
+  text: string;
+}
+
+const RECEIVERS = [
+  ["Node", "node.ts", "ts"],
+  ["Workers", "worker.ts", "ts"],
+  ["Python", "receiver.py", "python"],
+  ["PHP", "receiver.php", "php"],
+  ["Stripe library", "stripe.ts", "ts"],
+  ["Standard Webhooks", "standardwebhooks.ts", "ts"],
+] as const;
+
+const TITLES = {
+  quickstart: "Quickstart",
+  events: "Events",
+  receivers: "Receivers to copy",
+  vector: "A signature to test with",
+  idempotency: "Doing things once",
+  local: "Local development",
+};
+
+/** Every guide, in reading order; what the description of the API says is part of them. */
+export function guides(root: string, webhooks: Record<string, Webhook>): Guide[] {
+  const values = valuesOf(root, webhooks);
+  const own = (id: keyof typeof TITLES): Guide => {
+    const text = readFileSync(join(root, "site/guides", `${id}.md`), "utf8");
+    const filled = text.replace(/\{\{(\w+)\}\}/g, (_, name: string) => {
+      const value = values[name];
+      if (value === undefined) throw new Error(`${id}.md: no value ${name}`);
+      return value;
+    });
+    return { id, title: TITLES[id], text: filled.trim() };
+  };
+  const told = Object.fromEntries(
+    introductionSections().map(({ title, text }) => [
+      title,
+      { id: title.toLowerCase(), title, text },
+    ]),
+  );
+  const of = (title: string): Guide => {
+    const guide = told[title];
+    if (!guide) throw new Error(`the introduction has no section ${title}`);
+    return guide;
+  };
+  return [
+    own("quickstart"),
+    own("events"),
+    of("Authentication"),
+    of("Pagination"),
+    of("Quota"),
+    of("Errors"),
+    of("Webhooks"),
+    own("receivers"),
+    own("vector"),
+    own("idempotency"),
+    own("local"),
+    of("Versioning"),
+  ];
+}
+
+interface Webhook {
+  post: { parameters: { name: string; example: string }[] };
+}
+
+function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<string, string> {
+  const parameters = webhooks["lead.created"]?.post.parameters ?? [];
+  const header = (name: string) => parameters.find((one) => one.name === name)?.example ?? "";
+  const receivers = RECEIVERS.map(([name, file, language]) => {
+    const code = readFileSync(join(root, "examples/receivers", file), "utf8").trim();
+    return `#### ${name}\n\n\`\`\`${language}\n${code}\n\`\`\``;
+  });
+  return {
+    origin: ORIGIN,
+    leads: JSON.stringify(PAGES.leads, null, 2),
+    creation: shellJson(CREATION),
+    flow: "<!-- flow -->",
+    receivers: receivers.join("\n\n"),
+    secret: SECRET,
+    timestamp: header("webhook-timestamp"),
+    signature: header("X-Service-Signature"),
+    id: header("webhook-id"),
+    standard: header("webhook-signature"),
+    body: JSON.stringify(DELIVERIES["lead.created"]),
+  };
+}

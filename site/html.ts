@@ -1,0 +1,65 @@
+import hljs from "highlight.js/lib/core";
+import bash from "highlight.js/lib/languages/bash";
+import http from "highlight.js/lib/languages/http";
+import json from "highlight.js/lib/languages/json";
+import php from "highlight.js/lib/languages/php";
+import python from "highlight.js/lib/languages/python";
+import typescript from "highlight.js/lib/languages/typescript";
+import { Marked } from "marked";
+
+const LANGUAGES = { sh: bash, http, json, php, python, ts: typescript };
+for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
+
+/** Text as it may stand in HTML. */
+export function escapeHtml(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+}
+
+/** A block of code, coloured, with a button that copies it. */
+export function codeBlock(code: string, language: string, label = ""): string {
+  const coloured =
+    language in LANGUAGES ? hljs.highlight(code, { language }).value : escapeHtml(code);
+  const title = label || { sh: "Shell", json: "JSON", http: "HTTP" }[language] || "";
+  return `<figure class="code"><figcaption>${escapeHtml(title)}<button type="button" class="copy">Copy</button></figcaption><pre tabindex="0" aria-label="${escapeHtml(title || "Code")}"><code>${coloured}</code></pre></figure>`;
+}
+
+/** The anchor of a heading. */
+export function slug(title: string): string {
+  return title
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-|-$/g, "");
+}
+
+const marked = new Marked({
+  gfm: true,
+  renderer: {
+    code: ({ text, lang }) => codeBlock(text, lang ?? ""),
+    table(token) {
+      const cells = (row: typeof token.header, tag: string) =>
+        row
+          .map((cell, i) => {
+            const name =
+              tag === "td" ? ` data-name="${escapeHtml(token.header[i]?.text ?? "")}"` : "";
+            return `<${tag}${name}>${this.parser.parseInline(cell.tokens)}</${tag}>`;
+          })
+          .join("");
+      const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
+      return `<div class="table" tabindex="0" role="group" aria-label="${escapeHtml(token.header[0]?.text ?? "")} table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
+    },
+    heading({ tokens, depth }) {
+      const inner = this.parser.parseInline(tokens);
+      return `<h${depth} id="${slug(inner)}">${inner}</h${depth}>`;
+    },
+  },
+});
+
+/** Markdown as HTML. */
+export function toHtml(markdown: string): string {
+  return marked.parse(markdown, { async: false });
+}
+
+/** Markdown of one paragraph as HTML without the paragraph. */
+export function toInline(markdown: string): string {
+  return marked.parseInline(markdown, { async: false });
+}

@@ -1,0 +1,94 @@
+/** A part of the OpenAPI document, read where it stands. */
+// biome-ignore lint/suspicious/noExplicitAny: the document is read by shape
+export type Part = Record<string, any>;
+
+/** An operation or an event, as the docs show it. */
+export interface Entry {
+  /** `GET`, or `EVENT`. */
+  method: string;
+  path: string;
+  operation: Part;
+}
+
+/** The document, with its references followed on demand. */
+export class Document {
+  readonly whole: Part;
+
+  constructor(whole: Part) {
+    this.whole = whole;
+  }
+
+  /** What `part` stands for. */
+  follow(part: Part): Part {
+    if (typeof part.$ref !== "string") return part;
+    return this.follow(
+      part.$ref
+        .split("/")
+        .slice(1)
+        .reduce((parent: Part, key: string) => parent[key], this.whole),
+    );
+  }
+
+  /** The entries under each tag, in the order of the tags; the events stand behind their operations. */
+  get groups(): { name: string; description: string; entries: Entry[] }[] {
+    const entries = [...this.#entries("paths"), ...this.#entries("webhooks")];
+    return this.whole.tags.map(({ name, description }: Part) => ({
+      name,
+      description,
+      entries: entries.filter(({ operation }) => operation.tags.includes(name)),
+    }));
+  }
+
+  #entries(of: "paths" | "webhooks"): Entry[] {
+    return Object.entries<Part>(this.whole[of]).flatMap(([path, methods]) =>
+      Object.entries<Part>(methods).map(([method, operation]) => ({
+        method: of === "paths" ? method.toUpperCase() : "EVENT",
+        path,
+        operation: {
+          ...operation,
+          parameters: (operation.parameters ?? []).map((one: Part) => this.follow(one)),
+        },
+      })),
+    );
+  }
+}
+
+/** The name of the schema that a part refers to. */
+export function nameOf({ $ref = "" }: Part): string {
+  return $ref.split("/").at(-1) ?? "";
+}
+
+/** A type in words: `string or null`, `list of object`. */
+export function typeOf(document: Document, part: Part): string {
+  const schema = document.follow(part);
+  if (schema.enum?.length === 1) return `"${schema.enum[0]}"`;
+  if (schema.type === "array") return `list of ${typeOf(document, schema.items)}`;
+  const types = [schema.type ?? "any"].flat();
+  const words = types.map((type: string) =>
+    type === "string" && schema.format === "date-time" ? "time" : type,
+  );
+  return words.join(" or ");
+}
+
+/** JSON over several lines where one would be long. */
+export function shellJson(value: unknown): string {
+  const line = JSON.stringify(value);
+  return line.length < 60 ? line : JSON.stringify(value, null, 2).replaceAll("\n", "\n  ");
+}
+
+/** The request of an operation as a line for a shell. */
+export function toCurl(origin: string, { method, path, operation }: Entry): string {
+  const example = (name: string) =>
+    operation.parameters.find((one: Part) => one.name === name)?.example ?? "";
+  const query = operation.parameters
+    .filter((one: Part) => one.in === "query" && one.example !== undefined)
+    .map((one: Part) => `${one.name}=${one.example}`);
+  const url = origin + path.replace("{id}", example("id")) + (query.length ? `?${query}` : "");
+  const body = operation.requestBody?.content["application/json"].example;
+  return [
+    `curl "${url}"`,
+    ...(method === "GET" ? [] : [`  -X ${method}`]),
+    '  -H "Authorization: Bearer $API_KEY"',
+    ...(body ? ['  -H "Content-Type: application/json"', `  -d '${shellJson(body)}'`] : []),
+  ].join(" \\\n");
+}

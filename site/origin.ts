@@ -1,0 +1,2 @@
+/** Stands for the address of the API; the Worker puts its own in its place (src/http/docs.ts). */
+export const ORIGIN = "https://origin.invalid";

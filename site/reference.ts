@@ -1,0 +1,139 @@
+import { codeBlock, escapeHtml, toHtml, toInline } from "./html.ts";
+import { type Document, type Entry, nameOf, type Part, toCurl, typeOf } from "./openapi.ts";
+import { ORIGIN } from "./origin.ts";
+
+/** The reference: each tag with its operations and events, as HTML. */
+export function renderReference(document: Document): string {
+  return document.groups
+    .map(
+      ({ name, description, entries }) => `
+<section class="group" id="${name.toLowerCase()}-reference" aria-label="${name} reference">
+  <h2>${name}</h2>
+  <p class="lead">${toInline(description)}</p>
+  ${entries.map((entry) => renderEntry(document, entry)).join("\n")}
+</section>`,
+    )
+    .join("\n");
+}
+
+function renderEntry(document: Document, entry: Entry): string {
+  const { method, path, operation } = entry;
+  const isEvent = method === "EVENT";
+  const id = operation.operationId;
+  return `
+<article class="operation" id="${id}" aria-labelledby="${id}-title">
+  <div class="about">
+    <h3 id="${id}-title"><a href="#${id}">${escapeHtml(operation.summary)}</a></h3>
+    <p class="route"><span class="method ${method.toLowerCase()}">${isEvent ? "Event" : method}</span> <code>${escapeHtml(path).replaceAll("/", "/<wbr>")}</code></p>
+    ${toHtml(operation.description ?? "")}
+    ${isEvent ? renderParameters("Headers", document, operation.parameters) : ""}
+    ${isEvent ? "" : renderParameters("Parameters", document, operation.parameters)}
+    ${renderBody(document, operation, isEvent)}
+    ${isEvent ? "" : renderAnswers(document, operation)}
+  </div>
+  <div class="sample">
+    ${isEvent ? renderEventSample(operation) : renderSample(document, entry)}
+  </div>
+</article>`;
+}
+
+function renderParameters(title: string, document: Document, parameters: Part[]): string {
+  if (parameters.length === 0) return "";
+  const items = parameters.map(
+    ({ name, schema, description, required, in: place }) => `
+<li>${fieldHead(name, typeOf(document, schema), required ? (place === "path" ? "in the path" : "") : "optional")}<div>${toInline(description)}</div></li>`,
+  );
+  return `<h4>${title}</h4><ul class="fields">${items.join("")}</ul>`;
+}
+
+function renderBody(document: Document, { requestBody }: Part, isEvent: boolean): string {
+  if (!requestBody) return "";
+  const { schema } = requestBody.content["application/json"];
+  return `<h4>${isEvent ? "Payload" : "Body"}</h4>${renderFields(document, schema)}`;
+}
+
+function renderAnswers(document: Document, { responses }: Part): string {
+  const all = Object.entries<Part>(responses).map(([status, part]): [string, Part] => [
+    status,
+    document.follow(part),
+  ]);
+  const good = all.filter(([status]) => Number(status) < 400);
+  const bad = all.filter(([status]) => Number(status) >= 400);
+  const answers = good.map(
+    ([status, { description, content }]) =>
+      `<h4>Answer <span class="status good">${status}</span></h4><p>${toInline(description)}</p>${content ? renderFields(document, content["application/json"].schema) : ""}`,
+  );
+  const errors = bad.map(
+    ([status, { description }]) =>
+      `<li><span class="status">${status}</span><div>${toHtml(description)}</div></li>`,
+  );
+  return `${answers.join("")}<details class="errors"><summary>Errors <span class="count">${errors.length} statuses</span></summary><ul>${errors.join("")}</ul></details>`;
+}
+
+/** The fields of a schema; what stands inside one of them is folded. */
+function renderFields(document: Document, part: Part, depth = 0): string {
+  const schema = document.follow(part);
+  const required: string[] = schema.required ?? [];
+  const items = Object.entries<Part>(schema.properties ?? {}).map(([name, field]) => {
+    const resolved = document.follow(field);
+    const inner = innerOf(document, resolved);
+    const text = toHtml(resolved.description ?? "");
+    const folded = inner
+      ? `<details><summary>Fields of <code>${escapeHtml(nameOf(inner) || name)}</code></summary>${renderFields(document, inner, depth + 1)}</details>`
+      : "";
+    const values = document.follow(resolved.items ?? resolved);
+    const listed = values !== resolved && values.enum ? toHtml(valuesOf(values)) : "";
+    const note = required.includes(name) ? "" : "optional";
+    return `<li>${fieldHead(name, typeOf(document, field), note)}<div>${text}${listed}</div>${folded}</li>`;
+  });
+  return `<ul class="fields">${items.join("")}</ul>`;
+}
+
+/** The values of an enumeration, without what it is about. */
+function valuesOf({ description = "" }: Part): string {
+  return description.slice(description.indexOf("- `"));
+}
+
+function fieldHead(name: string, type: string, note: string): string {
+  return `<p class="field"><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${note ? ` <span class="note">${note}</span>` : ""}</p>`;
+}
+
+/** What has fields inside a field: an object, or the items of a list. */
+function innerOf(document: Document, schema: Part): Part | null {
+  const reference = schema.type === "array" ? schema.items : schema;
+  return document.follow(reference).properties ? reference : null;
+}
+
+function renderSample(document: Document, entry: Entry): string {
+  const { operation } = entry;
+  const [status, part] = Object.entries<Part>(operation.responses)[0] ?? ["", {}];
+  const example = document.follow(part).content?.["application/json"].example;
+  const answer = example
+    ? codeBlock(JSON.stringify(example, null, 2), "json", `Answer ${status}`)
+    : `<p class="nothing">The answer is <span class="status good">${status}</span>, without a body.</p>`;
+  return codeBlock(toCurl(ORIGIN, entry), "sh", "Request") + answer + renderTry(entry);
+}
+
+function renderEventSample({ parameters, requestBody }: Part): string {
+  const headers = parameters.map((one: Part) => `${one.name}: ${one.example}`);
+  const { example } = requestBody.content["application/json"];
+  return (
+    codeBlock(["POST /automations HTTP/1.1", ...headers].join("\n"), "http", "Headers") +
+    codeBlock(JSON.stringify(example, null, 2), "json", "Body")
+  );
+}
+
+/** A form that sends the request with the key that is typed in at the top of the reference. */
+function renderTry({ method, path, operation }: Entry): string {
+  const inputs = operation.parameters.map((one: Part) => {
+    const value = one.in === "path" ? "" : (one.example ?? "");
+    const hint =
+      one.in === "path" ? ` placeholder="${escapeHtml(String(one.example))}" required` : "";
+    return `<label><span>${escapeHtml(one.name)}</span><input name="${escapeHtml(one.name)}" data-in="${one.in}" value="${escapeHtml(String(value))}"${hint} autocomplete="off" spellcheck="false"></label>`;
+  });
+  const example = operation.requestBody?.content["application/json"].example;
+  const body = example
+    ? `<label><span>Body</span><textarea name="body" rows="6" spellcheck="false">${escapeHtml(JSON.stringify(example, null, 2))}</textarea></label>`
+    : "";
+  return `<details class="try"><summary>Try it</summary><form data-method="${method}" data-path="${escapeHtml(path)}">${inputs.join("")}${body}<button type="submit">Send request</button><div class="result" aria-live="polite"></div></form></details>`;
+}

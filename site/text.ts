@@ -1,0 +1,116 @@
+import { ABOUT } from "../src/document/introduction.ts";
+import type { Guide } from "./guides.ts";
+import { type Document, type Entry, nameOf, type Part, toCurl, typeOf } from "./openapi.ts";
+import { ORIGIN } from "./origin.ts";
+
+/** The docs as one Markdown document. */
+export function renderMarkdown(document: Document, guides: Guide[]): string {
+  const { info } = document.whole;
+  const flow =
+    "A lead, a run or a pause becomes an event; the event is stored with its id, and posted to your URL, signed. Any 2xx within 10 seconds ends it; anything else is tried again.";
+  const sections = guides.map(
+    ({ title, text }) => `## ${title}\n\n${text.replace("<!-- flow -->", flow)}`,
+  );
+  const reference = document.groups.flatMap(({ name, description, entries }) => [
+    `## ${name}`,
+    description,
+    ...entries.map((entry) => describeEntry(document, entry)),
+  ]);
+  const schemas = Object.entries<Part>(document.whole.components.schemas)
+    .filter(([, schema]) => schema.properties || schema.enum)
+    .map(
+      ([name, schema]) =>
+        `### ${name}\n\n${schema.description}\n\n${describeFields(document, schema)}`,
+    );
+  return `${[
+    `# ${info.title}, version ${info.version}`,
+    `Base address: \`${ORIGIN}\`. The same as OpenAPI 3.1: ${ORIGIN}/openapi.json`,
+    ABOUT,
+    ...sections,
+    ...reference,
+    "## Schemas",
+    ...schemas,
+  ].join("\n\n")}\n`;
+}
+
+/** What a program should read first, and where to find the rest (llmstxt.org). */
+export function renderLlms(document: Document, guides: Guide[]): string {
+  const { info } = document.whole;
+  const operations = document.groups.flatMap(({ entries }) =>
+    entries.map(({ method, path, operation }) => `- \`${method} ${path}\`: ${operation.summary}`),
+  );
+  return `# ${info.title}
+
+> ${info.summary} HTTP and JSON at ${ORIGIN}, version ${info.version}.
+
+Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/docs.md).
+
+- Authenticate each request under \`/v1\` with \`Authorization: Bearer <API key>\`; the key selects the workspace.
+- Lists: \`?limit=1..100&cursor=<next_cursor>\`, newest first; go on while \`has_more\`.
+- Errors: \`{"error":{"code","message","details"}}\`. Branch on \`code\`; wait for \`Retry-After\` on 429; quote \`X-Request-Id\`.
+- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), refuse \`t\` more than 5 minutes away, deduplicate by \`id\`, answer 2xx within 10 seconds.
+
+## Docs
+
+- [Docs as Markdown](${ORIGIN}/docs.md): guides and reference: ${guides.map(({ title }) => title.toLowerCase()).join(", ")}
+- [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for generators of clients
+- [Docs as a page](${ORIGIN}/docs): for people
+
+## Operations and events
+
+${operations.join("\n")}
+`;
+}
+
+function describeEntry(document: Document, entry: Entry): string {
+  const { method, path, operation } = entry;
+  const isEvent = method === "EVENT";
+  const parameters = operation.parameters.map(
+    (one: Part) =>
+      `- \`${one.name}\` (${one.in}${one.required ? "" : ", optional"}): ${one.description}`,
+  );
+  const lines = [
+    `### ${isEvent ? `Event ${path}` : `${method} ${path}`}`,
+    `${operation.summary}. ${operation.description}`,
+  ];
+  if (parameters.length > 0) lines.push(parameters.join("\n"));
+  const body = operation.requestBody?.content["application/json"];
+  if (body) lines.push(`${isEvent ? "Payload" : "Body"}: \`${nameOf(body.schema)}\``);
+  if (isEvent) return [...lines, fence("json", body.example)].join("\n\n");
+  lines.push(`\`\`\`sh\n${toCurl(ORIGIN, entry)}\n\`\`\``);
+  for (const [status, part] of Object.entries<Part>(operation.responses)) {
+    const { content, description } = document.follow(part);
+    if (Number(status) >= 400) continue;
+    const { schema, example } = content?.["application/json"] ?? {};
+    lines.push(`Answer ${status}: ${description}${schema ? ` \`${nameOf(schema)}\`` : ""}`);
+    if (example) lines.push(fence("json", example));
+  }
+  const codes = Object.entries<Part>(operation.responses)
+    .filter(([status]) => Number(status) >= 400)
+    .flatMap(([status, part]) => {
+      const examples = Object.values<Part>(
+        document.follow(part).content["application/json"].examples,
+      );
+      return [...new Set(examples.map(({ value }) => `${status} \`${value.error.code}\``))];
+    });
+  return [...lines, `Errors: ${codes.join(", ")}.`].join("\n\n");
+}
+
+function describeFields(document: Document, schema: Part): string {
+  const required: string[] = schema.required ?? [];
+  return Object.entries<Part>(schema.properties ?? {})
+    .map(([name, field]) => {
+      const reference = nameOf(field) || nameOf(field.items ?? {});
+      const type = reference
+        ? `${typeOf(document, field)}, \`${reference}\``
+        : typeOf(document, field);
+      const optional = required.includes(name) ? "" : ", optional";
+      const words = nameOf(field) ? "" : `: ${field.description ?? ""}`;
+      return `- \`${name}\` (${type}${optional})${words}`;
+    })
+    .join("\n");
+}
+
+function fence(language: string, value: unknown): string {
+  return `\`\`\`${language}\n${JSON.stringify(value, null, 2)}\n\`\`\``;
+}

@@ -1,0 +1,75 @@
+/** An error of D1, and what becomes of the query that met it. */
+interface D1ErrorRule {
+  /** The text that Cloudflare documents, without the prefix `D1_ERROR: `. */
+  message: string;
+  /** Whether the same is tried again at once: a read, or a write that takes effect once. */
+  retried: boolean;
+  /** Whether the transaction may have been committed all the same. */
+  mayBeCommitted: boolean;
+  /** `nobody`: it passes; `load`: too much is sent at once; `query`: this one asks too much. */
+  fault: "nobody" | "load" | "query";
+}
+
+const PASSES = { retried: true, mayBeCommitted: true, fault: "nobody" } as const;
+const REFUSED = { retried: false, mayBeCommitted: false, fault: "load" } as const;
+const TOO_MUCH = { retried: false, mayBeCommitted: false, fault: "query" } as const;
+
+/**
+ * D1's errors, whole: https://developers.cloudflare.com/d1/observability/debug-d1/#error-list says
+ * which of them to retry, of reads and idempotent writes alike; the last one is the runtime's own, of
+ * the object that D1 is made of. What is overloaded is left alone: a retry would add to it
+ * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
+ */
+export const D1_ERRORS: readonly D1ErrorRule[] = [
+  { message: "D1 DB reset because its code was updated.", ...PASSES },
+  {
+    message: "Internal error while starting up D1 DB storage caused object to be reset.",
+    ...PASSES,
+    mayBeCommitted: false,
+  },
+  { message: "Network connection lost.", ...PASSES },
+  { message: "Internal error in D1 DB storage caused object to be reset.", ...PASSES },
+  {
+    message: "Cannot resolve D1 DB due to transient issue on remote node.",
+    ...PASSES,
+    mayBeCommitted: false,
+  },
+  { message: "Can't read from request stream because client disconnected.", ...PASSES },
+  {
+    message: "D1 DB storage operation exceeded timeout which caused object to be reset.",
+    ...TOO_MUCH,
+  },
+  { message: "D1 DB is overloaded. Requests queued for too long.", ...REFUSED },
+  { message: "D1 DB is overloaded. Too many requests queued.", ...REFUSED },
+  { message: "D1 DB's isolate exceeded its memory limit and was reset.", ...TOO_MUCH },
+  { message: "D1 DB exceeded its CPU time limit and was reset.", ...TOO_MUCH },
+  { message: "internal error; reference =", ...PASSES },
+];
+
+/** Whether to try again at once what met this error of D1, or of a Durable Object. */
+export function isRetried(error: unknown): boolean {
+  if (!(error instanceof Error) || final.has(error)) return false;
+  if ("overloaded" in error && error.overloaded) return false;
+  if ("retryable" in error && error.retryable) return true;
+  return ruleOf(error)?.retried ?? false;
+}
+
+/** Whether the same may succeed later, however it ended now: nothing is wrong with what was asked. */
+export function isTransient(error: unknown): boolean {
+  const fault = ruleOf(error)?.fault;
+  return fault === "nobody" || fault === "load";
+}
+
+function ruleOf(error: unknown): D1ErrorRule | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const text = error.message.toLowerCase();
+  return D1_ERRORS.find(({ message }) => text.includes(message.replace(/\.$/, "").toLowerCase()));
+}
+
+const final = new WeakSet<object>();
+
+/** Sees to it that an error is not tried again, whatever it says: it is not the query's own. */
+export function makeFinal(error: unknown): unknown {
+  if (error instanceof Error) final.add(error);
+  return error;
+}

@@ -1,0 +1,56 @@
+import type { KeyRing } from "../contract/key-ring.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
+import { log } from "../log.ts";
+import {
+  countUnderOtherKeys,
+  replaceSecret,
+  type SealedSecret,
+  secretsUnderOtherKeys,
+} from "../model/subscriptions.ts";
+import { open, seal, sealingKeyId } from "./seal.ts";
+
+/** What a reseal has done, and left. */
+export interface Resealed {
+  resealed: number;
+  /** Secrets under other keys of which none is known to be unreadable. */
+  remaining: number;
+  /** Secrets that it has come across and that no key of the ring opens. */
+  unreadable: number;
+}
+
+/**
+ * Seals up to `limit` secrets under the ring's first key, past those that cannot be opened. One that
+ * was changed meanwhile is left as it is.
+ */
+export async function resealSecrets(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
+  const keyId = sealingKeyId(ring);
+  const result = { resealed: 0, unreadable: 0 };
+  for (let after: SealedSecret = { id: "", sealedSecret: "" }; ; ) {
+    const wanted = limit - result.resealed;
+    const secrets = await secretsUnderOtherKeys(db, keyId, after, wanted);
+    const resealed = await Promise.all(secrets.map((secret) => reseal(ring, secret)));
+    const unreadable = secrets.filter((_, i) => resealed[i] === null).map(({ id }) => id);
+    if (unreadable.length > 0) log("secrets_unreadable", { subscriptions: unreadable.join(" ") });
+    const replacements = secrets.flatMap((secret, i) => {
+      const sealed = resealed[i];
+      return sealed == null ? [] : replaceSecret(secret, sealed);
+    });
+    const [, left] = await commit(db, inOrder([inOrder(replacements), countUnderOtherKeys(keyId)]));
+    result.resealed += replacements.length;
+    result.unreadable += unreadable.length;
+    after = secrets.at(-1) ?? after;
+    if (secrets.length < wanted || result.resealed >= limit)
+      return { ...result, remaining: left - result.unreadable };
+  }
+}
+
+/** The same secret under the ring's first key; null when none of its keys opens it. */
+async function reseal(ring: KeyRing, { id, sealedSecret }: SealedSecret): Promise<string | null> {
+  let secret: string;
+  try {
+    secret = await open(ring, id, sealedSecret);
+  } catch {
+    return null;
+  }
+  return seal(ring, id, secret);
+}

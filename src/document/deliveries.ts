@@ -1,0 +1,113 @@
+import { POST_TIMEOUT_MS } from "../contract/limits.ts";
+import type { WebhookEvent } from "../contract/resources.ts";
+import { signatureHeaders } from "../delivery/signature.ts";
+import { DELIVERIES, SECRET } from "./examples.ts";
+
+const WORDS: Record<
+  WebhookEvent,
+  { schema: string; operationId: string; summary: string; description: string }
+> = {
+  "lead.created": {
+    schema: "LeadCreated",
+    operationId: "onLeadCreated",
+    summary: "A new lead was captured",
+    description: "Posted when a lead is captured, from any source.",
+  },
+  "run.completed": {
+    schema: "RunCompleted",
+    operationId: "onRunCompleted",
+    summary: "An automation run finished",
+    description: "Posted when a run is over, whether as `success`, `partial` or `failed`.",
+  },
+  "automation.status_changed": {
+    schema: "AutomationStatusChanged",
+    operationId: "onAutomationStatusChanged",
+    summary: "An automation was activated or paused",
+    description:
+      "Posted when an automation is activated or paused, in the application or through this API. Other changes of its status are not announced.",
+  },
+};
+
+const HEADERS: Record<string, string> = {
+  "X-Service-Signature":
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. Refuse a `t` more than 5 minutes from your clock.",
+  "webhook-id": "The `id` of the event, for libraries of Standard Webhooks.",
+  "webhook-timestamp": "Unix seconds, for libraries of Standard Webhooks.",
+  "webhook-signature": "`v1,<base64>`, for libraries of Standard Webhooks.",
+};
+
+const HOW = `Verify the signature, deduplicate by \`id\`, and answer any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
+
+const RESPONSES = {
+  "2XX": { description: "Received. The body is ignored." },
+  "4XX": {
+    description:
+      "Not received, as is anything else but a 2xx in time: the event is posted again, after waits that grow.",
+  },
+};
+
+/** Parameters that describe the signature headers, and the values that sign an event. */
+async function signatureParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
+  const sentAt = Date.parse(event.created_at) + 1_000;
+  const values = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
+  return Object.entries(HEADERS).map(([name, description]) => ({
+    name,
+    in: "header",
+    required: true,
+    description,
+    schema: { type: "string" },
+    example: values[name],
+  }));
+}
+
+/** The webhooks of the document: one for each kind of event. */
+export async function webhooks() {
+  const entries = Object.entries(WORDS).map(async ([type, { schema, description, ...words }]) => {
+    const event = DELIVERIES[type as WebhookEvent];
+    const operation = {
+      tags: ["Webhooks"],
+      ...words,
+      description: `${description} ${HOW}`,
+      security: [],
+      parameters: await signatureParameters(event),
+      requestBody: {
+        required: true,
+        content: {
+          "application/json": {
+            schema: { $ref: `#/components/schemas/${schema}` },
+            example: event,
+          },
+        },
+      },
+      responses: RESPONSES,
+    };
+    return [type, { post: operation }];
+  });
+  return Object.fromEntries(await Promise.all(entries));
+}
+
+/** What a subscription brings about: posts of any of its events to its URL. */
+export function deliveryOperation() {
+  return {
+    operationId: "onEvent",
+    tags: ["Webhooks"],
+    summary: "An event that the subscription lists",
+    description: `One post for each event: \`type\` says what \`data\` is. The headers are those of each webhook below. ${HOW}`,
+    security: [],
+    requestBody: {
+      required: true,
+      content: {
+        "application/json": {
+          schema: { $ref: "#/components/schemas/WebhookDelivery" },
+          examples: Object.fromEntries(
+            Object.entries(DELIVERIES).map(([type, value]) => [
+              type,
+              { summary: WORDS[type as WebhookEvent].summary, value },
+            ]),
+          ),
+        },
+      },
+    },
+    responses: RESPONSES,
+  };
+}

@@ -1,0 +1,43 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { ROOT } from "../../scripts/checkout.ts";
+import { signatureFault } from "../../scripts/receiver.ts";
+import { mintSecret } from "../../src/delivery/signature.ts";
+import type { Post } from "./receiver.ts";
+
+/** What the receivers verify with, and the checker signs with unless it is told otherwise. */
+export const SECRET = mintSecret();
+
+/** The command as it stands in the checkout. */
+export const CHECKER = join(ROOT, "scripts/check-receiver.ts");
+
+/** What the command prints and its exit code; the duties by their verdict. */
+export async function check(...args: string[]) {
+  return checkWith(SECRET, [CHECKER, ...args]);
+}
+
+/** The same, with another secret in the environment, and another file to run. */
+export async function checkWith(secret: string, args: string[]) {
+  const child = spawn(process.execPath, args, {
+    env: { ...process.env, WEBHOOK_SECRET: secret },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (chunk) => {
+    stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    stderr += chunk;
+  });
+  const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
+  const rows = stdout.split("\n").map((line) => line.split(/ {2,}/));
+  const duties = (verdict: string) =>
+    rows.filter((row) => row.length === 5 && row[4] === verdict).map(([duty]) => duty);
+  return { code, stdout, stderr, duties };
+}
+
+/** Whether a delivery is signed with `SECRET`, as seen at `now`. */
+export function isGenuine(post: Post, now = Date.now()): boolean {
+  return signatureFault(SECRET, post.headers["x-service-signature"], post.body, now) === null;
+}

@@ -1,0 +1,62 @@
+/** A part of an OpenAPI document, read where it stands. */
+// biome-ignore lint/suspicious/noExplicitAny: a document is read by shape
+type Part = Record<string, any>;
+
+interface Parameter {
+  name: string;
+  in: string;
+  required?: boolean;
+  example?: unknown;
+  schema: Part;
+}
+interface Content {
+  schema: Part;
+  example?: unknown;
+  examples?: Record<string, { value: unknown }>;
+}
+interface Response {
+  headers?: Record<string, { required?: boolean; schema: Part }>;
+  content?: { "application/json": Content };
+}
+export interface Operation {
+  method: string;
+  path: string;
+  operationId: string;
+  description?: string;
+  security?: unknown[];
+  parameters: Parameter[];
+  requestBody?: { required: boolean; content: { "application/json": Content } };
+  responses: Record<string, Response>;
+}
+
+/** What `part` stands for in `document`: references are followed, those inside left alone. */
+function follow(document: Part, part: Part): Part {
+  if (typeof part.$ref !== "string") return part;
+  const keys = part.$ref.split("/").slice(1);
+  return follow(
+    document,
+    keys.reduce((parent: Part, key) => parent[key.replaceAll("~1", "/")], document),
+  );
+}
+
+/** The operations of a document; parameters, responses and headers stand in them, wherever they are shared. */
+export function operationsOf(document: Part, of: "paths" | "webhooks" = "paths"): Operation[] {
+  return Object.entries<Part>(document[of]).flatMap(([path, methods]) =>
+    Object.entries<Part>(methods).map(([method, operation]) => ({
+      ...(operation as Operation),
+      method: method.toUpperCase(),
+      path,
+      parameters: (operation.parameters ?? []).map((one: Part) => follow(document, one)),
+      responses: Object.fromEntries(
+        Object.entries<Part>(operation.responses).map(([status, one]) => {
+          const response = follow(document, one);
+          const headers = Object.entries<Part>(response.headers ?? {}).map(([name, header]) => [
+            name,
+            follow(document, header),
+          ]);
+          return [status, { ...response, headers: Object.fromEntries(headers) }];
+        }),
+      ),
+    })),
+  );
+}

@@ -1,0 +1,52 @@
+import { env } from "cloudflare:workers";
+import { asc, eq, sql } from "drizzle-orm";
+import { emails, notices } from "../../src/db/schema.ts";
+import { db } from "./deliveries.ts";
+
+export interface Email {
+  from: string;
+  to: string;
+  subject: string;
+  text: string;
+}
+
+/**
+ * The deployment's e-mail binding, which keeps what it sends. `fails` gives the code of the error that
+ * a try ends with, `true` for an error without one.
+ */
+export function mailbox(
+  fails: (email: Email) => string | boolean | Promise<boolean> = () => false,
+) {
+  const sent: Email[] = [];
+  const tried: Email[] = [];
+  const send = async (email: Email) => {
+    tried.push(email);
+    const code = await fails(email);
+    if (code) {
+      const error = new Error(`the mail service does not serve ${email.to}`);
+      throw typeof code === "string" ? Object.assign(error, { code }) : error;
+    }
+    await env.EMAIL.send(email);
+    sent.push(email);
+  };
+  const bindings: Env = { ...env, EMAIL: { send } as unknown as SendEmail };
+  return { env: bindings, sent, tried };
+}
+
+/** The e-mails about a subscription, by recipient. */
+export function emailsAbout(subscriptionId: string) {
+  const { recipient, state, tries, dueAt, settledAt } = emails;
+  return db
+    .select({ recipient, state, tries, dueAt, settledAt, kind: notices.kind })
+    .from(emails)
+    .innerJoin(notices, eq(notices.id, emails.noticeId))
+    .where(eq(notices.subscriptionId, subscriptionId))
+    .orderBy(asc(notices.id), asc(recipient));
+}
+
+/** Forgets what is owed, and that the mail service takes nothing for now. */
+export async function clearMail(): Promise<void> {
+  await db.update(notices).set({ sentAt: 0 }).where(sql`sent_at IS NULL`);
+  await db.update(emails).set({ state: "dropped" }).where(eq(emails.state, "owed"));
+  await env.DB.exec("DELETE FROM sweep_positions");
+}

@@ -1,0 +1,36 @@
+import { env } from "cloudflare:workers";
+
+/** D1 whose transactions are done at once, but whose answers arrive in an order of the test's choosing. */
+export function orderedDatabase() {
+  const held: ((() => void) | null)[] = [];
+  const inTurn = async <T>(result: Promise<T>): Promise<T> => {
+    const { promise: turn, resolve } = Promise.withResolvers<void>();
+    held.push(resolve);
+    await turn;
+    return result;
+  };
+  const db: D1Database = {
+    prepare: (query: string) => env.DB.prepare(query),
+    batch: (statements: D1PreparedStatement[]) => inTurn(env.DB.batch(statements)),
+    withSession: () => db,
+    getBookmark: () => null,
+  } as unknown as D1Database;
+  return {
+    db,
+    /** Lets the answers arrive, the waiting one that is earliest in `order` first, until `done`. */
+    async releaseInOrder(order: number[], done: Promise<unknown>) {
+      let isDone = false;
+      const end = done.finally(() => {
+        isDone = true;
+      });
+      while (!isDone) {
+        const next =
+          order.find((place) => held[place]) ?? held.findIndex((resolve) => resolve !== null);
+        held[next]?.();
+        held[next] = null;
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+      await end;
+    },
+  };
+}
