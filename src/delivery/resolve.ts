@@ -1,5 +1,4 @@
 import ipaddr from "ipaddr.js";
-import { z } from "zod";
 import {
   DNS_REMEMBERED_MS,
   DNS_TIMEOUT_MS,
@@ -57,12 +56,30 @@ function validityOf(records: { TTL: number }[]): number {
   return Math.min(Math.max(shortestMs, DNS_REMEMBERED_MS.min), DNS_REMEMBERED_MS.max);
 }
 
-const DnsAnswer = z.object({
-  Status: z.number(),
-  Answer: z
-    .array(z.object({ type: z.number(), data: z.string(), TTL: z.number().default(0) }))
-    .default([]),
-});
+interface DnsRecord {
+  type: number;
+  data: string;
+  TTL: number;
+}
+
+/**
+ * Reads what a resolver answers, without a schema: a start loads none.
+ *
+ * @throws where it is no answer.
+ */
+function parseAnswer(value: unknown): { Status: number; Answer: DnsRecord[] } {
+  const { Status, Answer = [] } = (value ?? {}) as { Status?: unknown; Answer?: unknown };
+  if (typeof Status !== "number" || !Array.isArray(Answer))
+    throw new Error("no answer of a resolver");
+  return { Status, Answer: Answer.map(parseRecord) };
+}
+
+function parseRecord(value: unknown): DnsRecord {
+  const { type, data, TTL = 0 } = (value ?? {}) as Partial<Record<keyof DnsRecord, unknown>>;
+  if (typeof type !== "number" || typeof data !== "string" || typeof TTL !== "number")
+    throw new Error("no record of a resolver");
+  return { type, data, TTL };
+}
 
 /** @throws where no answer comes in time, or one that is none. */
 async function ask(resolverUrl: string, name: string, type: string) {
@@ -73,7 +90,7 @@ async function ask(resolverUrl: string, name: string, type: string) {
     headers: { accept: "application/dns-json" },
     signal: AbortSignal.timeout(DNS_TIMEOUT_MS),
   });
-  const said = DnsAnswer.parse(await answer.json());
+  const said = parseAnswer(await answer.json());
   if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
     throw new Error(`the resolver says ${said.Status}`);
   return said;

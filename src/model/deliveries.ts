@@ -313,6 +313,24 @@ function exhaustOverdue(hold: Hold, asked: string, now: number): Statements<numb
       LIMIT ${CLEANUP_MAX})`);
 }
 
+/** Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. */
+export function exhaustEvents(
+  workspaceId: string,
+  eventIds: string[],
+  now: number,
+): Statements<number> {
+  return write(sql`
+    UPDATE ${deliveries} SET state = 'exhausted', settled_at = ${now}
+    WHERE (subscription_id, event_id) IN (
+      SELECT d.subscription_id, d.event_id
+      FROM json_each(${JSON.stringify(eventIds)}) AS old
+        JOIN ${events} AS e ON e.workspace_id = ${workspaceId} AND e.id = old.value
+        JOIN json_each(e.owed) AS o
+        JOIN ${deliveries} AS d ON d.subscription_id = o.value AND d.event_id = e.id AND d.state = 'pending'
+        JOIN ${subscriptions} AS s ON s.id = d.subscription_id
+      WHERE ${isFree(NOBODY, now)})`);
+}
+
 /** Deliveries of the subscription `s`, due and not under way, the longest due first. */
 function dueOf(asked: string, limit: number, now: number): SQL {
   return sql`(SELECT d.event_id, d.due_at FROM ${deliveries} AS d

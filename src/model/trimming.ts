@@ -1,8 +1,9 @@
 import { sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../contract/limits.ts";
-import { type Database, retrying, write } from "../db/client.ts";
+import { commit, type Database, inOrder, retrying, write } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
+import { exhaustEvents } from "./deliveries.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
 import { expire } from "./retention.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
@@ -38,7 +39,7 @@ export function readEventsMaxBytes(env: Env): number {
 /**
  * Measures new events, and deletes the oldest settled ones of each workspace whose events take more
  * than `maxBytes`, until there are no more or `mayGoOn` says no; the next call goes on from there.
- * What is pending counts, and stays.
+ * What is pending counts, and stays until all of it takes twice as much: then the oldest is given up.
  */
 export async function trimEvents(
   db: Database,
@@ -120,7 +121,35 @@ async function trimWorkspace(
     passed += oldest.length - settled.length;
     if (isLast) break;
   }
+  // As much again may be pending.
+  if (excess > maxBytes) await giveUpOldest(db, measured, excess - maxBytes, now, mayGoOn);
   return { deleted, excess };
+}
+
+/** Ends what is pending of the oldest events that take `bytes`; the next trim finds them settled. */
+async function giveUpOldest(
+  db: Database,
+  workspace: Measured,
+  bytes: number,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<void> {
+  let left = bytes;
+  for (let after = ""; left > 0 && mayGoOn(); ) {
+    const oldest = await readOldest(db, workspace, after);
+    const last = oldest.at(-1);
+    if (!last) return;
+    after = last.id;
+    const ending = takeUntil(
+      oldest.filter(({ isPending }) => isPending === 1),
+      left,
+    );
+    left -= ending.reduce((sum, event) => sum + event.bytes, 0);
+    const ids = ending.map(({ id }) => id);
+    const again = write(sql`UPDATE ${workspaces} SET trimmed_to = ''
+      WHERE id = ${workspace.id} AND changes() > 0`);
+    if (ids.length > 0) await commit(db, inOrder([exhaustEvents(workspace.id, ids, now), again]));
+  }
 }
 
 interface KeptEvent {

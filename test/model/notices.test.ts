@@ -97,6 +97,15 @@ describe("administrators are told that a subscription fails", () => {
     expect(await sweepAt(DAY + HOUR_MS)).toHaveLength(1);
   });
 
+  test("with the last answer, which an attempt that could not be made has none of", async () => {
+    const { id } = await failing(3);
+    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
+    await dispatchAt(DAY, [id], () => Promise.reject(new Error("no encryption key")));
+    expect(await noticesOf(id, "failing")).toEqual([]);
+    await failAt(id, [DAY + HOUR_MS]);
+    expect(await noticesOf(id, "failing")).toMatchObject([{ lastStatus: 503 }]);
+  });
+
   test("without its URL's path or query, its secret or a lead's data", async () => {
     const { id, url } = await failing(8);
     const mail = mailbox();
@@ -113,6 +122,14 @@ describe("administrators are told that a subscription fails", () => {
 describe("administrators are not told", () => {
   test.each<[string, (about: { id: string; workspaceId: string }) => Promise<unknown>]>([
     ["has succeeded", ({ id }) => dispatchAt(DAY - 1, [id], answered(200))],
+    [
+      "has succeeded, and fails anew",
+      async ({ id, workspaceId }) => {
+        await dispatchAt(DAY - 2, [id], answered(200));
+        await announceLeads(workspaceId, 1, DAY - 1);
+        await failAt(id, [DAY - 1]);
+      },
+    ],
     ["was deleted", ({ id, workspaceId }) => commit(db, deleteSubscription(workspaceId, id, DAY))],
     ["lost access", ({ workspaceId }) => commit(db, updateAccess(workspaceId, false))],
     ["was disabled", ({ id }) => disable(id)],

@@ -44,6 +44,15 @@ async function settle(subscriptionId: string, now: number): Promise<void> {
     .where(sql`subscription_id = ${subscriptionId} AND state = 'pending'`);
 }
 
+/** A dispatch holds the subscription for the next 20 seconds. */
+async function hold(subscriptionId: string): Promise<void> {
+  await env.DB.prepare(
+    "UPDATE subscriptions SET held_by = 'dispatch', held_until = ?, held_through = ? WHERE id = ?",
+  )
+    .bind(NOW + 20_000, NOW, subscriptionId)
+    .run();
+}
+
 /** What the events of a workspace take, all or those with something pending, and what the sweep thinks. */
 async function sizeOf(workspaceId: string) {
   const [row] = await db.all<{ bytes: number; settled: number; bodies: number; known: number }>(sql`
@@ -192,6 +201,8 @@ test("Settled events behind many pending ones are found, a bounded part of the w
     .where(
       sql`subscription_id = ${id} AND event_id IN (SELECT id FROM events WHERE workspace_id = ${workspaceId} AND created_at = ${NOW - 2 * HOUR_MS})`,
     );
+  // Else it would be given up.
+  await hold(id);
   const trim = () => trimEvents(db, 1, NOW, ALWAYS);
   expect(await trim()).toMatchObject({ deleted: 0 });
   expect(await trim()).toMatchObject({ deleted: 50 });
@@ -226,4 +237,22 @@ test("A bound that is no number of megabytes is refused", () => {
     expect(() => readEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: value } as unknown as Env)).toThrow(
       "WORKSPACE_EVENTS_MAX_MB is not a number of megabytes",
     );
+});
+
+test("The oldest pending deliveries are given up beyond twice the bound, but for those that are held", async () => {
+  const { id, workspaceId } = await owed(1_000, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
+  await announceLeads(workspaceId, 1_000, NOW - 2 * HOUR_MS, TWO_KB);
+  await hold(id);
+  await trimEvents(db, MB, NOW, ALWAYS);
+  expect(await statesOf(id)).toEqual({ pending: 2_000 });
+  const later = NOW + 20_000;
+  for (let i = 0; i < 3; i++) {
+    await trimEvents(db, MB, later, ALWAYS);
+    expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
+  }
+  const { bytes } = await sizeOf(workspaceId);
+  expect(bytes).toBeLessThanOrEqual(2 * MB);
+  expect(bytes).toBeGreaterThan(1.9 * MB);
+  const { pending = 0, ...others } = await statesOf(id);
+  expect([pending > 100, others]).toEqual([true, {}]);
 });

@@ -79,7 +79,7 @@ const BEHAVIOURS: Behaviour[] = [
 /** One wave and the probes of two ladders: a delivery may end after its subscription was enabled. */
 const DEAD_POSTS_MAX = 6 + 22;
 /** A fast subscriber waits no longer than this for an event, once nothing fails but subscribers. */
-const PROMPT_MS = 15_000;
+const PROMPT_MS = 6_000;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
