@@ -190,7 +190,7 @@ describe("enableWebhook", () => {
       url: "https://ok-enable.example/",
       events: ["lead.created"],
     });
-    expect(await Platform.enableWebhook({ webhookId: created.body.id })).toEqual({});
+    expect(await Platform.enableWebhook({ webhookId: created.body.id })).toEqual({ count: 0 });
   });
 });
 

@@ -172,7 +172,7 @@ test("a run is written with one row of each index, and one of the table", async 
   const { results } = await env.DB.prepare(
     "SELECT count(*) AS n FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'runs' AND name NOT LIKE '%_crm'",
   ).all<{ n: number }>();
-  expect(results[0]?.n).toBe(3);
+  expect(results[0]?.n).toBe(4);
 });
 
 test("runs follow their automation when a report changes its kind, unless the report is too old", async () => {
