@@ -63,7 +63,7 @@ export class Turn {
     return this.#settlements.length;
   }
 
-  /** Whether it has something to post, of which `maySend` may still not be true. */
+  /** Whether it has something to post at its pace; it may post once it is confirmed and held, too. */
   wantsToPost(now: number): boolean {
     return (
       !this.over &&
@@ -180,7 +180,7 @@ export class Turn {
   }
 
   #setPace(pace: Pace): void {
-    if (!this.found || samePace(this.found, pace)) return;
+    if (!this.found || isSamePace(this.found, pace)) return;
     Object.assign(this.found, pace);
     this.#changed = true;
     // The lane that it has left posts no more to it, and a probe is one post.
@@ -206,17 +206,19 @@ export class Turn {
    */
   takeChange(now: number): Change | null {
     // Of a subscription that is gone, there is nothing to say and nothing to let go of.
-    if (!this.found || !this.held) this.#changed = this.#leftover = false;
-    if (!this.found || !this.held) return null;
+    if (!this.found || !this.held) {
+      this.#changed = this.#leftover = false;
+      return null;
+    }
     const letGo = this.#mayLetGo;
     if (!this.#changed && !letGo) return null;
     this.#changed = false;
     if (letGo) this.#leftover = false;
-    const { postsAtOnce, backoff, nextAt, slow, failures, failingSince } = this.found;
+    const { failures, failingSince } = this.found;
     const failing = failingSince !== null && failures >= DISABLE_AFTER_FAILURES;
     return {
       subscriptionId: this.subscriptionId,
-      ...{ postsAtOnce, backoff, nextAt, slow, failures, failingSince },
+      ...paceOf(this.found),
       // By an attempt that failed: the e-mail tells of it.
       disable: this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
       host: new URL(this.found.url).host,
@@ -255,13 +257,10 @@ export class Turn {
       this.#changed = false;
       return;
     }
-    const pace = this.#changed && this.found ? { ...this.found } : null;
+    const pace = this.#changed && this.found ? paceOf(this.found) : null;
     this.found = found;
     // Attempts that ended meanwhile have said more than the database knows.
-    if (pace) {
-      const { postsAtOnce, backoff, nextAt, slow, failures, failingSince } = pace;
-      Object.assign(found, { postsAtOnce, backoff, nextAt, slow, failures, failingSince });
-    }
+    if (pace) Object.assign(found, pace);
     // What comes after a probe depends on it.
     if (this.#asked) this.#more = claimed.length >= limit && found.backoff === 0;
     if (found.claimed) {
@@ -307,15 +306,13 @@ export function nextTurn(turns: Turn[], now: number): Turn | null {
   return next;
 }
 
-function samePace(a: Pace, b: Pace): boolean {
-  return (
-    a.postsAtOnce === b.postsAtOnce &&
-    a.backoff === b.backoff &&
-    a.nextAt === b.nextAt &&
-    a.slow === b.slow &&
-    a.failures === b.failures &&
-    a.failingSince === b.failingSince
-  );
+/** The pace alone, of what holds more. */
+function paceOf({ postsAtOnce, backoff, nextAt, slow, failures, failingSince }: Pace): Pace {
+  return { postsAtOnce, backoff, nextAt, slow, failures, failingSince };
+}
+
+function isSamePace(a: Pace, b: Pace): boolean {
+  return (Object.keys(paceOf(a)) as (keyof Pace)[]).every((key) => a[key] === b[key]);
 }
 
 function statusOf(outcome: Outcome): number | null {

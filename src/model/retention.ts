@@ -111,6 +111,10 @@ async function sweepWorkspace(
   return deleted;
 }
 
+/** The deliveries `d` of the event `e`. */
+export const OF_EVENT = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
+  ON d.subscription_id = o.value AND d.event_id = e.id`;
+
 /** An event that has been looked at. */
 export interface OldEvent {
   workspaceId: string;
@@ -122,14 +126,12 @@ export interface OldEvent {
 /** At most `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
 function findOld(db: Database, source: SQL, retention: Retention, now: number) {
   const { deliveredMs, undeliveredMs } = retention;
-  const settled = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
-    ON d.subscription_id = o.value AND d.event_id = e.id`;
   return retrying(() =>
     db.all<OldEvent>(sql`
     SELECT e.workspace_id AS workspaceId, e.id AS id, coalesce((
       SELECT CASE WHEN sum(d.state = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
         ELSE max(d.settled_at) + CASE WHEN sum(d.state <> 'delivered') > 0
-          THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${settled}),
+          THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${OF_EVENT}),
       e.created_at + ${undeliveredMs}) AS expiresAt
     ${source} LIMIT ${CLEANUP_MAX}`),
   );
@@ -153,17 +155,15 @@ export async function expire(
     return 0;
   }
   const seen = JSON.stringify(old);
-  const ofEvent = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
-    ON d.subscription_id = o.value AND d.event_id = e.id`;
   const settled = sql`SELECT o.value, e.id FROM json_each(${seen}) AS x JOIN ${events} AS e
       ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
       JOIN json_each(e.owed) AS o
     WHERE x.value->>'expiresAt' <= ${now}
-      AND NOT EXISTS (SELECT 1 ${ofEvent} WHERE d.state = 'pending')`;
+      AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE d.state = 'pending')`;
   // Once their deliveries are deleted.
   const going = sql`FROM json_each(${seen}) AS x JOIN ${events} AS e
     ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
-    WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${ofEvent})`;
+    WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT})`;
   const [, , , deleted] = await commit(
     db,
     inOrder([

@@ -2,10 +2,10 @@ import { sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../contract/limits.ts";
 import { commit, type Database, inOrder, retrying, write } from "../db/client.ts";
-import { deliveries, events, workspaces } from "../db/schema.ts";
+import { events, workspaces } from "../db/schema.ts";
 import { exhaustEvents } from "./deliveries.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
-import { expire } from "./retention.ts";
+import { expire, OF_EVENT } from "./retention.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
 
 interface Workspace extends Measured {
@@ -163,8 +163,7 @@ function readOldest(db: Database, { id, sizedTo }: Measured, after: string) {
   return retrying(() =>
     db.all<KeptEvent>(sql`
     SELECT e.id AS id, ${EVENT_BYTES} AS bytes, EXISTS (
-      SELECT 1 FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
-        ON d.subscription_id = o.value AND d.event_id = e.id AND d.state = 'pending') AS isPending
+      SELECT 1 ${OF_EVENT} AND d.state = 'pending') AS isPending
     FROM ${events} AS e
     WHERE e.workspace_id = ${id} AND e.id > ${after} AND e.id <= ${sizedTo}
     ORDER BY e.id LIMIT ${CLEANUP_MAX}`),
