@@ -2,15 +2,6 @@ import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-worker
 import { defineConfig } from "vitest/config";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
-/** What runs in Node, because it starts the built Worker, reads files or simulates; the rest runs in workerd. */
-const NODE_TESTS = [
-  "test/end-to-end/**/*.test.ts",
-  "test/fuzz/**/*.test.ts",
-  "test/simulation/**/*.test.ts",
-  "test/openapi/**/*.test.ts",
-  "test/floors.test.ts",
-];
-
 /** Loaded once, bundled, rather than module by module in every test file. */
 const BUNDLED = [
   "hono",
@@ -45,9 +36,8 @@ export default defineConfig({
         ],
         test: {
           name: "worker",
-          include: ["test/**/*.test.ts"],
-          exclude: NODE_TESTS,
-          globalSetup: ["./test/support/assets.ts"],
+          include: ["test/worker/**/*.test.ts"],
+          globalSetup: ["./test/node/support/assets.ts"],
           setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
           // A test that hangs fails; one on a machine that others load does not.
           testTimeout: 60_000,
@@ -58,8 +48,8 @@ export default defineConfig({
       {
         test: {
           name: "node",
-          include: NODE_TESTS,
-          globalSetup: ["./test/support/build.ts"],
+          include: ["test/{node,long}/**/*.test.ts"],
+          globalSetup: ["./test/node/support/build.ts"],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { ROOT, WRANGLER_ENV } from "../scripts/checkout.ts";
+import { ROOT, WRANGLER_ENV } from "../scripts/shared/checkout.ts";
 
 /** How large a bundle is, in bytes, raw and as it is uploaded. */
 export function measureBundle(bundle: string) {

@@ -1,6 +1,6 @@
-import type { Runtime } from "../scripts/runtime.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
 import { SETTLE_AFTER_MS } from "../src/contract/limits.ts";
-import { startReceiver } from "../test/support/receiver.ts";
+import { startReceiver } from "../test/node/support/receiver.ts";
 import { HeldQueues, readMeters, resetMeters } from "./held.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 import { quantile } from "./statistics.ts";

@@ -1,5 +1,5 @@
-import type { Runtime } from "../scripts/runtime.ts";
-import { startReceiver } from "../test/support/receiver.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
+import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import { openWorkspace } from "./isolation.ts";
 

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import autocannon from "autocannon";
-import { startRuntime } from "../scripts/runtime.ts";
+import { startRuntime } from "../scripts/shared/runtime.ts";
 import { openWorkspace } from "./isolation.ts";
 import { recordAutomations } from "./reads.ts";
 import { median } from "./statistics.ts";

@@ -1,4 +1,4 @@
-import type { Runtime } from "../scripts/runtime.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
 import type { Held, Returned } from "./control.ts";
 import type { Meters } from "./worker.ts";
 

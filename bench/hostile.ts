@@ -1,4 +1,4 @@
-import { startRuntime } from "../scripts/runtime.ts";
+import { startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBursts } from "./burst.ts";
 import { measureCost } from "./cost.ts";
 import { measureFilling } from "./filling.ts";

@@ -1,5 +1,5 @@
-import { type Runtime, type RuntimeOptions, startRuntime } from "../scripts/runtime.ts";
-import { type Answer, type Receiver, startReceiver } from "../test/support/receiver.ts";
+import { type Runtime, type RuntimeOptions, startRuntime } from "../scripts/shared/runtime.ts";
+import { type Answer, type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import { HeldQueues } from "./held.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";

@@ -1,5 +1,5 @@
-import type { Runtime } from "../scripts/runtime.ts";
-import { type Receiver, startReceiver } from "../test/support/receiver.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
+import { type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 import { quantile } from "./statistics.ts";
 

@@ -1,4 +1,4 @@
-import type { Runtime } from "../scripts/runtime.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
 import { encodeCursor } from "../src/contract/cursor.ts";
 import { LEADS_LIST } from "../src/model/leads.ts";
 import { openWorkspace } from "./isolation.ts";

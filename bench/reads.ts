@@ -1,4 +1,4 @@
-import type { Runtime } from "../scripts/runtime.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
 import { hashApiKey } from "../src/gate/api-key.ts";
 import { openWorkspace } from "./isolation.ts";
 import { median } from "./statistics.ts";

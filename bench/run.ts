@@ -10,9 +10,9 @@
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ROOT } from "../scripts/checkout.ts";
-import { readArguments } from "../scripts/command.ts";
-import { buildWorker, startRuntime } from "../scripts/runtime.ts";
+import { ROOT } from "../scripts/shared/checkout.ts";
+import { readArguments } from "../scripts/shared/command.ts";
+import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";

@@ -1,5 +1,5 @@
 import autocannon from "autocannon";
-import type { Runtime } from "../scripts/runtime.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
 import { mintApiKey } from "../src/gate/api-key.ts";
 import { openWorkspace } from "./isolation.ts";
 import { median, quantile } from "./statistics.ts";

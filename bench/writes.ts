@@ -1,5 +1,5 @@
-import type { Runtime } from "../scripts/runtime.ts";
-import { type Answer, type Receiver, startReceiver } from "../test/support/receiver.ts";
+import type { Runtime } from "../scripts/shared/runtime.ts";
+import { type Answer, type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { HeldQueues, readMeters, resetMeters } from "./held.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 

@@ -9,7 +9,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join } from "node:path";
 import { build } from "esbuild";
 import { buildSite } from "../site/build.ts";
-import { ROOT } from "./checkout.ts";
+import { ROOT } from "./shared/checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
 
@@ -28,7 +28,7 @@ for (const file of filesIn(ASSETS)) if (!wanted.has(file)) rmSync(join(ASSETS, f
 
 async function bundleChecker(): Promise<Buffer> {
   const { outputFiles } = await build({
-    entryPoints: [join(ROOT, "scripts/check-receiver.ts")],
+    entryPoints: [join(ROOT, "scripts/check-receiver/check-receiver.ts")],
     bundle: true,
     write: false,
     platform: "node",

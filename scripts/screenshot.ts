@@ -4,8 +4,8 @@
  *     node scripts/screenshot.ts docs/docs-page.png
  */
 import { chromium } from "playwright-core";
-import { findChromium } from "./chromium.ts";
-import { buildWorker, startRuntime } from "./runtime.ts";
+import { findChromium } from "./shared/chromium.ts";
+import { buildWorker, startRuntime } from "./shared/runtime.ts";
 
 const [file] = process.argv.slice(2);
 if (!file) throw new Error("name the file to write");

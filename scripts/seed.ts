@@ -8,10 +8,10 @@
  */
 import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
-import { fail, readArguments, readCount } from "./command.ts";
-import { readState } from "./local-state.ts";
-import { openPlatformDoor, type PlatformDoor } from "./platform-door.ts";
-import { numberedLead } from "./sample.ts";
+import { fail, readArguments, readCount } from "./shared/command.ts";
+import { readState } from "./shared/local-state.ts";
+import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
+import { numberedLead } from "./shared/sample.ts";
 
 const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_…]
 

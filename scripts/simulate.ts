@@ -9,8 +9,8 @@ import { spawn } from "node:child_process";
 import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { loadDoors, simulate } from "../test/simulation/scenario.ts";
-import { fail, openProgress, readArguments, readCount } from "./command.ts";
+import { loadDoors, simulate } from "../test/long/simulation/scenario.ts";
+import { fail, openProgress, readArguments, readCount } from "./shared/command.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
 

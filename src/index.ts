@@ -1,11 +1,11 @@
-import { consume } from "./delivery/consumer.ts";
 import { isWake } from "./delivery/wake.ts";
-import { app } from "./http/app.ts";
-import { sweep } from "./sweep.ts";
+import { consume } from "./doors/deliveries.ts";
+import { app } from "./doors/http/app.ts";
+import { sweep } from "./doors/sweep.ts";
 
+export { Platform } from "./doors/platform.ts";
 export { AddressGate } from "./gate/address-gate.ts";
 export { KeyGate } from "./gate/key-gate.ts";
-export { Platform } from "./platform.ts";
 
 export default {
   fetch: app.fetch,
@@ -16,7 +16,7 @@ export default {
     await Promise.all([
       wakes.length > 0 && consume(wakes, env, ctx),
       // Loaded with its first batch: most isolates never see one.
-      records.length > 0 && (await import("./ingest.ts")).ingest(records, env),
+      records.length > 0 && (await import("./doors/ingest.ts")).ingest(records, env),
     ]);
   },
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),

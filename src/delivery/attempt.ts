@@ -1,14 +1,14 @@
 import { openDatabase } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, readBody } from "../model/deliveries.ts";
+import type { Outcome } from "../webhooks/outcome.ts";
+import { post } from "../webhooks/post.ts";
+import { createRecheck, type Recheck } from "../webhooks/recheck.ts";
+import { mustCheckNames } from "../webhooks/resolve.ts";
+import type { Signer } from "../webhooks/signature.ts";
+import { openSigner } from "../webhooks/signer.ts";
+import { targetFault } from "../webhooks/target.ts";
 import { type DispatchTools, EventErased } from "./dispatch.ts";
-import type { Outcome } from "./policy.ts";
-import { post } from "./post.ts";
-import { createRecheck, type Recheck } from "./recheck.ts";
-import { mustCheckNames } from "./resolve.ts";
-import { open, readKeyRing } from "./seal.ts";
-import { createSigner, type Signer } from "./signature.ts";
-import { targetFault } from "./target.ts";
 import type { Target } from "./turn.ts";
 
 /** What posting to a subscription takes, made once a dispatch. */
@@ -60,21 +60,6 @@ function prepare(env: Env, subscriptionId: string, target: Target): Prepared {
   signer.catch(() => {});
   const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
   return { host: new URL(url).host, isRefused, signer };
-}
-
-/**
- * The signer of a subscription, with all its secrets that are valid.
- *
- * @throws Error when one of them cannot be opened.
- */
-export async function openSigner(
-  env: Env,
-  subscriptionId: string,
-  { sealedSecret, earlierSecrets }: Pick<Target, "sealedSecret" | "earlierSecrets">,
-): Promise<Signer> {
-  const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
-  const sealed = [...earlierSecrets, sealedSecret];
-  return createSigner(...(await Promise.all(sealed.map((one) => open(ring, subscriptionId, one)))));
 }
 
 async function send(

@@ -13,7 +13,7 @@ import {
 import type { Lane } from "../contract/pace.ts";
 import { commit, type Database } from "../db/client.ts";
 import { type Claimed, exchange, type Found, type Hold, holdFrom } from "../model/deliveries.ts";
-import type { Outcome } from "./policy.ts";
+import { InvocationLimit, type Outcome } from "../webhooks/outcome.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
 
 /** What a dispatch needs from outside: time, chance, the keys' gates, and the post itself. */
@@ -43,9 +43,6 @@ export interface EndedTurn {
   /** Whether this dispatch has held it. */
   held: boolean;
 }
-
-/** The platform lets this invocation make no more requests. */
-export class InvocationLimit extends Error {}
 
 /** The event was erased after it was claimed. */
 export class EventErased extends Error {}

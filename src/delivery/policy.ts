@@ -6,16 +6,7 @@ import {
   SLOW_ANSWER_MS,
 } from "../contract/limits.ts";
 import type { Pace } from "../contract/pace.ts";
-
-/** How a post ended. */
-export type Outcome =
-  | { kind: "answered"; status: number; retryAfterSeconds: number | null }
-  /** No complete answer within the limit. */
-  | { kind: "timed_out" }
-  /** No connection: DNS, TLS, refused, cut. */
-  | { kind: "unreachable" }
-  /** Not sent: we do not post to this URL, or no longer. */
-  | { kind: "refused" };
+import { type Outcome, succeeded } from "../webhooks/outcome.ts";
 
 /** What becomes of a delivery. */
 export type Verdict =
@@ -28,11 +19,6 @@ export interface Attempt {
   outcome: Outcome;
   startedAt: number;
   endedAt: number;
-}
-
-/** Whether the subscriber acknowledged: any 2xx (contract, Delivery 4). */
-export function succeeded(outcome: Outcome): boolean {
-  return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
 }
 
 /**

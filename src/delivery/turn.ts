@@ -12,7 +12,8 @@ import {
 import { type Lane, laneOf, type Pace } from "../contract/pace.ts";
 import type { LastAttempt } from "../db/schema.ts";
 import type { Change, Claimed, Found, Hold, Request, Settlement } from "../model/deliveries.ts";
-import { type Attempt, adjustPace, judge, type Outcome } from "./policy.ts";
+import type { Outcome } from "../webhooks/outcome.ts";
+import { type Attempt, adjustPace, judge } from "./policy.ts";
 
 /** What a delivery is posted with. */
 export type Target = Pick<Found, "workspaceId" | "url" | "sealedSecret" | "earlierSecrets">;

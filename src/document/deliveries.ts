@@ -1,6 +1,6 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
-import { signatureHeaders } from "../delivery/signature.ts";
+import { signatureHeaders } from "../webhooks/signature.ts";
 import { DELIVERIES, SECRET } from "./examples.ts";
 
 const WORDS: Record<

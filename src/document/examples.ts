@@ -2,7 +2,7 @@ import { encodeCursor } from "../contract/cursor.ts";
 import type { Automation, Lead, Run, Webhook } from "../contract/resources.ts";
 
 /*
- * One small world, which every example shows a part of. test/document/examples.test.ts records it,
+ * One small world, which every example shows a part of. test/worker/document/examples.test.ts records it,
  * sends the requests and compares the answers with these.
  */
 

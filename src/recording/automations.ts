@@ -32,7 +32,8 @@ export async function readAutomations(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    names: { automation: [], lead: [] },
+    automationIds: [],
+    leadIds: [],
     once: true,
     missing: unknownWorkspace(),
     prepare(known) {
@@ -63,7 +64,8 @@ export async function readRemoval(input: unknown, moment: Moment): Promise<Recor
   return {
     workspaceId,
     ids,
-    names: { automation: ids, lead: [] },
+    automationIds: ids,
+    leadIds: [],
     once: true,
     missing: unknownWorkspace(),
     prepare(known) {

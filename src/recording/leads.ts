@@ -14,7 +14,8 @@ export async function readLeads(input: unknown, moment: Moment): Promise<Recordi
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    names: { automation: [], lead: [] },
+    automationIds: [],
+    leadIds: [],
     once: false,
     missing: unknownWorkspace(),
     prepare(known) {

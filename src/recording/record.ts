@@ -47,8 +47,8 @@ export async function record(
 ): Promise<{ ids: string[]; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
   const recording = await readRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, names, once, missing } = recording;
-  const refers = names.automation.length + names.lead.length > 0;
+  const { workspaceId, ids, automationIds, leadIds, once, missing } = recording;
+  const refers = automationIds.length + leadIds.length > 0;
   const known = refers ? await lookUp(db, [recording]) : trusting(workspaceId);
   const statements = recording.prepare(known);
   const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);

@@ -3,15 +3,12 @@ import { type Database, inOrder, type Statements } from "../db/client.ts";
 import { ALWAYS } from "../db/once.ts";
 import type { Wake } from "../model/due.ts";
 import { commitAnnounced } from "../model/events.ts";
-import type { Known } from "./references.ts";
+import type { Known, References } from "./references.ts";
 
 /** What one call of the platform records, read, but neither checked against the database nor written. */
-export interface Recording {
-  workspaceId: string;
+export interface Recording extends References {
   /** Identifiers of its records, in the order of the input. */
   ids: string[];
-  /** The automations and leads that it refers to. */
-  names: { automation: string[]; lead: string[] };
   /**
    * Whether it changes what is there, so that it must take effect once. What inserts alone, where
    * nothing is there, changes nothing the second time.

@@ -5,7 +5,13 @@ import { commit, type Database, inOrder } from "../db/client.ts";
 import { selectAutomations } from "../model/automations.ts";
 import { selectLeads } from "../model/leads.ts";
 import { selectWorkspaces } from "../model/workspaces.ts";
-import type { Recording } from "./recording.ts";
+
+/** What a recording refers to. */
+export interface References {
+  workspaceId: string;
+  automationIds: string[];
+  leadIds: string[];
+}
 
 /** What recordings may refer to: the database's rows, and what the recordings before them leave. */
 export interface Known {
@@ -29,10 +35,12 @@ export function inWorkspace(workspaceId: string, id: string): string {
 }
 
 /** Looks up all that the recordings refer to, in one round trip. */
-export async function lookUp(db: Database, recordings: Recording[]): Promise<Known> {
-  const named = (kind: "automation" | "lead") => {
-    const pairs = recordings.flatMap(({ workspaceId, names }) =>
-      names[kind].filter((id) => isId(kind, id)).map((id) => ({ workspaceId, id })),
+export async function lookUp(db: Database, recordings: References[]): Promise<Known> {
+  const pairsOf = (kind: "automation" | "lead") => {
+    const pairs = recordings.flatMap(({ workspaceId, automationIds, leadIds }) =>
+      (kind === "lead" ? leadIds : automationIds)
+        .filter((id) => isId(kind, id))
+        .map((id) => ({ workspaceId, id })),
     );
     return [
       ...new Map(pairs.map((pair) => [inWorkspace(pair.workspaceId, pair.id), pair])).values(),
@@ -43,8 +51,8 @@ export async function lookUp(db: Database, recordings: Recording[]): Promise<Kno
     db,
     inOrder([
       selectWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
-      selectAutomations(named("automation")),
-      selectLeads(named("lead")),
+      selectAutomations(pairsOf("automation")),
+      selectLeads(pairsOf("lead")),
     ]),
   );
   return {

@@ -19,10 +19,8 @@ export async function readRuns(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    names: {
-      automation: reported.map(({ automationId }) => automationId),
-      lead: reported.flatMap(({ leadId }) => leadId ?? []),
-    },
+    automationIds: reported.map(({ automationId }) => automationId),
+    leadIds: reported.flatMap(({ leadId }) => leadId ?? []),
     once: false,
     missing: new InputError("runs: an automation that they name has just been removed"),
     prepare(known) {

@@ -5,8 +5,8 @@ import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/
 import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
 import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
+import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
-import { app } from "../../src/http/app.ts";
 
 /** An answer as it came over the wire; `body` is its JSON, null when there is none. */
 export interface Answer<Body = unknown> {

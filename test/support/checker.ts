@@ -1,15 +1,15 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { ROOT } from "../../scripts/checkout.ts";
-import { signatureFault } from "../../scripts/receiver.ts";
-import { mintSecret } from "../../src/delivery/signature.ts";
-import type { Post } from "./receiver.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
+import { signatureFault } from "../../scripts/shared/receiver.ts";
+import { mintSecret } from "../../src/webhooks/signature.ts";
+import type { Post } from "../node/support/receiver.ts";
 
 /** What the receivers verify with, and the checker signs with unless it is told otherwise. */
 export const SECRET = mintSecret();
 
 /** The command as it stands in the checkout. */
-export const CHECKER = join(ROOT, "scripts/check-receiver.ts");
+export const CHECKER = join(ROOT, "scripts/check-receiver/check-receiver.ts");
 
 /** What the command prints and its exit code; the duties by their verdict. */
 export async function check(...args: string[]) {

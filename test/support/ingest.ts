@@ -2,7 +2,7 @@ import { createExecutionContext, createMessageBatch, getQueueResult } from "clou
 import { expect, vi } from "vitest";
 import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
 import type { Lead, Run } from "../../src/contract/resources.ts";
-import { ingest } from "../../src/ingest.ts";
+import { ingest } from "../../src/doors/ingest.ts";
 import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 

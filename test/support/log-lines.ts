@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, vi } from "vitest";
-import { holdsCanary } from "./canary.ts";
+import { holdsCanary } from "../node/support/canary.ts";
 
 /** Keeps what the tests of a file log instead of printing it: the lines of the test that runs. */
 export function keepLog(): string[] {

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, expect } from "vitest";
-import { holdsCanary } from "./canary.ts";
+import { holdsCanary } from "../node/support/canary.ts";
 
 /** The lines printed since the last test, by it or by the Worker, that hold a canary. */
 const leaks: string[] = [];

@@ -1,0 +1,117 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import { type CANCEL_SYMBOL, isCancel, log, password, select, text } from "@clack/prompts";
+import { parseKeyRing } from "../../src/contract/key-ring.ts";
+import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
+
+/** @throws Error that says what is wrong with it, without a word of it. */
+export function checkSecret(name: SecretName, secret: string): void {
+  parseKeyRing(name, secret);
+}
+
+/** Makes the secrets of these names. The id of their keys is the day. */
+export function makeSecrets(names: SecretName[]): Secrets {
+  const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
+  return Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
+}
+
+/**
+ * Asks for the encryption key where it is missing, or makes it, and makes what else is missing.
+ *
+ * @throws Error when the user gives up.
+ */
+export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
+  const entered = missing.includes("WEBHOOK_ENCRYPTION_KEYS") ? await askForEncryptionKey() : {};
+  const toMake = missing.filter((name) => !(name in entered));
+  const made = makeSecrets(toMake);
+  if (toMake.length > 0) await offerCopy(made);
+  return { ...entered, ...made };
+}
+
+/** What the user enters; nothing, when one is to be made. */
+async function askForEncryptionKey(): Promise<Secrets> {
+  const name = "WEBHOOK_ENCRYPTION_KEYS";
+  const choice = await answered(
+    select({
+      message: `${name} encrypts the secrets of webhook subscriptions. The Worker has none yet.`,
+      options: [
+        { value: "generate", label: "Generate one" },
+        { value: "enter", label: "Enter one", hint: "id:base64 of 32 bytes" },
+      ],
+    }),
+  );
+  if (choice === "generate") return {};
+  const validate = (value: string | undefined) => faultOf(name, value ?? "");
+  return { [name]: await answered(password({ message: name, validate })) };
+}
+
+async function offerCopy(made: Secrets): Promise<void> {
+  const [id] = Object.values(made)[0]?.split(":") ?? [];
+  const names = Object.keys(made).join(" and ");
+  log.info(
+    `${names}: Cloudflare shows them to nobody, and to change one takes the old one: keep a copy.`,
+  );
+  for (;;) {
+    const file = await answered(
+      text({
+        message: "Where to? A new file, for your eyes only; empty for no copy.",
+        initialValue: join(homedir(), `public-api.${id}.txt`),
+      }),
+    );
+    // What was emptied comes back as nothing.
+    const fault = file?.trim() ? keepCopy(file.trim(), made) : null;
+    if (fault === null) return;
+    log.error(fault);
+  }
+}
+
+/** Writes secrets to a file that is not there yet. @returns what went wrong, if anything. */
+function keepCopy(file: string, secrets: Secrets): string | null {
+  const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
+  try {
+    writeFileSync(file, lines.join(""), { mode: 0o600, flag: "wx" });
+    return null;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === "EEXIST" ? `${file} is there already.` : `${file} cannot be written: ${code}`;
+  }
+}
+
+function faultOf(name: SecretName, secret: string): string | undefined {
+  try {
+    checkSecret(name, secret);
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/** What was answered. @throws Error when the question was cancelled. */
+export async function answered<T>(question: Promise<T | typeof CANCEL_SYMBOL>): Promise<T> {
+  const answer = await question;
+  if (isCancel(answer)) throw new Error("Given up: nothing was deployed.");
+  return answer;
+}
+
+/** A folder that only this user can read; it goes with this process, however that ends. */
+export interface PrivateFolder extends Disposable {
+  path: string;
+}
+
+/** Makes a folder outside the checkout. */
+export function openPrivateFolder(): PrivateFolder {
+  const path = mkdtempSync(join(tmpdir(), "deploy-"));
+  const remove = () => rmSync(path, { recursive: true, force: true });
+  process.on("exit", remove);
+  // A signal ends wrangler, and its end ours: until then, none may end this process at once.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => {});
+  return { path, [Symbol.dispose]: remove };
+}
+
+/** Writes secrets as wrangler reads them. @returns the file. */
+export function writeSecretsFile(folder: PrivateFolder, secrets: Secrets): string {
+  const file = join(folder.path, "secrets.json");
+  writeFileSync(file, JSON.stringify(secrets), { mode: 0o600 });
+  return file;
+}

@@ -1,0 +1,56 @@
+/**
+ * Keeps openapi.json, the OpenAPI document as the Worker serves it, but for its own address.
+ *
+ *     npm run openapi          writes it
+ *     npm run check:openapi    fails when it is not what the code says, or breaks its own version
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { buildDocument } from "../../src/document/document.ts";
+import { makeWritable, ROOT } from "../shared/checkout.ts";
+import { fail, readArguments } from "../shared/command.ts";
+import { readCommitted } from "./history.ts";
+import { findFaults } from "./release.ts";
+import type { Part } from "./schemas.ts";
+
+const FILE = "openapi.json";
+
+const USAGE = `npm run openapi -- [--check]
+
+Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address.
+
+  --check  writes nothing, and fails when the file is not what the code says, or breaks clients of a
+           document that was ever committed with the same version
+`;
+
+const { values } = readArguments(USAGE, { check: { type: "boolean", default: false } });
+try {
+  const text = `${JSON.stringify(await buildDocument(), null, 2)}\n`;
+  if (values.check) check(text);
+  else {
+    makeWritable(ROOT);
+    writeFileSync(join(ROOT, FILE), text);
+    console.log(`${FILE} is written.`);
+  }
+} catch (error) {
+  fail(error);
+}
+
+function check(text: string): void {
+  const document: Part = JSON.parse(text);
+  const faults = findFaults(document, readCommitted(ROOT, FILE), readText("CHANGELOG.md"));
+  if (readText(FILE) !== text)
+    faults.unshift(`${FILE} is not what the code says: run \`npm run openapi\` and commit it`);
+  for (const fault of faults) console.error(fault);
+  if (faults.length > 0) process.exitCode = 1;
+}
+
+/** The text of a file of the checkout; empty when there is none. */
+function readText(file: string): string {
+  try {
+    return readFileSync(join(ROOT, file), "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return "";
+    throw error;
+  }
+}

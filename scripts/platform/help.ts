@@ -1,0 +1,87 @@
+import { z } from "zod";
+import { PLATFORM_INPUTS, type PlatformMethod } from "../../src/contract/platform.ts";
+import { align } from "../shared/table.ts";
+
+const USAGE = `npm run platform -- METHOD 'JSON' [--json] [--remote]
+
+Calls a method of the Platform door and shows its answer: as a table in a terminal, as JSON otherwise.
+
+  --json           as JSON in a terminal too
+  --remote         of the deployed Worker instead of the local server
+  METHOD --help    what the method takes, field by field, with examples
+`;
+
+type JsonSchema = z.core.JSONSchema.BaseSchema;
+
+/** The help of the command: its methods, what each does and what each takes. */
+export function describeMethods(): string {
+  const methods = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
+  const about = methods.map((method) =>
+    [method, `  ${sentenceOf(method)}`, ...fieldLines(method, false)].join("\n"),
+  );
+  return `${USAGE}\n${about.join("\n\n")}`;
+}
+
+/** The help of one method, with what each field means. */
+export function describeMethod(method: PlatformMethod): string {
+  const examples = (PLATFORM_INPUTS[method].meta()?.examples ?? []) as object[];
+  const lines = examples.map(
+    (input) =>
+      `  npm run platform -- ${method} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`,
+  );
+  return [
+    `npm run platform -- ${method} 'JSON'`,
+    "",
+    sentenceOf(method),
+    "",
+    ...fieldLines(method, true),
+    "",
+    ...lines,
+  ].join("\n");
+}
+
+function sentenceOf(method: PlatformMethod): string {
+  return PLATFORM_INPUTS[method].meta()?.description ?? "";
+}
+
+/** One line a field of a method's input: its name, its type and, on demand, what it means. */
+function fieldLines(method: PlatformMethod, withMeaning: boolean): string[] {
+  const shape = z.toJSONSchema(PLATFORM_INPUTS[method], { io: "input", unrepresentable: "any" });
+  const rows = rowsOf(shape, shape.$defs ?? {}, "  ");
+  if (rows.length === 0) return ["  takes nothing"];
+  return align(rows.map((cells) => (withMeaning ? cells : cells.slice(0, 2))));
+}
+
+function rowsOf(object: JsonSchema, named: Record<string, JsonSchema>, indent: string): string[][] {
+  return Object.entries(object.properties ?? {}).flatMap(([name, written]) => {
+    const field = resolve(written as JsonSchema, named);
+    const item = field.type === "array" ? resolve(field.items as JsonSchema, named) : field;
+    const optional = object.required?.includes(name) ? "" : "?";
+    const meaning = (written as JsonSchema).description ?? "";
+    return [
+      [`${indent}${name}${optional}`, typeOf(field, named), meaning],
+      ...rowsOf(item, named, `${indent}  `),
+    ];
+  });
+}
+
+/** The schema itself, instead of a reference to it or of its being null. */
+function resolve(schema: JsonSchema, named: Record<string, JsonSchema>): JsonSchema {
+  if (schema.$ref) return resolve(named[schema.$ref.replace("#/$defs/", "")] ?? {}, named);
+  const real = schema.anyOf?.find(({ type }) => type !== "null");
+  return real ? resolve(real, named) : schema;
+}
+
+function typeOf(field: JsonSchema, named: Record<string, JsonSchema>): string {
+  if (field.enum) return field.enum.join(" | ");
+  if (field.type === "array") {
+    const items = resolve(field.items as JsonSchema, named);
+    const kind = items.properties ? "" : `: ${typeOf(items, named)}`;
+    return `array of ${field.minItems ?? 0} to ${field.maxItems}${kind}`;
+  }
+  if (field.type === "integer") return `integer, ${field.minimum} to ${field.maximum}`;
+  if (field.format === "date-time") return "date and time, ISO 8601";
+  if (field.format === "email") return "e-mail address";
+  if (field.maxLength) return `${field.type}, up to ${field.maxLength} characters`;
+  return String(field.type ?? "object");
+}

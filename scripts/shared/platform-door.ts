@@ -1,0 +1,129 @@
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import type { PlatformInput, PlatformMethod } from "../../src/contract/platform.ts";
+import type { Platform } from "../../src/doors/platform.ts";
+import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
+
+/** The Platform door of the local server, or of the deployed Worker, opened from Node. */
+export interface PlatformDoor extends AsyncDisposable {
+  /** Calls a method. @throws Error that says what is wrong, or that the server has gone. */
+  call<M extends PlatformMethod>(
+    method: M,
+    input: PlatformInput<M>,
+  ): Promise<Awaited<ReturnType<Platform[M]>>>;
+}
+
+/** How the runtime says that nobody answers at the other end: never registered, or gone. */
+const NO_SERVER = /Make sure it is running locally|Network connection lost/;
+
+const SERVER_PATIENCE_MS = 2_000;
+/** How long the server may take to say that it has no method that it does not have. */
+const PROBE_PATIENCE_MS = 5_000;
+/** How long a call may take; a hundred records take less than one of these seconds. */
+const CALL_PATIENCE_MS = 60_000;
+
+/** How wrangler says that it has no credentials. */
+const NO_CREDENTIALS = /CLOUDFLARE_API_TOKEN environment variable|not logged in/i;
+
+/**
+ * A Worker that passes calls on: as one, it reaches what other Workers on this machine offer, and
+ * unlike a proxy in Node it lets several calls be under way at once.
+ */
+const RELAY = `export default {
+  async fetch(request, env) {
+    const { token, method, input } = await request.json();
+    if (token !== env.TOKEN) return new Response(null, { status: 403 });
+    try {
+      return Response.json({ answer: await env.PLATFORM[method](input) });
+    } catch (error) {
+      return Response.json({ error: error.message });
+    }
+  },
+};`;
+
+/**
+ * Opens the door. `remote` opens that of the deployed Worker, with the credentials of wrangler.
+ *
+ * @throws Error when no local server runs, or nobody is logged in.
+ */
+export function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor> {
+  // What wrangler tells of its progress would stand among the answers.
+  Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
+  return remote ? openRemoteDoor() : openLocalDoor();
+}
+
+async function openLocalDoor(): Promise<PlatformDoor> {
+  const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  makeWritable(WRANGLER_ENV.WRANGLER_REGISTRY_PATH);
+  const token = randomUUID();
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      name: "platform-door",
+      modules: true,
+      script: RELAY,
+      compatibilityDate: "2026-08-01",
+      bindings: { TOKEN: token },
+      serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
+      unsafeDevRegistryPath: WRANGLER_ENV.WRANGLER_REGISTRY_PATH,
+    }),
+  );
+  const url = await miniflare.ready;
+  const relay = async (method: string, input: unknown, patienceMs = CALL_PATIENCE_MS) => {
+    const body = JSON.stringify({ token, method, input });
+    // A server that was stopped, or is stuck, still takes connections.
+    const signal = AbortSignal.timeout(patienceMs);
+    try {
+      const answer = await fetch(url, { method: "POST", body, signal });
+      return (await answer.json()) as { answer: never; error?: string };
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      await miniflare.dispose();
+      throw new Error("The local server does not answer: end it, and start it with `npm start`.");
+    }
+  };
+  // A server that has just started is found a moment later. It has no such method, and says so.
+  const late = performance.now() + SERVER_PATIENCE_MS;
+  while (NO_SERVER.test((await relay("isThere", {}, PROBE_PATIENCE_MS)).error ?? "")) {
+    if (performance.now() > late) {
+      await miniflare.dispose();
+      throw noServer();
+    }
+    await setTimeout(100);
+  }
+  return {
+    call: async (method, input) => {
+      const { answer, error } = await relay(method, input);
+      if (error === undefined) return answer;
+      throw NO_SERVER.test(error) ? noServer() : new Error(error);
+    },
+    [Symbol.asyncDispose]: () => miniflare.dispose(),
+  };
+}
+
+function noServer(): Error {
+  return new Error("The local server does not run: start it with `npm start`.");
+}
+
+async function openRemoteDoor(): Promise<PlatformDoor> {
+  const { getPlatformProxy } = await import("wrangler");
+  const proxy = await getPlatformProxy<{
+    PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
+  }>({
+    configPath: join(ROOT, "scripts/shared/platform-door.toml"),
+    envFiles: [],
+    persist: false,
+    remoteBindings: true,
+  }).catch((error: unknown) => {
+    if (!(error instanceof Error && NO_CREDENTIALS.test(error.message))) throw error;
+    throw new Error(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.",
+    );
+  });
+  return {
+    // A proxy of the answer arrives; its JSON is the answer.
+    call: async (method, input) =>
+      JSON.parse(JSON.stringify(await proxy.env.PLATFORM[method](input))),
+    [Symbol.asyncDispose]: () => proxy.dispose(),
+  };
+}

@@ -1,0 +1,87 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server } from "node:http";
+import type { WebhookDelivery } from "../../src/contract/resources.ts";
+
+const TOLERANCE_SECONDS = 300;
+
+/** What came of a post to the receiver. */
+export type Receipt =
+  | { verdict: "accepted" | "repeated"; delivery: WebhookDelivery }
+  | { verdict: "refused"; reason: string };
+
+/** Where a receiver on `port` listens. */
+export function receiverUrl(port: number): string {
+  return `http://127.0.0.1:${port}/webhooks`;
+}
+
+/**
+ * Starts a subscriber that does what the contract asks of one (Delivery 3): it refuses what is not
+ * signed with its secret or not recent, and knows again what it has received before.
+ *
+ * @param secret what deliveries are signed with now; null before there is a subscription.
+ * @returns the server, for its caller to close.
+ * @throws Error when the port is taken.
+ */
+export async function startReceiver(
+  port: number,
+  secret: () => string | null,
+  onReceipt: (receipt: Receipt) => void,
+): Promise<Server> {
+  const received = new Set<string>();
+  const answer = async (request: IncomingMessage): Promise<Receipt> => {
+    const body = await readBody(request);
+    const reason = signatureFault(
+      secret(),
+      request.headers["x-service-signature"],
+      body,
+      Date.now(),
+    );
+    if (reason !== null) return { verdict: "refused", reason };
+    const delivery = JSON.parse(body.toString()) as WebhookDelivery;
+    const verdict = received.has(delivery.id) ? "repeated" : "accepted";
+    received.add(delivery.id);
+    return { verdict, delivery };
+  };
+  const server = createServer(async (request, response) => {
+    try {
+      const receipt = await answer(request);
+      response.writeHead(receipt.verdict === "refused" ? 401 : 204).end();
+      onReceipt(receipt);
+    } catch {
+      // The sender has gone, or sent what is no delivery.
+      response.writeHead(400).end();
+    }
+  });
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return server;
+}
+
+/**
+ * What speaks against a delivery's signature; `null` when nothing does.
+ *
+ * @param header `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`.
+ * @param body the bytes as they came: the signature is over them, not over what they mean.
+ * @param now Unix milliseconds.
+ */
+export function signatureFault(
+  secret: string | null,
+  header: string | string[] | undefined,
+  body: Buffer,
+  now: number,
+): string | null {
+  if (secret === null) return "no subscription yet";
+  const [, time, digest] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(header)) ?? [];
+  if (!time || !digest) return "no signature";
+  if (Math.abs(now / 1000 - Number(time)) > TOLERANCE_SECONDS) return "more than 5 minutes away";
+  const expected = createHmac("sha256", secret).update(`${time}.`).update(body).digest();
+  if (!timingSafeEqual(expected, Buffer.from(digest, "hex"))) return "signature does not match";
+  return null;
+}
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}

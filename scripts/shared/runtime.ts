@@ -1,0 +1,131 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { convertV4MiniflareOptions, Miniflare, type V4WorkerOptions } from "miniflare";
+import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import type { Platform } from "../../src/doors/platform.ts";
+import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
+
+const BUNDLE = join(ROOT, "dist/worker");
+
+/**
+ * Builds the Worker as a deployment would, into `dist/worker`, or another `entry` into `outdir`.
+ *
+ * @param config the configuration that the entry is built under.
+ * @throws Error with what wrangler said.
+ */
+export function buildWorker(
+  outdir = BUNDLE,
+  entry = join(ROOT, "src/index.ts"),
+  config = join(ROOT, "wrangler.toml"),
+): string {
+  for (const folder of [outdir, join(ROOT, ".wrangler")]) makeWritable(folder);
+  const { status, stdout, stderr } = spawnSync(
+    join(ROOT, "node_modules/.bin/wrangler"),
+    ["deploy", entry, "--config", config, "--dry-run", "--outdir", outdir],
+    { cwd: ROOT, encoding: "utf8", env: { ...process.env, ...WRANGLER_ENV } },
+  );
+  const bundle = join(outdir, basename(entry).replace(/\.ts$/, ".js"));
+  if (status !== 0 || !existsSync(bundle)) throw new Error(`the build failed:\n${stdout}${stderr}`);
+  return bundle;
+}
+
+export interface RuntimeOptions {
+  /** The bundle to run; that of the shipped Worker when left out. */
+  bundle?: string;
+  /** The folder that keeps its storage; without one, storage ends with the process. */
+  persist?: string;
+  /** Overrides of the variables in wrangler.toml. */
+  vars?: Record<string, string | number>;
+  /** Workers that run beside it, in Miniflare's terms. */
+  beside?: V4WorkerOptions[];
+  /** The folder where other programs find it, as they find `wrangler dev`; none does when left out. */
+  registry?: string;
+  /** Leaves out the static assets: locally, their router is one more Worker before this one. */
+  withoutAssets?: boolean;
+  /** What the Worker prints; dropped when left out. */
+  onLog?: (line: string) => void;
+}
+
+/** The bindings of the Worker, as Node reaches them, and the Platform door. */
+export type RuntimeEnv = Env & { PLATFORM: Service<typeof Platform> };
+
+/** The built Worker in the real runtime, without a development server in front. */
+export interface Runtime {
+  url: URL;
+  env: RuntimeEnv;
+  /** Runs the cron door as if it were `now`. */
+  scheduled(now?: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
+export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
+  const settings = unstable_readConfig(
+    { config: join(ROOT, "wrangler.toml") },
+    { hideWarnings: true },
+  );
+  // Without the list of required secrets: they are given below, and not looked for elsewhere.
+  const { workerOptions } = unstable_getMiniflareWorkerOptions({ ...settings, secrets: undefined });
+  // The bundle is built: where its sources lie, and how to read them, is behind us.
+  const config: Record<string, unknown> = { ...workerOptions };
+  delete config.rootPath;
+  delete config.modulesRules;
+  if (options.withoutAssets) delete config.assets;
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      workers: [
+        {
+          ...config,
+          name: "public-api",
+          modules: [{ type: "ESModule", path: options.bundle ?? join(BUNDLE, "index.js") }],
+          bindings: {
+            ...(workerOptions.bindings as Record<string, string | number>),
+            ALLOW_LOCAL_WEBHOOKS: "true",
+            WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+            API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
+            ...options.vars,
+          },
+          serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
+        },
+        ...(options.beside ?? []),
+      ],
+      ...(options.persist ? { resourcePersistencePath: options.persist } : {}),
+      ...(options.registry ? { unsafeDevRegistryPath: options.registry } : {}),
+      handleStructuredLogs: ({ message }) => options.onLog?.(message),
+    }),
+  );
+  const url = await miniflare.ready;
+  const env = await miniflare.getBindings<RuntimeEnv>();
+  const worker = (await miniflare.getWorker()) as unknown as {
+    scheduled(options: { scheduledTime: Date }): Promise<{ outcome: string }>;
+  };
+  await applyMigrations(env.DB);
+  return {
+    url,
+    env,
+    scheduled: async (now = Date.now()) => {
+      const { outcome } = await worker.scheduled({ scheduledTime: new Date(now) });
+      if (outcome !== "ok") throw new Error(`the cron run ended with ${outcome}`);
+    },
+    stop: () => miniflare.dispose(),
+  };
+}
+
+/** Brings a database up to date, and remembers how far, where wrangler does. */
+async function applyMigrations(db: D1Database): Promise<void> {
+  const folder = join(ROOT, "migrations");
+  await db.exec("CREATE TABLE IF NOT EXISTS d1_migrations (name TEXT PRIMARY KEY)");
+  const { results } = await db.prepare("SELECT name FROM d1_migrations").all<{ name: string }>();
+  const applied = new Set(results.map(({ name }) => name));
+  for (const name of readdirSync(folder)
+    .filter((file) => file.endsWith(".sql"))
+    .sort()) {
+    if (applied.has(name)) continue;
+    const statements = readFileSync(join(folder, name), "utf8").split("--> statement-breakpoint");
+    await db.batch([
+      ...statements.map((statement) => db.prepare(statement)),
+      db.prepare("INSERT INTO d1_migrations (name) VALUES (?)").bind(name),
+    ]);
+  }
+}

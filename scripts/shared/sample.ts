@@ -1,0 +1,242 @@
+import { RECORDS_MAX } from "../../src/contract/limits.ts";
+import type { PlatformInput } from "../../src/contract/platform.ts";
+import { Chance } from "./chance.ts";
+import type { PlatformDoor } from "./platform-door.ts";
+import {
+  type Business,
+  callFields,
+  crmFields,
+  leadAdFields,
+  type Person,
+  socialFields,
+  widgetFields,
+} from "./sample-fields.ts";
+
+type Automation = PlatformInput<"recordAutomations">["automations"][number];
+type Lead = PlatformInput<"recordLeads">["leads"][number];
+type Run = PlatformInput<"recordRuns">["runs"][number];
+
+/** A run that names its automation and its lead by their places in the sample. */
+type SampleRun = Omit<Run, "reference" | "automationId" | "leadId"> & {
+  automation: number;
+  lead: number | null;
+};
+
+const LEADS = 300;
+/** Runs that captured nobody: a comment answered, a story that led nowhere. */
+const RUNS_WITHOUT_LEAD = 160;
+const SPREAD_MS = 42 * 86_400_000;
+
+const BUSINESSES: readonly [Business, Business, Business, Business] = [
+  { reference: "lumiere-lyon", name: "Agence Lumière Lyon", city: "Lyon", sells: "homes" },
+  { reference: "lumiere-annecy", name: "Agence Lumière Annecy", city: "Annecy", sells: "homes" },
+  { reference: "garage-du-parc", name: "Garage du Parc", city: "Lille", sells: "cars" },
+  { reference: "auto-sud", name: "Auto Sud", city: "Montpellier", sells: "cars" },
+];
+
+const FIRST_NAMES =
+  "Camille Inès Louis Jade Hugo Léa Nathan Chloé Yanis Manon Théo Sarah Jules Zoé Karim Élise";
+const LAST_NAMES =
+  "Durand Moreau Lefèvre Garcia Roux Fontaine Benali Marchand Perrin Diallo Gauthier Nguyen Barbier";
+
+const SOCIAL_TYPES = ["social_comments", "social_story", "social_messages", "lead_ads"] as const;
+const STATES = ["active", "paused", "draft", "error"] as const;
+
+const PROVIDERS = {
+  social_comments: ["facebook", "instagram"],
+  social_story: ["instagram", "instagram_page"],
+  social_messages: ["facebook", "instagram", "instagram_page"],
+  lead_ads: ["facebook", "instagram_page"],
+} as const;
+
+/** What sets an automation of each type off, and what it then does. */
+const WORK = {
+  social_comments: { trigger: "comment", actions: ["reply_comment", "send_private_message"] },
+  social_story: { trigger: "story_reply", actions: ["send_private_message", "qualify_contact"] },
+  social_messages: { trigger: "message", actions: ["send_message", "qualify_contact"] },
+  lead_ads: { trigger: "lead_ads", actions: ["send_message", "send_email", "notify_agent"] },
+  crm_source: { trigger: "crm_event", actions: ["update_crm_contact", "send_email"] },
+} as const;
+
+/** The sources of leads, each as often as it comes, and the automations that capture them. */
+const SOURCES = [
+  ...Array(4).fill({ source: "lead_ads", types: ["lead_ads"] }),
+  ...Array(2).fill({ source: "crm", types: ["crm_source"] }),
+  ...Array(2).fill({
+    source: "social",
+    types: ["social_comments", "social_story", "social_messages"],
+  }),
+  { source: "widget", types: [] },
+  { source: "telephony", types: [] },
+] as { source: Lead["source"]; types: Automation["type"][] }[];
+
+/** How runs end, each as often as it happens. */
+const ENDINGS = [...Array(7).fill("success"), "partial", "failed"] as Run["status"][];
+
+/**
+ * Records the sample data through the Platform door: automations of every type and state, leads of
+ * every source, runs of every status. The references are the same each time, so a load that was
+ * interrupted can be repeated.
+ *
+ * @param now Unix milliseconds; leads and runs lie in the weeks before.
+ */
+export async function loadSample(
+  door: PlatformDoor,
+  workspaceId: string,
+  now: number,
+): Promise<void> {
+  const { automations, leads, runs } = makeSample(now);
+  const { ids: automationIds } = await door.call("recordAutomations", { workspaceId, automations });
+  const leadIds: string[] = [];
+  for (const some of chunks(leads)) {
+    const { ids } = await door.call("recordLeads", { workspaceId, leads: some });
+    leadIds.push(...ids);
+  }
+  const named = runs.map(({ automation, lead, ...run }) => ({
+    ...run,
+    automationId: automationIds[automation] ?? "",
+    leadId: lead === null ? null : (leadIds[lead] ?? ""),
+  }));
+  for (const some of chunks(named)) await door.call("recordRuns", { workspaceId, runs: some });
+}
+
+/** A lead that comes in at `now` (Unix milliseconds), with a reference of its own. */
+export function freshLead(now: number): Lead {
+  const chance = new Chance(now);
+  const reference = `demonstration-${now}`;
+  return makeLead(chance, reference, "lead_ads", chance.pick(BUSINESSES), now);
+}
+
+/** Lead number `n` of as many as are wanted, of any source: the same one each time, but for its age. */
+export function numberedLead(n: number, now: number): Lead {
+  const reference = `seed-${n}`;
+  const chance = Chance.of(reference);
+  const at = now - Math.ceil(chance.number() * SPREAD_MS);
+  return makeLead(chance, reference, chance.pick(SOURCES).source, chance.pick(BUSINESSES), at);
+}
+
+function makeSample(now: number) {
+  const chance = new Chance(20_260_801);
+  const time = () => now - Math.ceil(chance.number() * SPREAD_MS);
+  const made = makeAutomations(chance, time);
+  const running = [...made.entries()].filter(([, { status }]) => status !== "draft");
+  const leads: Lead[] = [];
+  const runs: SampleRun[] = [];
+  while (leads.length < LEADS) {
+    const at = time();
+    const { source, types } = chance.pick(SOURCES);
+    const capturing = running.filter(([, { type }]) => types.includes(type));
+    const [place, automation] = capturing.length > 0 ? chance.pick(capturing) : [];
+    const business = automation?.business ?? chance.pick(BUSINESSES);
+    const lead = leads.push(makeLead(chance, `lead-${leads.length}`, source, business, at)) - 1;
+    if (automation && place !== undefined)
+      runs.push({ ...makeRun(chance, automation.type, at), automation: place, lead });
+  }
+  for (let i = 0; i < RUNS_WITHOUT_LEAD; i++) {
+    const [automation, { type }] = chance.pick(running);
+    runs.push({ ...makeRun(chance, type, time()), automation, lead: null });
+  }
+  return {
+    automations: made.map(({ business, ...automation }) => ({
+      ...automation,
+      agent: agentOf(business),
+    })),
+    leads,
+    runs: runs.map((run, i) => ({ ...run, reference: `run-${i}` })),
+  };
+}
+
+/** Each social type in each state, and two automations that a CRM triggers. */
+function makeAutomations(chance: Chance, time: () => number) {
+  const make = (
+    type: Automation["type"],
+    provider: string,
+    status: Automation["status"],
+    business: Business,
+    name: string | null = null,
+  ) => {
+    const reference = `${type}-${business.reference}`;
+    const updatedAt = new Date(time()).toISOString();
+    return { reference, type, provider, status, business, name, updatedAt };
+  };
+  const social = SOCIAL_TYPES.flatMap((type, turn) =>
+    BUSINESSES.map((business, i) => {
+      const status = STATES[(i + turn) % STATES.length] ?? "active";
+      return make(type, chance.pick(PROVIDERS[type]), status, business);
+    }),
+  );
+  const [, annecy, garage] = BUSINESSES;
+  return [
+    ...social,
+    make("crm_source", "hubspot", "active", annecy, `Nouveau contact HubSpot – ${annecy.name}`),
+    make("crm_source", "salesforce", "paused", garage, `Opportunité Salesforce – ${garage.name}`),
+  ];
+}
+
+function makeLead(
+  chance: Chance,
+  reference: string,
+  source: Lead["source"],
+  business: Business,
+  at: number,
+): Lead {
+  const person = makePerson(chance);
+  const createdAt = new Date(at).toISOString();
+  const lead = { reference, source, agent: agentOf(business), ...person, createdAt };
+  switch (source) {
+    case "lead_ads":
+      return { ...lead, customFields: leadAdFields(chance, business, person, at) };
+    case "crm":
+      return { ...lead, customFields: crmFields(chance, business, person, at) };
+    case "social":
+      return {
+        ...lead,
+        email: chance.happens(0.3) ? person.email : null,
+        phone: chance.happens(0.3) ? person.phone : null,
+        customFields: socialFields(chance, business, person),
+      };
+    case "widget":
+      return { ...lead, phone: null, customFields: widgetFields(chance, business) };
+    case "telephony":
+      return { ...lead, name: null, email: null, customFields: callFields(chance) };
+  }
+}
+
+/** A person with an address at example.com and a number of the range that is kept for fiction. */
+function makePerson(chance: Chance): Person {
+  const first = chance.pick(FIRST_NAMES.split(" "));
+  const last = chance.pick(LAST_NAMES.split(" "));
+  const address = `${first}.${last}`.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  return {
+    name: `${first} ${last}`,
+    email: `${address}@example.com`,
+    phone: `+3363998${String(chance.between(0, 9999)).padStart(4, "0")}`,
+  };
+}
+
+/** A run a few seconds after `at`: all its actions done, or all but the first, or none. */
+function makeRun(chance: Chance, type: Automation["type"], at: number) {
+  const { trigger, actions } = WORK[type];
+  const status = chance.pick(ENDINGS);
+  return {
+    status,
+    triggerType: trigger,
+    occurredAt: new Date(at + chance.between(1, 9) * 1000).toISOString(),
+    actions: actions.map((action, i) => {
+      if (status === "success") return { type: action, status: "success" };
+      if (i === 0) return { type: action, status: "failed" };
+      return { type: action, status: status === "partial" ? "success" : "skipped" };
+    }),
+  };
+}
+
+function agentOf({ reference, name }: Business) {
+  return { reference, name };
+}
+
+function chunks<T>(items: T[]): T[][] {
+  const count = Math.ceil(items.length / RECORDS_MAX);
+  return Array.from({ length: count }, (_, i) =>
+    items.slice(i * RECORDS_MAX, (i + 1) * RECORDS_MAX),
+  );
+}

@@ -1,0 +1,108 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { Writable } from "node:stream";
+import { setTimeout } from "node:timers/promises";
+import { stripVTControlCharacters } from "node:util";
+import { ROOT, WRANGLER_ENV } from "../shared/checkout.ts";
+
+/** Where the output of a process goes. */
+export interface Output {
+  /** All of it. */
+  log: Writable;
+  /** A line that must not go unseen: it tells of an error. */
+  onError: (line: string) => void;
+}
+
+/** A process that was started here. */
+export interface Run {
+  /** Its exit code when it has ended; null if a signal ended it. */
+  ended: Promise<number | null>;
+  /** Ends it and all that it started. */
+  stop(): Promise<void>;
+}
+
+const WRANGLER = join(ROOT, "node_modules/wrangler/wrangler-dist/cli.js");
+const STOP_PATIENCE_MS = 5_000;
+
+/** Loaded before the server: ends it when the process that started it has gone, however it went. */
+const LEASH = `data:text/javascript,${encodeURIComponent(
+  'process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();',
+)}`;
+
+/** Brings the local database up to date. */
+export function migrate(output: Output): Run {
+  const child = runNode([WRANGLER, "d1", "migrations", "apply", "DB", "--local"], output);
+  return toRun(child);
+}
+
+/** Makes the sample workspace ready, with `receiverUrl` as a subscriber of the server at `base`. */
+export function prepare(base: string, receiverUrl: string, output: Output): Run {
+  return toRun(runNode([join(ROOT, "scripts/start/prepare.ts"), base, receiverUrl], output));
+}
+
+/**
+ * Serves the Worker on `port`, and anew whenever its source changes; webhooks may go to http and
+ * private addresses. `ready` resolves when it takes requests.
+ */
+export function serve(port: number, output: Output): Run & { ready: Promise<void> } {
+  const child = runNode(
+    [
+      ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
+      ...["--var", "ALLOW_LOCAL_WEBHOOKS:true", "--show-interactive-dev-session=false"],
+    ],
+    output,
+  );
+  const ready = new Promise<void>((resolve) => {
+    child.on("message", (message) => {
+      if (String(message).includes("DEV_SERVER_READY")) resolve();
+    });
+  });
+  return { ...toRun(child), ready };
+}
+
+/** Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`. */
+function runNode(args: string[], { log, onError }: Output): ChildProcess {
+  const child = spawn(process.execPath, ["--no-warnings", ...args], {
+    cwd: ROOT,
+    env: { ...process.env, ...WRANGLER_ENV, CI: "1" },
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+    detached: true,
+  });
+  for (const stream of [child.stdout, child.stderr]) {
+    if (!stream) continue;
+    createInterface({ input: stream }).on("line", (coloured) => {
+      const line = stripVTControlCharacters(coloured);
+      log.write(`${line}\n`);
+      if (isError(line)) onError(line);
+    });
+  }
+  return child;
+}
+
+function isError(line: string): boolean {
+  // The runtime says that a Platform method hung whenever it throws; its caller is told why.
+  return line.includes("[ERROR]") && !line.includes("code had hung");
+}
+
+function toRun(child: ChildProcess): Run {
+  const ended = once(child, "exit").then(([code]) => code as number | null);
+  const stop = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGTERM");
+    await Promise.race([ended, setTimeout(STOP_PATIENCE_MS, null, { ref: false })]);
+    killGroup(child);
+    await ended;
+  };
+  return { ended, stop };
+}
+
+/** Ends at once whatever is left of a process and of those that it started. */
+function killGroup({ pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}

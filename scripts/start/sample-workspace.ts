@@ -1,0 +1,95 @@
+import type { z } from "zod";
+import {
+  type Page,
+  type Webhook,
+  WebhookEvent,
+  type WebhookWithSecret,
+} from "../../src/contract/resources.ts";
+import { openApi, Refusal } from "../shared/local-api.ts";
+import { type LocalState, readState, writeState } from "../shared/local-state.ts";
+import type { PlatformDoor } from "../shared/platform-door.ts";
+import { loadSample } from "../shared/sample.ts";
+
+/**
+ * Opens the sample workspace of the last start, or makes one where the storage holds none any more:
+ * with access, a key that works, and the sample data. What is there already stays as it is.
+ *
+ * @param base address of the local server, such as `http://localhost:8787`.
+ * @returns its state, which the next start finds.
+ */
+export async function openSampleWorkspace(
+  door: PlatformDoor,
+  base: string,
+): Promise<LocalState & { apiKey: string }> {
+  const state = (await findWorkspace(door)) ?? (await makeWorkspace(door));
+  const { workspaceId } = state;
+  let { apiKey } = state;
+  if (!apiKey || !(await isAccepted(base, apiKey))) {
+    ({ apiKey } = await door.call("createApiKey", { workspaceId }));
+    writeState({ ...state, apiKey });
+  }
+  if (!state.sampleLoaded) await loadSample(door, workspaceId, Date.now());
+  const opened = { ...state, apiKey, sampleLoaded: true };
+  writeState(opened);
+  return opened;
+}
+
+async function findWorkspace(door: PlatformDoor): Promise<LocalState | null> {
+  const state = readState();
+  if (!state) return null;
+  try {
+    await door.call("setWorkspaceAccess", { workspaceId: state.workspaceId, granted: true });
+    return state;
+  } catch (error) {
+    if (error instanceof Error && error.message.includes("no such workspace")) return null;
+    throw error;
+  }
+}
+
+async function makeWorkspace(door: PlatformDoor): Promise<LocalState> {
+  const { workspaceId } = await door.call("createWorkspace", {
+    name: "Groupe Horizon",
+    adminEmails: ["admin@example.com"],
+  });
+  const state = { workspaceId, apiKey: null, sampleLoaded: false, webhook: null };
+  writeState(state);
+  return state;
+}
+
+async function isAccepted(base: string, apiKey: string): Promise<boolean> {
+  try {
+    await openApi(base, apiKey)("GET", "/v1/webhooks?limit=1");
+    return true;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return error.code !== "invalid_api_key";
+  }
+}
+
+/**
+ * Subscribes `url` to every kind of event, unless an earlier start did and its secret is known; in a
+ * deployment without webhooks there is nothing to be done.
+ */
+export async function subscribe(
+  state: LocalState & { apiKey: string },
+  base: string,
+  url: string,
+): Promise<void> {
+  const api = openApi(base, state.apiKey);
+  try {
+    const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+    const known = data.find(({ id }) => id === state.webhook?.id);
+    if (known?.url === url && known.disabled_at === null) return;
+    // Those whose secret is lost, or whose port was another.
+    for (const old of data)
+      if (old === known || old.url === url) await api("DELETE", `/v1/webhooks/${old.id}`);
+    const { id, secret } = await api<z.infer<typeof WebhookWithSecret>>("POST", "/v1/webhooks", {
+      url,
+      events: WebhookEvent.options,
+    });
+    writeState({ ...state, webhook: { id, secret } });
+  } catch (error) {
+    if (!(error instanceof Refusal && error.code === "route_not_found")) throw error;
+    writeState({ ...state, webhook: null });
+  }
+}

@@ -1,0 +1,228 @@
+/**
+ * `npm start`: the whole service on this machine, with sample data and a subscriber that shows the
+ * signed webhooks as they arrive. Ctrl-C ends all of it.
+ */
+import { createWriteStream } from "node:fs";
+import { connect } from "node:net";
+import { join, relative } from "node:path";
+import type { Automation, Page } from "../../src/contract/resources.ts";
+import { ROOT } from "../shared/checkout.ts";
+import { readArguments } from "../shared/command.ts";
+import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
+import { makeSecrets, readState, writeState } from "../shared/local-state.ts";
+import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
+import { holdFolder } from "./folder-hold.ts";
+import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
+
+const USAGE = `npm start
+
+Runs the whole service on this machine, with sample data and a receiver that shows the signed
+webhooks as they arrive. Ctrl-C ends all of it; the next start finds the data as it was left.
+
+  PORT  in the environment: the port of the API, 8787 when left out; the receiver takes the next one
+`;
+
+const DEFAULT_PORT = 8787;
+const READY_PATIENCE_MS = 60_000;
+const CRON_MS = 60_000;
+const DATA = join(ROOT, ".wrangler");
+const LOG_FILE = join(DATA, "start.log");
+const LOG_NAME = relative(process.cwd(), LOG_FILE);
+
+/** What runs, to be ended in reverse order. */
+const running = new AsyncDisposableStack();
+let ending = false;
+
+readArguments(USAGE, {});
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => end(0));
+endWithNpm();
+try {
+  await start(readPort());
+} catch (error) {
+  await fail(error instanceof Error ? error.message : String(error));
+}
+
+async function start(port: number): Promise<void> {
+  const receiverPort = port + 1;
+  running.defer(await holdFolder(DATA, `http://localhost:${port}`));
+  await refuseTaken(port);
+  await refuseTaken(receiverPort);
+  prepareSecrets();
+  const output = openOutput();
+  console.log("Starting: the database, the server, the sample data…");
+  await finish(migrate(output), "The database could not be brought up to date");
+  const base = await serveWorker(port, output);
+  const introduced = Promise.withResolvers<void>();
+  await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
+  const preparing = prepare(base, receiverUrl(receiverPort), output);
+  await finish(preparing, "The sample data could not be loaded");
+  tickEachMinute(base);
+  await introduce(base);
+  introduced.resolve();
+}
+
+function readPort(): number {
+  const port = Number(process.env.PORT || DEFAULT_PORT);
+  if (Number.isInteger(port) && port > 0 && port < 65535) return port;
+  throw new Error("PORT must be a whole number from 1 to 65534: the receiver takes the next one.");
+}
+
+/** @throws Error when something answers on `port` already. */
+async function refuseTaken(port: number): Promise<void> {
+  const taken = await new Promise<boolean>((resolve) => {
+    const socket = connect({ port, host: "localhost" }, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on("error", () => resolve(false));
+  });
+  if (taken)
+    throw new Error(`Port ${port} is taken: end what uses it, or choose another: PORT=… npm start`);
+}
+
+/** The log of this start; errors show up in the terminal too. */
+function openOutput(): Output {
+  const log = createWriteStream(LOG_FILE);
+  log.on("error", ({ message }) => fail(`The log cannot be written: ${message}.`));
+  return { log, onError: (line) => say(`${line.trim()} (more in ${LOG_NAME})`) };
+}
+
+/**
+ * Makes the Worker's local secrets that are missing. Webhooks sealed with a lost one are lost; a key that
+ * is none any more is made anew with the sample data.
+ */
+function prepareSecrets(): void {
+  const state = readState();
+  const made = makeSecrets();
+  if (made.includes("WEBHOOK_ENCRYPTION_KEYS") && state) writeState({ ...state, webhook: null });
+}
+
+/** @throws Error that begins with `complaint`, when the process ends otherwise than well. */
+async function finish(run: Run, complaint: string): Promise<void> {
+  running.defer(() => run.stop());
+  if ((await run.ended) !== 0) throw new Error(`${complaint}: see ${LOG_NAME}.`);
+}
+
+/** Serves the Worker for as long as this runs. @returns its address. */
+async function serveWorker(port: number, output: Output): Promise<string> {
+  const server = serve(port, output);
+  running.defer(() => server.stop());
+  server.ended.then(() => fail(`The server ended: see ${LOG_NAME}.`));
+  const late = AbortSignal.timeout(READY_PATIENCE_MS);
+  late.onabort = () => fail(`The server did not get ready: see ${LOG_NAME}.`);
+  await server.ready;
+  late.onabort = null;
+  return `http://localhost:${port}`;
+}
+
+async function receive(port: number, onReceipt: (receipt: Receipt) => void): Promise<void> {
+  const receiver = await startReceiver(port, () => readState()?.webhook?.secret ?? null, onReceipt);
+  running.defer(() => {
+    receiver.close();
+    receiver.closeAllConnections();
+  });
+}
+
+/** Does what the cron trigger does in production: wrangler does not do it locally. */
+function tickEachMinute(base: string): void {
+  const tick = async () => {
+    const ok = await fetch(`${base}/cdn-cgi/local/scheduled`).then(
+      (answer) => answer.ok,
+      () => false,
+    );
+    if (!ok && !ending) say(`The run of the minute failed: see ${LOG_NAME}.`);
+  };
+  const timer = setInterval(tick, CRON_MS);
+  running.defer(() => clearInterval(timer));
+  void tick();
+}
+
+/** Shows what to do next, in three lines to paste. */
+async function introduce(base: string): Promise<void> {
+  const { workspaceId, apiKey, webhook } = readState() ?? {};
+  if (!apiKey) throw new Error("the sample workspace has no key");
+  const automation = await findControllable(openApi(base, apiKey));
+  const change = automation?.status === "paused" ? "active" : "paused";
+  const curl = `curl -H 'Authorization: Bearer ${apiKey}'`;
+  const control = `${curl} -X PATCH -H 'Content-Type: application/json' -d '{"status":"${change}"}'`;
+  console.log(`
+The API is on ${base}, its docs on ${base}/docs.
+The log of the server is in ${LOG_NAME}. Ctrl-C ends everything.
+
+  Workspace  ${workspaceId}
+  API key    ${apiKey}
+
+Three requests to paste into another terminal:
+
+  ${curl} ${base}/v1/automations
+
+  ${automation ? `${control} ${base}/v1/automations/${automation.id}` : `${curl} ${base}/v1/runs`}
+
+  ${curl} '${base}/v1/leads?limit=2'
+`);
+  if (!webhook) console.log("This deployment serves no webhooks: nothing arrives here.\n");
+  else if (automation)
+    console.log(
+      `The second one ${change === "paused" ? "pauses" : "activates"} “${automation.name}”: its signed event shows up here, as every new lead and run does.\n`,
+    );
+}
+
+/** An automation that a client can pause, or else activate; null when there is none. */
+async function findControllable(api: LocalApi): Promise<Automation | null> {
+  try {
+    const { data } = await api<Page<Automation>>("GET", "/v1/automations?limit=100");
+    const inState = (wanted: Automation["status"]) => data.find(({ status }) => status === wanted);
+    return inState("active") ?? inState("paused") ?? null;
+  } catch (error) {
+    if (error instanceof Refusal && error.code === "route_not_found") return null;
+    throw error;
+  }
+}
+
+/** A receipt in one line. */
+function describe(receipt: Receipt): string {
+  if (receipt.verdict === "refused") return `webhook refused: ${receipt.reason}`;
+  const { delivery, verdict } = receipt;
+  const signed =
+    verdict === "repeated" ? "signature verified, received before" : "signature verified";
+  return `${delivery.type}  ${subjectOf(delivery)}  ${delivery.id}  ${signed}`;
+}
+
+function subjectOf(delivery: (Receipt & { verdict: "accepted" })["delivery"]): string {
+  switch (delivery.type) {
+    case "lead.created":
+      return `${delivery.data.name ?? delivery.data.phone} (${delivery.data.source})`;
+    case "run.completed":
+      return `${delivery.data.trigger_type}: ${delivery.data.status}`;
+    case "automation.status_changed":
+      return `${delivery.data.name} is ${delivery.data.status}`;
+  }
+}
+
+/** Writes a line with the time of day. */
+function say(text: string): void {
+  console.log(`${new Date().toTimeString().slice(0, 8)}  ${text}`);
+}
+
+async function fail(message: string): Promise<void> {
+  if (!ending) console.error(message);
+  await end(1);
+}
+
+/** npm, when it is ended, does not always tell the script that it runs: that one then has no parent. */
+function endWithNpm(): void {
+  if (!process.env.npm_lifecycle_event) return;
+  const parent = process.ppid;
+  setInterval(() => process.ppid !== parent && end(0), 1_000).unref();
+}
+
+/** Ends everything, then this process; only the first call counts. */
+async function end(code: number): Promise<void> {
+  if (ending) return;
+  ending = true;
+  try {
+    await running.disposeAsync();
+  } finally {
+    process.exit(code);
+  }
+}

@@ -1,0 +1,95 @@
+import type { Context } from "hono";
+import type * as z from "zod";
+import { ApiError, type ErrorDetails } from "../../contract/errors.ts";
+import { BODY_MAX_BYTES } from "../../contract/limits.ts";
+import type { AppEnv } from "./context.ts";
+
+const JSON_TYPE = /^application\/json *(;.*)?$/i;
+
+type Bodies = typeof import("../../contract/requests.ts");
+
+/**
+ * Reads the body of a request, whatever its length says and however it comes, as the schema `name` of
+ * the contract's requests.
+ *
+ * @throws ApiError `invalid_request` with 415, 413 or 400.
+ */
+export async function readBody<N extends keyof Bodies>(
+  c: Context<AppEnv>,
+  name: N,
+): Promise<z.output<Bodies[N]>> {
+  if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
+    throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
+  const value = decode(await readBounded(c.req.raw.body));
+  // Loaded with the first body: most requests have none, and a start should not wait for schemas.
+  const schemas = await import("../../contract/requests.ts");
+  const result = schemas[name].safeParse(value);
+  if (!result.success) throw new ApiError("invalid_request", toDetails(result.error, value));
+  return result.data as z.output<Bodies[N]>;
+}
+
+async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of chunksOf(stream)) {
+    length += chunk.byteLength;
+    if (length > BODY_MAX_BYTES)
+      throw new ApiError("invalid_request", { reason: "body_too_large", max: BODY_MAX_BYTES }, 413);
+    chunks.push(chunk);
+  }
+  const body = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, offset);
+    offset += chunk.byteLength;
+  }
+  return body;
+}
+
+/** The chunks of a body. A sender that breaks off or frames them badly is at fault, not we. */
+async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
+  try {
+    yield* stream ?? [];
+  } catch {
+    throw new ApiError("invalid_request", { reason: "invalid_json" });
+  }
+}
+
+/** What a body says that is JSON in UTF-8 (RFC 8259, 8.1). */
+function decode(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes));
+  } catch {
+    throw new ApiError("invalid_request", { reason: "invalid_json" });
+  }
+}
+
+/** What a schema found, as the details of the contract's 400: they name the faulty property. */
+function toDetails({ issues: [issue] }: z.ZodError, input: unknown): ErrorDetails {
+  if (!issue) throw new Error("a schema refused its input without a reason");
+  const parameter = issue.path.join(".");
+  const named = parameter === "" ? {} : { parameter };
+  switch (issue.code) {
+    case "unrecognized_keys":
+      return {
+        parameter: [...issue.path, issue.keys[0]].join("."),
+        reason: "unknown_property",
+      };
+    case "too_small":
+      return { ...named, reason: "out_of_range", min: Number(issue.minimum) };
+    case "too_big":
+      return { ...named, reason: "out_of_range", max: Number(issue.maximum) };
+    case "invalid_value":
+      if (typeof valueAt(issue.path, input) !== "string") break;
+      return { ...named, reason: "unknown_value", allowed: issue.values.map(String) };
+  }
+  const isAbsent = valueAt(issue.path, input) === undefined;
+  return { ...named, reason: isAbsent ? "required" : "invalid_type" };
+}
+
+function valueAt(path: PropertyKey[], input: unknown): unknown {
+  return path.reduce(
+    (parent: unknown, key) => (parent as Record<PropertyKey, unknown> | undefined)?.[key],
+    input,
+  );
+}

@@ -1,0 +1,22 @@
+import type { Database } from "../../db/client.ts";
+import type { Figures } from "../../gate/window.ts";
+
+/** What a handler finds in its Hono context. */
+export interface AppEnv {
+  Bindings: Env;
+  Variables: {
+    /** Names the request, in the logs and to the client. */
+    requestId: string;
+    /** The window that the answer's headers tell of. */
+    figures: Figures | undefined;
+    /** Whether the answer is a file that never changes, rather than one of the API. */
+    immutable: boolean | undefined;
+    /** The id of the key, once it is known to be good. */
+    keyId: string;
+    /** What the logs call the address of a request that failed to authenticate. */
+    address: string | undefined;
+    /** The workspace that the key belongs to. */
+    workspaceId: string;
+    db: Database;
+  };
+}

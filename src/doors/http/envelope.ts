@@ -1,0 +1,80 @@
+import type { Context, ErrorHandler, NotFoundHandler } from "hono";
+import { createMiddleware } from "hono/factory";
+import { matchedRoutes } from "hono/route";
+import { ApiError } from "../../contract/errors.ts";
+import { type Figures, resetSeconds } from "../../gate/window.ts";
+import { log, logError } from "../../log.ts";
+import type { AppEnv } from "./context.ts";
+import { peekFailures } from "./gate.ts";
+
+/** Nothing may be framed or run from an answer; the docs page has a policy of its own. */
+const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
+
+const SECURITY_HEADERS = [
+  ["Referrer-Policy", "no-referrer"],
+  ["Strict-Transport-Security", "max-age=31536000; includeSubDomains"],
+  ["X-Content-Type-Options", "nosniff"],
+] as const;
+
+const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
+
+/** Puts the headers of the contract on every answer, and writes its line into the log. */
+export const envelope = createMiddleware<AppEnv>(async (c, next) => {
+  const startedAt = Date.now();
+  const ray = c.req.header("CF-Ray") ?? "";
+  // Cloudflare's own; elsewhere it would be whatever a client writes into our logs.
+  const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
+  c.set("requestId", requestId);
+  await next();
+  // A file whose name changes with its content is the same for everybody and for ever: no window
+  // is asked about it.
+  const figures = c.get("immutable") ? null : (c.get("figures") ?? (await peekFigures(c)));
+  const { headers } = c.res;
+  headers.set("X-Request-Id", requestId);
+  headers.set("Cache-Control", figures ? "no-store" : "public, max-age=31536000, immutable");
+  if (figures) {
+    headers.set("X-RateLimit-Limit", String(figures.limit));
+    headers.set("X-RateLimit-Remaining", String(figures.remaining));
+    headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+    // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
+    if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
+    if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
+  }
+  for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
+  if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
+  log("request", {
+    requestId,
+    method: c.req.method,
+    route: matchedRoutes(c).at(-1)?.path,
+    status: c.res.status,
+    durationMs: Date.now() - startedAt,
+    workspace: c.get("workspaceId"),
+    key: c.get("keyId"),
+    address: c.get("address"),
+  });
+});
+
+/** The window of the address; when its gate does not answer, that nothing is left of it. */
+async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
+  try {
+    return await peekFailures(c);
+  } catch (error) {
+    logError("address_gate_failed", error, { requestId: c.get("requestId") });
+    const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
+    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetMs };
+  }
+}
+
+/** Answers whatever was thrown in the error body of the contract. */
+export const answerError: ErrorHandler<AppEnv> = (error, c) => {
+  if (error instanceof ApiError) return c.json(error.toBody(), error.status);
+  logError("request_failed", error, { requestId: c.get("requestId") });
+  const internal = new ApiError("internal_error");
+  return c.json(internal.toBody(), internal.status);
+};
+
+/** A path that is unknown, or known for other methods: never 405. */
+export const answerNotFound: NotFoundHandler<AppEnv> = (c) => {
+  const error = new ApiError("route_not_found");
+  return c.json(error.toBody(), error.status);
+};

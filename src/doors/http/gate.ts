@@ -1,0 +1,161 @@
+import type { Context, Next } from "hono";
+import { createMiddleware } from "hono/factory";
+import { ApiError } from "../../contract/errors.ts";
+import { openDatabase } from "../../db/client.ts";
+import { EarlySession, isOlder } from "../../db/session.ts";
+import { addressAlias, addressName } from "../../gate/address-gate.ts";
+import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
+import { callObject } from "../../gate/call.ts";
+import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../../gate/memory.ts";
+import { type Figures, resetSeconds } from "../../gate/window.ts";
+import { logError } from "../../log.ts";
+import type { AppEnv } from "./context.ts";
+
+/**
+ * The gate of everything under `/v1`: admits a request whose key is good and has quota left, and
+ * tells the handlers its workspace. A read with a key that was admitted here before starts while the
+ * gate is still deciding, and what it found is dropped when the gate refuses.
+ *
+ * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
+ */
+export const gate = createMiddleware<AppEnv>(async (c, next) => {
+  const key = readBearer(c.req.header("Authorization"));
+  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key))) throw await failure(c);
+  const keyHash = await hashApiKey(key);
+  refuseUsedUp(c, keyHash);
+  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
+  await (isRead ? read(c, next, keyHash) : write(c, next, keyHash));
+});
+
+/** Reads on a replica that is new enough for what the key's gate hands out. */
+async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  const known = knownKeys.get(keyHash);
+  const admission = admit(c, keyHash);
+  // Looked at below, when the handler is done.
+  admission.catch(() => {});
+  if (known) c.set("workspaceId", known.workspaceId);
+  else await admission;
+  const session = new EarlySession(c.env.DB, known?.bookmark ?? null, admission);
+  c.set("db", openDatabase(session));
+  await next();
+  const refusal = await admission.then(
+    () => null,
+    (error: unknown) => error,
+  );
+  if (refusal === null) remember(c, keyHash, session.getBookmark());
+  else if (refusal !== c.error) {
+    // Else it would hand down its headers.
+    c.res = undefined;
+    throw refusal;
+  }
+}
+
+/** Writes, once admitted, and sees to it that the key reads its own writes wherever it reads next. */
+async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  await admit(c, keyHash);
+  const session = c.env.DB.withSession("first-primary");
+  c.set("db", openDatabase(session));
+  await next();
+  const bookmark = session.getBookmark();
+  const refused = c.res.status >= 400 && c.res.status < 500;
+  if (bookmark === null || refused) return;
+  remember(c, keyHash, bookmark);
+  try {
+    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark));
+  } catch (error) {
+    // It is written all the same.
+    logError("bookmark_lost", error, { requestId: c.get("requestId") });
+  }
+}
+
+/**
+ * Asks the key's gate.
+ *
+ * @returns the D1 bookmark that what is read must not be older than.
+ * @throws ApiError when it refuses.
+ */
+async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
+  const askedAt = Date.now();
+  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.admit(keyHash));
+  if (admission.verdict === "unknown_key") {
+    knownKeys.delete(keyHash);
+    throw await failure(c);
+  }
+  if (admission.verdict === "admitted") {
+    identify(c, admission);
+    return admission.bookmark;
+  }
+  const { verdict, keyId, workspaceId, figures } = admission;
+  const refusal = { verdict, keyId, workspaceId, figures };
+  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt);
+  throw refuse(c, keyHash, refusal);
+}
+
+/** @throws ApiError for a key whose quota is known to be used up. */
+function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
+  const refusal = usedUpKeys.find(keyHash, Date.now());
+  if (refusal) throw refuse(c, keyHash, refusal);
+}
+
+/** How a refusal is answered. */
+function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiError {
+  identify(c, refusal);
+  if (refusal.verdict === "access_denied") {
+    knownKeys.delete(keyHash);
+    return new ApiError("workspace_access_denied");
+  }
+  remember(c, keyHash, null);
+  return rateLimited(refusal.figures);
+}
+
+/** Tells the handlers, the headers and the log whose request it is. */
+function identify(
+  c: Context<AppEnv>,
+  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict">,
+): void {
+  c.set("keyId", keyId);
+  c.set("workspaceId", workspaceId);
+  c.set("figures", figures);
+}
+
+function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
+  const seen = knownKeys.get(keyHash)?.bookmark ?? null;
+  knownKeys.set(keyHash, {
+    keyId: c.get("keyId"),
+    workspaceId: c.get("workspaceId"),
+    bookmark: isOlder(seen, bookmark) ? bookmark : seen,
+  });
+}
+
+/** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
+function readBearer(header: string | undefined): string | null {
+  return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
+}
+
+/** Counts a failed authentication against the address, and says how it is answered. */
+async function failure(c: Context<AppEnv>): Promise<ApiError> {
+  const name = addressOf(c);
+  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
+  const askedAt = Date.now();
+  const known = blockedAddresses.find(name, askedAt);
+  const { blocked, figures } = known
+    ? { blocked: true, ...known }
+    : await callObject(c.env.ADDRESS_GATE, name, (gate) => gate.fail());
+  c.set("figures", figures);
+  if (!blocked) return new ApiError("invalid_api_key");
+  if (!known) blockedAddresses.note(name, { figures }, askedAt);
+  return rateLimited(figures);
+}
+
+/** What is left of the failure window of the address that a request comes from. */
+export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
+  return callObject(c.env.ADDRESS_GATE, addressOf(c), (gate) => gate.peek());
+}
+
+function addressOf(c: Context<AppEnv>): string {
+  return addressName(c.req.header("CF-Connecting-IP"));
+}
+
+function rateLimited(figures: Figures): ApiError {
+  return new ApiError("rate_limited", { retry_after_seconds: resetSeconds(figures) });
+}

@@ -1,0 +1,70 @@
+import { Hono } from "hono";
+import { ApiError, type Reason } from "../../contract/errors.ts";
+import { isId, randomId } from "../../contract/ids.ts";
+import { SUBSCRIPTIONS_MAX } from "../../contract/limits.ts";
+import { commit } from "../../db/client.ts";
+import { wake } from "../../delivery/wake.ts";
+import {
+  deleteSubscription,
+  insertSubscription,
+  listSubscriptions,
+  toWebhook,
+  WEBHOOKS_LIST,
+} from "../../model/subscriptions.ts";
+import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
+import { readKeyRing, seal } from "../../webhooks/seal.ts";
+import { mintSecret } from "../../webhooks/signature.ts";
+import { targetFault } from "../../webhooks/target.ts";
+import { readBody } from "./body.ts";
+import type { AppEnv } from "./context.ts";
+import { readPageRequest } from "./paging.ts";
+import { served } from "./served.ts";
+
+export const webhooks = new Hono<AppEnv>();
+
+webhooks.post("/webhooks", served("webhooks"), async (c) => {
+  const { url, events } = await readBody(c, "WebhookCreation");
+  const fault = await findFault(c.env, url);
+  if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
+  const id = randomId("webhook");
+  const secret = mintSecret();
+  const row = {
+    id,
+    workspaceId: c.get("workspaceId"),
+    url,
+    events: [...new Set(events)],
+    sealedSecret: await seal(readKeyRing(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
+    createdAt: Date.now(),
+  };
+  if (!(await commit(c.get("db"), insertSubscription(row))))
+    throw new ApiError("invalid_request", {
+      reason: "subscription_limit_reached",
+      max: SUBSCRIPTIONS_MAX,
+    });
+  return c.json({ ...toWebhook({ ...row, disabledAt: null }), secret }, 201);
+});
+
+webhooks.get("/webhooks", served("webhooks"), async (c) => {
+  const request = readPageRequest(c, WEBHOOKS_LIST);
+  return c.json(await listSubscriptions(c.get("db"), c.get("workspaceId"), request), 200);
+});
+
+webhooks.delete("/webhooks/:id", served("webhooks"), async (c) => {
+  const id = c.req.param("id");
+  if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
+  const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
+  // Once: a try after a lost reply would find nothing, and take that for an unknown one.
+  const { found, left } = await commit(c.get("db"), deletion, 1);
+  if (!found) throw new ApiError("webhook_not_found");
+  if (left) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId: id, lane: "slow" }]));
+  return c.body(null, 204);
+});
+
+/** What speaks against a subscription's URL, by the policy and, where there is a resolver, by DNS. */
+async function findFault(env: Env, url: string): Promise<Reason | null> {
+  const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
+  if (fault || !mustCheckNames(env)) return fault;
+  const { resolution } = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
+  if (resolution === "private") return "private_address";
+  return resolution === "unresolvable" ? "unresolvable_host" : null;
+}

@@ -1,0 +1,208 @@
+import { InputError } from "../contract/input-error.ts";
+import {
+  INGEST_TRANSACTION_MAX_BYTES,
+  INGEST_WAIT_SECONDS,
+  MESSAGE_MAX_BYTES,
+  UNORDERED_FIRST_WAIT_SECONDS,
+  UNORDERED_LAST_WAIT_SECONDS,
+  UNORDERED_MAX_SECONDS,
+} from "../contract/limits.ts";
+import { type RecordingMethod, readRecordMessage } from "../contract/platform.ts";
+import { type Database, openDatabase } from "../db/client.ts";
+import { isTransient } from "../db/errors.ts";
+import { wake } from "../delivery/wake.ts";
+import { log, logError } from "../log.ts";
+import type { Wake } from "../model/due.ts";
+import { readRecording } from "../recording/record.ts";
+import { commitRecordings, type Prepared } from "../recording/recording.ts";
+import { lookUp, MissingReference } from "../recording/references.ts";
+
+/** A message, and what has become of it so far. */
+interface Item {
+  message: Message;
+  method?: RecordingMethod;
+  outcome: Outcome;
+}
+
+type Outcome =
+  /** Its turn has not come, or failed through no fault of its own. */
+  | { kind: "untried" }
+  /** What it refers to may be on its way. */
+  | { kind: "early"; waitSeconds: number }
+  | { kind: "refused"; reason: string }
+  | { kind: "set_aside" }
+  | { kind: "recorded" };
+
+/**
+ * The queue door of platforms that are not Workers: records what the messages of `platform-records`
+ * say, as the Platform door would. All that is good is committed together; what is bad is set aside
+ * in the dead-letter queue, with a reason. A message is acknowledged once its outcome stands in the
+ * database or in that queue; until then it comes back.
+ */
+export async function ingest(messages: readonly Message[], env: Env): Promise<void> {
+  const items = messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));
+  try {
+    for (const group of transactionsOf(items)) await wake(env, await recordAll(env, group));
+  } catch (error) {
+    // What is left would fail alike, and keeps its order.
+    logError("records_failed", error, { messages: items.length });
+  }
+  await Promise.all(items.map((item) => setAside(env, item)));
+  for (const { message, outcome } of items)
+    if (outcome.kind === "recorded" || outcome.kind === "set_aside") message.ack();
+    else if (outcome.kind === "early") message.retry({ delaySeconds: outcome.waitSeconds });
+    else message.retry({ delaySeconds: waitSeconds(message.attempts) });
+  const counts = Map.groupBy(items, ({ outcome }) => outcome.kind);
+  const of = (kind: Outcome["kind"]) => counts.get(kind)?.length ?? 0;
+  log("records", {
+    messages: items.length,
+    recorded: of("recorded"),
+    early: of("early"),
+    setAside: of("set_aside"),
+  });
+}
+
+/** The messages in order, in groups that one transaction can hold. */
+function transactionsOf(items: Item[]): Item[][] {
+  const groups: Item[][] = [];
+  let size = Number.POSITIVE_INFINITY;
+  for (const item of items) {
+    const bytes = bytesOf(contentOf(item.message));
+    if (size + bytes > INGEST_TRANSACTION_MAX_BYTES) {
+      groups.push([]);
+      size = 0;
+    }
+    groups.at(-1)?.push(item);
+    size += bytes;
+  }
+  return groups;
+}
+
+/**
+ * Records messages in one transaction; gives the subscriptions to be woken.
+ *
+ * @throws the error of a database that is out of order.
+ */
+async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
+  const db = openDatabase(env.DB);
+  const now = Date.now();
+  const read = await Promise.all(
+    items.map(async (item) => {
+      const recording = await judged(item, () => {
+        const { method, input } = readRecordMessage(contentOf(item.message));
+        item.method = method;
+        const sentAt = item.message.timestamp.getTime();
+        return readRecording(env, method, input, { sentAt, now });
+      });
+      return recording ? [{ item, recording }] : [];
+    }),
+  );
+  const readable = read.flat();
+  if (readable.length === 0) return [];
+  const recordings = readable.map(({ recording }) => recording);
+  const known = await lookUp(db, recordings);
+  const prepared: (Prepared & { item: Item })[] = [];
+  for (const { item, recording } of readable) {
+    const statements = await judged(item, () => recording.prepare(known));
+    if (statements) {
+      const { workspaceId, once } = recording;
+      prepared.push({ item, workspaceId, once, statements });
+    }
+  }
+  if (prepared.length === 0) return [];
+  try {
+    return await commitAll(db, prepared, now);
+  } catch (error) {
+    if (isTransient(error)) throw error;
+    logError("records_refused_together", error, { messages: prepared.length });
+    return commitEach(db, prepared, now);
+  }
+}
+
+async function commitAll(db: Database, prepared: (Prepared & { item: Item })[], now: number) {
+  const wakes = await commitRecordings(db, prepared, now);
+  for (const { item } of prepared) item.outcome = { kind: "recorded" };
+  return wakes;
+}
+
+/**
+ * Commits one message after another, so that one that fails fails by itself; when it comes back,
+ * what it refers to is looked up anew.
+ */
+async function commitEach(db: Database, prepared: (Prepared & { item: Item })[], now: number) {
+  const wakes: Wake[] = [];
+  for (const one of prepared) {
+    try {
+      // What it refers to may have been a message before it, which it was prepared to come with.
+      wakes.push(...(await commitAll(db, [{ ...one, once: true }], now)));
+    } catch (error) {
+      if (isTransient(error)) break;
+      logError("record_failed", error, { message: one.item.message.id });
+    }
+  }
+  return wakes;
+}
+
+/** What `step` gives; null when it throws, which is then the outcome of the message. */
+async function judged<T>(item: Item, step: () => T | Promise<T>): Promise<T | null> {
+  try {
+    return await step();
+  } catch (error) {
+    const { id } = item.message;
+    const early =
+      error instanceof MissingReference ? earlyWaitSeconds(item.message, Date.now()) : null;
+    if (early !== null) item.outcome = { kind: "early", waitSeconds: early };
+    else if (error instanceof InputError)
+      item.outcome = { kind: "refused", reason: error.message.slice(0, REASON_MAX_LENGTH) };
+    else logError("record_failed", error, { message: id });
+    return null;
+  }
+}
+
+/** A reason may name a property that its sender made up, however long. */
+const REASON_MAX_LENGTH = 500;
+
+/** Sends a refused message to the dead-letter queue; one that it does not take stays refused. */
+async function setAside(env: Env, item: Item): Promise<void> {
+  const { message, method, outcome } = item;
+  if (outcome.kind !== "refused") return;
+  try {
+    const content = contentOf(message);
+    const letter = { reason: outcome.reason, method, message: content };
+    if (bytesOf(letter) <= MESSAGE_MAX_BYTES) await env.DEAD_RECORDS.send(letter);
+    // One that fills its limit has no room for a reason.
+    else if (typeof content !== "string") await env.DEAD_RECORDS.send(content);
+    else await env.DEAD_RECORDS.send(content, { contentType: "text" });
+    item.outcome = { kind: "set_aside" };
+    log("record_set_aside", { message: message.id, method });
+  } catch (error) {
+    logError("set_aside_failed", error, { message: message.id });
+  }
+}
+
+/** What a message holds: a JSON value, or a text that should be one. */
+function contentOf({ body }: Message): unknown {
+  return body instanceof ArrayBuffer ? new TextDecoder().decode(body) : body;
+}
+
+/** The size of a value as JSON; 0 when it cannot be written as such. */
+function bytesOf(value: unknown): number {
+  try {
+    return new TextEncoder().encode(JSON.stringify(value)).length;
+  } catch {
+    return 0;
+  }
+}
+
+/** How long a message waits for what it refers to; `null` when it has waited long enough. */
+function earlyWaitSeconds({ timestamp, attempts }: Message, now: number): number | null {
+  const ageSeconds = Math.max(0, Math.ceil((now - timestamp.getTime()) / 1_000));
+  const leftSeconds = UNORDERED_MAX_SECONDS - ageSeconds;
+  if (leftSeconds > 0)
+    return Math.min(leftSeconds, Math.max(UNORDERED_FIRST_WAIT_SECONDS, ageSeconds));
+  return attempts === 1 ? UNORDERED_LAST_WAIT_SECONDS : null;
+}
+
+function waitSeconds(attempts: number): number {
+  return Math.min(INGEST_WAIT_SECONDS.first * 2 ** (attempts - 1), INGEST_WAIT_SECONDS.max);
+}

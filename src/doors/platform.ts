@@ -1,0 +1,364 @@
+import { WorkerEntrypoint } from "cloudflare:workers";
+import type { Position } from "../contract/cursor.ts";
+import { randomId } from "../contract/ids.ts";
+import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
+import type { PlatformInput, PlatformMethod, RecordingMethod } from "../contract/platform.ts";
+import type { Page } from "../contract/resources.ts";
+import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
+import { wake } from "../delivery/wake.ts";
+import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
+import { callObject } from "../gate/call.ts";
+import { usedUpKeys } from "../gate/memory.ts";
+import {
+  type GatedKey,
+  insertApiKey,
+  listApiKeys,
+  liveKeys,
+  revokeKey,
+  updateQuota,
+} from "../model/api-keys.ts";
+import { type Backlog, readBacklog } from "../model/due.ts";
+import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
+import { listHealth, unknownWebhook } from "../model/health.ts";
+import { listDeliveries, readDelivery } from "../model/history.ts";
+import { type Ledger, readLedger } from "../model/ledger.ts";
+import type { PageRequest } from "../model/page.ts";
+import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "../model/redelivery.ts";
+import {
+  deleteAnySubscription,
+  disableSubscription,
+  enableSubscription,
+  findSubscription,
+  withdrawWorkspace,
+} from "../model/subscriptions.ts";
+import {
+  insertWorkspace,
+  listWorkspaces,
+  updateAccess,
+  updateWorkspace,
+  workspaceExists,
+} from "../model/workspaces.ts";
+import { type Resealed, resealSecrets } from "../webhooks/reseal.ts";
+import { rotateSecret } from "../webhooks/rotation.ts";
+import { readKeyRing } from "../webhooks/seal.ts";
+import { sendTestEvent, type TestResult } from "../webhooks/test-event.ts";
+
+// What reads input is loaded with the first call: schemas take longer to make than all the rest of a
+// start, and most isolates only ever serve requests and deliveries.
+const references = () => import("../recording/references.ts");
+
+/** As `readInput` of the contract. */
+async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
+  const contract = await import("../contract/platform.ts");
+  return contract.readInput(method, input);
+}
+
+/**
+ * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
+ * method takes one plain object and gives one; wrong input is an `Error` that says what and where,
+ * and then nothing is written. All but the two that create a workspace and a key can be called again
+ * after a lost reply.
+ */
+export class Platform extends WorkerEntrypoint<Env> {
+  /** Creates a workspace that has access to the service. */
+  async createWorkspace(input: PlatformInput<"createWorkspace">): Promise<{ workspaceId: string }> {
+    const { name, adminEmails } = await readInput("createWorkspace", input);
+    const id = randomId("workspace");
+    const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
+    await insertWorkspace(this.#db, workspace);
+    return { workspaceId: id };
+  }
+
+  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
+    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
+    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
+    if (updated === 0) throw (await references()).unknownWorkspace();
+    return {};
+  }
+
+  /** Lists all workspaces, newest first. */
+  async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
+    const { cursor } = await readInput("listWorkspaces", input);
+    return toPlatformPage(await listWorkspaces(this.#db, pageAfter(cursor)));
+  }
+
+  /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
+  async setWorkspaceAccess(
+    input: PlatformInput<"setWorkspaceAccess">,
+  ): Promise<Record<string, never>> {
+    const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
+    const db = this.#db;
+    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
+    // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
+    const [updated, [left = []]] = await commit(
+      db,
+      inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
+      1,
+    );
+    if (updated === 0) throw (await references()).unknownWorkspace();
+    const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
+    this.ctx.waitUntil(wake(this.env, wakes));
+    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
+    return {};
+  }
+
+  /** Creates a key of a workspace. The key is in this answer only; what is kept is its SHA-256. */
+  async createApiKey(
+    input: PlatformInput<"createApiKey">,
+  ): Promise<{ keyId: string; apiKey: string }> {
+    const { workspaceId, requestsPerWindow } = await readInput("createApiKey", input);
+    const id = randomId("key");
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
+    const key = {
+      id,
+      workspaceId,
+      keyHash: await hashApiKey(apiKey),
+      requestsPerWindow: requestsPerWindow ?? null,
+      createdAt: Date.now(),
+    };
+    await (await references()).referring(insertApiKey(this.#db, key));
+    return { keyId: id, apiKey };
+  }
+
+  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
+    const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
+    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    await this.#forget(updated);
+    return {};
+  }
+
+  /** Revokes a key for good; when this returns, it is refused everywhere. */
+  async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
+    const { keyId, apiKey } = await readInput("revokeApiKey", input);
+    const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
+    const [revoked] = await revokeKey(this.#db, key, Date.now());
+    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
+    await this.#forget(revoked);
+    return {};
+  }
+
+  /** Lists the keys of a workspace, revoked ones included, newest first. */
+  async listApiKeys(input: PlatformInput<"listApiKeys">) {
+    const { workspaceId, cursor } = await readInput("listApiKeys", input);
+    if (!(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
+    return toPlatformPage(await listApiKeys(this.#db, workspaceId, pageAfter(cursor)));
+  }
+
+  /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
+  async recordAutomations(input: PlatformInput<"recordAutomations">): Promise<{ ids: string[] }> {
+    return { ids: await this.#record("recordAutomations", input) };
+  }
+
+  /** Removes automations whose account was unsubscribed, and their runs; unknown ids are no error. */
+  async removeAutomations(
+    input: PlatformInput<"removeAutomations">,
+  ): Promise<Record<string, never>> {
+    await this.#record("removeAutomations", input);
+    return {};
+  }
+
+  /** Inserts leads and announces them; one whose reference is known stays as it is. */
+  async recordLeads(input: PlatformInput<"recordLeads">): Promise<{ ids: string[] }> {
+    return { ids: await this.#record("recordLeads", input) };
+  }
+
+  /** Inserts finished runs and announces them; one whose reference is known stays as it is. */
+  async recordRuns(input: PlatformInput<"recordRuns">): Promise<{ ids: string[] }> {
+    return { ids: await this.#record("recordRuns", input) };
+  }
+
+  /**
+   * Erases leads for good, with the events that tell of them and the deliveries of these, at once;
+   * their runs lose the link. Unknown ids are no error.
+   */
+  async eraseLeads(input: PlatformInput<"eraseLeads">): Promise<Record<string, never>> {
+    const { workspaceId, ids } = await readInput("eraseLeads", input);
+    await this.#expectWorkspace(workspaceId);
+    await commit(this.#db, eraseLeads(workspaceId, ids));
+    return {};
+  }
+
+  /**
+   * Erases a workspace for good, with all that is kept about it. When the first call returns, its keys
+   * are refused and its subscriptions deleted; the rest goes in pieces, so that a large one takes
+   * several calls. Called after that, or of a workspace that nobody knows, it is done.
+   */
+  async eraseWorkspace(
+    input: PlatformInput<"eraseWorkspace">,
+  ): Promise<{ done: boolean; remaining: number }> {
+    const { workspaceId } = await readInput("eraseWorkspace", input);
+    const keys = await commit(this.#db, closeWorkspace(workspaceId, Date.now()));
+    if (!keys) return { done: true, remaining: 0 };
+    await Promise.all(keys.map((key) => this.#forget(key)));
+    const startedAt = performance.now();
+    const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
+    const remaining = await eraseWorkspace(this.#db, workspaceId, mayGoOn);
+    return { done: remaining === 0, remaining };
+  }
+
+  /** Counts the deliveries of a workspace, or of all. */
+  async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
+    const { workspaceId } = await readInput("ledger", input);
+    await this.#expectWorkspace(workspaceId);
+    return readLedger(this.#db, workspaceId ?? undefined, Date.now());
+  }
+
+  /** Tells what waits to be delivered, of a workspace or of all, at the price of reading just that. */
+  async backlog(input: PlatformInput<"backlog">): Promise<Backlog> {
+    const { workspaceId } = await readInput("backlog", input);
+    await this.#expectWorkspace(workspaceId);
+    return readBacklog(this.#db, workspaceId ?? undefined, Date.now());
+  }
+
+  /** Lists the subscriptions of a workspace, newest first, with their health. */
+  async listWebhooks(input: PlatformInput<"listWebhooks">) {
+    const { workspaceId } = await readInput("listWebhooks", input);
+    const items = await listHealth(this.#db, workspaceId);
+    if (items.length === 0) await this.#expectWorkspace(workspaceId);
+    return { items, nextCursor: null };
+  }
+
+  /** Lists the deliveries to a subscription, newest first. */
+  async listDeliveries(input: PlatformInput<"listDeliveries">) {
+    const { webhookId, state, type, limit, cursor } = await readInput("listDeliveries", input);
+    const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
+    return toPlatformPage(await listDeliveries(this.#db, webhookId, { state, type }, request));
+  }
+
+  /** Shows a delivery, every failed attempt at it, and the exact body. */
+  async readDelivery(input: PlatformInput<"readDelivery">) {
+    const { webhookId, eventId } = await readInput("readDelivery", input);
+    return readDelivery(this.#db, webhookId, eventId);
+  }
+
+  /**
+   * Delivers events once more, delivered ones too, oldest first, a few a second; what is pending is
+   * left alone. Gives how many will be sent.
+   */
+  async redeliver(input: PlatformInput<"redeliver">): Promise<{ count: number }> {
+    const now = Date.now();
+    const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
+    const { isOwed, lane } = await findSubscription(this.#db, webhookId, now);
+    if (!isOwed) throw new Error("webhookId: the subscription is disabled, or without access");
+    const count = eventIds
+      ? await redeliverEvents(this.#db, webhookId, eventIds, now)
+      : await redeliverRange(
+          this.#db,
+          webhookId,
+          { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES },
+          now,
+        );
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane }]));
+    return { count };
+  }
+
+  /**
+   * Makes a disabled subscription active again. With `redeliverSince`, it also gets what it has
+   * missed since then, oldest first, a few a second. Gives how many will be sent.
+   */
+  async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
+    const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
+    const enabled = await enableSubscription(this.#db, webhookId);
+    if (enabled.length === 0) throw new Error("webhookId: no such subscription");
+    if (redeliverSince == null) return { count: 0 };
+    const count = await redeliver(this.#db, webhookId, redeliverSince, Date.now());
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
+    return { count };
+  }
+
+  /** Posts a labelled sample to a subscription now, once, and says what its server answered. */
+  async sendTestEvent(input: PlatformInput<"sendTestEvent">): Promise<TestResult> {
+    const now = Date.now();
+    const { webhookId, type } = await readInput("sendTestEvent", input);
+    const subscription = await findSubscription(this.#db, webhookId, now);
+    return sendTestEvent(this.env, subscription, type, now);
+  }
+
+  /** Disables a subscription; what it is still owed is cancelled. */
+  async disableWebhook(input: PlatformInput<"disableWebhook">): Promise<Record<string, never>> {
+    const { webhookId } = await readInput("disableWebhook", input);
+    const { found, left } = await commit(this.#db, disableSubscription(webhookId, Date.now()));
+    if (!found) throw unknownWebhook();
+    if (left) this.#wakeToCancel(webhookId);
+    return {};
+  }
+
+  /** Deletes a subscription; what it is still owed is cancelled. An unknown id is no error. */
+  async deleteWebhook(input: PlatformInput<"deleteWebhook">): Promise<Record<string, never>> {
+    const { webhookId } = await readInput("deleteWebhook", input);
+    const { left } = await commit(this.#db, deleteAnySubscription(webhookId, Date.now()));
+    if (left) this.#wakeToCancel(webhookId);
+    return {};
+  }
+
+  /**
+   * Gives a subscription a new secret, which is in this answer only; until the overlap ends, what it
+   * is sent is signed with the old one too.
+   */
+  async rotateWebhookSecret(
+    input: PlatformInput<"rotateWebhookSecret">,
+  ): Promise<{ secret: string; overlapEndsAt: string | null }> {
+    const { webhookId, overlapSeconds } = await readInput("rotateWebhookSecret", input);
+    const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
+    const keys = this.env.WEBHOOK_ENCRYPTION_KEYS;
+    return rotateSecret(this.#db, keys, webhookId, overlap, Date.now());
+  }
+
+  /**
+   * Seals up to 100 webhook secrets under the first of `WEBHOOK_ENCRYPTION_KEYS`. Once nothing
+   * remains, the other keys can go: no key of the ring opens what is unreadable, which the log names.
+   */
+  async resealSecrets(input: PlatformInput<"resealSecrets">): Promise<Resealed> {
+    await readInput("resealSecrets", input);
+    return resealSecrets(this.#db, readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS), 100);
+  }
+
+  get #db(): Database {
+    return openDatabase(this.env.DB);
+  }
+
+  /** Figures of a workspace that is not there would look healthy. */
+  async #expectWorkspace(workspaceId: string | null | undefined): Promise<void> {
+    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
+      throw (await references()).unknownWorkspace();
+  }
+
+  /** Records a call, and wakes the subscribers of its events without making the caller wait. */
+  async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>): Promise<string[]> {
+    const { record } = await import("../recording/record.ts");
+    const { ids, wakes } = await record(this.env, method, input, Date.now());
+    this.ctx.waitUntil(wake(this.env, wakes));
+    return ids;
+  }
+
+  #wakeToCancel(subscriptionId: string): void {
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId, lane: "slow" }]));
+  }
+
+  /**
+   * Makes the gate of a key read it anew; one that was never used has none. Elsewhere, a key known to
+   * have used up its quota is refused as before, with 429 or 403, for up to two seconds more.
+   */
+  async #forget({ keyHash, lastUsedAt }: GatedKey): Promise<void> {
+    if (lastUsedAt === null) return;
+    usedUpKeys.delete(keyHash);
+    await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
+  }
+}
+
+function pageAfter(
+  after: Position | null | undefined,
+  limit: number = PAGE_LIMIT.max,
+): PageRequest {
+  return { limit, after: after ?? null };
+}
+
+/** A page as the door's methods give it. */
+function toPlatformPage<Item>({ data, next_cursor }: Page<Item>) {
+  return { items: data, nextCursor: next_cursor };
+}

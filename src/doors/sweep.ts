@@ -1,0 +1,65 @@
+import { REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "../contract/limits.ts";
+import { commit, type Database, openDatabase } from "../db/client.ts";
+import { forgetCommits } from "../db/once.ts";
+import { sendNotices } from "../delivery/notify.ts";
+import { wake } from "../delivery/wake.ts";
+import { log, logError } from "../log.ts";
+import { overdueAnywhere } from "../model/due.ts";
+import { cleanUpAutomations } from "../model/removals.ts";
+import { deleteExpired, readRetention } from "../model/retention.ts";
+import { deleteEndedSecrets } from "../model/secrets.ts";
+import { readPosition, writePosition } from "../model/sweep-positions.ts";
+import { readEventsMaxBytes, trimEvents } from "../model/trimming.ts";
+
+/**
+ * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
+ * what is past its retention. Each part runs whether or not another failed; a failure is thrown, so
+ * that the platform shows the run as failed.
+ *
+ * @param now Unix milliseconds.
+ */
+export async function sweep(env: Env, now: number): Promise<void> {
+  const db = openDatabase(env.DB);
+  const startedAt = performance.now();
+  const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
+  const parts = await Promise.allSettled([
+    wakeOverdue(db, env, now),
+    sendNotices(db, env, now, mayGoOn),
+    expireEvents(db, env, now, mayGoOn),
+    deleteEndedSecrets(db, now),
+    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
+    commit(db, forgetCommits(now)),
+  ]);
+  const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
+  for (const failure of failures) logError("sweep_failed", failure);
+  if (failures.length > 0) throw new Error(`${failures.length} parts of the sweep failed`);
+}
+
+/** Wakes what is overdue, from where the last sweep stopped. */
+async function wakeOverdue(db: Database, env: Env, now: number): Promise<void> {
+  const part = "overdue";
+  const { wakes, after } = await overdueAnywhere(db, await readPosition(db, part), now);
+  if (wakes.length > 0) {
+    if (!(await wake(env, wakes))) throw new Error("a queue refused to wake subscriptions");
+    log("sweep_woke", { subscriptions: wakes.length });
+  }
+  await writePosition(db, part, after);
+}
+
+async function expireEvents(
+  db: Database,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<void> {
+  const { deleted: trimmed, overBound } = await trimEvents(
+    db,
+    readEventsMaxBytes(env),
+    now,
+    mayGoOn,
+  );
+  for (const { workspaceId, bytes } of overBound)
+    log("events_over_bound", { workspace: workspaceId, bytes });
+  const expired = await deleteExpired(db, readRetention(env), now, mayGoOn);
+  if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
+}

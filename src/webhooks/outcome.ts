@@ -1,0 +1,17 @@
+/** How a post ended. */
+export type Outcome =
+  | { kind: "answered"; status: number; retryAfterSeconds: number | null }
+  /** No complete answer within the limit. */
+  | { kind: "timed_out" }
+  /** No connection: DNS, TLS, refused, cut. */
+  | { kind: "unreachable" }
+  /** Not sent: we refuse to post to this URL. */
+  | { kind: "refused" };
+
+/** The platform lets this invocation make no more requests. */
+export class InvocationLimit extends Error {}
+
+/** Whether the subscriber acknowledged: any 2xx (contract, Delivery 4). */
+export function succeeded(outcome: Outcome): boolean {
+  return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
+}

@@ -1,0 +1,110 @@
+import { newEventId } from "../contract/ids.ts";
+import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
+import { isoTime } from "../contract/time.ts";
+import { log } from "../log.ts";
+import type { KnownSubscription } from "../model/subscriptions.ts";
+import type { Outcome } from "./outcome.ts";
+import { post } from "./post.ts";
+import { openSigner } from "./signer.ts";
+import { targetFault } from "./target.ts";
+
+/** What came of a test event. */
+export interface TestResult {
+  eventId: string;
+  /** `answered`, or why there is no answer: `timed_out`, `unreachable`, or `refused`, not sent at all. */
+  outcome: Outcome["kind"];
+  status: number | null;
+  durationMs: number;
+}
+
+/**
+ * Posts a sample of an event now and once, signed like any other, and says what the server answered.
+ * It says that it is a test in a header, `X-Service-Test: true`, and in its data. Nothing of it is
+ * recorded: it counts neither for the ledger nor for the health of the subscription.
+ *
+ * @throws Error when a secret of the subscription cannot be opened.
+ */
+export async function sendTestEvent(
+  env: Env,
+  subscription: KnownSubscription,
+  type: WebhookEvent,
+  now: number,
+): Promise<TestResult> {
+  const { id, url } = subscription;
+  const eventId = newEventId(now);
+  const sample: WebhookDelivery = { id: eventId, created_at: isoTime(now), ...sampleOf(type, now) };
+  const body = JSON.stringify(sample);
+  const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
+  const outcome: Outcome = isRefused
+    ? { kind: "refused" }
+    : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
+  const status = outcome.kind === "answered" ? outcome.status : null;
+  const durationMs = Date.now() - now;
+  const { host } = new URL(url);
+  log("test_event", { subscription: id, host, outcome: outcome.kind, status, durationMs });
+  return { eventId, outcome: outcome.kind, status, durationMs };
+}
+
+async function headersOf(
+  env: Env,
+  subscription: KnownSubscription,
+  eventId: string,
+  body: string,
+  now: number,
+): Promise<Record<string, string>> {
+  const sign = await openSigner(env, subscription.id, subscription);
+  return { ...(await sign(eventId, body, now)), "X-Service-Test": "true" };
+}
+
+type Sample = WebhookDelivery extends infer D
+  ? D extends WebhookDelivery
+    ? Pick<D, "type" | "data">
+    : never
+  : never;
+
+function sampleOf(type: WebhookEvent, now: number): Sample {
+  const at = isoTime(now);
+  switch (type) {
+    case "lead.created":
+      return {
+        type,
+        data: {
+          id: "lea_test",
+          source: "widget",
+          agent_id: "agt_test",
+          name: "Test",
+          email: "test@example.com",
+          phone: null,
+          custom_fields: { test: true },
+          created_at: at,
+        },
+      };
+    case "run.completed":
+      return {
+        type,
+        data: {
+          id: "run_test",
+          automation_id: "aut_test",
+          status: "success",
+          trigger_type: "comment",
+          occurred_at: at,
+          actions: [{ type: "test", status: "test" }],
+          lead_id: null,
+        },
+      };
+    case "automation.status_changed":
+      return {
+        type,
+        data: {
+          id: "aut_test",
+          name: "Test",
+          type: "social_comments",
+          provider: "test",
+          agent_id: "agt_test",
+          agent_name: "Test",
+          status: "active",
+          updated_at: at,
+        },
+      };
+  }
+}

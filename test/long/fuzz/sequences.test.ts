@@ -1,0 +1,106 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { mintApiKey } from "../../../src/gate/api-key.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { clientSteps } from "./client-steps.ts";
+import { Contract } from "./document.ts";
+import { Model, newKey } from "./model.ts";
+import { PLATFORM_STEPS } from "./platform-steps.ts";
+import { replayable } from "./replay.ts";
+import { Service } from "./service.ts";
+import { workspaceOf } from "./step.ts";
+
+const SEQUENCES = Number(process.env.FUZZ_SEQUENCES ?? 25);
+/** The `replayPath` of a counterexample: without it, its `FUZZ_PATH` leads nowhere. */
+const REPLAY = process.env.FUZZ_REPLAY;
+const LIMIT_MS = 60_000 + SEQUENCES * 1_000;
+const REQUESTS = 1_000;
+const FAILURES = 2;
+/** Longer than any run: no window ends on the way. */
+const WINDOW_SECONDS = 86_400;
+
+let runtime: Runtime;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  receiver = await startReceiver();
+  runtime = await startRuntime({
+    vars: {
+      QUOTA_WINDOW_SECONDS: WINDOW_SECONDS,
+      AUTH_FAILURES: FAILURES,
+      AUTH_FAILURE_WINDOW_SECONDS: WINDOW_SECONDS,
+    },
+  });
+});
+
+afterAll(async () => {
+  await runtime.stop();
+  await receiver.close();
+});
+
+/** What sequences must come by, or they prove nothing. */
+const REACHED = [
+  ...["200", "201", "204"],
+  ...["invalid_request", "invalid_api_key", "workspace_access_denied", "rate_limited"],
+  ...["automation_not_found", "webhook_not_found", "automation_not_controllable"],
+  ...["subscription_limit_reached", "a walk over pages"],
+];
+
+/** Two workspaces; a key of each that lasts, one that nobody created, and one that is soon used up. */
+async function openModel(): Promise<Model> {
+  const { PLATFORM } = runtime.env;
+  const opened = [
+    await PLATFORM.createWorkspace({ name: "Agence" }),
+    await PLATFORM.createWorkspace({ name: "Garage" }),
+  ];
+  const ids = opened.map(({ workspaceId }) => String(workspaceId));
+  const model = new Model(ids, FAILURES);
+  for (const [i, requests] of [
+    [0, REQUESTS],
+    [1, REQUESTS],
+    [0, 0],
+    [1, 2],
+  ] as const) {
+    const workspace = workspaceOf(model, i);
+    const { workspaceId } = workspace;
+    const { keyId, apiKey } =
+      requests === 0
+        ? { keyId: "key_unknown", apiKey: await mintApiKey(runtime.env.API_KEY_CHECKSUM_KEYS) }
+        : await PLATFORM.createApiKey({ workspaceId, requestsPerWindow: requests });
+    const key = newKey(workspace, { keyId: String(keyId), apiKey: String(apiKey) }, requests);
+    model.keys.push({ ...key, revoked: requests === 0 });
+  }
+  return model;
+}
+
+test(`${SEQUENCES} sequences of calls are answered as a model of the service says`, {
+  timeout: LIMIT_MS + 30_000,
+}, async () => {
+  const contract = await Contract.read(runtime.url);
+  const reached: Record<string, number> = {};
+  let sequences = 0;
+  const begin = async () => {
+    sequences++;
+    const address = `198.18.${sequences >> 8}.${sequences & 255}`;
+    return {
+      model: await openModel(),
+      real: new Service(runtime, contract, address, reached),
+    };
+  };
+  const steps = [...PLATFORM_STEPS, ...clientSteps(receiver.url)];
+  const sequence = fc.commands(steps, {
+    maxCommands: 80,
+    size: "max",
+    ...(REPLAY ? { replayPath: REPLAY } : {}),
+  });
+  await fc.assert(
+    fc.asyncProperty(sequence, (commands) => fc.asyncModelRun(begin, commands)),
+    // A failure that takes long to shrink is told as small as it got.
+    { ...replayable(SEQUENCES), interruptAfterTimeLimit: LIMIT_MS, markInterruptAsFailure: true },
+  );
+  console.log(`sequences: ${JSON.stringify(reached)}`);
+  // A failure that is replayed is no such proof.
+  if (sequences < 25) return;
+  for (const what of REACHED) expect(reached[what], what).toBeGreaterThan(0);
+});

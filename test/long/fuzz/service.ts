@@ -1,0 +1,112 @@
+import { expect } from "vitest";
+import type { RuntimeEnv } from "../../../scripts/shared/runtime.ts";
+import type { ErrorCode, ErrorDetails } from "../../../src/contract/errors.ts";
+import { type Answer, shoot } from "./client.ts";
+import type { Contract } from "./document.ts";
+import { expectEnvelope } from "./envelope.ts";
+import type { Key, Model, Verdict, Window } from "./model.ts";
+
+/** A request of the API, behind `/v1/`. */
+export interface Ask {
+  method: "GET" | "POST" | "PATCH" | "DELETE";
+  path: string;
+  body?: object;
+}
+
+const REFUSALS = ["invalid_api_key", "workspace_access_denied", "rate_limited"];
+
+/** The running service, as clients at one address and the platform reach it. */
+export class Service {
+  readonly platform: RuntimeEnv["PLATFORM"];
+  readonly #url: URL;
+  readonly #contract: Contract;
+  readonly #address: string;
+  /** How often each thing happened that sequences are there for. */
+  readonly #reached: Record<string, number>;
+
+  constructor(
+    { url, env }: { url: URL; env: RuntimeEnv },
+    contract: Contract,
+    address: string,
+    reached: Record<string, number>,
+  ) {
+    this.#url = url;
+    this.platform = env.PLATFORM;
+    this.#contract = contract;
+    this.#address = address;
+    this.#reached = reached;
+  }
+
+  /** Counts what happened. */
+  note(what: string): void {
+    this.#reached[what] = (this.#reached[what] ?? 0) + 1;
+  }
+
+  /**
+   * Sends a request `times` at once. Every answer must be as the document says, and the gate's as the
+   * model says. Gives the answers to those that the gate admitted.
+   */
+  async ask(model: Model, key: Key, { method, path, body }: Ask, times = 1): Promise<Answer[]> {
+    const shot = {
+      method,
+      path: `/v1/${path}`,
+      headers: {
+        Authorization: `Bearer ${key.apiKey}`,
+        "CF-Connecting-IP": this.#address,
+        ...(body ? { "Content-Type": "application/json" } : {}),
+      },
+      body: body ? JSON.stringify(body) : null,
+    };
+    const answers = await Promise.all(Array.from({ length: times }, () => shoot(this.#url, shot)));
+    const operation = this.#contract.find(method, shot.path.split("?")[0] ?? "");
+    if (!operation) throw new Error(`${method} ${path} is not in the document`);
+    for (const answer of answers) {
+      expectEnvelope(answer);
+      this.#contract.expectAllowed(operation, answer, true);
+      this.note(codeOf(answer) ?? String(answer.status));
+    }
+    const verdicts = answers.map(() => model.admit(key));
+    expect(inOrder(answers.map(readVerdict))).toEqual(inOrder(verdicts));
+    expectLater(key.revoked ? model.address : key.window, answers);
+    return answers.filter((answer) => readVerdict(answer).refused === null);
+  }
+}
+
+/** Fails unless an answer is this refusal, to the letter. */
+export function expectRefusal(
+  answer: Answer,
+  status: number,
+  code: ErrorCode,
+  details: ErrorDetails = {},
+): void {
+  const body = { error: { code, message: expect.any(String), details } };
+  expect({ status: answer.status, body: answer.body }).toEqual({ status, body });
+}
+
+function codeOf({ body }: Answer): string | undefined {
+  return (body as { error?: { code: string } } | null)?.error?.code;
+}
+
+function readVerdict(answer: Answer): Verdict {
+  const code = codeOf(answer);
+  return {
+    refused: REFUSALS.includes(code ?? "") ? (code as Verdict["refused"]) : null,
+    limit: Number(answer.headers["x-ratelimit-limit"]),
+    remaining: Number(answer.headers["x-ratelimit-remaining"]),
+  };
+}
+
+/** Requests that are sent at once may be counted in any order. */
+function inOrder(verdicts: Verdict[]): Verdict[] {
+  // Of those that find nothing left, one took the last and the others are refused, whoever comes first.
+  return verdicts.toSorted(
+    (a, b) => b.remaining - a.remaining || (a.refused ?? "").localeCompare(b.refused ?? ""),
+  );
+}
+
+/** A window's end comes nearer, and never moves away. */
+function expectLater(window: Window, answers: Answer[]): void {
+  const told = answers.map(({ headers }) => Number(headers["x-ratelimit-reset"]));
+  expect(Math.max(...told)).toBeLessThanOrEqual(window.resetSeconds);
+  window.resetSeconds = Math.min(...told);
+}

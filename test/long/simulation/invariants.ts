@@ -1,0 +1,276 @@
+import { HOLD_MS, POST_TIMEOUT_MS, POSTS_AT_ONCE } from "../../../src/contract/limits.ts";
+import type { Store } from "./store.ts";
+import type { Isolate } from "./world.ts";
+
+/** A post to a subscriber, as the network saw it. */
+export interface Post {
+  eventId: string;
+  subscriptionId: string;
+  body: string;
+  /** True Unix milliseconds. */
+  startedAt: number;
+  endedAt: number | null;
+  /** Who sends it. */
+  isolate: Isolate;
+  acknowledged: boolean;
+}
+
+/** An invariant that did not hold. */
+export class Violation extends Error {}
+
+const checked = new WeakMap<Store, Set<string>>();
+
+/** After each commit: a new event is owed to exactly the subscriptions that list it and are active. */
+export function checkCommit(store: Store): void {
+  const known = checked.get(store) ?? new Set();
+  checked.set(store, known);
+  const events = store
+    .rows<{ id: string; type: string; workspace_id: string; owed: string }>(
+      "SELECT id, type, workspace_id, owed FROM events",
+    )
+    .filter(({ id }) => !known.has(id));
+  for (const event of events) {
+    known.add(event.id);
+    const listing = store
+      .rows<{ id: string; events: string; active: 0 | 1 }>(
+        `SELECT s.id, s.events, w.access_granted AND s.disabled_at IS NULL AS active
+         FROM subscriptions s JOIN workspaces w ON w.id = s.workspace_id
+         WHERE w.id = ? AND s.deleted_at IS NULL ORDER BY s.id`,
+        event.workspace_id,
+      )
+      .filter(({ events }) => JSON.parse(events).includes(event.type));
+    if (listing.length === 0) throw new Violation(`${event.id} is kept, and nobody lists it`);
+    const active = listing.filter(({ active }) => active === 1).map(({ id }) => id);
+    const owed = store
+      .rows<{ subscription_id: string }>(
+        "SELECT subscription_id FROM deliveries WHERE event_id = ? ORDER BY subscription_id",
+        event.id,
+      )
+      .map(({ subscription_id }) => subscription_id);
+    if (`${active}` !== `${owed}` || `${JSON.parse(event.owed).toSorted()}` !== `${owed}`)
+      throw new Violation(`${event.id} is owed to [${owed}] (${event.owed}), not to [${active}]`);
+  }
+  checkAnnounced(store, known, "leads", "lead.created");
+  checkAnnounced(store, known, "runs", "run.completed");
+  const [ledger] = store.rows<{ created: number; rows: number }>(
+    "SELECT (SELECT coalesce(sum(json_array_length(owed)), 0) FROM events) AS created, (SELECT count(*) FROM deliveries) AS rows",
+  );
+  if (ledger?.created !== ledger?.rows)
+    throw new Violation(`the ledger does not add up: ${JSON.stringify(ledger)}`);
+}
+
+/** A new record has its event, if anybody lists its kind. */
+function checkAnnounced(store: Store, known: Set<string>, table: string, kind: string): void {
+  const records = store
+    .rows<{ id: string; workspace_id: string }>(`SELECT id, workspace_id FROM ${table}`)
+    .filter(({ id }) => !known.has(id));
+  for (const { id, workspace_id } of records) {
+    known.add(id);
+    const [unannounced] = store.rows(
+      `SELECT 1 FROM subscriptions s WHERE s.workspace_id = ? AND s.deleted_at IS NULL
+        AND EXISTS (SELECT 1 FROM json_each(s.events) k WHERE k.value = ?)
+        AND NOT EXISTS (SELECT 1 FROM events e WHERE e.workspace_id = s.workspace_id AND e.body ->> '$.data.id' = ?)`,
+      workspace_id,
+      kind,
+      id,
+    );
+    if (unannounced) throw new Violation(`${id} is recorded, and not announced`);
+  }
+}
+
+/**
+ * Before each post: what is posted is pending, its subscription has no more posts under way than it
+ * may, and none starts long after it was withdrawn. A hold that was written before the clocks were
+ * set cannot be relied on, and nothing is promised of the posts under it.
+ *
+ * @param posts the posts before it.
+ * @param withdrawnAt when subscriptions were withdrawn, in true time.
+ */
+export function checkPost(
+  store: Store,
+  { eventId, subscriptionId }: Post,
+  posts: Post[],
+  withdrawnAt: Map<string, number>,
+): void {
+  const { now, skewedAt } = store.world;
+  if (now - skewedAt < HOLD_MS + POST_TIMEOUT_MS) return;
+  const [row] = store.rows<{ state: string }>(
+    "SELECT state FROM deliveries WHERE event_id = ? AND subscription_id = ?",
+    eventId,
+    subscriptionId,
+  );
+  if (row?.state !== "pending")
+    throw new Violation(`${eventId} is posted to ${subscriptionId} after it was ${row?.state}`);
+  // What an isolate that died was sending died with it, and no post outlives its limit.
+  const underWay = posts.filter(
+    (post) =>
+      post.subscriptionId === subscriptionId &&
+      post.endedAt === null &&
+      !post.isolate.dead &&
+      now - post.startedAt <= POST_TIMEOUT_MS,
+  );
+  // It begins with one post at once, and each success earns it one more.
+  const earned =
+    1 + posts.filter((post) => post.subscriptionId === subscriptionId && post.acknowledged).length;
+  if (underWay.length + 1 > Math.min(POSTS_AT_ONCE, earned))
+    throw new Violation(`${subscriptionId} has ${underWay.length + 1} posts under way at once`);
+  const [pace] = store.rows<{ backoff: number }>(
+    "SELECT backoff FROM subscriptions WHERE id = ?",
+    subscriptionId,
+  );
+  const probes = underWay.filter(({ eventId: other }) => other !== eventId);
+  if (pace && pace.backoff > 0 && probes.some(({ startedAt }) => startedAt > skewedAt))
+    checkProbes(subscriptionId, probes, now);
+  const withdrawn = withdrawnAt.get(subscriptionId);
+  if (withdrawn !== undefined && now - withdrawn > WITHDRAWN_WITHIN_MS)
+    throw new Violation(
+      `${subscriptionId} is posted to ${now - withdrawn} ms after it was withdrawn`,
+    );
+}
+
+/** No post starts later than this after a subscription was withdrawn. */
+const WITHDRAWN_WITHIN_MS = 2_000;
+
+/** A subscription that is closed is probed by one post: those of the wave that closed it are older. */
+function checkProbes(subscriptionId: string, underWay: Post[], now: number): void {
+  const fresh = underWay.filter(({ startedAt }) => now - startedAt < 1_000);
+  if (fresh.length > 0) throw new Violation(`${subscriptionId} is probed by several posts at once`);
+}
+
+/** What the consumers wrote is in proportion to what they did. */
+export function checkWrites(store: Store, posts: Post[]): void {
+  const [kept] = store.rows<{ deliveries: number }>(
+    "SELECT count(*) AS deliveries FROM deliveries",
+  );
+  const most = 2 * posts.length + (kept?.deliveries ?? 0) + 100;
+  if (store.consumerWrites > most)
+    throw new Violation(`${store.consumerWrites} rows were written for ${posts.length} posts`);
+}
+
+const overdueSince = new WeakMap<Store, Map<string, number>>();
+
+/** Once all is well for an hour, nothing that could be posted is left lying for an hour. */
+export function checkOverdue(store: Store, healthyForMs: number): void {
+  const hourMs = 3_600_000;
+  const { now } = store.world;
+  const before = overdueSince.get(store);
+  const postable = store.rows<{ name: string }>(
+    `SELECT d.event_id || ' ' || d.subscription_id AS name
+      FROM deliveries AS d LEFT JOIN subscriptions AS s ON s.id = d.subscription_id
+      WHERE d.state = 'pending' AND max(d.due_at, coalesce(s.next_at, 0)) < ?`,
+    now,
+  );
+  // A subscription that opens again has had long due deliveries that could not be posted.
+  const since = new Map(postable.map(({ name }) => [name, before?.get(name) ?? now]));
+  overdueSince.set(store, since);
+  if (healthyForMs < hourMs) return;
+  for (const [name, at] of since)
+    if (now - at > hourMs) throw new Violation(`${name} is overdue by more than an hour`);
+}
+
+/** When all is over: everything is settled, as it should be, and nothing was made up or lost. */
+export function checkEnd(store: Store, posts: Post[]): void {
+  checkRecords(store);
+  checkBodies(store, posts);
+  const rows = store.rows<{
+    event_id: string;
+    subscription_id: string;
+    state: string;
+    attempts: number;
+    due_at: number;
+  }>("SELECT event_id, subscription_id, state, attempts, due_at FROM deliveries");
+  const acknowledged = new Set(
+    posts
+      .filter((post) => post.acknowledged)
+      .map((post) => `${post.eventId} ${post.subscriptionId}`),
+  );
+  const tried = Map.groupBy(posts, (post) => `${post.eventId} ${post.subscriptionId}`);
+  for (const { event_id, subscription_id, state, attempts, due_at } of rows) {
+    const name = `${event_id} ${subscription_id}`;
+    if (state === "pending")
+      throw new Violation(`${name} is still pending, due ${new Date(due_at).toISOString()}`);
+    if (state === "delivered" && !acknowledged.has(name))
+      throw new Violation(`${name} is delivered, but nobody acknowledged it`);
+    if (state === "exhausted" && attempts > 11)
+      throw new Violation(`${name} is exhausted after ${attempts} attempts`);
+    if (attempts > (tried.get(name)?.length ?? 0))
+      throw new Violation(`${name} counts ${attempts} attempts, more than were made`);
+  }
+  checkDisabled(store, posts);
+}
+
+/**
+ * Each event tells of a record, and no two of the same one. That each record which somebody lists has
+ * its event is seen by what is owed after each commit.
+ */
+function checkRecords(store: Store): void {
+  const [row] = store.rows<{ unrecorded: number; doubled: number; refused: number }>(
+    `SELECT
+      (SELECT count(*) FROM events e WHERE type <> 'automation.status_changed' AND NOT EXISTS
+        (SELECT 1 FROM leads l WHERE l.id = e.body ->> '$.data.id') AND NOT EXISTS
+        (SELECT 1 FROM runs r WHERE r.id = e.body ->> '$.data.id')) AS unrecorded,
+      (SELECT count(*) - count(DISTINCT body ->> '$.data.id') FROM events
+        WHERE type <> 'automation.status_changed') AS doubled,
+      (SELECT count(*) FROM runs WHERE reference LIKE 'refused-%') AS refused`,
+  );
+  if (row?.unrecorded !== 0 || row.doubled !== 0 || row.refused !== 0)
+    throw new Violation(`records and their events differ: ${JSON.stringify(row)}`);
+}
+
+/** Every post of an event had the bytes that were stored with it. */
+function checkBodies(store: Store, posts: Post[]): void {
+  const bodies = new Map(
+    store
+      .rows<{ id: string; body: string }>("SELECT id, body FROM events")
+      .map(({ id, body }) => [id, body]),
+  );
+  for (const { eventId, body } of posts)
+    if (bodies.get(eventId) !== body) throw new Violation(`${eventId} was posted with other bytes`);
+}
+
+/**
+ * What was disabled had failed for 72 h and 10 times, without a success that was recorded; what
+ * administrators were told had come to pass, and they were told all that had.
+ */
+function checkDisabled(store: Store, posts: Post[]): void {
+  const owed = store.rows<{ subscription_id: string }>(
+    `SELECT n.subscription_id FROM notices AS n LEFT JOIN emails AS e ON e.notice_id = n.id
+      WHERE iif(n.sent_at IS NULL, n.due_at, iif(e.state = 'owed', e.due_at, NULL)) <= ?
+        OR n.sent_at IS NOT NULL AND coalesce(e.state, 'lost') NOT IN ('owed', 'sent', 'dropped')`,
+    store.world.now - 2 * 3_600_000,
+  );
+  for (const { subscription_id } of owed)
+    throw new Violation(`the e-mail about ${subscription_id} was never sent`);
+  const [early] = store.rows<{ subscription_id: string }>(
+    `SELECT n.subscription_id FROM notices AS n JOIN emails AS e ON e.notice_id = n.id
+      WHERE e.state = 'sent' AND n.kind = 'failing' AND e.settled_at < n.failing_since + 86400000`,
+  );
+  if (early) throw new Violation(`${early.subscription_id} was told of too early`);
+  const notices = store.rows<{
+    subscription_id: string;
+    failing_since: number;
+    created_at: number;
+  }>("SELECT subscription_id, failing_since, created_at FROM notices WHERE kind = 'disabled'");
+  for (const { subscription_id, failing_since, created_at } of notices) {
+    if (created_at - failing_since < 72 * 3_600_000)
+      throw new Violation(`${subscription_id} was disabled too early`);
+    const slackMs = 20 * 60_000;
+    const failures = posts.filter(
+      (post) =>
+        post.subscriptionId === subscription_id &&
+        !post.acknowledged &&
+        post.startedAt >= failing_since - slackMs &&
+        post.startedAt <= created_at + slackMs,
+    );
+    if (failures.length < 10)
+      throw new Violation(`${subscription_id} was disabled after ${failures.length} failures`);
+    const [success] = store.rows(
+      `SELECT 1 FROM deliveries WHERE subscription_id = ? AND state = 'delivered'
+        AND settled_at > ? AND settled_at < ?`,
+      subscription_id,
+      failing_since + slackMs,
+      created_at - slackMs,
+    );
+    if (success) throw new Violation(`${subscription_id} was disabled though it had succeeded`);
+  }
+}

@@ -1,0 +1,576 @@
+import { pathToFileURL } from "node:url";
+import { DISPATCHES_AT_ONCE } from "../../../src/contract/limits.ts";
+import type { Target } from "../../../src/delivery/turn.ts";
+import type { Claimed } from "../../../src/model/deliveries.ts";
+import type { Outcome } from "../../../src/webhooks/outcome.ts";
+import { Broker } from "./broker.ts";
+import {
+  checkCommit,
+  checkEnd,
+  checkOverdue,
+  checkPost,
+  checkWrites,
+  type Post,
+  Violation,
+} from "./invariants.ts";
+import { Store } from "./store.ts";
+import { Isolate, World } from "./world.ts";
+
+/** The doors of the Worker, loaded from a tree of sources: the shipped one, or one with a planted bug. */
+export interface Doors {
+  Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
+  consume: typeof import("../../../src/doors/deliveries.ts").consume;
+  sweep: typeof import("../../../src/doors/sweep.ts").sweep;
+  commit: typeof import("../../../src/db/client.ts").commit;
+  openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
+  insertSubscription: typeof import("../../../src/model/subscriptions.ts").insertSubscription;
+  deleteSubscription: typeof import("../../../src/model/subscriptions.ts").deleteSubscription;
+}
+
+/** Loads the doors from the folder `src`. `cloudflare:workers` must have been given a stand-in. */
+export async function loadDoors(src: string): Promise<Doors> {
+  const load = (file: string) => import(new URL(file, pathToFileURL(`${src}/`)).href);
+  const modules = await Promise.all([
+    load("doors/platform.ts"),
+    load("doors/deliveries.ts"),
+    load("doors/sweep.ts"),
+    load("db/client.ts"),
+    load("model/subscriptions.ts"),
+  ]);
+  return Object.assign({}, ...modules);
+}
+
+/** What became of one seed. */
+export interface Report {
+  seed: number;
+  /** What failed; null when every invariant held. */
+  violation: string | null;
+  history: string[];
+  events: number;
+  posts: number;
+  crashes: number;
+  /** True time that passed in the world. */
+  simulatedMs: number;
+}
+
+/** How a subscriber's server behaves: it changes with time. */
+type Behaviour =
+  | "fine"
+  | "slow"
+  | "flaky"
+  | "poisoned"
+  | "error"
+  | "hang"
+  | "unreachable"
+  | "stall"
+  | "overloaded";
+const BEHAVIOURS: Behaviour[] = [
+  "fine",
+  "slow",
+  "flaky",
+  "poisoned",
+  "error",
+  "hang",
+  "unreachable",
+  "stall",
+  "overloaded",
+];
+
+/** One wave and the probes of two ladders: a delivery may end after its subscription was enabled. */
+const DEAD_POSTS_MAX = 6 + 22;
+/** A fast subscriber waits no longer than this for an event, once nothing fails but subscribers. */
+const PROMPT_MS = 6_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
+const AGENT = { reference: "agent", name: "Agent" };
+
+/** Lives one world through: some hours of work and of faults, then days in which all must settle. */
+export async function simulate(seed: number, doors: Doors): Promise<Report> {
+  const world = new World(seed);
+  const restore = world.install();
+  const startedAt = world.now;
+  const store = new Store(world);
+  const scenario = new Scenario(world, store, doors);
+  let violation: string | null = null;
+  try {
+    await scenario.live();
+  } catch (error) {
+    if (!(error instanceof Violation)) throw error;
+    violation = error.message;
+  } finally {
+    restore();
+  }
+  const [count] = store.rows<{ n: number }>("SELECT count(*) AS n FROM events");
+  store.db.close();
+  return {
+    seed,
+    violation,
+    history: world.history,
+    events: count?.n ?? 0,
+    posts: scenario.posts.length,
+    crashes: world.history.filter((line) => line.endsWith("crashes")).length,
+    simulatedMs: world.now - startedAt,
+  };
+}
+
+class Scenario {
+  readonly posts: Post[] = [];
+  /** What failed outside the task that checks, to be thrown there. */
+  #failure: unknown = null;
+  #workspaces: string[] = [];
+  #references = 0;
+  #healthySince = 0;
+  #behaviours = new Map<string, Behaviour>();
+  /** When subscriptions were withdrawn, and the call that did it had returned. */
+  #withdrawnAt = new Map<string, number>();
+  #lanes: { deliveries: Broker; redeliveries: Broker };
+
+  readonly world: World;
+  readonly store: Store;
+  readonly doors: Doors;
+
+  constructor(world: World, store: Store, doors: Doors) {
+    this.world = world;
+    this.store = store;
+    this.doors = doors;
+    const concurrency = world.chance.pick([1, 3, 10, 250]);
+    // An isolate that is full of dispatches waits for one more.
+    const dispatches = world.chance.pick([0, DISPATCHES_AT_ONCE]);
+    const broker = (name: string) =>
+      new Broker(world, name, concurrency, (messages, isolate) => {
+        const attempt = (delivery: Claimed, target: Target) =>
+          this.#attempt(delivery, target, isolate);
+        const ctx = { waitUntil: () => {} };
+        return doors.consume(messages, this.#env(isolate), ctx, attempt, { dispatches });
+      });
+    this.#lanes = {
+      deliveries: broker("webhook-deliveries"),
+      redeliveries: broker("webhook-redeliveries"),
+    };
+    store.onCommit = () => this.#guard(() => checkCommit(store));
+  }
+
+  async live(): Promise<void> {
+    const { world } = this;
+    let working = true;
+    const work = async () => {
+      for (let i = 0; i < 2; i++) await this.#createWorkspace();
+      for (let i = world.chance.between(1, 4); i > 0; i--) await this.#subscribe();
+      if (world.chance.happens(0.2)) await this.#subscribeSlowCrowd();
+      for (let i = world.chance.between(8, 30); i > 0; i--) {
+        await world.sleep(
+          world.chance.happens(0.5)
+            ? world.chance.between(0, 200)
+            : world.chance.between(0, 20 * MINUTE_MS),
+        );
+        await this.#somethingHappens();
+      }
+      working = false;
+    };
+    work().catch((error) => this.#fail(error));
+    this.#sweepAgain();
+    await world.run(() => this.#failure !== null || !working);
+    this.#throwFailure();
+    world.note("— the work is over, faults end —");
+    world.faults = false;
+    world.skew(0);
+    this.#healthySince = world.now;
+    for (const [host, behaviour] of this.#behaviours)
+      if (behaviour === "stall" || world.chance.happens(0.7)) this.#behaviours.set(host, "fine");
+    const settledBy = world.now + 30 * 24 * HOUR_MS;
+    await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
+    // What is still on its way may end.
+    const quietAt = world.now + 10 * MINUTE_MS;
+    await world.run(() => this.#failure !== null || world.now > quietAt);
+    this.#throwFailure();
+    await this.#checkPrompt();
+    this.#throwFailure();
+    checkEnd(this.store, this.posts);
+    checkWrites(this.store, this.posts);
+    this.#checkDead();
+  }
+
+  /**
+   * Events for everybody, twice, once it is known who is fast: a subscriber that answers at once is
+   * posted to at once, whoever else is there.
+   */
+  async #checkPrompt(): Promise<void> {
+    const { world } = this;
+    const recordAll = () =>
+      Promise.all(this.#workspaces.map((workspaceId) => this.#recordLeads(workspaceId)));
+    for (let i = 0; i < 2; i++) {
+      const [last] = this.store.rows<{ id: string | null }>("SELECT max(id) AS id FROM events");
+      const open = this.store.rows<{ id: string; url: string }>(
+        "SELECT id, url FROM subscriptions WHERE disabled_at IS NULL AND deleted_at IS NULL AND backoff = 0 AND NOT slow",
+      );
+      const recordedAt = world.now;
+      let recorded = false;
+      recordAll().then(
+        () => (recorded = true),
+        (error) => this.#fail(error),
+      );
+      const until = world.now + 10 * MINUTE_MS;
+      await world.run(() => this.#failure !== null || (recorded && world.now > until));
+      this.#throwFailure();
+      if (i === 0) continue;
+      const fine = open.filter(({ url }) => this.#behaviours.get(new URL(url).host) === "fine");
+      for (const { id } of fine) {
+        const late = this.posts.filter(
+          (post) =>
+            post.subscriptionId === id &&
+            post.eventId > (last?.id ?? "") &&
+            post.startedAt - recordedAt > PROMPT_MS,
+        );
+        if (late[0])
+          throw new Violation(
+            `${id} answers at once, and waited ${late[0].startedAt - recordedAt} ms`,
+          );
+      }
+    }
+    const settledBy = world.now + 30 * 24 * HOUR_MS;
+    await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
+    const quietAt = world.now + 10 * MINUTE_MS;
+    await world.run(() => this.#failure !== null || world.now > quietAt);
+  }
+
+  /** A subscriber that has only failed since faults ended was probed, not stormed. */
+  #checkDead(): void {
+    const since = this.#healthySince + MINUTE_MS;
+    for (const [id, posts] of Map.groupBy(this.posts, ({ subscriptionId }) => subscriptionId)) {
+      const late = posts.filter(({ startedAt }) => startedAt > since);
+      if (late.length > DEAD_POSTS_MAX && !late.some(({ acknowledged }) => acknowledged))
+        throw new Violation(`${id} fails always, and was posted to ${late.length} times`);
+    }
+  }
+
+  /** How long nothing has gone wrong but at subscribers, in milliseconds. */
+  #healthyFor(): number {
+    return this.world.faults ? 0 : this.world.now - this.#healthySince;
+  }
+
+  #pending(): number {
+    return this.store.rows("SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1").length;
+  }
+
+  #env(isolate: Isolate): Env {
+    return {
+      DB: this.store.binding(isolate),
+      DELIVERIES: this.#lanes.deliveries.producer(isolate),
+      REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
+      SERVED_ROUTES: "automations.crm_source",
+      DELIVERED_KEPT_DAYS: 60,
+      UNDELIVERED_KEPT_DAYS: 60,
+      WORKSPACE_EVENTS_MAX_MB: 250,
+      KEY_GATE: { getByName: () => this.#gate(isolate) },
+      EMAIL: { send: async () => this.#sendEmail(isolate) },
+      EMAIL_FROM: "api@example.com",
+    } as unknown as Env;
+  }
+
+  /** Keys' gates, as far as the doors change them. */
+  #gate(isolate: Isolate) {
+    const call = async () => {
+      await isolate.step();
+      if (this.world.faults && this.world.chance.happens(0.1))
+        throw new Error("Durable Object is overloaded");
+    };
+    return { forget: async () => isolate.step(), advance: call };
+  }
+
+  async #sendEmail(isolate: Isolate): Promise<void> {
+    await isolate.step();
+    if (this.world.faults && this.world.chance.happens(0.3))
+      throw new Error("the mail server is busy");
+    this.world.note("an e-mail is sent");
+    await isolate.step();
+  }
+
+  /** A call of the Platform door, tried again with the same input until it is answered. */
+  async #call(method: string, input: unknown): Promise<Record<string, never>> {
+    const { world } = this;
+    for (let attempt = 1; ; attempt++) {
+      let crashed = false;
+      const background: Promise<unknown>[] = [];
+      const crash = Promise.withResolvers<"crashed">();
+      const isolate = new Isolate(world, `platform ${method}`, 0.02, () => {
+        crashed = true;
+        crash.resolve("crashed");
+      });
+      const ctx = { waitUntil: (task: Promise<unknown>) => background.push(task) };
+      const platform = new this.doors.Platform(ctx, this.#env(isolate));
+      try {
+        const answer = await Promise.race([platform[method]?.(input), crash.promise]);
+        if (!crashed) {
+          world.note(`platform ${method} ${JSON.stringify(input)} → ${JSON.stringify(answer)}`);
+          return answer as unknown as Record<string, never>;
+        }
+      } catch (error) {
+        world.note(`platform ${method} throws ${error}`);
+        if (!/D1_ERROR|overloaded/.test(String(error))) throw error;
+      }
+      if (attempt > 50) throw new Error(`${method} never got through`);
+      await world.sleep(world.chance.between(10, 5_000));
+    }
+  }
+
+  async #createWorkspace(): Promise<void> {
+    const input = { name: "Agence", adminEmails: ["admin@example.com"] };
+    this.#workspaces.push((await this.#call("createWorkspace", input)).workspaceId as never);
+  }
+
+  async #subscribe(
+    workspaceId = this.world.chance.pick(this.#workspaces),
+    behaviour = this.world.chance.pick(BEHAVIOURS),
+  ): Promise<void> {
+    const { world } = this;
+    const host = `subscriber-${this.#behaviours.size}.example`;
+    const row = {
+      id: `whk_${this.#behaviours.size}`,
+      workspaceId,
+      url: `https://${host}/`,
+      events: KINDS.filter(() => world.chance.happens(0.7)) as never[],
+      sealedSecret: "sealed",
+      createdAt: Date.now(),
+    };
+    this.#behaviours.set(host, behaviour);
+    const isolate = new Isolate(world, "http", 0);
+    const db = this.doors.openDatabase(this.store.binding(isolate));
+    await this.doors.commit(db, this.doors.insertSubscription(row)).catch((error) => {
+      world.note(`subscribing fails: ${error}`);
+    });
+    world.note(`${row.id} subscribes to ${row.events}`);
+  }
+
+  /** A workspace of its own whose subscribers all answer late. */
+  async #subscribeSlowCrowd(): Promise<void> {
+    await this.#createWorkspace();
+    const workspaceId = this.#workspaces.at(-1);
+    for (let i = this.world.chance.between(8, 20); i > 0; i--)
+      await this.#subscribe(workspaceId, "slow");
+  }
+
+  async #somethingHappens(): Promise<void> {
+    const { world } = this;
+    const workspaceId = world.chance.pick(this.#workspaces);
+    const dice = world.chance.number();
+    if (dice < 0.5) return this.#recordLeads(workspaceId);
+    if (dice < 0.65) return this.#recordAutomationAndRuns(workspaceId);
+    if (dice < 0.7) return this.#recordNonsense(workspaceId);
+    if (dice < 0.8) return this.#changeWeather();
+    if (dice < 0.85) return this.#subscribe();
+    if (dice < 0.86) return this.#unsubscribe();
+    if (dice < 0.88) {
+      // While it gets many posts, one after another.
+      await this.#subscribe(workspaceId, "slow");
+      await this.#recordLeads(workspaceId, 40);
+      await world.sleep(world.chance.between(0, 20_000));
+      return this.#unsubscribe("ORDER BY rowid DESC LIMIT 1");
+    }
+    if (dice < 0.91) return this.#jumpClock();
+    if (dice < 0.95) {
+      await this.#call("setWorkspaceAccess", { workspaceId, granted: false });
+      const denied = this.store
+        .rows<{ id: string }>("SELECT id FROM subscriptions WHERE workspace_id = ?", workspaceId)
+        .map(({ id }) => id);
+      for (const id of denied) this.#withdrawnAt.set(id, world.now);
+      await world.sleep(world.chance.between(0, 10 * MINUTE_MS));
+      for (const id of denied) this.#withdrawnAt.delete(id);
+      await this.#call("setWorkspaceAccess", { workspaceId, granted: true });
+      return;
+    }
+    // The long way to a disabled subscription, and back.
+    await world.sleep(world.chance.between(1, 30) * HOUR_MS);
+    const [disabled] = this.store.rows<{ id: string }>(
+      "SELECT id FROM subscriptions ORDER BY disabled_at IS NULL, id LIMIT 1",
+    );
+    const redeliverSince = new Date(
+      world.now - world.chance.between(0, 100) * HOUR_MS,
+    ).toISOString();
+    if (disabled) await this.#call("enableWebhook", { webhookId: disabled.id, redeliverSince });
+  }
+
+  async #recordLeads(
+    workspaceId: string,
+    count = this.world.chance.between(1, this.world.chance.happens(0.1) ? 40 : 3),
+  ): Promise<void> {
+    const { world } = this;
+    const leads = Array.from({ length: count }, () => ({
+      // At times one that was recorded before.
+      reference: `lead-${world.chance.happens(0.15) ? world.chance.between(0, this.#references) : ++this.#references}`,
+      source: "crm",
+      agent: AGENT,
+      name: "Lead",
+    }));
+    await this.#call("recordLeads", { workspaceId, leads });
+  }
+
+  async #recordAutomationAndRuns(workspaceId: string): Promise<void> {
+    const { world } = this;
+    const automation = {
+      reference: `automation-${world.chance.between(0, 2)}`,
+      type: "lead_ads",
+      provider: "facebook",
+      agent: AGENT,
+      status: world.chance.pick(["active", "paused", "draft", "error"]),
+    };
+    const { ids } = await this.#call("recordAutomations", {
+      workspaceId,
+      automations: [automation],
+    });
+    const run = {
+      reference: `run-${++this.#references}`,
+      automationId: (ids as unknown as string[])[0],
+      status: "success",
+      triggerType: "lead_ads",
+    };
+    await this.#call("recordRuns", { workspaceId, runs: [run] });
+  }
+
+  /** A call that is refused: nothing of it may be written. */
+  async #recordNonsense(workspaceId: string): Promise<void> {
+    const run = { status: "success", triggerType: "lead_ads" };
+    const runs = [
+      { ...run, reference: `refused-${++this.#references}`, automationId: "aut_nowhere" },
+    ];
+    await this.#call("recordRuns", { workspaceId, runs }).then(
+      () => {
+        throw new Violation("a run of an unknown automation was recorded");
+      },
+      (error) => {
+        if (error instanceof Violation) throw error;
+      },
+    );
+  }
+
+  #changeWeather(): void {
+    for (const host of this.#behaviours.keys())
+      if (this.world.chance.happens(0.5))
+        this.#behaviours.set(host, this.world.chance.pick(BEHAVIOURS));
+    this.world.note(`subscribers are now ${[...this.#behaviours.values()]}`);
+  }
+
+  async #unsubscribe(which = ""): Promise<void> {
+    const rows = this.store.rows<{ id: string; workspace_id: string }>(
+      `SELECT id, workspace_id FROM subscriptions WHERE deleted_at IS NULL ${which}`,
+    );
+    if (rows.length === 0) return;
+    const { id, workspace_id } = this.world.chance.pick(rows);
+    const db = this.doors.openDatabase(this.store.binding(new Isolate(this.world, "http", 0)));
+    const deletion = this.doors.deleteSubscription(workspace_id, id, Date.now());
+    await this.doors.commit(db, deletion, 1).then(
+      () => this.#withdrawnAt.set(id, this.world.now),
+      (error) => this.world.note(`unsubscribing fails: ${error}`),
+    );
+    this.world.note(`${id} is deleted`);
+  }
+
+  #jumpClock(): void {
+    this.world.skew(this.world.chance.between(-10 * MINUTE_MS, 10 * MINUTE_MS));
+  }
+
+  /** The network and the subscriber's server, for one attempt. */
+  async #attempt(delivery: Claimed, target: Target, isolate: Isolate): Promise<Outcome> {
+    const { world } = this;
+    await isolate.step();
+    const { eventId, subscriptionId } = delivery;
+    const { host } = new URL(target.url);
+    const [event] = this.store.rows<{ body: string }>(
+      "SELECT body FROM events WHERE id = ?",
+      eventId,
+    );
+    const body = delivery.body ?? event?.body ?? "";
+    const post: Post = {
+      eventId,
+      subscriptionId,
+      body,
+      isolate,
+      startedAt: world.now,
+      endedAt: null,
+      acknowledged: false,
+    };
+    this.#guard(() => checkPost(this.store, post, this.posts, this.#withdrawnAt));
+    this.posts.push(post);
+    const behaviour = this.#behaviours.get(host) ?? "fine";
+    const outcome = await this.#answer(behaviour, eventId);
+    post.endedAt = world.now;
+    post.acknowledged = outcome.kind === "answered" && outcome.status < 300;
+    world.note(`post ${eventId} to ${subscriptionId} (${behaviour}): ${JSON.stringify(outcome)}`);
+    await isolate.step();
+    return outcome;
+  }
+
+  async #answer(behaviour: Behaviour, eventId: string): Promise<Outcome> {
+    const { world } = this;
+    const answered = (status: number, retryAfterSeconds: number | null = null): Outcome => ({
+      kind: "answered",
+      status,
+      retryAfterSeconds,
+    });
+    // A machine that stalls gets its answer long after its lease has ended.
+    await world.sleep(
+      behaviour === "stall" ? world.chance.between(1, 600_000) : world.chance.between(5, 500),
+    );
+    switch (behaviour) {
+      case "slow":
+        await world.sleep(world.chance.between(1_000, 9_400));
+        return answered(200);
+      case "poisoned":
+        // One event in five can never be digested.
+        return answered(eventId.charCodeAt(eventId.length - 1) % 5 === 0 ? 500 : 200);
+      case "flaky":
+        return answered(world.chance.happens(0.5) ? 200 : 500);
+      case "error":
+        return answered(world.chance.pick([301, 400, 404, 410, 500, 503]));
+      case "overloaded":
+        return answered(world.chance.pick([429, 503]), world.chance.between(0, 100_000));
+      case "unreachable":
+        return { kind: "unreachable" };
+      case "hang":
+        await world.sleep(10_000);
+        return { kind: "timed_out" };
+      case "stall":
+        return world.chance.happens(0.5) ? answered(200) : { kind: "timed_out" };
+      default:
+        return answered(world.chance.pick([200, 201, 204, 299]));
+    }
+  }
+
+  /** The cron door: at the minutes at which it could have something to do. */
+  #sweepAgain(): void {
+    const { world } = this;
+    const [next] = this.store.rows<{ due: number | null; owed: number | null }>(
+      `SELECT min(CASE WHEN s.cancelling THEN 0 ELSE max(d.due_at, s.next_at, s.held_until) END) AS due,
+          (SELECT min(due_at) FROM (SELECT due_at FROM notices WHERE sent_at IS NULL
+            UNION ALL SELECT due_at FROM emails WHERE state = 'owed')) AS owed
+        FROM deliveries AS d JOIN subscriptions AS s ON s.id = d.subscription_id
+        WHERE d.state = 'pending'`,
+    );
+    this.#guard(() => checkOverdue(this.store, this.#healthyFor()));
+    const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
+    const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
+    const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
+    world.after(Math.max(MINUTE_MS, Math.ceil(waitMs / MINUTE_MS) * MINUTE_MS), () => {
+      const isolate = new Isolate(world, "sweep", 0.02);
+      this.doors.sweep(this.#env(isolate), Date.now()).catch((error) => world.note(String(error)));
+      this.#sweepAgain();
+    });
+  }
+
+  /** Runs a check wherever it is called; what it finds ends the run. */
+  #guard(check: () => void): void {
+    try {
+      check();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.#failure ??= error;
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== null) throw this.#failure;
+  }
+}

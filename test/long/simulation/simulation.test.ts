@@ -1,0 +1,122 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: they are quoted from the sources
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+
+const ROOT = join(import.meta.dirname, "../../..");
+mkdirSync(join(ROOT, "dist"), { recursive: true });
+const SCRATCH = mkdtempSync(join(ROOT, "dist/simulation-"));
+
+afterAll(() => rmSync(SCRATCH, { recursive: true }));
+
+function simulate(...args: string[]) {
+  const script = join(ROOT, "scripts/simulate.ts");
+  const { status, stdout, stderr } = spawnSync("node", [script, ...args], {
+    encoding: "utf8",
+    maxBuffer: 2 ** 26,
+  });
+  return { status, output: stdout + stderr };
+}
+
+/** A copy of the sources in which each of `edits` has been made, once. */
+function plant(name: string, file: string, edits: [string, string][]): string {
+  const src = join(SCRATCH, name, "src");
+  cpSync(join(ROOT, "src"), src, { recursive: true });
+  let text = readFileSync(join(src, file), "utf8");
+  for (const [found, planted] of edits) {
+    expect(text).toContain(found);
+    text = text.replaceAll(found, planted);
+  }
+  writeFileSync(join(src, file), text);
+  return src;
+}
+
+describe("the simulation", () => {
+  test("finds no invariant that fails in a hundred worlds", () => {
+    const { status, output } = simulate("--seeds", "100", "--from", "1");
+    expect(output).toContain("100 seeds, 0 violations");
+    expect(status).toBe(0);
+  }, 180_000);
+
+  test("plays a seed again exactly", () => {
+    const args = ["--seeds", "1", "--from", "7", "--verbose", "--jobs", "1"];
+    const [first, second] = [simulate(...args), simulate(...args)].map(({ output }) =>
+      output.replace(/ in [\d.]+ s$/m, ""),
+    );
+    expect(first).toBe(second);
+    expect(first?.split("\n").length).toBeGreaterThan(100);
+  });
+
+  // Each rule with the code that holds it taken out, and what then fails.
+  const bugs: [rule: string, file: string, edits: [string, string][], violation: RegExp][] = [
+    [
+      "one dispatch at a time posts to a subscription",
+      "model/deliveries.ts",
+      [["return sql`(s.held_by =", "return sql`(1 OR s.held_by ="]],
+      /posts under way at once|after it was|several posts/,
+    ],
+    [
+      "an outcome is recorded once",
+      "model/deliveries.ts",
+      [["AND d.state = 'pending' AND d.attempts = o.value->>'attempts'", ""]],
+      /attempts, more than were made|after it was/,
+    ],
+    [
+      "what the queues forget is woken",
+      "sweep.ts",
+      [["wakeOverdue(db, env, now),", "Promise.resolve(),"]],
+      /is overdue by more than an hour/,
+    ],
+    [
+      "posts at once are earned",
+      "delivery/turn.ts",
+      [["this.#underWay.size < this.found.postsAtOnce &&", ""]],
+      /posts under way at once/,
+    ],
+    [
+      "a failing subscription is probed",
+      "delivery/policy.ts",
+      [["endedAt + waitMs(rungSeconds, outcome, random);", "endedAt;"]],
+      /fails always, and was posted to/,
+    ],
+    [
+      "slow subscriptions have a queue of their own",
+      "delivery/wake.ts",
+      [["slow: env.REDELIVERIES", "slow: env.DELIVERIES"]],
+      /answers at once, and waited/,
+    ],
+    [
+      "what is withdrawn is not posted",
+      "delivery/turn.ts",
+      [
+        ["if (!found.owed) this.letGo();", ""],
+        ["generation === found.generation", "generation >= 0"],
+      ],
+      /ms after it was withdrawn|after it was cancelled/,
+    ],
+    [
+      "a delivery belongs to the generation that it was announced in",
+      "model/events.ts",
+      [["'pending', ${now}, s.generation", "'pending', ${now}, 0"]],
+      /is overdue by more than an hour|is still pending/,
+    ],
+    [
+      "a claim is for many deliveries",
+      "delivery/dispatch.ts",
+      [["? share : Math.min(share, CLAIM_SLOW_MAX)", "? 1 : 1"]],
+      /rows were written for/,
+    ],
+  ];
+
+  test.each(bugs)(
+    "finds out when it does not hold that %s",
+    (rule, file, edits, violation) => {
+      const src = plant(rule.replaceAll(/\W+/g, "-"), file, edits);
+      const { status, output } = simulate("--seeds", "120", "--src", src);
+      expect(output).toMatch(new RegExp(`seed \\d+ failed: .*(${violation.source})`));
+      expect(status).toBe(1);
+    },
+    180_000,
+  );
+});

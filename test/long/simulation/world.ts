@@ -1,0 +1,134 @@
+import { createHash } from "node:crypto";
+import { Chance } from "../../../scripts/shared/chance.ts";
+
+const realImmediate = setImmediate;
+
+/**
+ * A world with its own clock and its own chance, both decided by a seed. While it is installed, the
+ * code under test gets its time, timers and randomness from it; it has no other source of either, so
+ * that the same seed gives the same history.
+ */
+export class World {
+  /** The true time, in Unix milliseconds. */
+  now = Date.UTC(2026, 0, 5);
+  /** How far the machines' clocks are off, in milliseconds, and since when. */
+  skewMs = 0;
+  skewedAt = 0;
+  /** Whether anything fails at all. */
+  faults = true;
+  readonly history: string[] = [];
+  readonly chance: Chance;
+  #timers: { at: number; order: number; run: () => void }[] = [];
+  #order = 0;
+
+  constructor(seed: number) {
+    this.chance = new Chance(seed);
+  }
+
+  /** Sets the machines' clocks. */
+  skew(ms: number): void {
+    this.skewMs = ms;
+    this.skewedAt = this.now;
+    this.note(`clocks are off by ${ms} ms`);
+  }
+
+  note(line: string): void {
+    this.history.push(`${new Date(this.now).toISOString()} ${line}`);
+  }
+
+  /** Runs `run` after `ms` of true time. */
+  after(ms: number, run: () => void): void {
+    this.#timers.push({ at: this.now + Math.max(0, ms), order: this.#order++, run });
+  }
+
+  sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.after(ms, resolve));
+  }
+
+  /** Lets time pass, from timer to timer, until `done` or until nothing is left to happen. */
+  async run(done: () => boolean): Promise<void> {
+    for (;;) {
+      await new Promise((resolve) => realImmediate(resolve));
+      if (done()) return;
+      if (this.#timers.length === 0) return;
+      let next = 0;
+      this.#timers.forEach((timer, i) => {
+        const best = this.#timers[next] as typeof timer;
+        if (timer.at < best.at || (timer.at === best.at && timer.order < best.order)) next = i;
+      });
+      const [timer] = this.#timers.splice(next, 1);
+      if (!timer) return;
+      this.now = Math.max(this.now, timer.at);
+      timer.run();
+    }
+  }
+
+  /** Puts this world's clock, timers and chance in place of the process's; gives the way back. */
+  install(): () => void {
+    const {
+      setTimeout,
+      console,
+      Date: { now },
+      Math: { random },
+    } = globalThis;
+    const { randomUUID, getRandomValues } = crypto;
+    const { digest } = crypto.subtle;
+    const steady = performance.now;
+    performance.now = () => this.now;
+    Date.now = () => this.now + this.skewMs;
+    Math.random = () => this.chance.number();
+    globalThis.setTimeout = ((run: () => void, ms = 0) => this.after(ms, run)) as never;
+    globalThis.console = {
+      ...console,
+      log: (line) => this.note(line),
+      error: (line) => this.note(line),
+    };
+    crypto.getRandomValues = ((bytes: Uint8Array) =>
+      bytes.map((_, i) => (bytes[i] = this.chance.between(0, 255)))) as never;
+    crypto.randomUUID = (() => `uuid-${this.chance.between(0, 2 ** 40)}`) as never;
+    crypto.subtle.digest = (async (_: string, bytes: Uint8Array) =>
+      createHash("sha256").update(bytes).digest().buffer.slice(0)) as never;
+    return () => {
+      Object.assign(globalThis, { setTimeout, console });
+      Object.assign(Date, { now });
+      performance.now = steady;
+      Object.assign(Math, { random });
+      Object.assign(crypto, { randomUUID, getRandomValues });
+      crypto.subtle.digest = digest;
+    };
+  }
+}
+
+/** One run of the Worker: it lives until it ends, or until a crash between any two steps. */
+export class Isolate {
+  #dead = false;
+
+  /** Whether it has crashed. */
+  get dead(): boolean {
+    return this.#dead;
+  }
+
+  readonly world: World;
+  readonly name: string;
+  readonly crashProbability: number;
+  readonly onCrash: () => void;
+
+  constructor(world: World, name: string, crashProbability: number, onCrash = () => {}) {
+    this.world = world;
+    this.name = name;
+    this.crashProbability = crashProbability;
+    this.onCrash = onCrash;
+  }
+
+  /** A moment at which the isolate may crash, and at which one that did stays silent for ever. */
+  async step(): Promise<void> {
+    const { world } = this;
+    if (!this.#dead && world.faults && world.chance.happens(this.crashProbability)) {
+      this.#dead = true;
+      world.note(`${this.name} crashes`);
+      this.onCrash();
+    }
+    // What crashed never goes on: nothing that it waits for ever comes.
+    if (this.#dead) await new Promise(() => {});
+  }
+}

@@ -1,0 +1,38 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { measureBundle } from "../../../bench/bundle.ts";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+
+const SRC = join(ROOT, "src");
+const BUNDLE = join(ROOT, "dist/worker/index.js");
+
+/** What a start loads: static imports, but for those of types, from `file` on. */
+function loadedBy(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file)) return seen;
+  seen.add(file);
+  if (!file.endsWith(".ts")) return seen;
+  const text = readFileSync(join(SRC, file), "utf8");
+  const imports = text.matchAll(/^(?:import|export)(?! type)[^;]*?from "([^"]+)"/gm);
+  for (const [, specifier = ""] of imports)
+    loadedBy(specifier.startsWith(".") ? join(dirname(file), specifier) : specifier, seen);
+  return seen;
+}
+
+test("a start loads no schema and nothing that only makes documents", () => {
+  const loaded = loadedBy("index.ts");
+  expect(loaded.size).toBeGreaterThan(40);
+  expect(loaded).toContain("hono");
+  expect(loaded).not.toContain("zod");
+  expect([...loaded].filter((file) => file.startsWith("document/"))).toEqual([]);
+});
+
+test("the bundle holds neither words nor code that no request needs", () => {
+  const { gzipBytes } = measureBundle(BUNDLE);
+  expect(gzipBytes).toBeLessThan(96_000);
+  const text = readFileSync(BUNDLE, "utf8");
+  // A translation of zod, its writer of JSON Schema, the words of the document.
+  for (const part of ["Ungültige Eingabe", "draft-07", "Deduplicate", "Lists are newest first"])
+    expect(text.includes(part), part).toBe(false);
+  expect(readdirSync(join(ROOT, "dist/assets"))).toContain("openapi.json");
+});

@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { until } from "../../support/until.ts";
+import { canariesIn, formsOf } from "../support/canary.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+
+let runtime: Runtime;
+let fine: Receiver;
+let failing: Receiver;
+const logs: string[] = [];
+
+beforeAll(async () => {
+  runtime = await startRuntime({ onLog: (line) => logs.push(line) });
+  fine = await startReceiver();
+  failing = await startReceiver(() => 500);
+});
+
+afterAll(async () => {
+  await runtime.stop();
+  await Promise.all([fine.close(), failing.close()]);
+});
+
+const PERSON = {
+  name: "Zoë Canari-Nom",
+  email: "canari.courriel@example.com",
+  phone: "+33639980042",
+  field: "canari-champ-libre",
+};
+
+/** All that a call of the Platform door says when it fails, as it must. */
+async function errorOf(call: () => PromiseLike<unknown>): Promise<string> {
+  try {
+    await call();
+  } catch (error) {
+    return `${error} ${(error as Error).stack}`;
+  }
+  throw new Error("the call succeeded");
+}
+
+test("the search finds a canary in every form", () => {
+  for (const form of formsOf(PERSON.email))
+    expect(canariesIn(`…${form}…`, { email: PERSON.email }), form).toEqual(["email"]);
+  const inside = Buffer.from(`{"email":"${PERSON.email}","x":1}`).toString("base64");
+  expect(canariesIn(inside, { email: PERSON.email })).toEqual(["email"]);
+});
+
+test("no log, error answer or stored attempt holds a key, a secret, a person or a URL's query", async () => {
+  const { PLATFORM, DB } = runtime.env;
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
+  const refused: string[] = [];
+  const call = async (method: string, path: string, body?: string, key = String(apiKey)) => {
+    const answer = await fetch(new URL(path, runtime.url), {
+      method,
+      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+      ...(body === undefined ? {} : { body }),
+    });
+    const text = await answer.text();
+    if (answer.status >= 400) refused.push(text);
+    return { status: answer.status, text };
+  };
+  const secrets: string[] = [];
+  for (const { url } of [fine, failing]) {
+    const subscription = {
+      url: `${url}/canari-chemin?jeton=canari-jeton`,
+      events: ["lead.created"],
+    };
+    const { text } = await call("POST", "/v1/webhooks", JSON.stringify(subscription));
+    secrets.push(JSON.parse(text).secret);
+  }
+  const canaries: Record<string, string> = {
+    ...PERSON,
+    key: String(apiKey),
+    secret: secrets[0] ?? "",
+    otherSecret: secrets[1] ?? "",
+    query: "canari-jeton",
+    path: "canari-chemin",
+  };
+
+  const lead = {
+    reference: "1",
+    source: "crm" as const,
+    agent: { reference: "a", name: "A" },
+    ...{ name: PERSON.name, email: PERSON.email, phone: PERSON.phone },
+    customFields: { canari: PERSON.field },
+  };
+  await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
+  await until(() => fine.posts.length === 1 && failing.posts.length === 1);
+  // The subscriber is told all of it: the canaries are there to be leaked.
+  const told = fine.posts[0]?.body.toString() ?? "";
+  expect(canariesIn(told, canaries).sort()).toEqual(["email", "field", "name", "phone"]);
+
+  // What a client can do wrong with them.
+  const everything = Object.values(canaries).join(" ");
+  const query = new URLSearchParams({ limit: everything, cursor: everything });
+  for (const path of ["automations", "leads", "runs", "webhooks"])
+    await call("GET", `/v1/${path}?${query}`);
+  await call("GET", `/v1/automations/${encodeURIComponent(everything)}?${query}`);
+  await call("GET", `/v1/${encodeURIComponent(everything)}`);
+  await call("GET", `/${encodeURIComponent(everything)}`);
+  await call("GET", "/v1/leads", undefined, `${apiKey}x`);
+  for (const body of [
+    JSON.stringify({ url: everything, events: [everything] }),
+    JSON.stringify({ url: `https://user:${PERSON.field}@example.com/`, events: ["lead.created"] }),
+    JSON.stringify({ status: everything }),
+    everything,
+  ]) {
+    await call("POST", "/v1/webhooks", body);
+    await call("PATCH", "/v1/automations/aut_x", body);
+  }
+  // What the platform can do wrong with them, and what the database then says.
+  const wrong = [
+    { workspaceId, leads: [lead, { ...lead, source: everything as "crm" }] },
+    { workspaceId: "wks_unknown", leads: [lead] },
+  ];
+  for (const input of wrong) refused.push(await errorOf(() => PLATFORM.recordLeads(input)));
+  await DB.prepare("ALTER TABLE leads RENAME TO hidden").run();
+  const broken = await call("GET", "/v1/leads");
+  expect(broken.status).toBe(500);
+  const leads = [{ ...lead, reference: "2" }];
+  refused.push(await errorOf(() => PLATFORM.recordLeads({ workspaceId, leads })));
+  await DB.prepare("ALTER TABLE hidden RENAME TO leads").run();
+  await until(() => logs.some((line) => line.includes('"request_failed"')));
+
+  const { results: attempts } = await DB.prepare("SELECT * FROM deliveries").all();
+  expect(attempts).toHaveLength(2);
+  expect(logs.filter((line) => line.includes('"attempt"'))).toHaveLength(2);
+  expect(refused.length).toBeGreaterThan(15);
+  expect(canariesIn(logs.join("\n"), canaries)).toEqual([]);
+  expect(canariesIn(JSON.stringify(attempts), canaries)).toEqual([]);
+  // A key such as that of an unknown property is named; what was given for a value never is.
+  expect(canariesIn(refused.join("\n"), canaries)).toEqual([]);
+});

@@ -1,0 +1,86 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
+import { until } from "../../support/until.ts";
+import { startReceiver } from "../support/receiver.ts";
+
+describe.concurrent("the checker says what is wrong with its call, and sends nothing:", () => {
+  const PUBLIC = "https://hooks.example.com/";
+  test.each([
+    ["no URL", [], SECRET, "URL is missing"],
+    ["two URLs", [PUBLIC, PUBLIC], SECRET, "one URL is expected, not 2"],
+    ["no URL at all", ["hooks"], SECRET, "URL is none"],
+    ["http", ["http://hooks.example.com/"], SECRET, "URL must begin with https://"],
+    ["a private address", ["https://192.168.0.1/"], SECRET, "URL leads to a private"],
+    ["credentials", ["https://a:b@example.com/"], SECRET, "URL must hold no user"],
+    ["no secret", [PUBLIC], "", "Set WEBHOOK_SECRET"],
+    ["an API key", [PUBLIC], "key_live_1", "WEBHOOK_SECRET must be whsec_"],
+    ["half a secret", [PUBLIC], SECRET.slice(0, -5), "WEBHOOK_SECRET must be whsec_"],
+    [
+      "a secret that others can read",
+      [PUBLIC, "--secret", SECRET],
+      "",
+      "not taken from the command",
+    ],
+    ["another option", [PUBLIC, "--force"], SECRET, "Unknown option '--force'"],
+  ])("%s", async (_name, args, secret, message) => {
+    const { code, stdout, stderr } = await checkWith(secret, [CHECKER, ...args]);
+    expect(stderr).toContain(message);
+    expect(stderr).not.toContain(SECRET);
+    expect(stderr.trim().split("\n")).toHaveLength(1);
+    expect(stdout).toBe("");
+    expect(code).toBe(2);
+  });
+
+  test("a local receiver without --local", async () => {
+    const receiver = await startReceiver();
+    const { code, stderr } = await check(receiver.url);
+    const secure = await check(receiver.url.replace("http:", "https:"));
+    await receiver.close();
+    expect(stderr).toContain("--local");
+    expect(secure.stderr).toContain("--local");
+    expect([code, secure.code]).toEqual([2, 2]);
+    expect(receiver.posts).toEqual([]);
+  });
+});
+
+test.runIf(process.platform === "linux")(
+  "a terminal is asked for the secret, and does not show it",
+  async () => {
+    const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 401));
+    const line = `stty cols 120 rows 40 && '${process.execPath}' '${CHECKER}' ${receiver.url} --local`;
+    const child = spawn("script", ["-qec", line, "/dev/null"], {
+      cwd: ROOT,
+      env: { ...process.env, TERM: "xterm", CI: "", WEBHOOK_SECRET: "" },
+    });
+    let shown = "";
+    child.stdout.on("data", (chunk) => {
+      shown += chunk;
+    });
+    await until(() => shown.includes("The secret of the subscription"), 20_000);
+    child.stdin.write(`${SECRET}\r`);
+    await once(child, "close");
+    await receiver.close();
+    expect(shown).toContain("8 of 8 duties fulfilled.");
+    expect(shown).not.toContain(SECRET.slice(6));
+  },
+);
+
+test("the docs page offers the checker as one file, which runs by itself", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "checker-"));
+  const file = join(folder, "check-receiver.mjs");
+  copyFileSync(join(ROOT, "dist/assets/docs/check-receiver.mjs"), file);
+  const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 401));
+  const { code, stdout } = await checkWith(SECRET, [file, receiver.url, "--local"]);
+  const help = await checkWith("", [file, "--help"]);
+  await receiver.close();
+  rmSync(folder, { recursive: true });
+  expect(stdout).toContain("8 of 8 duties fulfilled.");
+  expect(code).toBe(0);
+  expect(help.stdout).toMatch(/^node check-receiver\.mjs URL /);
+});

@@ -1,0 +1,219 @@
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import { createServer as createTcp } from "node:net";
+import { join } from "node:path";
+import { generate } from "selfsigned";
+import { Webhook } from "standardwebhooks";
+import Stripe from "stripe";
+import { describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { WebhookDelivery } from "../../../src/contract/resources.ts";
+import { check, isGenuine, SECRET } from "../../support/checker.ts";
+import { type Example, freePort, RECEIVERS, reasonToSkip } from "../support/examples.ts";
+import { type Post, startReceiver } from "../support/receiver.ts";
+
+const VALID = "accepts what is right";
+const UNSIGNED = "refuses what is unsigned";
+const WRONG = "refuses a wrong signature";
+const CHANGED = "refuses a changed body";
+const OLD = "refuses an old time";
+const AHEAD = "refuses a time ahead";
+const REPEATED = "accepts a repetition";
+const PROMPT = "answers within 10 s";
+const ALL = [VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD, REPEATED, PROMPT];
+
+/** The time that a delivery claims, in Unix milliseconds. */
+function timeOf({ headers }: Post): number {
+  return Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]) * 1000;
+}
+
+describe.concurrent("the checker finds every duty fulfilled by", () => {
+  for (const example of RECEIVERS) {
+    const reason = reasonToSkip(example);
+    const title = `examples/receivers/${example.file}${reason ? ` (skipped: ${reason})` : ""}`;
+    test.skipIf(reason !== null)(title, async () => {
+      const port = await freePort();
+      const receiver = await example.start(port, SECRET);
+      const url = `http://127.0.0.1:${port}/webhooks`;
+      const { code, stdout, stderr, duties } = await check(url, "--local");
+      await receiver.stop();
+      expect(stderr).toBe("");
+      expect(duties("fulfilled")).toEqual(ALL);
+      expect(stdout).toContain("8 of 8 duties fulfilled.");
+      expect(code).toBe(0);
+      expect(receiver.lines).toHaveLength(2);
+    });
+  }
+});
+
+test("docs/webhooks.md shows what the checker prints", async () => {
+  const [example] = RECEIVERS as [Example];
+  const port = await freePort();
+  const receiver = await example.start(port, SECRET);
+  const url = `http://127.0.0.1:${port}/webhooks`;
+  const { stdout } = await check(url, "--local");
+  await receiver.stop();
+  const shown = /```\n(duty [^`]+)```/.exec(readFileSync(join(ROOT, "docs/webhooks.md"), "utf8"));
+  const withoutTimes = (text = "") => text.replace(/\d+ ms/g, "ms").replace(/ {2,}/g, "  ");
+  expect(withoutTimes(stdout)).toBe(withoutTimes(shown?.[1]));
+});
+
+describe.concurrent("the checker names what is broken by a receiver that", () => {
+  const seen = new Set<string>();
+  const isRepeated = ({ body }: Post) => {
+    const { id } = JSON.parse(body.toString());
+    return seen.has(id) || !seen.add(id);
+  };
+
+  test.each<[string, (post: Post) => number | Promise<number>, string[]]>([
+    ["accepts anything", () => 204, [UNSIGNED, WRONG, CHANGED, OLD, AHEAD]],
+    [
+      "ignores how old a delivery is",
+      (post) => (isGenuine(post, Math.min(Date.now(), timeOf(post))) ? 204 : 401),
+      [OLD],
+    ],
+    [
+      "ignores how far ahead a delivery is",
+      (post) => (isGenuine(post, Math.max(Date.now(), timeOf(post))) ? 204 : 401),
+      [AHEAD],
+    ],
+    [
+      "compares nothing",
+      (post) => (Math.abs(Date.now() - timeOf(post)) < 300_000 ? 204 : 401),
+      [WRONG, CHANGED],
+    ],
+    [
+      "answers what it knows with 409",
+      (post) => (!isGenuine(post) ? 401 : isRepeated(post) ? 409 : 204),
+      [REPEATED],
+    ],
+    [
+      "breaks down over what it should refuse",
+      (post) => (isGenuine(post) ? 204 : 500),
+      [UNSIGNED, WRONG, CHANGED, OLD, AHEAD],
+    ],
+    [
+      "redirects what it should refuse",
+      (post) => (isGenuine(post) ? 204 : 302),
+      [UNSIGNED, WRONG, CHANGED, OLD, AHEAD],
+    ],
+  ])("%s", async (_name, answer, broken) => {
+    const receiver = await startReceiver(answer);
+    const { code, stdout, duties } = await check(receiver.url, "--local");
+    await receiver.close();
+    expect(duties("broken")).toEqual(broken);
+    expect(duties("fulfilled")).toEqual(ALL.filter((duty) => !broken.includes(duty)));
+    for (const duty of broken) expect(stdout).toContain(`\n- ${duty}: `);
+    expect(code).toBe(1);
+  });
+
+  test("answers after more than 10 s", async () => {
+    const late = () => new Promise<number>((resolve) => setTimeout(resolve, 11_000, 204).unref());
+    const receiver = await startReceiver(late);
+    const { code, stdout, duties } = await check(receiver.url, "--local");
+    await receiver.close();
+    expect(duties("broken")).toEqual([VALID, PROMPT]);
+    expect(duties("not tested")).toEqual(ALL.filter((duty) => duty !== VALID && duty !== PROMPT));
+    expect(stdout).toContain("no answer in 10 s");
+    expect(receiver.posts).toHaveLength(1);
+    expect(code).toBe(1);
+  });
+
+  test("redirects", async () => {
+    const receiver = await startReceiver(() => 307);
+    const { code, stdout, duties } = await check(receiver.url, "--local");
+    await receiver.close();
+    expect(duties("broken")).toEqual([VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD]);
+    expect(stdout).toContain("307 (not followed)");
+    expect(receiver.posts.map(({ path }) => path)).not.toContain("/elsewhere");
+    expect(code).toBe(1);
+  });
+
+  test.each([
+    ["refuses connections", () => null, "http", "connection refused"],
+    ["has no name", () => null, "https://receiver.invalid/", "DNS: "],
+    [
+      "speaks no TLS",
+      () => createServer((_, response) => response.end()),
+      "https",
+      "TLS: no agreement",
+    ],
+    ["has a certificate of its own making", selfSigned, "https", "TLS: certificate is self-signed"],
+    ["hangs up", () => createTcp((socket) => socket.destroy()), "http", "closed without an answer"],
+    ["speaks no HTTP", () => createTcp((socket) => socket.end("SSH-2.0\r\n")), "http", "no HTTP"],
+  ])("%s: why there is no answer", async (_name, make, scheme, why) => {
+    const port = await freePort();
+    const server = await make();
+    server?.listen(port, "127.0.0.1");
+    const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
+    const { code, stdout, duties } = await check(url, "--local");
+    server?.close();
+    expect(stdout).toContain(`  ${why}`);
+    expect(stdout).toContain("\n0 of 8 duties fulfilled, 1 broken, 7 not tested.\n");
+    expect(duties("broken")).toEqual([VALID]);
+    expect(duties("not tested")).toEqual(ALL.slice(1));
+    expect(code).toBe(1);
+  });
+
+  test("hangs up on what it should refuse: that proves nothing", async () => {
+    const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 0));
+    const { code, stdout, duties } = await check(receiver.url, "--local");
+    await receiver.close();
+    expect(duties("fulfilled")).toEqual([VALID, REPEATED]);
+    expect(duties("unclear")).toEqual([UNSIGNED, WRONG, CHANGED, OLD, AHEAD, PROMPT]);
+    expect(stdout).toContain("\n2 of 8 duties fulfilled, 6 unclear.\n");
+    expect(code).toBe(1);
+  });
+});
+
+async function selfSigned() {
+  const { private: key, cert } = await generate([{ name: "commonName", value: "localhost" }]);
+  return createSecureServer({ key, cert }, (_, response) => response.end());
+}
+
+test("a refusal proves nothing where what is right is refused, or where requests are counted", async () => {
+  for (const [answer, fulfilled] of [
+    [() => 401, [PROMPT]],
+    [(post: Post) => (isGenuine(post) ? 204 : 429), [VALID, REPEATED, PROMPT]],
+  ] as const) {
+    const receiver = await startReceiver(answer);
+    const { code, duties } = await check(receiver.url, "--local");
+    await receiver.close();
+    expect(duties("fulfilled")).toEqual(fulfilled);
+    expect(duties("unclear")).toEqual(
+      expect.arrayContaining([UNSIGNED, WRONG, CHANGED, OLD, AHEAD]),
+    );
+    expect(code).toBe(1);
+  }
+});
+
+test("the test deliveries say what they are, and both signatures are right or wrong together", async () => {
+  const receiver = await startReceiver();
+  await check(receiver.url, "--local");
+  await receiver.close();
+  const labels = receiver.posts.map(({ headers }) => headers["x-service-test"]);
+  expect(labels).toEqual([
+    ...["valid", "no-signature", "wrong-signature", "tampered-body", "stale", "future"],
+    ...["repeated", "repeated"],
+  ]);
+  const ids = receiver.posts.map(({ body }) => WebhookDelivery.parse(JSON.parse(String(body))).id);
+  expect(new Set(ids).size).toBe(7);
+  expect(ids[6]).toBe(ids[7]);
+  expect(String(receiver.posts[6]?.body)).toBe(String(receiver.posts[7]?.body));
+
+  const standard = new Webhook(SECRET);
+  for (const { headers, body } of receiver.posts) {
+    const isRight = ["valid", "repeated"].includes(String(headers["x-service-test"]));
+    const at = Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]);
+    const tooFarAhead = at - Date.now() / 1000 > 300;
+    const service = () => {
+      Stripe.webhooks.constructEvent(body, headers["x-service-signature"] ?? "", SECRET);
+      if (tooFarAhead) throw new Error("ahead");
+    };
+    const verify = () => standard.verify(body, headers as Record<string, string>);
+    for (const family of [service, verify])
+      if (isRight) expect(family).not.toThrow();
+      else expect(family).toThrow();
+  }
+});

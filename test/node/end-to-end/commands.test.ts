@@ -1,0 +1,180 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { startRuntime } from "../../../scripts/shared/runtime.ts";
+import { holdFolder } from "../../../scripts/start/folder-hold.ts";
+
+const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+const COMMANDS = [
+  ...["start", "platform", "seed", "deploy", "check-receiver"],
+  ...["simulate", "chaos", "bench", "openapi"],
+];
+
+/** Runs a program to its end. */
+async function run(
+  program: string,
+  args: string[],
+  { cwd = ROOT, env = {}, uid }: { cwd?: string; env?: NodeJS.ProcessEnv; uid?: number } = {},
+) {
+  const child = spawn(program, args, {
+    cwd,
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+    ...(uid ? { uid } : {}),
+  });
+  const end = { code: null as number | null, stdout: "", stderr: "" };
+  child.stdout.on("data", (chunk) => {
+    end.stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    end.stderr += chunk;
+  });
+  [end.code] = await once(child, "close");
+  return end;
+}
+
+/** Runs a command as npm does. */
+function runCommand(command: string, args: string[], options: Parameters<typeof run>[2] = {}) {
+  const line = `${scripts[command]} ${args.join(" ")}`;
+  const env = { npm_lifecycle_event: command, ...options.env };
+  return run("sh", ["-c", line], { ...options, env });
+}
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "command-"));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+describe.concurrent("every command", () => {
+  test.each(COMMANDS)("%s --help says how it is called, and does nothing else", async (command) => {
+    for (const help of ["--help", "-h"]) {
+      const { code, stdout, stderr } = await runCommand(command, [help]);
+      const call = command === "start" ? "npm start" : `npm run ${command} -- `;
+      expect(stdout.startsWith(call)).toBe(true);
+      expect(stdout).toMatch(/^[^\n]+\n\n[A-Z][\s\S]*\n\n {2}\S/);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    }
+  });
+
+  test.each(COMMANDS)(
+    "%s refuses an option that it does not have, in one sentence",
+    async (command) => {
+      const { code, stdout, stderr } = await runCommand(command, ["--frobnicate"]);
+      expect(stderr).toBe("Unknown option '--frobnicate'; --help shows the usage\n");
+      expect(stdout).toBe("");
+      expect(code).toBe(command === "check-receiver" ? 2 : 1);
+    },
+  );
+
+  test.each([
+    ["simulate", "--seeds", "many"],
+    ["simulate", "--jobs", "0"],
+    ["chaos", "--events", "0"],
+    ["chaos", "--kills", "-1"],
+  ])("%s %s %s: a number is expected", async (command, option, value) => {
+    const { code, stdout, stderr } = await runCommand(command, [`${option}=${value}`]);
+    expect(stderr).toMatch(
+      new RegExp(`^${option}: a whole number from \\d on is expected; [^\n]+\n$`),
+    );
+    expect(stdout).toBe("");
+    expect(code).toBe(1);
+  });
+});
+
+describe("a folder", () => {
+  test("without the dependencies is told from any command in one sentence", async () => {
+    await run("cp", ["-r", "scripts", "src", "test", "bench", "package.json", folder]);
+    for (const command of COMMANDS) {
+      const { code, stderr } = await runCommand(command, [], { cwd: folder });
+      expect(stderr).toBe("The dependencies are not installed: run `npm ci` first.\n");
+      expect(code).toBe(1);
+    }
+  });
+
+  test("has one start at a time: the second says so and changes nothing", async () => {
+    const letGo = await holdFolder(join(ROOT, ".wrangler"), "http://localhost:1");
+    const secrets = join(ROOT, ".dev.vars");
+    const before = existsSync(secrets) ? statSync(secrets).mtimeMs : null;
+    const { code, stderr } = await runCommand("start", [], { env: { PORT: "28787" } });
+    letGo();
+    expect(stderr).toBe("`npm start` already runs in this folder, on http://localhost:1.\n");
+    expect(code).toBe(1);
+    expect(existsSync(secrets) ? statSync(secrets).mtimeMs : null).toBe(before);
+  });
+
+  test("is free once its start has ended, or was killed", async () => {
+    const letGo = await holdFolder(folder, "first");
+    await expect(holdFolder(folder, "second")).rejects.toThrow(
+      "already runs in this folder, on first",
+    );
+    letGo();
+    (await holdFolder(folder, "second"))();
+    const script = `const { holdFolder } = await import("${join(ROOT, "scripts/start/folder-hold.ts")}");
+      await holdFolder("${folder}", "third");
+      console.log("holds");
+      setInterval(() => {}, 1_000);`;
+    const child = spawn(process.execPath, ["--input-type=module", "--eval", script]);
+    await once(child.stdout, "data");
+    await expect(holdFolder(folder, "fourth")).rejects.toThrow("on third");
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    (await holdFolder(folder, "fourth"))();
+    for (const garbage of ["", "{}", '{"port":1,"token":"x","address":"y"}']) {
+      writeFileSync(join(folder, "start.json"), garbage);
+      (await holdFolder(folder, "fifth"))();
+    }
+  });
+
+  // Whoever is root may write everywhere: the command then runs as nobody.
+  test
+    .runIf(process.getuid?.() === 0)
+    .each([["start.ts"], ["platform.ts", "ledger"], ["openapi.ts"], ["chaos.ts"]])(
+    "that cannot be written to is named in one sentence by %s",
+    async (script, ...args) => {
+      const call = [`scripts/${script}`, ...args];
+      const { code, stderr } = await run(process.execPath, call, {
+        uid: 65_534,
+        env: { HOME: "/nonexistent" },
+      });
+      const last = stderr.trimEnd().split("\n").at(-1);
+      expect(last).toMatch(/^\/\S+ cannot be written to \(EACCES\)\.$/);
+      expect(stderr).not.toContain("    at ");
+      expect(code).toBe(1);
+    },
+  );
+});
+
+test.runIf(process.platform === "linux")(
+  "npm run platform gives up on a server that does not answer",
+  async () => {
+    const before = children();
+    const runtime = await startRuntime({ registry: folder });
+    const servers = children().filter((pid) => !before.includes(pid));
+    for (const pid of servers) process.kill(pid, "SIGSTOP");
+    const env = { WRANGLER_REGISTRY_PATH: folder };
+    const { code, stderr } = await run(
+      process.execPath,
+      ["scripts/platform/platform.ts", "ledger"],
+      {
+        env,
+      },
+    );
+    for (const pid of servers) process.kill(pid, "SIGCONT");
+    await runtime.stop();
+    expect(stderr).toBe(
+      "The local server does not answer: end it, and start it with `npm start`.\n",
+    );
+    expect(code).toBe(1);
+  },
+);
+
+/** The processes that this one has started. */
+function children(): number[] {
+  const text = readFileSync(`/proc/self/task/${process.pid}/children`, "utf8");
+  return text.split(" ").filter(Boolean).map(Number);
+}

@@ -1,0 +1,86 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Schema, Validator } from "@cfworker/json-schema";
+import { describe, expect, test } from "vitest";
+import { experimental_readRawConfig, type Unstable_RawConfig } from "wrangler";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+
+const schema: Schema = JSON.parse(
+  readFileSync(join(ROOT, "node_modules/wrangler/config-schema.json"), "utf8"),
+);
+const validator = new Validator(schema, "7", false);
+
+/** A configuration file as wrangler parses it, before any default. */
+function readConfig(file: string): Unstable_RawConfig {
+  return experimental_readRawConfig({ config: join(ROOT, file) }).rawConfig as Unstable_RawConfig;
+}
+
+/** Where a configuration breaks wrangler's schema. */
+function faultsOf(config: unknown): string[] {
+  return validator.validate(config).errors.map(({ instanceLocation, error }) => {
+    return `${instanceLocation}: ${error}`;
+  });
+}
+
+describe("the configuration", () => {
+  test.each(["wrangler.toml", "scripts/shared/platform-door.toml"])(
+    "%s fits wrangler's schema",
+    (file) => {
+      expect(faultsOf(readConfig(file))).toEqual([]);
+    },
+  );
+
+  test("would not fit with a misspelt key", () => {
+    const observability = { enabled: true, logs: { sampling_rate: 1 } };
+    expect(faultsOf({ ...readConfig("wrangler.toml"), observability }).join()).toContain(
+      "sampling_rate",
+    );
+  });
+
+  test("sends to every queue that it reads, so that a first deployment makes it", () => {
+    const { queues = {} } = readConfig("wrangler.toml");
+    const made = queues.producers?.map(({ queue }) => queue);
+    expect(
+      queues.consumers?.map(({ queue }) => queue).filter((queue) => !made?.includes(queue)),
+    ).toEqual([]);
+  });
+
+  test("logs everything but URLs, and traces a sample", () => {
+    expect(readConfig("wrangler.toml").observability).toEqual({
+      enabled: true,
+      logs: { enabled: true, head_sampling_rate: 1, invocation_logs: false },
+      traces: { enabled: true, head_sampling_rate: 0.01 },
+    });
+  });
+
+  test("does not lift the policy for webhook URLs", () => {
+    expect(readConfig("wrangler.toml").vars).not.toHaveProperty("ALLOW_LOCAL_WEBHOOKS");
+  });
+
+  test("names, for the Deploy to Cloudflare button, the secrets that the Worker requires", () => {
+    const required = readConfig("wrangler.toml").secrets?.required;
+    const example = readFileSync(join(ROOT, ".dev.vars.example"), "utf8");
+    expect([...example.matchAll(/^(\w+)=/gm)].map(([, name]) => name)).toEqual(required);
+    // An example that works would be deployed as it is.
+    for (const name of required ?? []) expect(example).toContain(`\n${name}=""\n`);
+    const { cloudflare } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    expect(Object.keys(cloudflare.bindings)).toEqual(required);
+  });
+});
+
+describe("docs/operations.md", () => {
+  test("tells of every event that the code logs, and of no other", () => {
+    const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
+    const logged = files
+      .filter((file) => file.endsWith(".ts"))
+      .flatMap((file) => {
+        const text = readFileSync(join(ROOT, "src", file), "utf8");
+        return [...text.matchAll(/\blog(?:Error)?\("(\w+)"/g)].map(([, event]) => event);
+      });
+    const page = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
+    const rows = page.split("\n").filter((line) => line.startsWith("| `"));
+    const told = rows.flatMap((row) => row.match(/^\| `([a-z_]+)`/)?.[1] ?? []);
+    expect(logged.length).toBeGreaterThan(10);
+    expect(new Set(told)).toEqual(new Set(logged));
+  });
+});

@@ -1,0 +1,87 @@
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
+import { describe, expect, test } from "vitest";
+import { until } from "../../support/until.ts";
+import {
+  DEPLOY,
+  ended,
+  home,
+  MADE,
+  openAccount,
+  readAccount,
+  SECRET,
+  start,
+  takeCalls,
+  useFolders,
+} from "./deployment.ts";
+
+const DOWN = "\u001b[B";
+
+useFolders();
+
+// `script` of Debian gives a program a terminal.
+describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () => {
+  /** Runs it in a terminal; `say` answers once `question` stands there. */
+  function startInTerminal() {
+    const command = `stty cols 120 rows 40 && '${process.execPath}' '${DEPLOY}'`;
+    const run = start(["script", "-qec", command, "/dev/null"], { TERM: "xterm", CI: "" });
+    const say = async (question: string, answer: string) => {
+      await until(() => stripVTControlCharacters(run.output).includes(question), 20_000);
+      run.stdin.write(answer);
+    };
+    return { run, say, end: ended(run) };
+  }
+
+  test("makes the secrets, keeps a copy where it is told, and deploys with them", async () => {
+    openAccount();
+    const { say, end } = startInTerminal();
+    await say("Generate one", "\r");
+    await say("Where to?", "\r");
+    const { code, output } = await end;
+    expect(output).toContain("Deployed: https://public-api.example.workers.dev");
+    expect(code).toBe(0);
+    const secrets = readAccount().secrets ?? {};
+    const { WEBHOOK_ENCRYPTION_KEYS = "", API_KEY_CHECKSUM_KEYS = "" } = secrets;
+    for (const secret of [WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS]) {
+      expect(secret).toMatch(MADE);
+      expect(output).not.toContain(secret.split(":")[1]);
+    }
+    expect(WEBHOOK_ENCRYPTION_KEYS).not.toBe(API_KEY_CHECKSUM_KEYS);
+    const copy = join(home(), `public-api.${WEBHOOK_ENCRYPTION_KEYS.split(":")[0]}.txt`);
+    expect(readFileSync(copy, "utf8")).toBe(
+      `WEBHOOK_ENCRYPTION_KEYS="${WEBHOOK_ENCRYPTION_KEYS}"\nAPI_KEY_CHECKSUM_KEYS="${API_KEY_CHECKSUM_KEYS}"\n`,
+    );
+    expect(statSync(copy).mode & 0o777).toBe(0o600);
+  });
+
+  test("asks which account, and for a secret, which it hides and checks", async () => {
+    openAccount({ accounts: ["a1", "a2"].map((id) => ({ id, name: `Account ${id}` })) });
+    const { say, end } = startInTerminal();
+    await say("Account a2", `${DOWN}\r`);
+    await say("Generate one", `${DOWN}\r`);
+    await say("◆  WEBHOOK_ENCRYPTION_KEYS\r", "c2VjcmV0\r");
+    await say("entry 1 is not id:base64 of 32 bytes", `${"\u007f".repeat(8)}${SECRET}\r`);
+    await say("Where to?", "\r");
+    const { code, output } = await end;
+    expect(code).toBe(0);
+    expect(output).not.toContain(SECRET.slice(3));
+    expect(output).not.toContain("c2VjcmV0");
+    const calls = takeCalls();
+    expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(5).fill("a2"));
+    expect(calls.at(-1)?.secretsFile?.content).toEqual({
+      WEBHOOK_ENCRYPTION_KEYS: SECRET,
+      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+    });
+  });
+
+  test("makes nothing when a question is cancelled", async () => {
+    openAccount();
+    const { say, end } = startInTerminal();
+    await say("Generate one", "\u0003");
+    const { code, output } = await end;
+    expect(output).toContain("Given up: nothing was deployed.");
+    expect(code).toBe(1);
+    expect(readAccount()).toMatchObject({ databases: [], secrets: null });
+  });
+});

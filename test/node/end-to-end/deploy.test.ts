@@ -1,0 +1,232 @@
+import { existsSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { until } from "../../support/until.ts";
+import {
+  commandsOf,
+  DEPLOY,
+  ended,
+  home,
+  MADE,
+  openAccount,
+  readAccount,
+  SECRET,
+  SECRETS,
+  start,
+  takeCalls,
+  useFolders,
+} from "./deployment.ts";
+import type { Call, FakeAccount } from "./fake-wrangler.ts";
+
+useFolders();
+
+/** Deploys where nobody can be asked. */
+async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
+  const run = start([process.execPath, DEPLOY, ...args], env);
+  run.stdin.end();
+  const end = await ended(run);
+  return { ...end, calls: takeCalls() };
+}
+
+const FIRST = ["whoami", "secret list json", "d1 list", "d1 create public-api"];
+const ALWAYS = ["d1 migrations apply DB", "deploy"];
+
+describe("npm run deploy, where nobody can be asked", () => {
+  test("makes the database, migrates it and deploys with the secrets, in this order", async () => {
+    openAccount();
+    const { code, output, calls } = await deploy(SECRETS);
+    expect(output).toContain("Deployed: https://public-api.example.workers.dev");
+    expect(code).toBe(0);
+    // The secrets are at hand: the Worker need not be asked for them.
+    expect(commandsOf(calls)).toEqual([
+      ...FIRST.filter((c) => c !== "secret list json"),
+      ...ALWAYS,
+    ]);
+    expect(calls.at(-2)?.args).toContain("--remote");
+    expect(readAccount().secrets).toEqual(SECRETS);
+  });
+
+  test("makes the secret of the checksums by itself, once", async () => {
+    openAccount();
+    const first = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(first.code).toBe(0);
+    expect(commandsOf(first.calls)).toEqual([...FIRST, ...ALWAYS]);
+    const { secrets } = readAccount();
+    expect(secrets).toEqual({
+      WEBHOOK_ENCRYPTION_KEYS: SECRET,
+      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+    });
+    expect(first.output).not.toContain(secrets?.API_KEY_CHECKSUM_KEYS?.split(":")[1]);
+    await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(readAccount().secrets).toEqual(secrets);
+  });
+
+  test("gives it to a Worker that was deployed before there was one, and leaves the other", async () => {
+    openAccount({ secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } });
+    const { code, calls } = await deploy();
+    expect(code).toBe(0);
+    expect(calls.at(-1)?.secretsFile?.content).toEqual({
+      API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+    });
+  });
+
+  test("shows the secrets to nobody, and leaves no file with them", async () => {
+    openAccount();
+    const { output, calls } = await deploy(SECRETS);
+    for (const secret of Object.values(SECRETS)) {
+      const [, key = ""] = secret.split(":");
+      expect(output).not.toContain(key);
+      expect(JSON.stringify(calls.map(({ args }) => args))).not.toContain(key);
+    }
+    expect(calls.some(({ sawSecret }) => sawSecret)).toBe(false);
+    const { secretsFile } = calls.at(-1) as Call;
+    expect(secretsFile?.mode).toBe(0o600);
+    expect(secretsFile?.content).toEqual(SECRETS);
+    expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
+  });
+
+  test("--help and --dry-run change nothing", async () => {
+    openAccount();
+    const before = readAccount();
+    const help = await deploy({}, "--help");
+    expect(help).toMatchObject({ code: 0, calls: [] });
+    const { code, output, calls } = await deploy({}, "--dry-run");
+    expect(readAccount()).toEqual(before);
+    expect(calls.map(({ args }) => args.join(" "))).toEqual([
+      "whoami --json",
+      "secret list --format json",
+      "d1 list --json",
+      "deploy --dry-run",
+    ]);
+    expect(output).toContain(`Nothing was changed. A deployment would
+  - ask for WEBHOOK_ENCRYPTION_KEYS, or make it
+  - make API_KEY_CHECKSUM_KEYS
+  - make the database public-api
+  - apply the migrations that the database lacks
+  - deploy the Worker
+`);
+    expect(code).toBe(0);
+    await deploy(SECRETS);
+    const again = await deploy({}, "--dry-run");
+    expect(again.output).toContain("would\n  - apply the migrations");
+  });
+
+  test("the second time makes nothing and needs no secret", async () => {
+    openAccount();
+    await deploy(SECRETS);
+    const before = readAccount();
+    const { code, calls } = await deploy();
+    expect(code).toBe(0);
+    expect(commandsOf(calls)).toEqual(["whoami", "secret list json", "d1 list", ...ALWAYS]);
+    expect(calls.at(-1)?.secretsFile).toBeUndefined();
+    expect(readAccount()).toEqual(before);
+  });
+
+  test.each<[string, Partial<FakeAccount>, NodeJS.ProcessEnv, string, string[]]>([
+    [
+      "no secret",
+      {},
+      {},
+      "Set WEBHOOK_ENCRYPTION_KEYS: the Worker has none yet.",
+      FIRST.slice(0, 2),
+    ],
+    [
+      "a secret that is none",
+      {},
+      { WEBHOOK_ENCRYPTION_KEYS: "c2VjcmV0" },
+      "WEBHOOK_ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes",
+      [],
+    ],
+    [
+      "a secret of the checksums that is none",
+      {},
+      { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" },
+      "API_KEY_CHECKSUM_KEYS: entry 1 is not id:base64 of 32 bytes",
+      [],
+    ],
+    ["nobody logged in", { loggedIn: false }, {}, "Not logged in to Cloudflare: run", ["whoami"]],
+    [
+      "several accounts",
+      {
+        accounts: [
+          { id: "a1", name: "Main" },
+          { id: "a2", name: "Other" },
+        ],
+      },
+      { WEBHOOK_ENCRYPTION_KEYS: SECRET },
+      "Set CLOUDFLARE_ACCOUNT_ID: these credentials reach several accounts, a1, a2.",
+      ["whoami"],
+    ],
+    [
+      "secrets that cannot be listed",
+      { fails: "secret list" },
+      {},
+      "The Worker's secrets cannot be listed:\nA request to the Cloudflare API failed.",
+      FIRST.slice(0, 2),
+    ],
+    [
+      "a database that cannot be made",
+      { secrets: SECRETS, fails: "d1 create" },
+      {},
+      "The database public-api could not be made:\nA request to the Cloudflare API failed.",
+      FIRST,
+    ],
+    [
+      "a migration that fails",
+      { secrets: SECRETS, fails: "d1 migrations" },
+      {},
+      "The database could not be brought up to date: nothing was deployed.",
+      [...FIRST, ...ALWAYS.slice(0, 1)],
+    ],
+    [
+      "a deployment that fails",
+      { fails: "deploy" },
+      SECRETS,
+      "The Worker was not deployed; what served before still does.",
+      [...FIRST.filter((command) => command !== "secret list json"), ...ALWAYS],
+    ],
+    [
+      "a deployment that ends well without having deployed",
+      { secrets: SECRETS, declines: "deploy" },
+      {},
+      "The Worker was not deployed; what served before still does.",
+      [...FIRST, ...ALWAYS],
+    ],
+  ])("stops at %s, and says so", async (_, differences, env, sentence, commands) => {
+    openAccount(differences);
+    const { code, output, calls } = await deploy(env);
+    expect(output).toContain(sentence);
+    expect(output).not.toContain("    at ");
+    expect(code).toBe(1);
+    expect(commandsOf(calls)).toEqual(commands);
+    expect(output).not.toContain("c2VjcmV0");
+    const file = calls.at(-1)?.secretsFile?.path;
+    if (file) expect(existsSync(dirname(file))).toBe(false);
+  });
+
+  test("leaves no file with the secret when it is ended while it deploys", async () => {
+    openAccount({ hangs: "deploy" });
+    const run = start([process.execPath, DEPLOY], { WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const end = ended(run);
+    let calls: Call[] = [];
+    await until(() => {
+      calls = [...calls, ...takeCalls()];
+      return commandsOf(calls).at(-1) === "deploy";
+    }, 20_000);
+    const file = calls.at(-1)?.secretsFile?.path ?? "";
+    expect(existsSync(file)).toBe(true);
+    run.kill("SIGTERM");
+    expect((await end).code).toBe(1);
+    expect(existsSync(dirname(file))).toBe(false);
+  });
+
+  test("with the real wrangler and no account, says that nobody is logged in", async () => {
+    openAccount();
+    rmSync(join(home(), "wrangler"));
+    const { code, output } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    expect(output).toBe(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
+    );
+    expect(code).toBe(1);
+  });
+});

@@ -1,0 +1,253 @@
+import { createRequire } from "node:module";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { findChromium } from "../../../scripts/shared/chromium.ts";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+
+const PHONE_WIDTH = 390;
+const AXE = createRequire(import.meta.url).resolve("axe-core");
+
+const executablePath = findChromium();
+if (!executablePath && process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
+if (!executablePath)
+  console.warn("The docs page is not tested: no Chromium found; install it, or set CHROMIUM.");
+
+describe.skipIf(!executablePath)("the docs page in a browser", () => {
+  let runtime: Runtime;
+  let browser: Browser;
+  let apiKey: string;
+  let automationId: string;
+  let desktop: Visit;
+  let phone: Visit;
+
+  beforeAll(async () => {
+    runtime = await startRuntime();
+    const { PLATFORM } = runtime.env;
+    const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+    apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
+    const agent = { reference: "a", name: "Garage du Parc" };
+    const automation = { reference: "1", type: "lead_ads", provider: "facebook", agent } as const;
+    const automations = [{ ...automation, status: "active" as const }];
+    const { ids } = await PLATFORM.recordAutomations({ workspaceId, automations });
+    automationId = String(ids[0]);
+    browser = await chromium.launch({ executablePath: String(executablePath) });
+    const { url } = runtime;
+    desktop = await visit(browser, url, { viewport: { width: 1280, height: 900 } });
+    const viewport = { width: PHONE_WIDTH, height: 844 };
+    phone = await visit(browser, url, { viewport, isMobile: true, hasTouch: true });
+  });
+
+  afterAll(async () => {
+    await browser?.close();
+    await runtime?.stop();
+  });
+
+  test("opens without an error, a breach of its policy or a request to another host", async () => {
+    const { page, faults } = desktop;
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await readThrough(page);
+    expect(await faults()).toEqual([]);
+  });
+
+  test("opens with the quickstart, then the guides, then the reference", async () => {
+    const headings = await desktop.page.getByRole("main").locator("h2").allTextContents();
+    expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
+    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Receivers to copy"];
+    const reference = headings.indexOf("Every operation and event");
+    for (const title of guides) expect(headings.slice(0, reference)).toContain(title);
+    expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
+    await desktop.page.getByRole("img", { name: "The way of an event" }).waitFor();
+  });
+
+  test("shows every operation and event of the document, its answer before its errors", async () => {
+    const { page, faults } = desktop;
+    const answer = await fetch(new URL("/openapi.json", runtime.url));
+    const operations = operationsOf((await answer.json()) as OpenApiDocument);
+    expect(operations).toHaveLength(12);
+    for (const { summary, path, isEvent } of operations) {
+      await page.getByRole("navigation", { name: "Contents" }).getByText(summary).click();
+      const section = page.getByRole("article", { name: summary });
+      await section.getByText(path, { exact: true }).first().waitFor();
+      expect(await section.getByText("Try it").count(), summary).toBe(isEvent ? 0 : 1);
+      const text = await section.innerText();
+      if (isEvent) expect(text, summary).not.toMatch(/key_live|Authorization|Errors/);
+      else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Answer 2"));
+    }
+    expect(await faults()).toEqual([]);
+  });
+
+  test("folds what stands inside a field", async () => {
+    const section = desktop.page.getByRole("article", { name: "List the leads of the workspace" });
+    const email = section.getByText("The person's e-mail address", { exact: false });
+    expect(await email.isVisible()).toBe(false);
+    await section.getByText("Fields of Lead").click();
+    expect(await email.isVisible()).toBe(true);
+  });
+
+  test("has a receiver for six platforms, one in sight at a time", async () => {
+    const { page } = desktop;
+    const section = page.getByRole("region", { name: "Receivers to copy" });
+    for (const [name, code] of [
+      ["Node", "node:http"],
+      ["Workers", "export default"],
+      ["Python", "import hmac"],
+      ["PHP", "<?php"],
+      ["Stripe library", "stripe"],
+      ["Standard Webhooks", "standardwebhooks"],
+    ] as const) {
+      const tab = section.locator("summary", { hasText: name });
+      if (name !== "Node") await tab.click();
+      expect(await section.locator("pre:visible").allTextContents()).toEqual([
+        expect.stringContaining(code),
+      ]);
+    }
+  });
+
+  test("sends a request with the key that is entered, and shows the data", async () => {
+    await expectData(desktop.page, apiKey, automationId);
+    expect(await desktop.faults()).toEqual([]);
+  });
+
+  test("fits a phone: nothing scrolls sideways, and a request can be made", async () => {
+    const { page, faults } = phone;
+    await readThrough(page);
+    expect(await widthOf(page)).toBe(PHONE_WIDTH);
+    await expectData(page, apiKey, automationId);
+    expect(await widthOf(page)).toBe(PHONE_WIDTH);
+    expect(await faults()).toEqual([]);
+  });
+
+  test.each(["light", "dark"] as const)(
+    "has no fault that axe finds, contrast included, folded or not, in %s",
+    async (colorScheme) => {
+      for (const width of [1440, PHONE_WIDTH]) {
+        const viewport = { width, height: 900 };
+        // axe is brought in from outside, which the policy of the page forbids.
+        const page = await browser.newPage({ viewport, colorScheme, bypassCSP: true });
+        await page.goto(new URL("/docs", runtime.url).href, { waitUntil: "networkidle" });
+        await page.addScriptTag({ path: AXE });
+        for (const open of [false, true]) {
+          await page.evaluate(
+            `for (const fold of document.querySelectorAll("main details")) fold.open = ${open}`,
+          );
+          const found = await page.evaluate<string[]>(
+            "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))",
+          );
+          expect(found).toEqual([]);
+        }
+        await page.close();
+      }
+    },
+  );
+
+  test("can be used without a mouse: the focus is seen wherever it goes", async () => {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    await page.goto(new URL("/docs", runtime.url).href);
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to the content");
+    for (let i = 0; i < 40; i++) {
+      const outline = await page.evaluate(
+        "getComputedStyle(document.activeElement).outlineStyle + document.activeElement.tagName",
+      );
+      expect(outline).toMatch(/^solid/);
+      await page.keyboard.press("Tab");
+    }
+    await page.close();
+  });
+
+  test("forgets the key when it is left", async () => {
+    const { page } = desktop;
+    await page.reload();
+    expect(await page.getByLabel("API key").inputValue()).toBe("");
+    const kept = await page.evaluate("JSON.stringify([localStorage, sessionStorage])");
+    expect(kept).not.toContain(apiKey);
+  });
+
+  test("shows everything but the forms without scripts", async () => {
+    const page = await browser.newPage({ javaScriptEnabled: false });
+    await page.goto(new URL("/docs", runtime.url).href);
+    expect(await page.getByRole("article").count()).toBe(12);
+    await page.close();
+  });
+
+  test("runs no script of another host, nor one that stands in the page", async () => {
+    const { page, faults } = phone;
+    for (const script of ["{ src: 'https://cdn.example/x.js' }", "{ text: 'void 0' }"])
+      await page.evaluate(
+        `document.head.append(Object.assign(document.createElement("script"), ${script}))`,
+      );
+    await expect.poll(async () => (await faults()).join()).toMatch(/cdn\.example.*inline/);
+  });
+});
+
+/** An open page, and all that went wrong in it so far. */
+interface Visit {
+  page: Page;
+  faults: () => Promise<string[]>;
+}
+
+async function visit(browser: Browser, base: URL, device: BrowserContextOptions): Promise<Visit> {
+  const page = await browser.newPage(device);
+  page.setDefaultTimeout(20_000);
+  const seen: string[] = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) seen.push(message.text());
+  });
+  page.on("pageerror", (error) => seen.push(String(error)));
+  page.on("request", (request) => {
+    const { host, protocol } = new URL(request.url());
+    if (host !== base.host && protocol !== "data:") seen.push(request.url());
+  });
+  await page.addInitScript(`
+    globalThis.breaches = [];
+    document.addEventListener("securitypolicyviolation", (event) =>
+      breaches.push(event.violatedDirective + " " + event.blockedURI));
+  `);
+  const answer = await page.goto(new URL("/docs", base).href, { waitUntil: "networkidle" });
+  expect(answer?.status()).toBe(200);
+  return {
+    page,
+    faults: async () => [...seen, ...(await page.evaluate<string[]>("breaches"))],
+  };
+}
+
+/** Makes the first request of the page with `apiKey`, and finds `text` in the answer. */
+async function expectData(page: Page, apiKey: string, text: string): Promise<void> {
+  await page.getByLabel("API key").fill(apiKey);
+  const operation = page.getByRole("article", { name: "List the automations of the workspace" });
+  await operation.getByText("Try it").click();
+  await operation.getByRole("button", { name: "Send request" }).click();
+  const result = operation.locator(".result");
+  await result.getByText("200").waitFor();
+  await result.getByText(text).waitFor();
+  expect(await result.innerText()).toMatch(/X-Request-Id [0-9a-f-]{36}/);
+}
+
+/** Scrolls to the end. */
+async function readThrough(page: Page): Promise<void> {
+  await page.evaluate(`(async () => {
+    for (let before = -1; before !== scrollY; ) {
+      before = scrollY;
+      scrollBy({ top: innerHeight, behavior: "instant" });
+      await new Promise(requestAnimationFrame);
+    }
+  })()`);
+}
+
+/** How far the page reaches to the right, once it is pushed there. */
+async function widthOf(page: Page): Promise<number> {
+  return page.evaluate("(scrollTo({ left: 1_000, behavior: 'instant' }), scrollX + innerWidth)");
+}
+
+type OpenApiDocument = Record<
+  "paths" | "webhooks",
+  Record<string, Record<string, { summary: string }>>
+>;
+
+function operationsOf({ paths, webhooks }: OpenApiDocument) {
+  const list = (of: OpenApiDocument["paths"], isEvent: boolean) =>
+    Object.entries(of).flatMap(([path, methods]) =>
+      Object.values(methods).map(({ summary }) => ({ summary, path, isEvent })),
+    );
+  return [...list(paths, false), ...list(webhooks, true)];
+}

@@ -1,0 +1,97 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { until } from "../../support/until.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+
+let folder: string;
+let runtime: Runtime;
+let receiver: Receiver;
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), "erasure-"));
+  runtime = await startRuntime({ persist: folder });
+  receiver = await startReceiver(({ body }) => (body.includes("Larrieu-3") ? 500 : 204));
+});
+
+afterEach(async () => {
+  await receiver.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function files(): string[] {
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
+  return names.filter((name) => statSync(join(folder, name)).isFile());
+}
+
+/**
+ * The files of the storage in which one of the texts stands, byte for byte, once what was committed
+ * has been moved from the write-ahead log to where it belongs, as the database does in time.
+ */
+function filesWith(texts: string[]): string[] {
+  for (const name of files().filter((file) => file.endsWith(".sqlite"))) {
+    using db = new DatabaseSync(join(folder, name));
+    db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  }
+  return files().flatMap((name) => {
+    const bytes = readFileSync(join(folder, name));
+    const found = texts.filter((text) => bytes.includes(text));
+    return found.length > 0 ? [`${name}: ${found.length} of ${texts.length}`] : [];
+  });
+}
+
+/** So few that the database has not moved rows from page to page, which leaves copies behind. */
+const LEADS = 6;
+
+/** Leads that differ from each other in each field. */
+function reports() {
+  return Array.from({ length: LEADS }, (_, i) => ({
+    reference: `lead-${i}`,
+    source: "crm" as const,
+    agent: { reference: "agent", name: "Agence" },
+    name: `Zoé Larrieu-${i}-Quint`,
+    email: `zoe.${i}.lq@example.com`,
+    phone: `+33-6-${i}-44-55`,
+    customFields: { note: `écrire à zoe.${i}.lq@example.com`, long: "x".repeat((i % 7) * 500) },
+  }));
+}
+
+/** A workspace with leads, some of whose deliveries are made and some pending. */
+async function fill() {
+  const { PLATFORM } = runtime.env;
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
+  const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
+    method: "POST",
+    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ url: receiver.url, events: ["lead.created"] }),
+  });
+  expect(answer.status).toBe(201);
+  const leads = reports();
+  const ids: string[] = [];
+  for (let at = 0; at < LEADS; at += 3) {
+    const part = leads.slice(at, at + 3);
+    ids.push(...(await PLATFORM.recordLeads({ workspaceId, leads: part })).ids);
+  }
+  await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1);
+  const texts = leads.flatMap(({ name, email, phone }) => [name, email, phone]);
+  return { workspaceId, ids, texts };
+}
+
+test("of a few leads that were erased, no byte of a name, an e-mail or a phone is in the database's files", async () => {
+  const { workspaceId, ids, texts } = await fill();
+  for (let at = 0; at < ids.length; at += 100)
+    await runtime.env.PLATFORM.eraseLeads({ workspaceId, ids: ids.slice(at, at + 100) });
+  await runtime.scheduled();
+  await runtime.stop();
+  expect(filesWith(texts)).toEqual([]);
+});
+
+test("of leads that were not, there is", async () => {
+  const { texts } = await fill();
+  await runtime.stop();
+  expect(filesWith(texts)).not.toEqual([]);
+});

@@ -1,0 +1,156 @@
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Webhook } from "standardwebhooks";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { derivedId } from "../../../src/contract/ids.ts";
+import { until } from "../../support/until.ts";
+import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
+
+/** A consumer of the dead-letter queue, which hands on what it gets. */
+const DEAD_LETTERS = `export default {
+  queue: (batch, env) =>
+    env.KEEP.fetch("http://keep/", {
+      method: "POST",
+      body: JSON.stringify(batch.messages.map(({ body }) => body)),
+    }),
+};`;
+
+const dead: unknown[] = [];
+const logs: string[] = [];
+let runtime: Runtime;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  receiver = await startReceiver();
+  runtime = await startRuntime({
+    onLog: (line) => logs.push(line),
+    beside: [
+      {
+        name: "dead-letters",
+        compatibilityDate: "2026-08-01",
+        modules: [{ type: "ESModule", path: "dead-letters.js", contents: DEAD_LETTERS }],
+        queueConsumers: { "platform-records-dead": { maxBatchTimeout: 0 } },
+        serviceBindings: {
+          KEEP: async (request) => {
+            dead.push(...((await request.json()) as unknown[]));
+            return new Response() as never;
+          },
+        },
+      },
+    ],
+  });
+});
+
+afterAll(async () => {
+  await runtime.stop();
+  await receiver.close();
+});
+
+async function makeWorkspace() {
+  const { PLATFORM } = runtime.env;
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
+  const call = async (path: string, body?: unknown) => {
+    const headers = { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" };
+    const answer = await fetch(new URL(path, runtime.url), {
+      method: body ? "POST" : "GET",
+      headers,
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    // biome-ignore lint/suspicious/noExplicitAny: the assertions say what it holds
+    return (await answer.json()) as any;
+  };
+  return { workspaceId: String(workspaceId), call };
+}
+
+const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
+
+function leadMessage(workspaceId: string, ...references: string[]) {
+  const lead = (reference: string) => ({ reference, source: "crm", agent: AGENT, name: "Zoë" });
+  return { method: "recordLeads", input: { workspaceId, leads: references.map(lead) } };
+}
+
+describe("the ingest queue", () => {
+  test("leads to the API and to signed webhooks; a bad message in between is set aside", async () => {
+    const { workspaceId, call } = await makeWorkspace();
+    const { id, secret } = await call("/v1/webhooks", {
+      url: receiver.url,
+      events: ["lead.created", "run.completed"],
+    });
+    expect(id).toMatch(/^whk_/);
+    const bad = leadMessage(workspaceId, "");
+    const lead = leadMessage(workspaceId, "1");
+    await runtime.env.RECORDS.send(lead);
+    await runtime.env.RECORDS.send(bad);
+    await runtime.env.RECORDS.send(JSON.stringify(leadMessage(workspaceId, "2")), {
+      contentType: "text",
+    });
+    await runtime.env.RECORDS.send(lead);
+    await until(() => receiver.posts.length >= 2 && dead.length >= 1);
+
+    const { data: leads } = await call("/v1/leads");
+    const told = receiver.posts.map(({ body, headers }: Post) => {
+      new Webhook(secret).verify(body, headers as Record<string, string>);
+      return JSON.parse(body.toString());
+    });
+    const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? 1 : -1);
+    expect(leads).toHaveLength(2);
+    expect(told.map(({ data }) => data).sort(byId)).toEqual(leads.sort(byId));
+    expect(dead).toEqual([
+      {
+        reason: expect.stringMatching(/^recordLeads: leads\[0\]\.reference: Too small/),
+        method: "recordLeads",
+        message: bad,
+      },
+    ]);
+    await until(async () => (await runtime.env.PLATFORM.ledger({ workspaceId })).pending === 0);
+    expect(receiver.posts).toHaveLength(2);
+  });
+
+  test("takes a run before its automation, once the automation has come", async () => {
+    const { workspaceId, call } = await makeWorkspace();
+    const automation = { reference: "a", type: "lead_ads", provider: "facebook", agent: AGENT };
+    const run = { reference: "r", status: "success", triggerType: "lead_ads" };
+    const automationId = await derivedId("automation", workspaceId, "a");
+    const runs = [{ ...run, automationId }];
+    await runtime.env.RECORDS.send({ method: "recordRuns", input: { workspaceId, runs } });
+    await until(() => logs.some((line) => line.includes('"early":1')));
+    const automations = [{ ...automation, status: "active" }];
+    const input = { workspaceId, automations };
+    await runtime.env.RECORDS.send({ method: "recordAutomations", input });
+    await until(async () => (await call("/v1/runs")).data.length === 1);
+    expect((await call("/v1/runs")).data[0].automation_id).toBe(automationId);
+  });
+
+  test("takes a hundred messages in one batch", async () => {
+    const { workspaceId, call } = await makeWorkspace();
+    logs.length = 0;
+    const messages = Array.from({ length: 100 }, (_, i) => ({
+      body: leadMessage(workspaceId, `lead-${i}`),
+    }));
+    await runtime.env.RECORDS.sendBatch(messages);
+    await until(async () => (await call("/v1/leads?limit=100")).data.length === 100);
+    await until(() => logs.some((line) => line.includes('"records"')));
+    const line = logs.find((text) => text.includes('"records"')) ?? "";
+    expect(JSON.parse(line)).toMatchObject({ messages: 100, recorded: 100 });
+  });
+});
+
+describe("the Python lines of the documentation", () => {
+  const { error } = spawnSync("python3", ["--version"]);
+
+  test.skipIf(error)("give the identifiers that the service gives", async () => {
+    const text = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
+    const [, lines = ""] = /```python\n([\s\S]*?)```/.exec(text) ?? [];
+    const program = `${lines}\nimport sys\nprint(identifier(*sys.argv[1:]), end="")`;
+    for (const kind of ["automation", "lead", "run"] as const)
+      for (const reference of ["1", 'crm/é "\\ \n\t\u0001\u007f\u2028 🌻', "x".repeat(512)]) {
+        const args = ["-c", program, kind, "wks_1", reference];
+        const { stdout, stderr } = spawnSync("python3", args, { encoding: "utf8" });
+        expect(stderr).toBe("");
+        expect(stdout).toBe(await derivedId(kind, "wks_1", reference));
+      }
+  });
+});

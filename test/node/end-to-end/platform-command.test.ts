@@ -1,0 +1,209 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../../src/contract/platform.ts";
+
+const METHODS = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
+
+let runtime: Runtime;
+let registry: string;
+
+beforeAll(async () => {
+  registry = mkdtempSync(join(tmpdir(), "registry-"));
+  runtime = await startRuntime({ registry });
+});
+
+afterAll(async () => {
+  await runtime.stop();
+  rmSync(registry, { recursive: true, force: true });
+});
+
+interface End {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+function run(command: string[], env: NodeJS.ProcessEnv = {}): Promise<End> {
+  const [program = "", ...args] = command;
+  const child = spawn(program, args, {
+    cwd: ROOT,
+    env: { ...process.env, WRANGLER_REGISTRY_PATH: registry, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const end: End = { code: null, stdout: "", stderr: "" };
+  child.stdout.on("data", (chunk) => {
+    end.stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    end.stderr += chunk;
+  });
+  return new Promise((resolve) => child.on("close", (code) => resolve({ ...end, code })));
+}
+
+const platform = (...args: string[]) =>
+  run([process.execPath, "scripts/platform/platform.ts", ...args]);
+const seed = (...args: string[]) => run([process.execPath, "scripts/seed.ts", ...args]);
+
+/** Runs a script in a terminal, which `script` of Debian gives it. */
+function inTerminal(command: string): Promise<End> {
+  const line = `stty cols 120 rows 40 && '${process.execPath}' ${command}`;
+  return run(["script", "-qec", line, "/dev/null"], { TERM: "xterm", CI: "" });
+}
+
+async function makeWorkspace(): Promise<string> {
+  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Agence" });
+  return workspaceId;
+}
+
+async function countLeads(workspaceId: string): Promise<number> {
+  const query = "SELECT count(*) AS n FROM leads WHERE workspace_id = ?";
+  const row = await runtime.env.DB.prepare(query).bind(workspaceId).first<{ n: number }>();
+  return row?.n ?? -1;
+}
+
+describe("npm run platform", () => {
+  test("prints what a method answers as JSON, for programs", async () => {
+    const { code, stdout, stderr } = await platform("createWorkspace", '{ "name": "Agence" }');
+    expect(stderr).toBe("");
+    expect(JSON.parse(stdout)).toEqual({ workspaceId: expect.stringMatching(/^wks_/) });
+    expect(code).toBe(0);
+  });
+
+  test.runIf(process.platform === "linux")(
+    "shows it as a table in a terminal, unless JSON is asked for",
+    async () => {
+      const { stdout } = await inTerminal("scripts/platform/platform.ts ledger");
+      expect(stdout).toMatch(/^created {15}\d+\r$/m);
+      expect(stdout).toMatch(/^oldestPendingSeconds {2}none\r$/m);
+      expect(stdout).toMatch(/^addsUp {16}yes\r$/m);
+      const asked = await inTerminal("scripts/platform/platform.ts ledger --json");
+      expect(JSON.parse(asked.stdout)).toMatchObject({ addsUp: true });
+    },
+  );
+
+  test.each([
+    [["createUser"], "createUser: no such method; npm run platform -- --help lists them"],
+    [["ledger", "{workspaceId}"], "the input is not JSON: "],
+    [["ledger", '{ "workspace": "wks_1" }'], 'ledger: Unrecognized key: "workspace"'],
+    [
+      ["recordLeads", '{ "workspaceId": "wks_1", "leads": [{ "reference": "" }] }'],
+      "recordLeads: leads[0].reference: ",
+    ],
+    [["ledger", "{}", "{}"], "one method and one JSON text, in quotes, are expected"],
+    [["ledger", "--jsno"], "Unknown option '--jsno'"],
+    [["ledger", '{ "workspaceId": "wks_unknown" }'], "workspaceId: no such workspace"],
+  ])("says in one sentence what is wrong with %j", async (args, sentence) => {
+    const { code, stdout, stderr } = await platform(...args);
+    expect(stderr).toContain(sentence);
+    expect(stderr).not.toContain("    at ");
+    expect(stdout).toBe("");
+    expect(code).toBe(1);
+  });
+
+  test("leads from a leaked key to its revocation, and shows it", async () => {
+    const workspaceId = await makeWorkspace();
+    const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+    const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }));
+    expect(JSON.parse(revoked.stdout)).toEqual({});
+    const listed = await platform("listApiKeys", JSON.stringify({ workspaceId }));
+    expect(JSON.parse(listed.stdout).items).toMatchObject([{ revokedAt: expect.any(String) }]);
+    expect(listed.stdout + listed.stderr + revoked.stderr).not.toContain(String(apiKey));
+  });
+
+  test("says that no server runs", async () => {
+    const elsewhere = { WRANGLER_REGISTRY_PATH: join(registry, "empty") };
+    const { code, stderr } = await run(
+      [process.execPath, "scripts/platform/platform.ts", "ledger"],
+      elsewhere,
+    );
+    expect(stderr).toBe("The local server does not run: start it with `npm start`.\n");
+    expect(code).toBe(1);
+  });
+
+  test("says that nobody is logged in, when the deployed Worker is meant", async () => {
+    const command = [process.execPath, "scripts/platform/platform.ts", "ledger", "--remote"];
+    const { code, stdout, stderr } = await run(command, {
+      HOME: registry,
+      XDG_CONFIG_HOME: registry,
+      CLOUDFLARE_API_TOKEN: "",
+    });
+    expect(stderr).toBe(
+      "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
+    );
+    expect(stdout).toBe("");
+    expect(code).toBe(1);
+  });
+
+  test("--help lists every method with a sentence and its inputs", async () => {
+    const { code, stdout } = await platform("--help");
+    expect(code).toBe(0);
+    for (const method of METHODS) {
+      const { description } = PLATFORM_INPUTS[method].meta() ?? {};
+      expect(description).toMatch(/^[A-Z].*\.$/);
+      const [, about = ""] = stdout.split(`\n${method}\n`);
+      expect(about.startsWith(`  ${description}\n`)).toBe(true);
+      const [lines = ""] = about.split("\n\n");
+      for (const field of Object.keys(PLATFORM_INPUTS[method].shape))
+        expect(lines).toMatch(new RegExp(`^ {2}${field}\\??  +\\S`, "m"));
+    }
+    expect((await platform()).stdout).toBe(stdout);
+  });
+
+  test("METHOD --help shows one, with types, meanings and examples that are right", async () => {
+    const { stdout } = await platform("createApiKey", "--help");
+    expect(stdout).toContain("Creates an API key of a workspace and shows it this once.");
+    expect(stdout).toMatch(/^ {2}workspaceId +string, up to 100 characters +wks_…$/m);
+    expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
+    expect(stdout).toContain(`npm run platform -- createApiKey '{ "workspaceId": "wks_…" }'`);
+    expect(stdout).not.toContain("recordLeads");
+    for (const method of METHODS)
+      for (const example of (PLATFORM_INPUTS[method].meta()?.examples ?? [null]) as unknown[])
+        expect(() => readInput(method, example)).not.toThrow();
+  });
+});
+
+describe("npm run seed", () => {
+  test("records as many leads as it is told, and doubles none when it runs again", async () => {
+    const workspaceId = await makeWorkspace();
+    const first = await seed("--leads", "250", "--workspace", workspaceId);
+    expect(first.stderr).toBe("");
+    expect(first.stdout).toMatch(/^250 leads in [\d.]+ s: [\d,]+ leads per second\.$/m);
+    expect(await countLeads(workspaceId)).toBe(250);
+    await seed("--leads", "260", "--workspace", workspaceId);
+    expect(await countLeads(workspaceId)).toBe(260);
+  });
+
+  test("--from continues after an interruption", async () => {
+    const workspaceId = await makeWorkspace();
+    const { stdout } = await seed("--leads", "250", "--from", "201", "--workspace", workspaceId);
+    expect(stdout).toContain("50 leads in ");
+    expect(await countLeads(workspaceId)).toBe(50);
+    await seed("--leads", "200", "--workspace", workspaceId);
+    expect(await countLeads(workspaceId)).toBe(250);
+  });
+
+  test.runIf(process.platform === "linux")("draws a bar in a terminal", async () => {
+    const workspaceId = await makeWorkspace();
+    const { stdout } = await inTerminal(`scripts/seed.ts --leads 5000 --workspace ${workspaceId}`);
+    expect(stdout).toContain("5,000 of 5,000 leads");
+    expect(stdout).toContain("━");
+  });
+
+  test.each([
+    [["--leads", "many"], "--leads: a whole number from 1 on is expected"],
+    [[], "--leads: a whole number from 1 on is expected"],
+    [["--leads", "10", "--from", "11"], "--from: 11 lies beyond --leads 10"],
+    [["--leads", "10", "--workspace", "wks_unknown"], "workspaceId: no such workspace"],
+    [["--lead", "10"], "Unknown option '--lead'"],
+  ])("says in one sentence what is wrong with %j", async (args, sentence) => {
+    const { code, stdout, stderr } = await seed(...args);
+    expect(stderr).toContain(sentence);
+    expect(stdout).toBe("");
+    expect(code).toBe(1);
+  });
+});

@@ -1,0 +1,142 @@
+import { execFileSync } from "node:child_process";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+
+/** A package as a lock file has it. */
+interface Locked {
+  version: string;
+  integrity?: string;
+  hasInstallScript?: boolean;
+  os?: string;
+  cpu?: string;
+  bin?: Record<string, string>;
+}
+
+const manifest = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+
+/** The packages of a lock file by name, without the project itself. */
+function readLock(file: string): { name: string; locked: Locked }[] {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, file), "utf8"));
+  return Object.entries<Locked>(packages)
+    .filter(([path]) => path !== "")
+    .map(([path, locked]) => ({ name: path.split("node_modules/").at(-1) ?? "", locked }));
+}
+
+const LOCKS = ["package-lock.json", "examples/client/package-lock.json"];
+
+describe("what npm installs", () => {
+  test.each(LOCKS)("has its bytes pinned by %s", (file) => {
+    const loose = readLock(file).filter(({ locked }) => !locked.integrity?.startsWith("sha512-"));
+    expect(loose).toEqual([]);
+  });
+
+  test.each(LOCKS)("has no install script that nobody has looked at, in %s", (file) => {
+    const scripted = readLock(file).filter(({ locked }) => locked.hasInstallScript);
+    const names = new Set(scripted.map(({ name }) => name));
+    const listed = file === "package-lock.json" ? Object.keys(manifest.allowScripts) : [];
+    expect([...names].toSorted()).toEqual(listed.toSorted());
+  });
+
+  test("lists no install script that may run", () => {
+    expect(Object.values(manifest.allowScripts)).not.toContain(true);
+  });
+
+  test("runs no install script, whatever this npm makes of the list", () => {
+    const folder = mkdtempSync(join(tmpdir(), "install-"));
+    try {
+      const dependency = join(folder, "dependency");
+      const project = join(folder, "project");
+      const mark = join(folder, "it-ran");
+      mkdirSync(dependency);
+      mkdirSync(project);
+      writeFileSync(
+        join(dependency, "package.json"),
+        JSON.stringify({
+          name: "dependency",
+          version: "1.0.0",
+          scripts: { postinstall: `node -e "require('fs').writeFileSync('${mark}', '')"` },
+        }),
+      );
+      writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project" }));
+      // Without what the npm that runs this test hands down.
+      const env = Object.fromEntries(
+        Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)),
+      );
+      const npm = (cwd: string, ...words: string[]) =>
+        execFileSync("npm", [...words, "--offline", "--no-audit"], { cwd, env, stdio: "pipe" });
+      npm(dependency, "pack", "--pack-destination", folder);
+      const tarball = join(folder, "dependency-1.0.0.tgz");
+      npm(project, "install", tarball, "--dangerously-allow-all-scripts");
+      expect(existsSync(mark), "the script runs where nothing forbids it").toBe(true);
+      rmSync(mark);
+      rmSync(join(project, "node_modules"), { recursive: true });
+      copyFileSync(join(ROOT, ".npmrc"), join(project, ".npmrc"));
+      npm(project, "ci", "--dangerously-allow-all-scripts");
+      expect(existsSync(join(project, "node_modules/dependency"))).toBe(true);
+      expect(existsSync(mark)).toBe(false);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});
+
+describe("the Node that runs the project", () => {
+  const nodes = readLock("package-lock.json").filter(({ locked }) => locked.bin?.node);
+
+  test("is one version, as its binary itself, for Linux and macOS on both processors", () => {
+    const platforms = nodes.map(({ locked }) => `${locked.os} ${locked.cpu}`);
+    expect(platforms.toSorted()).toEqual([
+      "darwin arm64",
+      "darwin x64",
+      "linux arm64",
+      "linux x64",
+    ]);
+    expect(new Set(nodes.map(({ locked }) => locked.version)).size).toBe(1);
+    expect(nodes.map(({ name, locked }) => [name, locked.version])).toEqual(
+      Object.entries(manifest.optionalDependencies),
+    );
+  });
+
+  const version = `v${nodes[0]?.locked.version}`;
+
+  test("is the one that npm's scripts find, whatever the machine has", () => {
+    const options = { cwd: ROOT, encoding: "utf8" } as const;
+    expect(execFileSync("npm", ["exec", "--call", "node --version"], options).trim()).toBe(version);
+    // npm 10 links none of several packages that offer a `node`.
+    const env = { PATH: "/usr/bin:/bin" };
+    const shell = join(ROOT, "scripts/shell");
+    const found = execFileSync(shell, ["-c", "node --version"], { ...options, env });
+    expect(found.trim()).toBe(version);
+  });
+});
+
+describe("the workflows of GitHub", () => {
+  const folder = join(ROOT, ".github/workflows");
+  const workflows = readdirSync(folder).map((file) => readFileSync(join(folder, file), "utf8"));
+  const steps = workflows.flatMap((text) => text.split(/^ +- /m));
+
+  test("pin every action by its commit", () => {
+    const used = steps.filter((step) => /^ *uses:/m.test(step));
+    expect(used.length).toBeGreaterThan(0);
+    for (const step of used) expect(step).toMatch(/^ *uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+\n/m);
+  });
+
+  test("fetch the whole history for the check that reads it", () => {
+    const jobs = workflows.flatMap((text) => text.split(/^ {2}(?=\w+:\n)/m));
+    const checking = jobs.filter((job) => job.includes("run: .ci/run"));
+    expect(checking.length).toBeGreaterThan(0);
+    for (const job of checking) expect(job).toMatch(/ fetch-depth: 0\n/);
+  });
+});

@@ -1,0 +1,185 @@
+import { connect } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
+import { until } from "../../support/until.ts";
+
+let runtime: Runtime;
+let good: string;
+const logs: string[] = [];
+
+beforeAll(async () => {
+  runtime = await startRuntime({
+    vars: { AUTH_FAILURES: 1_000, ALLOW_LOCAL_WEBHOOKS: "" },
+    onLog: (line) => logs.push(line),
+  });
+  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Agence" });
+  const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+  good = `Authorization: Bearer ${apiKey}\r\n`;
+});
+
+afterAll(() => runtime.stop());
+
+/** Sends bytes as they are, then says no more, and gives what comes back. */
+function exchange(text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(runtime.url.port), runtime.url.hostname);
+    const chunks: Buffer[] = [];
+    socket.on("data", (chunk) => chunks.push(chunk));
+    socket.on("error", reject);
+    socket.on("close", () => resolve(Buffer.concat(chunks).toString()));
+    socket.end(Buffer.from(text, "latin1"));
+  });
+}
+
+const HOST = "Host: api.example\r\nConnection: close\r\n";
+
+function get(path: string, headers = good): string {
+  return `GET ${path} HTTP/1.1\r\n${HOST}${headers}\r\n`;
+}
+
+/** A creation of a subscription, framed as `headers` and `body` say. */
+function post(headers: string, body: string): string {
+  const type = "Content-Type: application/json\r\n";
+  return `POST /v1/webhooks HTTP/1.1\r\n${HOST}${good}${type}${headers}\r\n${body}`;
+}
+
+const CREATION = '{"url":"http://hooks.example.com/","events":["lead.created"]}';
+const CHUNK = `${CREATION.length.toString(16)}\r\n${CREATION}\r\n`;
+const LENGTH = `Content-Length: ${CREATION.length}\r\n`;
+
+/** A request, and the answer that it gets: its status, its code and its reason. */
+type Case = [name: string, text: () => string, status: number, code: ErrorCode, reason?: Reason];
+
+const PATHS: Case[] = [
+  ["NUL behind a route", () => get("/v1/leads%00"), 404, "route_not_found"],
+  ["NUL for an id", () => get("/v1/automations/%00"), 404, "automation_not_found"],
+  ["a slash in an id", () => get("/v1/automations/a%2Fruns"), 404, "automation_not_found"],
+  ["a broken escape", () => get("/v1/automations/%zz"), 404, "automation_not_found"],
+  ["an overlong escape", () => get("/v1/automations/%c0%af"), 404, "automation_not_found"],
+  ["a raw byte", () => get("/v1/automations/\xff"), 404, "automation_not_found"],
+  [
+    "a raw byte in a query",
+    () => get("/v1/leads?cursor=\xff"),
+    400,
+    "invalid_request",
+    "unreadable",
+  ],
+  ["two slashes", () => get("/v1//leads"), 404, "route_not_found"],
+  ["two slashes in front", () => get("//v1/leads"), 404, "route_not_found"],
+  ["a slash behind", () => get("/v1/leads/"), 404, "route_not_found"],
+  ["capitals", () => get("/V1/leads"), 404, "route_not_found"],
+  ["60,000 characters", () => get(`/v1/${"a".repeat(60_000)}`), 404, "route_not_found"],
+  [
+    "dots out of the version, without a key",
+    () => get("/x/../v1/leads", ""),
+    401,
+    "invalid_api_key",
+  ],
+  ["an escaped version, without a key", () => get("/%76%31/leads", ""), 401, "invalid_api_key"],
+  ["a backslash, without a key", () => get("/v1\\leads", ""), 401, "invalid_api_key"],
+];
+
+const bearer = (text: string) => get("/v1/leads", `Authorization: Bearer ${text}\r\n`);
+
+const KEYS: Case[] = [
+  ["70,000 characters", () => bearer("k".repeat(70_000)), 401, "invalid_api_key"],
+  ["60,000 spaces", () => bearer(" ".repeat(60_000)), 401, "invalid_api_key"],
+  ["a byte beyond ASCII", () => bearer("key_live_\xe9"), 401, "invalid_api_key"],
+  ["the good one twice", () => get("/v1/leads", good + good), 401, "invalid_api_key"],
+  [
+    "the good one and another",
+    () => get("/v1/leads", `${good}Authorization: Bearer x\r\n`),
+    401,
+    "invalid_api_key",
+  ],
+];
+
+const BODIES: Case[] = [
+  ["that is whole", () => post(LENGTH, CREATION), 400, "invalid_request", "https_required"],
+  [
+    "shorter than its length",
+    () => post("Content-Length: 1000\r\n", CREATION),
+    400,
+    "invalid_request",
+    "invalid_json",
+  ],
+  [
+    "longer than its length",
+    () => post("Content-Length: 10\r\n", CREATION),
+    400,
+    "invalid_request",
+    "invalid_json",
+  ],
+  ["without a length", () => post("", CREATION), 400, "invalid_request", "invalid_json"],
+  [
+    "in chunks, whatever its length says",
+    () => post("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", `${CHUNK}0\r\n\r\n`),
+    400,
+    "invalid_request",
+    "https_required",
+  ],
+  [
+    "in a chunk of no size",
+    () => post("Transfer-Encoding: chunked\r\n", `zz\r\n${CREATION}\r\n0\r\n\r\n`),
+    400,
+    "invalid_request",
+    "invalid_json",
+  ],
+  [
+    "without its last chunk",
+    () => post("Transfer-Encoding: chunked\r\n", CHUNK),
+    400,
+    "invalid_request",
+    "invalid_json",
+  ],
+  [
+    "of two types",
+    () => post(`${LENGTH}Content-Type: text/plain\r\n`, CREATION),
+    415,
+    "invalid_request",
+    "unsupported_media_type",
+  ],
+];
+
+async function expectRefusal([name, text, status, code, reason]: Case) {
+  const seen = logs.length;
+  const answer = await exchange(text());
+  const [head = "", body = ""] = answer.split("\r\n\r\n");
+  expect(head, name).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+  for (const header of [
+    /^cache-control: no-store$/im,
+    /^x-ratelimit-limit: \d+$/im,
+    /^x-ratelimit-remaining: \d+$/im,
+    /^x-ratelimit-reset: \d+$/im,
+  ])
+    expect(head.replaceAll("\r", "")).toMatch(header);
+  expect(JSON.parse(body)).toMatchObject({ error: { code, details: reason ? { reason } : {} } });
+  // Logged as what it was, and as nothing of ours that failed.
+  await until(() => logs.length > seen);
+  expect(
+    logs
+      .slice(seen)
+      .filter((line) => line.startsWith("{"))
+      .map((line) => JSON.parse(line)),
+  ).toMatchObject([{ event: "request", status }]);
+}
+
+test.each(PATHS)("a path with %s", async (...row) => expectRefusal(row));
+test.each(KEYS)("a key of %s", async (...row) => expectRefusal(row));
+test.each(BODIES)("a body %s", async (...row) => expectRefusal(row));
+
+test("a request of HTTP/1.0 is served", async () => {
+  expect(await exchange(get("/v1/leads").replace("HTTP/1.1", "HTTP/1.0"))).toMatch(
+    /^HTTP\/1\.\d 200 /,
+  );
+});
+
+test("a request id is Cloudflare's or ours, never what a client writes", async () => {
+  const seen = logs.length;
+  await exchange(get("/v1/leads", `${good}CF-Ray: canari@example.com\r\n`));
+  await exchange(get("/v1/leads", `${good}CF-Ray: 8c1f0a2b3c4d5e6f-CDG\r\n`));
+  await until(() => logs.length >= seen + 2);
+  const ids = logs.slice(seen).map((line) => JSON.parse(line).requestId);
+  expect(ids).toEqual([expect.stringMatching(/^[0-9a-f-]{36}$/), "8c1f0a2b3c4d5e6f-CDG"]);
+});

@@ -1,0 +1,118 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { readCommitted } from "../../../scripts/openapi/history.ts";
+import { findFaults } from "../../../scripts/openapi/release.ts";
+import type { Part } from "../../../scripts/openapi/schemas.ts";
+import { type Change, committed, drop, schema } from "./document.ts";
+
+const CHANGELOG = `# Changelog\n\n## [${committed.info.version}] - 2026-11-21\n`;
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "openapi-"));
+  git("init", "--quiet", "--initial-branch=main");
+  git("commit", "--quiet", "--allow-empty", "--message=Begin");
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function git(...words: string[]): void {
+  const identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+  execFileSync("git", [...identity, ...words], { cwd: folder });
+}
+
+/** Commits the document as `change` leaves it, and returns it. */
+function commit(change: Change = () => {}, document = structuredClone(committed)): Part {
+  change(document);
+  writeFileSync(join(folder, "openapi.json"), JSON.stringify(document));
+  git("add", ".");
+  git("commit", "--quiet", "--message=Change the document");
+  return document;
+}
+
+function faultsOf(document: Part, changelog = CHANGELOG): string[] {
+  return findFaults(document, readCommitted(folder, "openapi.json"), changelog);
+}
+
+const removeLeads: Change = (document) => delete document.paths["/v1/leads"];
+
+test("a first document has no fault, and neither has one that adds to it", () => {
+  expect(faultsOf(committed)).toEqual([]);
+  commit();
+  const document = structuredClone(committed);
+  schema(document, "Lead").properties.language = { type: "string" };
+  expect(faultsOf(document)).toEqual([]);
+});
+
+test("a breaking document is a fault, though it is committed along", () => {
+  commit();
+  const document = commit(removeLeads);
+  expect(faultsOf(document)).toEqual([
+    expect.stringMatching(
+      /^this breaks clients of the document of commit [0-9a-f]+, .*\n {2}GET \/v1\/leads: it is gone\n/,
+    ),
+  ]);
+});
+
+test("what was added within a version cannot be taken back within it", () => {
+  commit();
+  commit((document) => {
+    schema(document, "Lead").properties.language = { type: "string" };
+  });
+  const document = commit();
+  expect(faultsOf(document)).toEqual([
+    expect.stringContaining("GET /v1/leads 200 body.data[].language: it is gone"),
+  ]);
+});
+
+test("what a merged branch had published counts too", () => {
+  commit();
+  git("checkout", "--quiet", "-b", "branch");
+  commit((document) => {
+    schema(document, "Lead").properties.language = { type: "string" };
+  });
+  git("checkout", "--quiet", "main");
+  writeFileSync(join(folder, "other"), "");
+  git("add", ".");
+  git("commit", "--quiet", "--message=Something else");
+  // The merge keeps the file of its first parent, and nothing in it tells of the branch.
+  git("merge", "--quiet", "--strategy=ours", "--no-edit", "branch");
+  expect(faultsOf(committed)).toEqual([
+    expect.stringContaining("GET /v1/leads 200 body.data[].language: it is gone"),
+  ]);
+});
+
+test("a breaking document of another version has no fault once the changelog names it", () => {
+  commit();
+  const document = commit((document) => {
+    removeLeads(document);
+    document.info.version = "1.0.0-draft.3";
+  });
+  expect(faultsOf(document)).toEqual(['CHANGELOG.md has no section "## [1.0.0-draft.3]"']);
+  expect(faultsOf(document, `${CHANGELOG}\n## [1.0.0-draft.3] - 2026-12-01\n`)).toEqual([]);
+});
+
+test("a new type of automation is announced in the changelog, whatever the version", () => {
+  commit((document) => drop(schema(document, "AutomationType").enum, "crm_source"));
+  commit((document) => {
+    drop(schema(document, "AutomationType").enum, "crm_source");
+    document.info.version = "1.0.0-draft.1";
+  });
+  expect(faultsOf(committed)).toEqual([
+    "AutomationType has the new value `crm_source`: announce it in CHANGELOG.md",
+  ]);
+  expect(faultsOf(committed, `${CHANGELOG}- \`crm_source\``)).toEqual([]);
+});
+
+test("a clone without its whole history is refused, and so is a folder without any", () => {
+  commit();
+  commit(removeLeads);
+  const clone = join(folder, "clone");
+  git("clone", "--quiet", "--depth=1", pathToFileURL(folder).href, clone);
+  expect(() => readCommitted(clone, "openapi.json")).toThrow("git fetch --unshallow");
+  rmSync(join(folder, ".git"), { recursive: true });
+  expect(() => readCommitted(folder, "openapi.json")).toThrow("The history cannot be seen here");
+});

@@ -1,0 +1,6 @@
+import { buildWorker } from "../../../scripts/shared/runtime.ts";
+
+/** Builds the Worker once for all the tests that start it. */
+export default function setup(): void {
+  buildWorker();
+}

@@ -1,0 +1,152 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import { stripTypeScriptTypes } from "node:module";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { convertV4MiniflareOptions, Miniflare } from "miniflare";
+import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { until } from "../../support/until.ts";
+
+/** The folder of the receivers that the documentation shows. */
+export const EXAMPLES = join(ROOT, "examples/receivers");
+
+/** An example receiver that runs. */
+export interface RunningExample {
+  /** What it printed, a line for each event that it processed. */
+  lines: string[];
+  /** The process that takes the requests. */
+  pid: number;
+  /** A folder of its own, which it has for its home and for what is temporary. */
+  folder: string;
+  stop(): Promise<void>;
+}
+
+/** An example receiver; `needs` is the program that runs it, when npm does not bring that along. */
+export interface Example {
+  file: string;
+  needs?: string;
+  start(port: number, secret: string): Promise<RunningExample>;
+}
+
+/** Every receiver of `examples/receivers`. */
+export const RECEIVERS: Example[] = [
+  ...["node.ts", "stripe.ts", "standardwebhooks.ts"].map((file) => ({
+    file,
+    start: (port: number, secret: string) => run(process.execPath, [file], port, secret),
+  })),
+  { file: "worker.ts", start: startWorker },
+  {
+    file: "receiver.py",
+    needs: "python3",
+    start: (port, secret) => run("python3", ["receiver.py"], port, secret),
+  },
+  {
+    file: "receiver.php",
+    needs: "php",
+    start: (port, secret) => run("php", ["-S", `127.0.0.1:${port}`, "receiver.php"], port, secret),
+  },
+];
+
+/** Why an example cannot run here; `null` when it can. In CI everything has to run. */
+export function reasonToSkip({ needs }: Example): string | null {
+  if (process.env.CI || !needs || spawnSync(needs, ["--version"]).status === 0) return null;
+  return `${needs} is not installed`;
+}
+
+/** A port of this machine that nothing listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+async function run(
+  command: string,
+  args: string[],
+  port: number,
+  secret: string,
+): Promise<RunningExample> {
+  const lines: string[] = [];
+  const errors: string[] = [];
+  const folder = mkdtempSync(join(tmpdir(), "receiver-"));
+  const child = spawn(command, args, {
+    cwd: EXAMPLES,
+    env: {
+      ...process.env,
+      PORT: String(port),
+      WEBHOOK_SECRET: secret,
+      HOME: folder,
+      TMPDIR: folder,
+    },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  child.on("error", (error) => errors.push(String(error)));
+  createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));
+  createInterface({ input: child.stderr }).on("line", (line) => errors.push(line));
+  await until(() => {
+    if (child.pid === undefined) throw new Error(`${command} is not installed`);
+    if (hasEnded(child)) throw new Error(`${command} has ended:\n${errors.join("\n")}`);
+    return answers(port);
+  });
+  const stop = async () => {
+    if (!hasEnded(child)) {
+      child.kill("SIGKILL");
+      await once(child, "exit");
+    }
+    rmSync(folder, { recursive: true });
+  };
+  return { lines, pid: child.pid as number, folder, stop };
+}
+
+function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
+async function answers(port: number): Promise<boolean> {
+  return fetch(`http://127.0.0.1:${port}/`, { method: "POST" }).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The example for Workers in workerd, with the configuration that stands beside it. */
+async function startWorker(port: number, secret: string): Promise<RunningExample> {
+  const lines: string[] = [];
+  const config = unstable_readConfig({ config: join(EXAMPLES, "wrangler.toml") });
+  const { workerOptions } = unstable_getMiniflareWorkerOptions(config);
+  const settings: Record<string, unknown> = { ...workerOptions };
+  delete settings.rootPath;
+  delete settings.modulesRules;
+  const contents = stripTypeScriptTypes(readFileSync(join(EXAMPLES, "worker.ts"), "utf8"));
+  const miniflare = new Miniflare(
+    convertV4MiniflareOptions({
+      ...settings,
+      name: "webhook-receiver",
+      port,
+      modules: [{ type: "ESModule", path: "worker.js", contents }],
+      bindings: { WEBHOOK_SECRET: secret },
+      // What the runtime itself has to say is of another level.
+      handleStructuredLogs: ({ level, message }) => {
+        if (level === "log") lines.push(message);
+      },
+    }),
+  );
+  const before = childrenNow();
+  await miniflare.ready;
+  const [pid = 0] = childrenNow().filter((child) => !before.includes(child));
+  return { lines, pid, folder: "", stop: () => miniflare.dispose() };
+}
+
+/** The processes that this one has started and that still run; empty where the system does not tell. */
+function childrenNow(): number[] {
+  const file = `/proc/self/task/${process.pid}/children`;
+  return existsSync(file) ? readFileSync(file, "utf8").split(" ").filter(Boolean).map(Number) : [];
+}

@@ -1,8 +1,0 @@
-import { execFileSync } from "node:child_process";
-import { join } from "node:path";
-import { ROOT } from "../../scripts/checkout.ts";
-
-/** Puts together the files of the docs page, as a build of the Worker does. */
-export default function setup(): void {
-  execFileSync(process.execPath, [join(ROOT, "scripts/assets.ts")]);
-}

@@ -1,6 +1,0 @@
-import { buildWorker } from "../../scripts/runtime.ts";
-
-/** Builds the Worker once for all the tests that start it. */
-export default function setup(): void {
-  buildWorker();
-}

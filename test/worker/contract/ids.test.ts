@@ -1,0 +1,114 @@
+import { describe, expect, test } from "vitest";
+import {
+  derivedId,
+  eventIdAt,
+  ID_PREFIXES,
+  type IdKind,
+  isId,
+  newEventId,
+  randomId,
+} from "../../../src/contract/ids.ts";
+
+const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
+
+describe("an identifier", () => {
+  test("starts with the prefix of its kind", () => {
+    expect(ID_PREFIXES).toEqual({
+      automation: "aut_",
+      agent: "agt_",
+      run: "run_",
+      lead: "lea_",
+      webhook: "whk_",
+      event: "evt_",
+      workspace: "wks_",
+      key: "key_",
+    });
+    for (const kind of KINDS)
+      expect(randomId(kind)).toMatch(new RegExp(`^${ID_PREFIXES[kind]}[0-9a-z]{25}$`));
+  });
+
+  test("is not a UUID", () => {
+    for (const kind of KINDS) expect(randomId(kind)).not.toContain("-");
+  });
+
+  test("is made once", () => {
+    const ids = Array.from({ length: 1_000 }, () => randomId("event"));
+    expect(new Set(ids).size).toBe(1_000);
+  });
+});
+
+describe("an identifier derived from the platform's reference", () => {
+  // Computed with Python's hashlib: base 36 of the first 128 bits of SHA-256 over the JSON.
+  test("is the same for ever", async () => {
+    expect(await derivedId("lead", "wks_1", "crm-42")).toBe("lea_e7uwfhxo7gx0tnl471t6zu2sf");
+    expect(await derivedId("automation", "wks_1", 'é😀"\\')).toBe("aut_c3wxqboyizyx8u0nsk0hrkl8r");
+  });
+
+  test("differs by kind, by workspace and by reference, wherever one ends and the next begins", async () => {
+    const ids = await Promise.all([
+      derivedId("lead", "wks_1", "a"),
+      derivedId("run", "wks_1", "a"),
+      derivedId("lead", "wks_2", "a"),
+      derivedId("lead", "wks_1", "b"),
+      derivedId("lead", "wks_1a", ""),
+      derivedId("lead", "wks_", "1a"),
+      derivedId("lead", 'wks_1","a', "b"),
+      derivedId("lead", "wks_1", 'a","b'),
+    ]);
+    expect(new Set(ids.map((id) => id.slice(4))).size).toBe(ids.length);
+  });
+
+  test("has the length and the alphabet of every other", async () => {
+    for (const reference of ["", "a", "0".repeat(512), "漢".repeat(512)])
+      expect(isId("agent", await derivedId("agent", "wks_1", reference))).toBe(true);
+  });
+});
+
+describe("an identifier of an event", () => {
+  const TIMES = [0, 1, 1_000, Date.UTC(2026, 0, 5, 12), Date.UTC(2026, 0, 5, 12) + 1, 2 ** 48 - 1];
+
+  test("has the length and the alphabet of every other, and is made once", () => {
+    const ids = Array.from({ length: 1_000 }, () => newEventId(TIMES[3] ?? 0));
+    for (const id of ids) expect(isId("event", id)).toBe(true);
+    expect(new Set(ids).size).toBe(1_000);
+  });
+
+  test("is ordered by time, as text", () => {
+    const ids = TIMES.map(newEventId);
+    expect(ids.toSorted()).toEqual(ids);
+  });
+
+  test("comes behind the mark of its time, and before that of the next millisecond", () => {
+    for (const time of TIMES.slice(0, -1))
+      for (let i = 0; i < 50; i++) {
+        const id = newEventId(time);
+        expect(id >= eventIdAt(time)).toBe(true);
+        expect(id < eventIdAt(time + 1)).toBe(true);
+      }
+  });
+
+  test("has a mark before all others for a time before 1970", () => {
+    expect(eventIdAt(-1)).toBe(`evt_${"0".repeat(25)}`);
+  });
+});
+
+describe("what cannot be an identifier of ours", () => {
+  const id = randomId("automation");
+
+  test.each([
+    ["nothing", ""],
+    ["the prefix alone", "aut_"],
+    ["another kind's", `lea_${id.slice(4)}`],
+    ["the prefix in capitals", `AUT_${id.slice(4)}`],
+    ["capitals", id.toUpperCase()],
+    ["one character less", id.slice(0, -1)],
+    ["one character more", `${id}0`],
+    ["a line feed behind", `${id.slice(0, -1)}\n`],
+    ["a NUL", `${id.slice(0, -1)}\0`],
+    ["a letter beyond ASCII", `${id.slice(0, -1)}é`],
+    ["10 000 characters", `aut_${"a".repeat(10_000)}`],
+  ])("is refused: %s", (_, text) => {
+    expect(isId("automation", id)).toBe(true);
+    expect(isId("automation", text)).toBe(false);
+  });
+});

@@ -1,0 +1,68 @@
+import { describe, expect, test, vi } from "vitest";
+import { openDatabase, retrying } from "../../../src/db/client.ts";
+import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
+import { EarlySession } from "../../../src/db/session.ts";
+import { listLeads } from "../../../src/model/leads.ts";
+import { observedDatabase } from "../../support/deliveries.ts";
+
+/** A query that fails once. */
+function failing(error: Error) {
+  return vi.fn<() => Promise<string>>().mockRejectedValueOnce(error).mockResolvedValue("found");
+}
+
+const rows = Object.fromEntries(D1_ERRORS.map((rule) => [rule.message, rule.fault]));
+
+describe("an error of D1", () => {
+  test("is one of those that Cloudflare lists, and the runtime's own", () => {
+    expect(rows).toEqual({
+      "D1 DB reset because its code was updated.": "nobody",
+      "Internal error while starting up D1 DB storage caused object to be reset.": "nobody",
+      "Network connection lost.": "nobody",
+      "Internal error in D1 DB storage caused object to be reset.": "nobody",
+      "Cannot resolve D1 DB due to transient issue on remote node.": "nobody",
+      "Can't read from request stream because client disconnected.": "nobody",
+      "D1 DB storage operation exceeded timeout which caused object to be reset.": "query",
+      "D1 DB is overloaded. Requests queued for too long.": "load",
+      "D1 DB is overloaded. Too many requests queued.": "load",
+      "D1 DB's isolate exceeded its memory limit and was reset.": "query",
+      "D1 DB exceeded its CPU time limit and was reset.": "query",
+      "internal error; reference =": "nobody",
+    });
+  });
+
+  test.each(Object.entries(rows))("is dealt with as it is listed: %s", async (message, fault) => {
+    const error = new Error(`D1_ERROR: ${message}`);
+    const query = failing(error);
+    if (fault === "nobody") expect(await retrying(query)).toBe("found");
+    else await expect(retrying(query)).rejects.toBe(error);
+    expect(query).toHaveBeenCalledTimes(fault === "nobody" ? 2 : 1);
+    expect(isTransient(error)).toBe(fault !== "query");
+  });
+
+  test("that is not listed is not tried again", async () => {
+    for (const message of ["no such table: leads", "UNIQUE constraint failed", "disk I/O error"]) {
+      const error = new Error(`D1_ERROR: ${message}: SQLITE_ERROR`);
+      const query = failing(error);
+      await expect(retrying(query)).rejects.toBe(error);
+      expect(query).toHaveBeenCalledTimes(1);
+      expect(isTransient(error)).toBe(false);
+    }
+  });
+});
+
+test("a Durable Object that is overloaded is left alone, and one whose error says so is asked again", async () => {
+  const overloaded = failing(
+    Object.assign(new Error("Network connection lost."), { overloaded: true, retryable: true }),
+  );
+  await expect(retrying(overloaded)).rejects.toThrow();
+  expect(overloaded).toHaveBeenCalledTimes(1);
+  expect(await retrying(failing(Object.assign(new Error("x"), { retryable: true })))).toBe("found");
+});
+
+test("a read that is refused because its admission failed is read once", async () => {
+  const { DB, trips } = observedDatabase();
+  const lost = new Error("Network connection lost.");
+  const db = openDatabase(new EarlySession(DB, null, Promise.reject(lost)));
+  await expect(listLeads(db, "wks_1", { limit: 25, after: null })).rejects.toBe(lost);
+  expect(trips).toHaveLength(1);
+});

@@ -1,0 +1,238 @@
+import { createExecutionContext } from "cloudflare:test";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { dispatch } from "../../../src/delivery/dispatch.ts";
+import { Platform } from "../../../src/doors/platform.ts";
+import type { Claimed } from "../../../src/model/deliveries.ts";
+import { deleteSubscription } from "../../../src/model/subscriptions.ts";
+import { leadReport } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  db,
+  deliveryTo,
+  dispatchAt,
+  HOUR_MS,
+  heldDispatch,
+  isolated,
+  noticesOf,
+  observedDatabase,
+  owed,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriptionRow,
+  toolsAt,
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+
+const HOLD_MS = 20_000;
+
+describe("a hold", () => {
+  test("lasts 20 s, in which nobody else posts to the subscription", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const { posts, attempt } = subscriber();
+    let answers = 0;
+    await dispatchAt(NOW, [id], async () => {
+      if (++answers > 1) return OK;
+      const { heldBy, heldUntil, heldThrough } = await subscriptionRow(id);
+      expect([heldUntil, heldThrough]).toEqual([NOW + HOLD_MS, NOW]);
+      expect(heldBy).not.toBeNull();
+      await announceLeads(workspaceId, 1, NOW);
+      for (const now of [NOW, NOW + HOLD_MS - 1]) {
+        const ended = await dispatchAt(now, [id], attempt);
+        // Whoever holds it looks for more before letting go.
+        expect(ended).toMatchObject([{ held: false, found: { heldUntil: NOW + HOLD_MS } }]);
+      }
+      return OK;
+    });
+    expect(posts).toEqual([]);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+  });
+
+  test("that has run out is taken by another dispatch, with the same id and bytes", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    const claimed: Claimed[] = [];
+    const abandoned = new Promise<never>(() => {});
+    dispatchAt(NOW, [id], (delivery) => {
+      claimed.push(delivery);
+      return abandoned;
+    });
+    await expect.poll(() => claimed.length).toBe(1);
+    await dispatchAt(NOW + HOLD_MS, [id], async (delivery) => {
+      claimed.push(delivery);
+      return OK;
+    });
+    expect(claimed.map(({ eventId, body, attempts }) => ({ id: eventId, body, attempts }))).toEqual(
+      [
+        { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
+        { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
+      ],
+    );
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test("that was lost settles nothing: not the delivery, nor the subscription's health", async () => {
+    const { id } = await owed(1, NOW);
+    const later = NOW + HOLD_MS;
+    await dispatchAt(NOW, [id], async () => {
+      await dispatchAt(later, [id], OK);
+      return answered(500);
+    });
+    expect(await deliveryTo(id)).toMatchObject({
+      state: "delivered",
+      attempts: 1,
+      lastStatus: 200,
+      settledAt: later,
+    });
+    expect(await subscriptionRow(id)).toMatchObject({
+      failures: 0,
+      failingSince: null,
+      backoff: 0,
+      nextAt: 0,
+      postsAtOnce: 2,
+    });
+  });
+
+  test("that was lost makes no delivered of what another dispatch holds", async () => {
+    const { id } = await owed(1, NOW);
+    const later = NOW + HOLD_MS;
+    await dispatchAt(NOW, [id], async () => {
+      await dispatchAt(later, [id], answered(503));
+      return OK;
+    });
+    expect(await deliveryTo(id)).toMatchObject({
+      state: "pending",
+      attempts: 1,
+      lastStatus: 503,
+      dueAt: later + 10_000,
+    });
+    expect(await subscriptionRow(id)).toMatchObject({
+      failures: 1,
+      failingSince: later,
+      backoff: 1,
+      nextAt: later + 10_000,
+    });
+  });
+
+  test.each([
+    ["succeeded, too", OK],
+    ["failed", answered(500)],
+  ])(
+    "that was lost disables nobody, when the dispatch that has it now succeeds: it %s",
+    async (_, outcome) => {
+      const { id } = await owed(1, NOW);
+      await db
+        .update(subscriptions)
+        .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
+        .where(sql`id = ${id}`);
+      const late = await heldDispatch(NOW, id);
+      const inTime = await heldDispatch(NOW + HOLD_MS, id);
+      await late.finish(outcome);
+      await inTime.finish(OK);
+      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+      expect(await subscriptionRow(id)).toMatchObject({
+        disabledAt: null,
+        failures: 0,
+        failingSince: null,
+      });
+      expect(await noticesOf(id)).toEqual([]);
+    },
+  );
+
+  test.each([
+    ["succeeds", async () => OK],
+    ["cannot be tried", () => Promise.reject(new Error("no encryption key"))],
+  ])("whose subscription is gone ends with the last post under way, which %s", async (_, last) => {
+    const { id, workspaceId } = await owed(5, NOW);
+    await db.update(subscriptions).set({ postsAtOnce: 2 }).where(sql`id = ${id}`);
+    const { DB, trips } = observedDatabase({
+      before: (trip) => {
+        if (trip > 6) throw new Error("round trips without end");
+      },
+    });
+    let now = NOW;
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length > 1) {
+        await expect.poll(() => trips.length).toBe(2);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        return last();
+      }
+      // Cancelled and deleted by somebody for whom the hold has run out.
+      await commit(db, deleteSubscription(workspaceId, id, NOW + HOLD_MS));
+      now += 1_600;
+      return OK;
+    });
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(() => now, attempt),
+    );
+    expect(posts).toHaveLength(2);
+    expect(trips.length).toBeLessThanOrEqual(3);
+    expect(await statesOf(id)).toEqual({ cancelled: 5 });
+  });
+
+  test("ends by itself when what was claimed is settled: nothing is written for it", async () => {
+    const { id, workspaceId } = await owed(2, NOW);
+    await dispatchAt(NOW, [id], OK);
+    const { heldUntil, heldBy } = await subscriptionRow(id);
+    expect(heldUntil).toBe(NOW + HOLD_MS);
+    await announceLeads(workspaceId, 1, NOW + 1);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + 1, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect((await subscriptionRow(id)).heldBy).not.toBe(heldBy);
+  });
+});
+
+describe("a dispatch beside 5,000 deliveries that are settled", () => {
+  test("reads what is pending, and writes no more than it does", async () => {
+    const { id, workspaceId } = await owed(5_000, NOW);
+    await db
+      .update(deliveries)
+      .set({ state: "delivered", settledAt: NOW })
+      .where(sql`subscription_id = ${id}`);
+    await announceLeads(workspaceId, 10, NOW);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(NOW, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 5_010 });
+    expect(rows.read).toBeLessThan(500);
+    expect(rows.written).toBeLessThan(20);
+  });
+});
+
+describe("a single healthy delivery", () => {
+  test("costs seven rows written from record to settlement, of which its lead is two", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    const { DB, rows } = meteredDatabase();
+    const platform = new Platform(createExecutionContext(), isolated({ DB }).env);
+    await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
+    // The lead, its event and its delivery, and an index of the first and of the last.
+    expect(rows.written).toBe(5);
+    const now = Date.now() + 1;
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(now, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+    // The hold, and the settlement.
+    expect(rows.written).toBe(7);
+  });
+});

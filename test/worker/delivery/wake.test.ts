@@ -1,0 +1,110 @@
+import { env } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import type { Lane } from "../../../src/contract/pace.ts";
+import { subscriptions } from "../../../src/db/schema.ts";
+import { isWake, wake } from "../../../src/delivery/wake.ts";
+import type { Wake } from "../../../src/model/due.ts";
+import {
+  announceLeads,
+  createWorkspace,
+  db,
+  isolated,
+  REFUSING_QUEUE,
+  receivedBy,
+  subscribe,
+} from "../../support/deliveries.ts";
+
+/** Wakes in a lane for subscriptions that are called `fast-0`, `fast-1`... */
+function wakes(lane: Lane, count: number): Wake[] {
+  return Array.from({ length: count }, (_, i) => ({ subscriptionId: `${lane}-${i}`, lane }));
+}
+
+describe("the consumer is woken", () => {
+  test("in the lane of each subscription, which its message names: a queue may be called anything", async () => {
+    const deployment = isolated();
+    const mixed = [...wakes("fast", 2), ...wakes("slow", 3)];
+    expect(await wake(deployment.env, mixed)).toBe(true);
+    const sent = (wakes: Wake[]) => wakes.map((wake) => ({ ...wake, delaySeconds: 0 }));
+    expect(deployment.fast).toEqual(sent(wakes("fast", 2)));
+    expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
+  });
+
+  test("once for each subscription, and with nothing but its id and its lane", async () => {
+    const deployment = isolated();
+    await wake(deployment.env, [...wakes("fast", 1), ...wakes("fast", 1)]);
+    expect(deployment.fast).toEqual([{ subscriptionId: "fast-0", lane: "fast", delaySeconds: 0 }]);
+    expect(deployment.slow).toEqual([]);
+  });
+
+  test("after the delay, which a queue holds for 24 hours at the most", async () => {
+    for (const [delaySeconds, expected] of [
+      [30, 30],
+      [86_400, 86_400],
+      [172_800, 86_400],
+    ] as const) {
+      const deployment = isolated();
+      await wake(deployment.env, wakes("slow", 1), delaySeconds);
+      expect(deployment.slow).toEqual([
+        { subscriptionId: "slow-0", lane: "slow", delaySeconds: expected },
+      ]);
+    }
+  });
+
+  test("by batches of 100 at the most, as the platform takes them", async () => {
+    const batches: number[] = [];
+    const DELIVERIES = {
+      sendBatch: async (messages: unknown[]) => void batches.push(messages.length),
+    } as unknown as Queue;
+    await wake(isolated({ DELIVERIES }).env, wakes("fast", 201));
+    expect(batches).toEqual([100, 100, 1]);
+  });
+
+  test("in the lane that works, when the other refuses; and the caller hears of it", async () => {
+    const mixed = [...wakes("fast", 1), ...wakes("slow", 1)];
+    const deployment = isolated({ DELIVERIES: REFUSING_QUEUE });
+    expect(await wake(deployment.env, mixed)).toBe(false);
+    expect(deployment.slow).toHaveLength(1);
+    const other = isolated({ REDELIVERIES: REFUSING_QUEUE });
+    expect(await wake(other.env, mixed)).toBe(false);
+    expect(other.fast).toHaveLength(1);
+  });
+
+  test.each(["fast", "slow"] as const)("by the queues of the deployment: %s", async (lane) => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    await db
+      .update(subscriptions)
+      .set({ slow: lane === "slow" })
+      .where(sql`id = ${id}`);
+    const [draft] = await announceLeads(workspaceId, 1, Date.now());
+    expect(await wake(env, [{ subscriptionId: id, lane }])).toBe(true);
+    await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(1);
+    expect((await receivedBy({ url }))[0]?.body).toBe(draft?.body);
+  });
+});
+
+describe("a message of a queue", () => {
+  const message = (body: unknown) => ({ body }) as Message;
+
+  test("is a wake when it names a subscription and a lane", () => {
+    for (const lane of ["fast", "slow"])
+      expect(isWake(message({ subscriptionId: "whk_1", lane }))).toBe(true);
+  });
+
+  test.each([
+    [null],
+    [undefined],
+    [1],
+    ["whk_1"],
+    [[]],
+    [{}],
+    [{ subscriptionId: "whk_1" }],
+    [{ subscriptionId: 1, lane: "fast" }],
+    [{ subscriptionId: "whk_1", lane: "middle" }],
+    [{ subscriptionId: null, lane: "slow" }],
+    [{ method: "recordLeads", input: {} }],
+  ])("is none when it is %j", (body) => {
+    expect(isWake(message(body))).toBe(false);
+  });
+});

@@ -1,0 +1,347 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { Automation, AutomationStatus } from "../../../src/contract/resources.ts";
+import {
+  type AutomationReport,
+  automationReport,
+  errorOf,
+  eventsOf,
+  leadReport,
+  openListeningWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+
+const { Platform } = exports;
+
+/** A workspace, and one automation of it that is reported again and again. */
+async function openReported(first: Partial<AutomationReport> = {}) {
+  const workspace = await openListeningWorkspace();
+  const { workspaceId, api } = workspace;
+  const report = async (differences: Partial<AutomationReport>) => {
+    const automations = [automationReport("1", { ...first, ...differences })];
+    const { ids } = await Platform.recordAutomations({ workspaceId, automations });
+    return ids[0] as string;
+  };
+  const id = await report({});
+  const read = async () => (await api.get<Automation>(`/v1/automations/${id}`)).body;
+  return { ...workspace, id, report, read };
+}
+
+async function listed({
+  api,
+}: Awaited<ReturnType<typeof openListeningWorkspace>>): Promise<Automation[]> {
+  return (await api.get<{ data: Automation[] }>("/v1/automations?limit=100")).body.data;
+}
+
+function statuses(events: Awaited<ReturnType<typeof eventsOf>>): unknown[] {
+  return events.map(({ data }) => "status" in data && data.status);
+}
+
+describe("recordAutomations", () => {
+  test("gives the ids in the order of the reports", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const automations = Array.from({ length: 5 }, (_, i) =>
+      automationReport(String(i), { agent: { reference: "1", name: `Agent ${i}` } }),
+    );
+    const { ids, ...rest } = await Platform.recordAutomations({ workspaceId, automations });
+    expect(rest).toEqual({});
+    const names = new Map((await listed(workspace)).map(({ id, agent_name }) => [id, agent_name]));
+    expect(ids.map((id) => names.get(id))).toEqual(automations.map(({ agent }) => agent.name));
+  });
+
+  test.each([
+    ["social_comments", "Réponse aux commentaires – Agence Lumière"],
+    ["social_story", "Réponse aux stories – Agence Lumière"],
+    ["social_messages", "Réponse aux messages – Agence Lumière"],
+    ["lead_ads", "Réponse aux formulaires publicitaires – Agence Lumière"],
+  ] as const)(
+    "composes the name of a %s automation, whatever name it brings",
+    async (type, name) => {
+      expect(await (await openReported({ type })).read()).toMatchObject({ type, name });
+      expect(await (await openReported({ type, name: "Mine" })).read()).toMatchObject({ name });
+    },
+  );
+
+  test("gives the same id to the same reference, and changes nothing that is the same", async () => {
+    const { workspaceId, id, report, read } = await openReported({
+      updatedAt: "2026-01-01T00:00:00Z",
+    });
+    const before = await read();
+    expect(await report({})).toBe(id);
+    expect(await report({ updatedAt: "2026-01-01T01:00:00+01:00" })).toBe(id);
+    expect(await report({ updatedAt: null })).toBe(id);
+    expect(await read()).toEqual(before);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+    const row = env.DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
+    expect(await row.first("revision")).toBe(1);
+  });
+
+  test("brings every field up to date", async () => {
+    const { id, report, read } = await openReported({
+      type: "crm_source",
+      name: "Before",
+      updatedAt: "2026-01-01T00:00:00Z",
+    });
+    expect(
+      await report({
+        type: "crm_source",
+        name: "After",
+        provider: "pipedrive",
+        agent: { reference: "agent-2", name: "Autre agence" },
+        status: "error",
+        updatedAt: "2026-02-02T02:02:02.002Z",
+      }),
+    ).toBe(id);
+    expect(await read()).toEqual({
+      id,
+      name: "After",
+      type: "crm_source",
+      provider: "pipedrive",
+      agent_id: expect.stringMatching(/^agt_/),
+      agent_name: "Autre agence",
+      status: "error",
+      updated_at: "2026-02-02T02:02:02.002Z",
+    });
+  });
+
+  test("composes the name anew when the agent is renamed", async () => {
+    const { report, read } = await openReported();
+    await report({ agent: { reference: "agent-1", name: "Agence Soleil" } });
+    expect(await read()).toMatchObject({
+      name: "Réponse aux commentaires – Agence Soleil",
+      agent_name: "Agence Soleil",
+    });
+  });
+
+  test("dates a change from its report when it brings no updatedAt, and only a change", async () => {
+    const { report, read } = await openReported({ updatedAt: "2026-01-01T00:00:00Z" });
+    const startedAt = new Date().toISOString();
+    await report({ updatedAt: null });
+    expect((await read()).updated_at).toBe("2026-01-01T00:00:00.000Z");
+    await report({ updatedAt: null, provider: "facebook" });
+    const { updated_at } = await read();
+    expect(updated_at >= startedAt && updated_at <= new Date().toISOString()).toBe(true);
+  });
+
+  test("takes the updatedAt that it is given, also without another change", async () => {
+    const { workspaceId, report, read } = await openReported({ updatedAt: "2026-01-01T00:00:00Z" });
+    await report({ updatedAt: "2026-03-03T00:00:00Z" });
+    expect((await read()).updated_at).toBe("2026-03-03T00:00:00.000Z");
+    expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+
+  test("announces a move to active or paused, from any state, and no other move", async () => {
+    const all: AutomationStatus[] = ["active", "paused", "draft", "error"];
+    for (const from of all)
+      for (const to of all) {
+        const { workspaceId, id, report, read } = await openReported({
+          status: from,
+          updatedAt: "2026-01-01T00:00:00Z",
+        });
+        await report({ status: to, updatedAt: "2026-03-03T00:00:00Z" });
+        const announced = from !== to && (to === "active" || to === "paused");
+        expect(await eventsOf(workspaceId), `${from} to ${to}`).toEqual(
+          announced
+            ? [
+                {
+                  id: expect.stringMatching(/^evt_/),
+                  type: "automation.status_changed",
+                  created_at: expect.stringMatching(/Z$/),
+                  data: await read(),
+                },
+              ]
+            : [],
+        );
+        expect(await read()).toMatchObject({ id, status: to });
+      }
+  });
+
+  test("announces no automation that is new", async () => {
+    const { workspaceId } = await openReported({ status: "active" });
+    expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+
+  test("announces a move once, however often and from however many callers it is reported", async () => {
+    const { workspaceId, report } = await openReported({ status: "active" });
+    await Promise.all(Array.from({ length: 10 }, () => report({ status: "paused" })));
+    await report({ status: "paused" });
+    expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+  });
+
+  test("undoes what a client did when it reports so, and announces it", async () => {
+    const { workspaceId, api, id, report, read } = await openReported({ status: "active" });
+    await api.patch(`/v1/automations/${id}`, { status: "paused" });
+    await report({ status: "active" });
+    expect((await read()).status).toBe("active");
+    expect(statuses(await eventsOf(workspaceId))).toEqual(["paused", "active"]);
+  });
+
+  test("takes the last of several reports of one reference in a call", async () => {
+    const { workspaceId, id, read } = await openReported({ status: "active" });
+    const { ids } = await Platform.recordAutomations({
+      workspaceId,
+      automations: [
+        automationReport("1", { status: "paused" }),
+        automationReport("2"),
+        automationReport("1", { status: "error" }),
+      ],
+    });
+    expect(ids).toEqual([id, expect.stringMatching(/^aut_/), id]);
+    expect((await read()).status).toBe("error");
+    expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+
+  describe("in time", () => {
+    const MARCH = "2026-03-03T00:00:00Z";
+
+    test("changes and announces nothing with a report that is older than what is stored", async () => {
+      const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
+      const before = await read();
+      for (const updatedAt of ["2026-03-02T23:59:59.999Z", "2026-03-03T00:59:59+01:00"])
+        await report({ status: "paused", provider: "facebook", updatedAt });
+      expect(await read()).toEqual(before);
+      expect(await eventsOf(workspaceId)).toEqual([]);
+    });
+
+    test("lets an older report win neither over a PATCH nor over a report that brings no time", async () => {
+      const { workspaceId, api, id, report, read } = await openReported({ updatedAt: MARCH });
+      await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      await report({ status: "active", updatedAt: "2026-04-04T00:00:00Z" });
+      expect((await read()).status).toBe("paused");
+      await report({ status: "error", updatedAt: null });
+      await report({ status: "active", updatedAt: "2026-05-05T00:00:00Z" });
+      expect((await read()).status).toBe("error");
+      expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+    });
+
+    test("takes the later of two reports of one time, when they differ", async () => {
+      const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
+      await report({ status: "paused" });
+      expect(await read()).toMatchObject({
+        status: "paused",
+        updated_at: "2026-03-03T00:00:00.000Z",
+      });
+      expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
+    });
+
+    test("takes the newest of several reports in a call, wherever it stands", async () => {
+      const { workspaceId, read } = await openReported({ updatedAt: MARCH });
+      const automations = [
+        automationReport("1", { status: "paused", updatedAt: "2026-03-05T00:00:00Z" }),
+        automationReport("1", { status: "error", updatedAt: "2026-03-04T00:00:00Z" }),
+      ];
+      await Platform.recordAutomations({ workspaceId, automations });
+      expect((await read()).status).toBe("paused");
+    });
+
+    test("dates a PATCH after the report that it changes, even of one from a clock ahead", async () => {
+      const ahead = new Date(Date.now() + 60_000).toISOString();
+      const { api, id, report, read } = await openReported({ updatedAt: ahead });
+      await api.patch(`/v1/automations/${id}`, { status: "paused" });
+      await report({});
+      expect(await read()).toMatchObject({ status: "paused" });
+      expect((await read()).updated_at > ahead).toBe(true);
+    });
+  });
+
+  test("takes 1 to 100 reports a call", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const reports = (count: number) =>
+      Array.from({ length: count }, (_, i) => automationReport(String(i)));
+    for (const count of [0, 101])
+      expect(
+        await errorOf(Platform.recordAutomations({ workspaceId, automations: reports(count) })),
+      ).toContain("recordAutomations: automations: Too ");
+    expect(await listed(workspace)).toEqual([]);
+    await Platform.recordAutomations({ workspaceId, automations: reports(100) });
+    expect(await listed(workspace)).toHaveLength(100);
+  });
+
+  test.each([
+    [{ type: "whatsapp" }, "automations[1].type: "],
+    [{ status: "stopped" }, "automations[1].status: "],
+    [{ provider: "" }, "automations[1].provider: "],
+    [{ reference: "" }, "automations[1].reference: "],
+    [{ reference: "a".repeat(513) }, "automations[1].reference: "],
+    [{ agent: { reference: "1" } }, "automations[1].agent.name: "],
+    [{ agent: null }, "automations[1].agent: "],
+    [{ updatedAt: "yesterday" }, "automations[1].updatedAt: Invalid ISO datetime"],
+    [{ updatedAt: "2026-02-29T00:00:00Z" }, "automations[1].updatedAt: Invalid ISO datetime"],
+    [{ updatedAt: 1_767_225_600_000 }, "automations[1].updatedAt: "],
+    [{ type: "crm_source" }, "automations[1].name: a crm_source automation brings its name"],
+    [{ type: "crm_source", name: "" }, "automations[1].name: "],
+    [{ provider: "a\0" }, "automations[1].provider: must be well-formed text"],
+    [{ provider: "\ud83d" }, "automations[1].provider: must be well-formed text"],
+    [{ owner: "x" }, 'automations[1]: Unrecognized key: "owner"'],
+  ])("says which report is wrong and where, and writes none: %j", async (differences, message) => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const automations = [
+      automationReport("1"),
+      automationReport("2", differences as Partial<AutomationReport>),
+    ];
+    expect(await errorOf(Platform.recordAutomations({ workspaceId, automations }))).toContain(
+      `recordAutomations: ${message}`,
+    );
+    expect(await listed(workspace)).toEqual([]);
+  });
+});
+
+describe("removeAutomations", () => {
+  test("removes automations and their runs, and leaves the leads and the others", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId, api } = workspace;
+    const gone = await recordAutomation(workspaceId);
+    const kept = await recordAutomation(workspaceId);
+    const { ids: leads } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    const { ids: runs } = await Platform.recordRuns({
+      workspaceId,
+      runs: [runReport("1", gone, { leadId: leads[0] ?? null }), runReport("2", kept)],
+    });
+    expect(await Platform.removeAutomations({ workspaceId, ids: [gone] })).toEqual({});
+    const idsOf = async (path: string) =>
+      (await api.get<{ data: { id: string }[] }>(path)).body.data.map(({ id }) => id);
+    expect(await idsOf("/v1/automations")).toEqual([kept]);
+    expect(await idsOf("/v1/runs")).toEqual([runs[1]]);
+    expect(await idsOf("/v1/leads")).toEqual(leads);
+  });
+
+  test("can be called again, and takes unknown ids for removed ones", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    const id = await recordAutomation(workspaceId);
+    for (const ids of [[id], [id, "aut_unknown"]])
+      expect(await Platform.removeAutomations({ workspaceId, ids })).toEqual({});
+  });
+
+  test("removes nothing of another workspace", async () => {
+    const [one, other] = await Promise.all([openListeningWorkspace(), openListeningWorkspace()]);
+    const id = await recordAutomation(one.workspaceId);
+    await Platform.removeAutomations({ workspaceId: other.workspaceId, ids: [id] });
+    expect((await listed(one)).map((automation) => automation.id)).toEqual([id]);
+  });
+
+  test("makes no event; recorded again, the automation is back under its id, without its runs", async () => {
+    const { workspaceId, api, id, report, read } = await openReported();
+    await Platform.recordRuns({ workspaceId, runs: [runReport("1", id)] });
+    const before = await eventsOf(workspaceId);
+    await Platform.removeAutomations({ workspaceId, ids: [id] });
+    expect(await eventsOf(workspaceId)).toEqual(before);
+    expect(await report({})).toBe(id);
+    expect(await read()).toMatchObject({ id, status: "active" });
+    expect((await api.get(`/v1/automations/${id}/runs`)).body).toMatchObject({ data: [] });
+  });
+
+  test("takes 1 to 100 ids", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    for (const count of [0, 101])
+      expect(
+        await errorOf(Platform.removeAutomations({ workspaceId, ids: Array(count).fill("aut_1") })),
+      ).toContain("removeAutomations: ids: Too ");
+    expect(
+      await Platform.removeAutomations({ workspaceId, ids: Array(100).fill("aut_1") }),
+    ).toEqual({});
+  });
+});

@@ -1,0 +1,202 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { commit } from "../../../src/db/client.ts";
+import { leads } from "../../../src/db/schema.ts";
+import { closeWorkspace, eraseWorkspace } from "../../../src/model/erasure.ts";
+import {
+  errorOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import {
+  answered,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  owed,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+} from "../../support/deliveries.ts";
+
+const { Platform } = exports;
+const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
+
+/** A workspace with two leads, the first with a run, whose one subscriber fails. */
+async function withLeads(behaviour = "status-500") {
+  const { workspaceId, api } = await openWorkspace();
+  const subscription = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
+  const automationId = await recordAutomation(workspaceId);
+  const { ids } = await Platform.recordLeads({
+    workspaceId,
+    leads: [
+      leadReport("first", { ...PERSON, customFields: { note: PERSON.phone } }),
+      leadReport("second", { name: "Marc Aurèle" }),
+    ],
+  });
+  const [first = "", second = ""] = ids;
+  await Platform.recordRuns({
+    workspaceId,
+    runs: [runReport("run", automationId, { leadId: first })],
+  });
+  return { workspaceId, api, subscription, first, second };
+}
+
+/** The tables that hold the text somewhere. */
+async function tablesWith(text: string): Promise<string[]> {
+  const tables = await env.DB.prepare(
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
+  ).all<{ name: string }>();
+  const found = await Promise.all(
+    tables.results.map(async ({ name }) => {
+      const { results } = await env.DB.prepare(`SELECT * FROM "${name}"`).all();
+      return JSON.stringify(results).includes(text) ? [name] : [];
+    }),
+  );
+  return found.flat().toSorted();
+}
+
+describe("eraseLeads", () => {
+  test("leaves nothing of a lead: its row, its event and body, its deliveries and attempts; nor of another", async () => {
+    const { workspaceId, api, subscription, first, second } = await withLeads();
+    await expect
+      .poll(() => deliveriesTo(subscription.id), { timeout: 5_000 })
+      .toSatisfy((rows: { attempts: number }[]) => rows.some(({ attempts }) => attempts > 0));
+    expect(await tablesWith(PERSON.name)).toEqual(["events", "leads"]);
+    expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({});
+    for (const personal of Object.values(PERSON)) expect(await tablesWith(personal)).toEqual([]);
+    expect(await tablesWith("Marc Aurèle")).toEqual(["events", "leads"]);
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
+    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: null }] });
+    const { items } = await Platform.listDeliveries({ webhookId: subscription.id });
+    expect(items).toHaveLength(1);
+    const ledger = await Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 1, pending: 1, addsUp: true });
+  });
+
+  test("can be called twice, and with ids of nobody", async () => {
+    const { workspaceId, api, first, second } = await withLeads();
+    await Platform.eraseLeads({ workspaceId, ids: [first, "lea_none"] });
+    await Platform.eraseLeads({ workspaceId, ids: [first, first] });
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
+  });
+
+  test("erases nothing of another workspace", async () => {
+    const mine = await withLeads();
+    const { workspaceId, api, first } = await withLeads();
+    await Platform.eraseLeads({ workspaceId: mine.workspaceId, ids: [first] });
+    expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
+    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: first }] });
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
+  });
+
+  test("finds the event of a lead that was recorded before events were noted", async () => {
+    const { workspaceId, first } = await withLeads();
+    await db.update(leads).set({ eventId: null }).where(sql`workspace_id = ${workspaceId}`);
+    await Platform.eraseLeads({ workspaceId, ids: [first] });
+    const { results } = await env.DB.prepare("SELECT body FROM events WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .all<{ body: string }>();
+    expect(results.map(({ body }) => JSON.parse(body).data.name)).toEqual(["Marc Aurèle"]);
+  });
+
+  test("during a dispatch, what waits is not posted, and what is under way leaves nothing behind", async () => {
+    const { workspaceId, subscription, first, second } = await withLeads("ok");
+    const { id } = subscription;
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
+    const eventIds = (await deliveriesTo(id)).map(({ eventId }) => eventId);
+    await env.DB.prepare(
+      "UPDATE deliveries SET state = 'pending', settled_at = NULL, attempts = 0 WHERE subscription_id = ?",
+    )
+      .bind(id)
+      .run();
+    await env.DB.prepare("UPDATE subscriptions SET posts_at_once = 1, held_until = 0 WHERE id = ?")
+      .bind(id)
+      .run();
+    let now = Date.now() + 60_000;
+    const posts: string[] = [];
+    const attempt = async ({ eventId }: { eventId: string }) => {
+      posts.push(eventId);
+      await Platform.eraseLeads({ workspaceId, ids: [first, second] });
+      now += 2_000;
+      return answered(500);
+    };
+    await dispatchAt(() => now, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect(eventIds).toContain(posts[0]);
+    expect(await deliveriesTo(id)).toEqual([]);
+    const { results } = await env.DB.prepare("SELECT 1 FROM attempts WHERE subscription_id = ?")
+      .bind(id)
+      .all();
+    expect(results).toEqual([]);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 0, addsUp: true });
+    expect(await receivedBy(subscription)).toHaveLength(2);
+  });
+
+  test("says which parameter is wrong", async () => {
+    const unknown = Platform.eraseLeads({ workspaceId: "wks_none", ids: ["lea_1"] });
+    expect(await errorOf(unknown)).toContain("workspaceId");
+    const { workspaceId } = await openWorkspace();
+    expect(await errorOf(Platform.eraseLeads({ workspaceId, ids: [] }))).toContain("ids");
+  });
+});
+
+describe("eraseWorkspace", () => {
+  test("during a dispatch, ends it", async () => {
+    const startedAt = Date.now();
+    let now = startedAt;
+    const { id, workspaceId } = await owed(3, startedAt);
+    const attempt = async () => {
+      now += 2_000;
+      await Platform.eraseWorkspace({ workspaceId });
+      return answered(200);
+    };
+    const ended = await dispatchAt(() => now, [id], attempt);
+    expect(ended).toEqual([]);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("leaves nothing of it, refuses its keys, and can be called again", async () => {
+    const { workspaceId, api, subscription } = await withLeads();
+    await Platform.rotateWebhookSecret({ webhookId: subscription.id });
+    const other = await withLeads();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+    expect(await tablesWith(subscription.id)).toEqual([]);
+    expect(await tablesWith(other.workspaceId)).toContain("events");
+    expect((await other.api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    const late = Platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
+    expect(await errorOf(late)).toContain("workspaceId");
+  });
+
+  test("goes in pieces, says what remains, and goes on where it stopped", async () => {
+    const { workspaceId } = await openWorkspace();
+    await subscribe(workspaceId);
+    for (let i = 0; i < 12; i++) {
+      const reports = Array.from({ length: 100 }, (_, j) => leadReport(`${i}-${j}`, PERSON));
+      await Platform.recordLeads({ workspaceId, leads: reports });
+    }
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    const remaining = await eraseWorkspace(db, workspaceId, () => false);
+    // 200 leads, as many events, the subscription, the key and the workspace.
+    expect(remaining).toBe(403);
+    expect(await eraseWorkspace(db, workspaceId, () => true)).toBe(0);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("refuses the keys although a first call stopped before it told their gates", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    await Platform.eraseWorkspace({ workspaceId });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+});

@@ -1,0 +1,188 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { errorOf, figuresOf, openApi, openWorkspace } from "../../support/api.ts";
+
+const { Platform } = exports;
+
+/** An input that the types refuse. */
+function wrong<Input>(input: unknown): Input {
+  return input as Input;
+}
+
+const INSTANT = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
+describe("revokeApiKey", () => {
+  test("takes the key itself, as it was found where it should not be", async () => {
+    const { apiKey, keyId, api, workspaceId } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect(await Platform.revokeApiKey({ apiKey })).toEqual({});
+    expect(await Platform.revokeApiKey({ apiKey })).toEqual({});
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    const { items } = await Platform.listApiKeys({ workspaceId });
+    expect(items).toMatchObject([{ keyId, revokedAt: INSTANT }]);
+  });
+
+  test("says what is wrong without quoting the key", async () => {
+    const apiKey = `key_live_${"x".repeat(32)}`;
+    expect(await errorOf(Platform.revokeApiKey({ apiKey }))).toBe("apiKey: no such key");
+    for (const input of [{}, { keyId: null }, { keyId: "key_1", apiKey }, { apiKey: 7 }]) {
+      const message = await errorOf(Platform.revokeApiKey(wrong(input)));
+      expect(message).toContain("revokeApiKey: ");
+      expect(message).not.toContain(apiKey);
+    }
+  });
+});
+
+describe("listApiKeys", () => {
+  test("shows the keys of a workspace, newest first, and when each was used last", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
+    const unused = await Platform.createApiKey({ workspaceId });
+    const startedAt = new Date().toISOString();
+    await api.get("/v1/leads");
+    const { items, nextCursor } = await Platform.listApiKeys({ workspaceId });
+    const entry = {
+      createdAt: INSTANT,
+      lastUsedAt: null,
+      requestsPerWindow: null,
+      revokedAt: null,
+    };
+    const used = { ...entry, keyId, requestsPerWindow: 7, lastUsedAt: INSTANT };
+    const expected = [{ ...entry, keyId: unused.keyId }, used];
+    expect(items).toHaveLength(2);
+    for (const key of expected) expect(items).toContainEqual(key);
+    const { lastUsedAt } = items.find((item) => item.keyId === keyId) ?? {};
+    expect(String(lastUsedAt) >= startedAt).toBe(true);
+    expect(nextCursor).toBeNull();
+    expect(JSON.stringify(items)).not.toContain("key_live_");
+  });
+
+  test("gives pages of 100 that neither skip nor repeat, and belong to one list", async () => {
+    const { workspaceId, keyId } = await openWorkspace();
+    await openWorkspace();
+    const insert = env.DB.prepare(
+      "INSERT INTO api_keys (id, workspace_id, key_hash, created_at) VALUES (?, ?, ?, ?)",
+    );
+    const ids = Array.from({ length: 204 }, (_, i) => `key_${String(i).padStart(4, "0")}`);
+    await env.DB.batch(
+      ids.map((id, i) => insert.bind(id, workspaceId, crypto.randomUUID(), 1_000 + (i >> 2))),
+    );
+    const pages: string[][] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Awaited<ReturnType<typeof Platform.listApiKeys>> = await Platform.listApiKeys({
+        workspaceId,
+        cursor,
+      });
+      pages.push(page.items.map((item) => item.keyId));
+      cursor = page.nextCursor;
+    } while (cursor !== null);
+    expect(pages.map(({ length }) => length)).toEqual([100, 100, 5]);
+    expect(pages.flat()).toEqual([keyId, ...ids.toReversed()]);
+
+    const { nextCursor } = await Platform.listApiKeys({ workspaceId });
+    const foreign = Platform.listWorkspaces({ cursor: nextCursor });
+    expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is no cursor of this list");
+    expect(await errorOf(Platform.listApiKeys({ workspaceId, cursor: "x" }))).toContain("cursor: ");
+  });
+
+  test("says so when there is no such workspace", async () => {
+    expect(await errorOf(Platform.listApiKeys({ workspaceId: "wks_unknown" }))).toContain(
+      "workspaceId: no such workspace",
+    );
+  });
+});
+
+describe("updateApiKey", () => {
+  test("changes the quota of a live key at once, and leaves its count alone", async () => {
+    const { keyId, api } = await openWorkspace({ requestsPerWindow: 2 });
+    await api.get("/v1/leads");
+    await api.get("/v1/leads");
+    expect((await api.get("/v1/leads")).status).toBe(429);
+    expect(await Platform.updateApiKey({ keyId, requestsPerWindow: 10 })).toEqual({});
+    const answer = await api.get("/v1/leads");
+    expect(answer.status).toBe(200);
+    expect(figuresOf(answer)).toMatchObject({ limit: 10, remaining: 7 });
+    await Platform.updateApiKey({ keyId, requestsPerWindow: null });
+    expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 600, remaining: 596 });
+    await Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
+    expect((await api.get("/v1/leads")).status).toBe(429);
+  });
+
+  test("changes that of a key that is yet to be used", async () => {
+    const { keyId, api } = await openWorkspace();
+    await Platform.updateApiKey({ keyId, requestsPerWindow: 5 });
+    expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 5, remaining: 4 });
+  });
+
+  test("refuses a key that is none, or revoked, and a quota that is none", async () => {
+    const { keyId, apiKey } = await openWorkspace();
+    for (const requestsPerWindow of [undefined, 0, 1.5, "7"])
+      expect(await errorOf(Platform.updateApiKey(wrong({ keyId, requestsPerWindow })))).toContain(
+        "updateApiKey: requestsPerWindow: ",
+      );
+    expect(
+      await errorOf(Platform.updateApiKey({ keyId: "key_unknown", requestsPerWindow: 1 })),
+    ).toContain("keyId: no such key");
+    await Platform.revokeApiKey({ keyId });
+    expect(await errorOf(Platform.updateApiKey({ keyId, requestsPerWindow: 1 }))).toContain(
+      "or it is revoked",
+    );
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(401);
+  });
+});
+
+describe("listWorkspaces", () => {
+  test("shows all workspaces by pages, newest first", async () => {
+    await env.DB.batch(
+      Array.from({ length: 101 }, (_, i) =>
+        env.DB.prepare(
+          "INSERT INTO workspaces (id, name, admin_emails, created_at) VALUES (?, 'Old', '[]', ?)",
+        ).bind(`wks_${String(i).padStart(4, "0")}`, i),
+      ),
+    );
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence Lumière" });
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const first = await Platform.listWorkspaces({});
+    expect(first.items).toHaveLength(100);
+    expect(first.items[0]).toEqual({
+      workspaceId,
+      name: "Agence Lumière",
+      accessGranted: false,
+      createdAt: INSTANT,
+    });
+    const second = await Platform.listWorkspaces({ cursor: first.nextCursor });
+    const ids = [...first.items, ...second.items].map((item) => item.workspaceId);
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids.at(-1)).toBe("wks_0000");
+    expect(second.nextCursor).toBeNull();
+  });
+});
+
+describe("updateWorkspace", () => {
+  /** The row of a workspace. */
+  const read = (workspaceId: string) =>
+    env.DB.prepare("SELECT name, admin_emails FROM workspaces WHERE id = ?")
+      .bind(workspaceId)
+      .first();
+
+  test("changes what it is given and leaves the rest", async () => {
+    const input = { name: "Agence", adminEmails: ["admin@example.com"] };
+    const { workspaceId } = await Platform.createWorkspace(input);
+    expect(await Platform.updateWorkspace({ workspaceId, name: "Agence Lumière" })).toEqual({});
+    const admins = '["admin@example.com"]';
+    expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: admins });
+    await Platform.updateWorkspace({ workspaceId, adminEmails: [] });
+    expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: "[]" });
+    await Platform.updateWorkspace({ workspaceId });
+    expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: "[]" });
+  });
+
+  test("says what is wrong, and then changes nothing", async () => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    const input = { workspaceId, name: "", adminEmails: ["b"] };
+    expect(await errorOf(Platform.updateWorkspace(input))).toContain("updateWorkspace: name: ");
+    expect(await read(workspaceId)).toEqual({ name: "Agence", admin_emails: "[]" });
+    const unknown = Platform.updateWorkspace({ workspaceId: "wks_unknown", name: "A" });
+    expect(await errorOf(unknown)).toContain("workspaceId: no such workspace");
+  });
+});

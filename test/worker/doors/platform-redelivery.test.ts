@@ -1,0 +1,230 @@
+import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { isoTime } from "../../../src/contract/time.ts";
+import { type DeliveryState, deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { redeliverEvents, redeliverRange } from "../../../src/model/redelivery.ts";
+import { errorOf } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  HOUR_MS,
+  owed,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+} from "../../support/deliveries.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+const { Platform } = exports;
+
+/** A subscription of which one event each was delivered, exhausted, cancelled, missed and is pending. */
+async function inEveryState(startsAt: number) {
+  const workspaceId = await createWorkspace();
+  const subscription = await subscribe(workspaceId);
+  const { id } = subscription;
+  const ids: Record<string, string> = {};
+  const announceOne = async (name: string, at: number) => {
+    const [draft] = await announceLeads(workspaceId, 1, at);
+    ids[name] = draft?.id ?? "";
+  };
+  const states: DeliveryState[] = ["delivered", "exhausted", "cancelled", "pending"];
+  for (const [i, state] of states.entries()) {
+    await announceOne(state, startsAt + i);
+    await db
+      .update(deliveries)
+      .set({
+        state,
+        settledAt: state === "pending" ? null : startsAt + 10,
+        dueAt: startsAt + DAY_MS,
+      })
+      .where(sql`subscription_id = ${id} AND event_id = ${ids[state]}`);
+  }
+  await db.update(subscriptions).set({ disabledAt: startsAt }).where(sql`id = ${id}`);
+  await announceOne("missed", startsAt + 4);
+  await db.update(subscriptions).set({ disabledAt: null }).where(sql`id = ${id}`);
+  return { workspaceId, ...subscription, ids };
+}
+
+/** Which of the events by name are due when, in milliseconds from `now`. */
+async function schedule(id: string, ids: Record<string, string>, now: number) {
+  const rows = (await deliveriesTo(id)).filter(
+    ({ dueAt, state }) => state === "pending" && dueAt < now + HOUR_MS,
+  );
+  const nameOf = (eventId: string) => Object.keys(ids).find((name) => ids[name] === eventId);
+  return rows.map(({ eventId, dueAt }) => [nameOf(eventId), dueAt - now]);
+}
+
+describe("redeliver", () => {
+  test("sends named events once more, with the same ids and bytes, and says how many", async () => {
+    const now = Date.now();
+    const { id, url, drafts, workspaceId } = await owed(3, now - HOUR_MS);
+    await dispatchAt(now - HOUR_MS, [id], answered(200));
+    const eventIds = drafts.slice(0, 2).map((draft) => draft.id);
+    expect(await Platform.redeliver({ webhookId: id, eventIds })).toEqual({ count: 2 });
+    await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(2);
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3 });
+    const received = await receivedBy({ url });
+    expect(received.map(({ headers, body }) => [headers["webhook-id"], body]).toSorted()).toEqual(
+      drafts
+        .slice(0, 2)
+        .map((draft) => [draft.id, draft.body])
+        .toSorted(),
+    );
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
+  });
+
+  test("of a time takes what was delivered, exhausted, cancelled and missed, oldest first, ten a second", async () => {
+    const { id, ids, workspaceId } = await inEveryState(T0);
+    const now = T0 + HOUR_MS;
+    const range = {
+      since: T0,
+      until: null,
+      states: ["delivered", "exhausted", "cancelled", "missed"] as const,
+    };
+    expect(await redeliverRange(db, id, range, now)).toBe(4);
+    expect(await schedule(id, ids, now)).toEqual([
+      ["delivered", 0],
+      ["exhausted", 100],
+      ["cancelled", 200],
+      ["missed", 300],
+    ]);
+    expect(await redeliverRange(db, id, range, now)).toBe(0);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({
+      created: 5,
+      pending: 5,
+      addsUp: true,
+    });
+  });
+
+  test.each(["delivered", "exhausted", "cancelled", "missed"] as const)(
+    "takes only what is %s when that is asked for",
+    async (state) => {
+      const { id, ids } = await inEveryState(T0);
+      const now = T0 + HOUR_MS;
+      expect(await redeliverRange(db, id, { since: T0, until: null, states: [state] }, now)).toBe(
+        1,
+      );
+      expect(await schedule(id, ids, now)).toEqual([[state, 0]]);
+    },
+  );
+
+  test("ends before until, and begins at since", async () => {
+    const startsAt = Date.now() - 2 * HOUR_MS;
+    const { id, ids } = await inEveryState(startsAt);
+    const { count } = await Platform.redeliver({
+      webhookId: id,
+      since: isoTime(startsAt + 1),
+      until: isoTime(startsAt + 4),
+    });
+    expect(count).toBe(2);
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3, pending: 1 });
+    expect((await deliveriesTo(id)).some(({ eventId }) => eventId === ids.missed)).toBe(false);
+  });
+
+  test("adds nothing when it is called again while all is pending", async () => {
+    const now = T0 + HOUR_MS;
+    const { id, drafts } = await owed(2, T0);
+    await dispatchAt(T0, [id], answered(200));
+    const eventIds = drafts.map((draft) => draft.id);
+    expect(await redeliverEvents(db, id, eventIds, now)).toBe(2);
+    const once = await deliveriesTo(id);
+    expect(await redeliverEvents(db, id, eventIds, now + 500)).toBe(0);
+    expect(await deliveriesTo(id)).toEqual(once);
+  });
+
+  test("does not send again what was delivered after the call began", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await dispatchAt(T0 + 1_000, [id], answered(200));
+    expect(
+      await redeliverEvents(
+        db,
+        id,
+        drafts.map((draft) => draft.id),
+        T0 + 999,
+      ),
+    ).toBe(0);
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+
+  test("gives each its whole ladder, and goes on counting its failed attempts", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await dispatchAt(T0, [id], answered(500));
+    await dispatchAt(T0 + HOUR_MS, [id], answered(200));
+    await redeliverEvents(db, id, [eventId], T0 + 2 * HOUR_MS);
+    await dispatchAt(T0 + 2 * HOUR_MS, [id], answered(502));
+    const delivery = await Platform.readDelivery({ webhookId: id, eventId });
+    expect(delivery).toMatchObject({ state: "pending", attempts: 1 });
+    expect(delivery.failedAttempts.map(({ status }) => status)).toEqual([500, 502]);
+  });
+
+  test("adds nothing to a subscription that is disabled meanwhile", async () => {
+    const { id, ids } = await inEveryState(T0);
+    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    const range = { since: T0, until: null, states: ["exhausted", "missed"] as const };
+    await redeliverRange(db, id, range, T0 + HOUR_MS);
+    expect(await schedule(id, ids, T0 + HOUR_MS)).toEqual([]);
+  });
+
+  test("refuses a subscription that is unknown, disabled or without access", async () => {
+    const { id, drafts, workspaceId } = await owed(1, T0);
+    const eventIds = [drafts[0]?.id ?? ""];
+    const refused = (webhookId: string) => errorOf(Platform.redeliver({ webhookId, eventIds }));
+    expect(await refused("whk_none")).toContain("webhookId");
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await refused(id)).toContain("webhookId");
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    expect(await refused(id)).toContain("disabled");
+  });
+
+  test("names the event that is unknown, of another workspace or of a kind not listed, and sends none", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await dispatchAt(T0, [id], answered(200));
+    const foreign = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    for (const other of ["evt_none", foreign.drafts[0]?.id ?? ""]) {
+      const call = Platform.redeliver({ webhookId: id, eventIds: [eventId, other] });
+      expect(await errorOf(call)).toContain("eventIds[1]");
+    }
+    const runs = await subscribe(foreign.workspaceId, {
+      url: subscriberUrl(),
+      events: ["run.completed"],
+    });
+    const eventIds = [foreign.drafts[0]?.id ?? ""];
+    expect(await errorOf(Platform.redeliver({ webhookId: runs.id, eventIds }))).toContain(
+      "eventIds[0]",
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+
+  test.each([
+    ["eventIds", {}],
+    ["since", { eventIds: ["evt_1"], since: isoTime(Date.now()) }],
+    ["states", { eventIds: ["evt_1"], states: ["missed" as const] }],
+    ["since", { since: isoTime(Date.now() - 31 * DAY_MS) }],
+    ["until", { since: isoTime(Date.now()), until: "tomorrow" }],
+    ["states", { since: isoTime(Date.now()), states: [] }],
+  ])("says that %s is wrong", async (parameter, input) => {
+    const message = await errorOf(Platform.redeliver({ webhookId: "whk_none", ...input }));
+    expect(message).toContain(`redeliver: ${parameter}`);
+  });
+});
+
+describe("enableWebhook", () => {
+  test("says how many it will send", async () => {
+    const startsAt = Date.now() - HOUR_MS;
+    const { id } = await inEveryState(startsAt);
+    await db.update(subscriptions).set({ disabledAt: startsAt }).where(sql`id = ${id}`);
+    expect(await Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0 });
+    const redeliverSince = isoTime(startsAt);
+    expect(await Platform.enableWebhook({ webhookId: id, redeliverSince })).toEqual({ count: 3 });
+  });
+});

@@ -1,0 +1,62 @@
+import { runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { hashApiKey } from "../../../src/gate/api-key.ts";
+import { KeyGate } from "../../../src/gate/key-gate.ts";
+import { orderedDatabase } from "../../support/ordered-database.ts";
+
+const NOW = 1_790_000_000_000;
+const LIMIT = 5;
+const REQUESTS = 20;
+
+/** The verdicts of cold requests at the given times, whose look-ups return in the given order. */
+async function verdictsOf(times: (number | undefined)[], order: number[], forgetAfter: number[]) {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
+  const { apiKey } = await exports.Platform.createApiKey({
+    workspaceId,
+    requestsPerWindow: LIMIT,
+  });
+  const keyHash = await hashApiKey(apiKey);
+  return runInDurableObject(env.KEY_GATE.getByName(keyHash), async (_, state) => {
+    const { db, releaseInOrder } = orderedDatabase();
+    const gate = new KeyGate(state, { ...env, DB: db });
+    const admissions: ReturnType<KeyGate["admit"]>[] = [];
+    for (const [i, now] of times.entries()) {
+      admissions.push(gate.admit(keyHash, now));
+      // The clock of the runtime goes on with I/O only.
+      if (now === undefined) await new Promise((resolve) => setTimeout(resolve, 2));
+      if (forgetAfter.includes(i)) gate.forget();
+    }
+    await releaseInOrder(order, Promise.all(admissions));
+    return (await Promise.all(admissions)).map(({ verdict }) => verdict);
+  });
+}
+
+function admittedOf(verdicts: string[]): number {
+  return verdicts.filter((verdict) => verdict === "admitted").length;
+}
+
+describe("a quota of 5, asked for by 20 requests that find the gate cold", () => {
+  const ascending = Array.from({ length: REQUESTS }, (_, i) => i);
+
+  test("admits exactly 5 when their look-ups return in reverse order", async () => {
+    const times = ascending.map(() => undefined);
+    expect(admittedOf(await verdictsOf(times, ascending.toReversed(), []))).toBe(LIMIT);
+  });
+
+  test("admits exactly 5 in every order, at whatever times, and however often it is forgotten", async () => {
+    const orders = fc.shuffledSubarray(ascending, { minLength: REQUESTS });
+    const times = fc.shuffledSubarray(
+      ascending.map((i) => NOW + i * 1_000),
+      { minLength: REQUESTS },
+    );
+    const forgetting = fc.subarray(ascending, { maxLength: 3 });
+    await fc.assert(
+      fc.asyncProperty(times, orders, forgetting, async (moments, order, forgetAfter) => {
+        expect(admittedOf(await verdictsOf(moments, order, forgetAfter))).toBe(LIMIT);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});

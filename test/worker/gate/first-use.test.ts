@@ -1,0 +1,119 @@
+import { listDurableObjectIds, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { hashApiKey } from "../../../src/gate/api-key.ts";
+import { KeyGate } from "../../../src/gate/key-gate.ts";
+import { keysOfSubscribers } from "../../../src/model/workspaces.ts";
+import { openWorkspace } from "../../support/api.ts";
+import { subscribe } from "../../support/deliveries.ts";
+import { slowDatabase } from "../../support/slow-database.ts";
+
+const { Platform } = exports;
+const NOW = 1_790_000_000_000;
+const HOUR_MS = 3_600_000;
+
+async function openKey() {
+  const workspace = await openWorkspace();
+  const keyHash = await hashApiKey(workspace.apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return {
+    ...workspace,
+    keyHash,
+    gate,
+    admit: (at?: number) => gate().admit(keyHash, at),
+    lastUsedAt: () =>
+      env.DB.prepare("SELECT last_used_at FROM api_keys WHERE key_hash = ?")
+        .bind(keyHash)
+        .first("last_used_at"),
+    exists: async () => {
+      const ids = await listDurableObjectIds(env.KEY_GATE);
+      return ids.some((id) => id.equals(env.KEY_GATE.idFromName(keyHash)));
+    },
+  };
+}
+
+afterEach(() => void vi.restoreAllMocks());
+
+describe("a key that was never used", () => {
+  test("gets no gate from what the platform does with it", async () => {
+    const { workspaceId, keyId, exists, lastUsedAt, api } = await openKey();
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await Platform.revokeApiKey({ keyId });
+    expect(await exists()).toBe(false);
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await lastUsedAt()).toBeNull();
+  });
+
+  test("is none of those whose gates are told of deliveries, until it is used", async () => {
+    const { workspaceId, keyHash, admit } = await openKey();
+    const { id } = await subscribe(workspaceId);
+    const told = () => commit(openDatabase(env.DB), keysOfSubscribers([id]));
+    expect(await told()).toEqual([]);
+    await admit();
+    expect(await told()).toEqual([{ keyHash }]);
+  });
+});
+
+describe("the use of a key", () => {
+  test("is noted at the first one, and again an hour later, whoever forgets it in between", async () => {
+    const { admit, gate, lastUsedAt } = await openKey();
+    await admit(NOW);
+    expect(await lastUsedAt()).toBe(NOW);
+    await admit(NOW + HOUR_MS / 2);
+    await gate().forget();
+    await admit(NOW + HOUR_MS);
+    expect(await lastUsedAt()).toBe(NOW);
+    await admit(NOW + HOUR_MS + 1);
+    expect(await lastUsedAt()).toBe(NOW + HOUR_MS + 1);
+  });
+
+  test("is noted of a workspace without access too: its gate keeps what it has read", async () => {
+    const { workspaceId, api, lastUsedAt } = await openKey();
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    expect(await lastUsedAt()).not.toBeNull();
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(200);
+  });
+});
+
+describe("a first use that meets", () => {
+  test("a revocation after its look-up has it tell the gate", async () => {
+    const { keyId, keyHash, gate } = await openKey();
+    const verdicts = await runInDurableObject(gate(), async (_, state) => {
+      const { db, reading, release } = slowDatabase();
+      const slow = new KeyGate(state, { ...env, DB: db });
+      const forget = vi.spyOn(KeyGate.prototype, "forget");
+      const admission = slow.admit(keyHash);
+      // The look-up has found a good key, and its answer is on its way.
+      await reading;
+      await Platform.revokeApiKey({ keyId });
+      expect(forget).toHaveBeenCalledTimes(1);
+      // That was the gate which others reach; this one hears of it too.
+      slow.forget();
+      release();
+      return [await admission, await slow.admit(keyHash)];
+    });
+    expect(verdicts.map(({ verdict }) => verdict)).toEqual(["unknown_key", "unknown_key"]);
+  });
+
+  test.each(["a revocation", "a loss of access"])(
+    "%s is refused as soon as that has returned, whichever came first",
+    async (what) => {
+      const revoking = what === "a revocation";
+      const rounds = Array.from({ length: 30 }, async (_, i) => {
+        const { workspaceId, keyId, api } = await openKey();
+        const uses = Array.from({ length: 3 }, () => api.get("/v1/leads"));
+        await new Promise((resolve) => setTimeout(resolve, i % 6));
+        if (revoking) await Platform.revokeApiKey({ keyId });
+        else await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+        expect((await api.get("/v1/leads")).status).toBe(revoking ? 401 : 403);
+        return (await Promise.all(uses)).map(({ status }) => status);
+      });
+      const statuses = new Set((await Promise.all(rounds)).flat());
+      for (const status of statuses) expect([200, revoking ? 401 : 403]).toContain(status);
+    },
+  );
+});

@@ -1,0 +1,74 @@
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { hashApiKey } from "../../../src/gate/api-key.ts";
+import { KeyGate } from "../../../src/gate/key-gate.ts";
+
+const LIMIT = 10_000;
+
+async function openGate() {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
+  const { apiKey } = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow: LIMIT });
+  const keyHash = await hashApiKey(apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return { keyHash, gate, admit: () => gate().admit(keyHash) };
+}
+
+function wait(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+describe("the window of a key", () => {
+  test("is written twice a second at the most, however many requests there are", async () => {
+    const { keyHash, gate } = await openGate();
+    await runInDurableObject(gate(), async (_, state) => {
+      const writes: { at: number; count: number }[] = [];
+      const { storage } = state;
+      const put = storage.put.bind(storage);
+      storage.put = ((name: string, value: { count: number }, options: object) => {
+        writes.push({ at: Date.now(), count: value.count });
+        return put(name, value, options);
+      }) as typeof storage.put;
+      const gate = new KeyGate(state, env);
+      const startedAt = Date.now();
+      let requests = 0;
+      while (Date.now() - startedAt < 1_800) {
+        await Promise.all(Array.from({ length: 10 }, () => gate.admit(keyHash)));
+        requests += 10;
+        await wait(5);
+      }
+      await wait(600);
+      expect(requests).toBeGreaterThan(100);
+      expect(writes.length).toBeGreaterThanOrEqual(2);
+      expect(writes.length).toBeLessThanOrEqual(6);
+      for (const [i, { at }] of writes.entries())
+        expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
+      // The last one holds them all.
+      expect(writes.at(-1)?.count).toBe(requests);
+      expect(await storage.get("window")).toMatchObject({ count: requests });
+    });
+  });
+
+  test("is whole when the object is evicted, however shortly after a request", async () => {
+    const { gate, admit } = await openGate();
+    for (let used = 1; used <= 12; used += 4) {
+      await Promise.all([admit(), admit(), admit()]);
+      await evictDurableObject(gate());
+      expect(await admit()).toMatchObject({ figures: { remaining: LIMIT - used - 3 } });
+    }
+  });
+
+  test("forgets half a second at the most when the object is reset", async () => {
+    const { gate, admit } = await openGate();
+    for (let i = 0; i < 10; i++) await admit();
+    await wait(600);
+    for (let i = 0; i < 5; i++) await admit();
+    await runInDurableObject(gate(), (_, state) => state.abort("reset by the test")).catch(
+      () => {},
+    );
+    const answer = await admit();
+    const counted = answer.verdict === "admitted" && LIMIT - answer.figures.remaining;
+    expect(counted).toBeGreaterThanOrEqual(11);
+    expect(counted).toBeLessThanOrEqual(16);
+  });
+});

@@ -1,0 +1,88 @@
+import { env } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { openDatabase, retrying } from "../../src/db/client.ts";
+import { workspaces } from "../../src/db/schema.ts";
+import { log, logError } from "../../src/log.ts";
+import { keepLog } from "../support/log-lines.ts";
+
+const db = openDatabase(env.DB);
+const lines = keepLog();
+
+/** The one line that was written. */
+function written(): Record<string, unknown> {
+  expect(lines).toHaveLength(1);
+  return JSON.parse(lines[0] ?? "");
+}
+
+async function failureOf(query: PromiseLike<unknown>): Promise<unknown> {
+  return query.then(
+    () => expect.unreachable("the query succeeded"),
+    (error: unknown) => error,
+  );
+}
+
+test("a line is JSON: the event and its fields", () => {
+  log("attempt", { host: "hooks.example.com", status: 200, final: true, claim: null });
+  expect(written()).toEqual({
+    event: "attempt",
+    host: "hooks.example.com",
+    status: 200,
+    final: true,
+    claim: null,
+  });
+});
+
+describe("an error", () => {
+  test("of ours is logged by its name and message", () => {
+    logError("sweep_failed", new TypeError("no such thing"), { part: 1 });
+    expect(written()).toEqual({
+      event: "sweep_failed",
+      part: 1,
+      error: "TypeError",
+      message: "no such thing",
+    });
+  });
+
+  test("is logged without the e-mail addresses in its message", () => {
+    logError("notice_failed", new Error('550 <zoe@example.com>, "léa+x@b.example": mailbox full'));
+    expect(written().message).toBe('550 <…@…>, "…@…": mailbox full');
+  });
+
+  test("of a query is logged as the database's own, without Drizzle's parameters", async () => {
+    const person = "zoe@example.com";
+    const error = await failureOf(
+      db.insert(workspaces).values({ id: null, name: person, adminEmails: [person] } as never),
+    );
+    expect(String((error as Error).message)).toContain(person);
+    logError("request_failed", error);
+    const { message } = written();
+    expect(message).toContain("NOT NULL constraint failed: workspaces.id");
+    expect(lines.join()).not.toContain(person);
+    expect(lines.join()).not.toContain("insert into");
+  });
+
+  test("of a query that was tried again is logged so, too", async () => {
+    const person = "zoe@example.com";
+    const query = () => db.all(sql`SELECT * FROM nowhere WHERE email = ${person}`);
+    logError("request_failed", await failureOf(retrying(query)));
+    expect(written().message).toContain("no such table: nowhere");
+    expect(lines.join()).not.toContain(person);
+  });
+
+  test("of a query holds no parameters when it has no cause, or one that is no error", () => {
+    const message = "Failed query: select ?\nparams: zoe@example.com";
+    for (const cause of [undefined, "zoe@example.com", { email: "zoe@example.com" }])
+      logError("request_failed", new Error(message, { cause }));
+    expect(lines).toHaveLength(3);
+    expect(lines.join()).not.toContain("zoe@example.com");
+  });
+
+  test.each(["zoe@example.com", 42, null, undefined, { email: "zoe@example.com" }])(
+    "that is none is logged by its type: %j",
+    (thrown) => {
+      logError("request_failed", thrown);
+      expect(written()).toEqual({ event: "request_failed", error: typeof thrown });
+    },
+  );
+});

@@ -1,0 +1,71 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { deliveries } from "../../../src/db/schema.ts";
+import { readBacklog } from "../../../src/model/due.ts";
+import { errorOf } from "../../support/api.ts";
+import { announceLeads, createWorkspace, db, MINUTE_MS, owed } from "../../support/deliveries.ts";
+import { countingDatabase } from "../../support/rows-read.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+
+/** Everything that is pending for the subscription is delivered. */
+async function settle(subscriptionId: string): Promise<void> {
+  await db
+    .update(deliveries)
+    .set({ state: "delivered", settledAt: NOW })
+    .where(sql`subscription_id = ${subscriptionId}`);
+}
+
+describe("the backlog", () => {
+  test("tells what is pending, what of it is overdue, and how old the oldest is", async () => {
+    const late = await owed(2, NOW - 6 * MINUTE_MS);
+    await announceLeads(late.workspaceId, 1, NOW - MINUTE_MS);
+    const other = await owed(4, NOW - 2 * MINUTE_MS);
+    const of = (workspaceId?: string) => readBacklog(db, workspaceId, NOW);
+    const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
+    expect(await of(late.workspaceId)).toEqual(figures);
+    expect(await of(other.workspaceId)).toEqual({
+      pending: 4,
+      overdue: 0,
+      oldestPendingSeconds: 120,
+    });
+    expect(await of()).toEqual({ ...figures, pending: 7 });
+    await settle(late.id);
+    expect(await of(late.workspaceId)).toEqual({
+      pending: 0,
+      overdue: 0,
+      oldestPendingSeconds: null,
+    });
+  });
+
+  test("is what the Platform door answers, and refused for a workspace that is unknown", async () => {
+    const { workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
+    await env.DB.prepare("UPDATE subscriptions SET next_at = ? WHERE workspace_id = ?")
+      .bind(Date.now() + 60 * MINUTE_MS, workspaceId)
+      .run();
+    expect(await exports.Platform.backlog({ workspaceId })).toEqual({
+      pending: 1,
+      overdue: 0,
+      oldestPendingSeconds: expect.closeTo(600, -1),
+    });
+    expect(await exports.Platform.backlog({})).toMatchObject({ pending: expect.any(Number) });
+    const unknown = exports.Platform.backlog({ workspaceId: "wks_unknown" });
+    expect(await errorOf(unknown)).toContain("workspaceId");
+  });
+
+  test("costs rows for what is pending, and none for what is settled", async () => {
+    const rowsOf = async (workspaceId?: string) => {
+      const { database, counted } = countingDatabase();
+      await readBacklog(database, workspaceId, NOW);
+      return counted.rows;
+    };
+    const { id, workspaceId } = await owed(500, NOW);
+    const [all, own] = [await rowsOf(), await rowsOf(workspaceId)];
+    expect(own).toBeGreaterThanOrEqual(500);
+    expect(await rowsOf(await createWorkspace())).toBeLessThanOrEqual(40);
+    await settle(id);
+    expect(await rowsOf()).toBeLessThanOrEqual(all - 1_000);
+    expect(await rowsOf(workspaceId)).toBeLessThanOrEqual(40);
+  });
+});

@@ -1,0 +1,311 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import type { Page, Webhook } from "../../../src/contract/resources.ts";
+import { isoTime } from "../../../src/contract/time.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { announce, type Draft, isNewLead } from "../../../src/model/events.ts";
+import { redeliver } from "../../../src/model/redelivery.ts";
+import { deleteSubscription, enableSubscription } from "../../../src/model/subscriptions.ts";
+import { errorOf, openWorkspace } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  draftLeads,
+  HOUR_MS,
+  observedDatabase,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+
+function disable(id: string, disabledAt = T0) {
+  return db.update(subscriptions).set({ disabledAt }).where(sql`id = ${id}`);
+}
+
+/** When each event is due at the subscription, the soonest first. */
+async function schedule(id: string): Promise<[eventId: string, dueAt: number][]> {
+  const rows = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
+  return rows.toSorted((a, b) => a.dueAt - b.dueAt).map(({ eventId, dueAt }) => [eventId, dueAt]);
+}
+
+function idsOf(drafts: Draft[]): string[] {
+  return drafts.map((draft) => draft.id);
+}
+
+/** Enables a subscription and owes it what it has missed. */
+async function comeBack(id: string, since: number, now: number): Promise<void> {
+  await enableSubscription(db, id);
+  await redeliver(db, id, since, now);
+}
+
+async function ledgerOf(workspaceId: string) {
+  return exports.Platform.ledger({ workspaceId });
+}
+
+describe("a subscription that comes back", () => {
+  test("is active and healthy again, and shows so in GET /v1/webhooks", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await db
+      .update(subscriptions)
+      .set({ disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 })
+      .where(sql`id = ${id}`);
+    expect(await exports.Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0 });
+    const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
+    expect(body.data).toMatchObject([{ id, disabled_at: null }]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
+    await announceLeads(workspaceId, 1, T0);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+  });
+
+  test("gets nothing of what it missed unless it is asked for", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await exports.Platform.enableWebhook({ webhookId: id });
+    expect(await deliveriesTo(id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("gets, with redeliverSince, what it missed, with the same ids and bytes", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const now = Date.now();
+    await disable(id, now - 3 * HOUR_MS);
+    const drafts = await announceLeads(workspaceId, 3, now - 2 * HOUR_MS);
+    const redeliverSince = isoTime(now - 4 * HOUR_MS);
+    await exports.Platform.enableWebhook({ webhookId: id, redeliverSince });
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3 });
+    const received = await receivedBy({ url });
+    const sent = drafts.map((draft) => [draft.id, draft.body]);
+    expect(received.map(({ headers, body }) => [headers["webhook-id"], body]).toSorted()).toEqual(
+      sent.toSorted(),
+    );
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, delivered: 3, addsUp: true });
+  });
+
+  test("that is unknown is an error", async () => {
+    const input = { webhookId: "whk_unknown", redeliverSince: isoTime(Date.now()) };
+    expect(await errorOf(exports.Platform.enableWebhook(input))).toContain("webhookId");
+  });
+
+  test.each([
+    ["31 days ago", isoTime(Date.now() - 31 * DAY_MS)],
+    ["a minute more than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000)],
+    ["no time", "yesterday"],
+    ["no ISO time", "2026-01-05"],
+  ])("is not enabled when redeliverSince is %s", async (_, redeliverSince) => {
+    const { id } = await subscribe(await createWorkspace());
+    await disable(id);
+    const message = await errorOf(
+      exports.Platform.enableWebhook({ webhookId: id, redeliverSince }),
+    );
+    expect(message).toContain("redeliverSince");
+    expect((await subscriptionRow(id)).disabledAt).toBe(T0);
+  });
+
+  test("may ask for 30 days", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    await disable(id);
+    const redeliverSince = isoTime(Date.now() - 30 * DAY_MS + 60_000);
+    expect(await exports.Platform.enableWebhook({ webhookId: id, redeliverSince })).toEqual({
+      count: expect.any(Number),
+    });
+    expect((await subscriptionRow(id)).disabledAt).toBeNull();
+  });
+});
+
+describe("what is delivered again", () => {
+  test("is all that was never delivered: missed, cancelled and exhausted; oldest first", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const [exhausted, delivered, cancelled, waiting] = [
+      ...(await announceLeads(workspaceId, 1, T0)),
+      ...(await announceLeads(workspaceId, 1, T0 + 1)),
+      ...(await announceLeads(workspaceId, 1, T0 + 2)),
+      ...(await announceLeads(workspaceId, 1, T0 + 3)),
+    ];
+    const settle = (eventId: string | undefined, state: "exhausted" | "delivered" | "cancelled") =>
+      db
+        .update(deliveries)
+        .set({ state, attempts: 11, settledAt: T0 + 10 })
+        .where(sql`event_id = ${eventId} AND subscription_id = ${id}`);
+    await settle(exhausted?.id, "exhausted");
+    await settle(delivered?.id, "delivered");
+    await settle(cancelled?.id, "cancelled");
+    await disable(id);
+    // Those of one millisecond come in the order of their ids.
+    const [first, second] = idsOf(await announceLeads(workspaceId, 2, T0 + 4)).toSorted();
+    const now = T0 + HOUR_MS;
+    await comeBack(id, T0, now);
+    expect(await schedule(id)).toEqual([
+      [waiting?.id, T0 + 3],
+      [exhausted?.id, now],
+      [cancelled?.id, now + 100],
+      [first, now + 200],
+      [second, now + 300],
+    ]);
+    const rows = await deliveriesTo(id);
+    expect(rows.find(({ eventId }) => eventId === delivered?.id)).toMatchObject({
+      state: "delivered",
+      settledAt: T0 + 10,
+    });
+    // They have their whole ladder before them.
+    for (const { state, attempts, settledAt } of rows)
+      if (state === "pending") expect([attempts, settledAt]).toEqual([0, null]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({
+      created: 6,
+      pending: 5,
+      delivered: 1,
+      exhausted: 0,
+      cancelled: 0,
+      addsUp: true,
+    });
+  });
+
+  test("comes at 10 a second at the most, however much it is", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    const drafts = draftLeads(2_100, T0);
+    await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead, T0));
+    await comeBack(id, T0, T0 + HOUR_MS);
+    const ids = idsOf(drafts).toSorted();
+    const expected = ids.map((eventId, i) => [eventId, T0 + HOUR_MS + i * 100]);
+    expect(await schedule(id)).toEqual(expected);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2_100, addsUp: true });
+  });
+
+  test("is nothing from before the time, and nothing from before the subscription", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { createdAt: T0 + 10 });
+    await disable(id);
+    await announceLeads(workspaceId, 1, T0 + 9);
+    const [first] = await announceLeads(workspaceId, 1, T0 + 10);
+    const [second] = await announceLeads(workspaceId, 1, T0 + 11);
+    await comeBack(id, T0 + 11, T0 + HOUR_MS);
+    expect((await schedule(id)).map(([eventId]) => eventId)).toEqual([second?.id]);
+    await comeBack(id, T0, T0 + HOUR_MS);
+    const ids = (await schedule(id)).map(([eventId]) => eventId);
+    expect(ids.toSorted()).toEqual([first?.id, second?.id].toSorted());
+  });
+
+  test("is of the kinds that the subscription lists, and of its workspace", async () => {
+    const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
+    const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await announceLeads(elsewhere, 2, T0);
+    const runs = draftLeads(1, T0);
+    await commit(db, announce(workspaceId, "run.completed", runs, sql`true`, T0));
+    await commit(db, announce(elsewhere, "run.completed", draftLeads(1, T0), sql`true`, T0));
+    await comeBack(id, T0, T0 + HOUR_MS);
+    expect(await schedule(id)).toEqual([[runs[0]?.id, T0 + HOUR_MS]]);
+    expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("is for this subscription alone", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const other = await subscribe(workspaceId);
+    await disable(id);
+    await disable(other.id);
+    await announceLeads(workspaceId, 2, T0);
+    await comeBack(id, T0, T0 + HOUR_MS);
+    expect(await statesOf(id)).toEqual({ pending: 2 });
+    expect(await deliveriesTo(other.id)).toEqual([]);
+  });
+
+  test("is the same when it is asked for twice, also once some of it has been delivered", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    await announceLeads(workspaceId, 5, T0);
+    const now = T0 + HOUR_MS;
+    await exports.Platform.enableWebhook({ webhookId: id });
+    await comeBack(id, T0, now);
+    const once = await deliveriesTo(id);
+    await comeBack(id, T0, now + 500);
+    expect(await deliveriesTo(id)).toEqual(once);
+    await dispatchAt(now + 250, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
+    await comeBack(id, T0, now + 1000);
+    expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 5, addsUp: true });
+  });
+
+  test("is owed only while the subscription is active, and its workspace has access", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await redeliver(db, id, T0, T0);
+    expect(await deliveriesTo(id)).toEqual([]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await comeBack(id, T0, T0);
+    expect(await deliveriesTo(id)).toEqual([]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await comeBack(id, T0, T0);
+    expect(await statesOf(id)).toEqual({ pending: 2 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+  });
+
+  test.each<[string, (workspaceId: string, id: string) => Promise<unknown>]>([
+    ["is disabled", (_, id) => disable(id)],
+    ["is deleted", (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, T0))],
+    [
+      "loses its workspace's access",
+      (workspaceId) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+    ],
+  ])("is nothing more once the subscription %s while it is being owed", async (_, end) => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, T0);
+    await db.update(deliveries).set({ state: "cancelled", settledAt: T0 });
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await enableSubscription(db, id);
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip === 2) await end(workspaceId, id);
+      },
+    });
+    await redeliver(openDatabase(DB), id, T0, T0);
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
+  });
+
+  test("of an event that is owed to others too keeps the ledger right for each", async () => {
+    const workspaceId = await createWorkspace();
+    const back = await subscribe(workspaceId);
+    const steady = await subscribe(workspaceId);
+    await disable(back.id);
+    await announceLeads(workspaceId, 3, T0);
+    await dispatchAt(T0, [steady.id], answered(200));
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, addsUp: true });
+    await comeBack(back.id, T0, T0 + HOUR_MS);
+    expect(await ledgerOf(workspaceId)).toMatchObject({
+      created: 6,
+      delivered: 3,
+      pending: 3,
+      addsUp: true,
+    });
+    const { results } = await env.DB.prepare("SELECT owed FROM events WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .all<{ owed: string }>();
+    for (const row of results)
+      expect(JSON.parse(row.owed).toSorted()).toEqual([back.id, steady.id].toSorted());
+    expect(results).toHaveLength(3);
+  });
+});

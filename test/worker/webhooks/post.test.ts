@@ -1,0 +1,91 @@
+import { describe, expect, test, vi } from "vitest";
+import { post } from "../../../src/webhooks/post.ts";
+import { answered, receivedBy, subscriberUrl } from "../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+
+function postTo(url: string, body = "{}") {
+  return post(url, body, { "webhook-id": "evt_1" }, NOW);
+}
+
+describe("a post", () => {
+  test("is one POST with the body as it is, its type, and the headers that it is given", async () => {
+    const url = subscriberUrl();
+    const body = '{"name":"Zoë “€” 🌻","n":1.0}';
+    expect(await postTo(url, body)).toEqual(answered(200));
+    const [received, ...others] = await receivedBy({ url });
+    expect(others).toEqual([]);
+    expect(received).toMatchObject({
+      url,
+      body,
+      headers: {
+        "content-type": "application/json",
+        "content-length": String(new TextEncoder().encode(body).length),
+        "webhook-id": "evt_1",
+      },
+    });
+  });
+
+  test("carries no key of ours", async () => {
+    const url = subscriberUrl();
+    await postTo(url);
+    const [received] = await receivedBy({ url });
+    expect(received?.headers).not.toHaveProperty("authorization");
+    expect(received?.headers).not.toHaveProperty("cookie");
+  });
+
+  test.each([200, 201, 204, 299, 400, 404, 410, 429, 500, 503])(
+    "that is answered with %i ends so",
+    async (status) => {
+      expect(await postTo(subscriberUrl(`status-${status}`))).toEqual(answered(status));
+    },
+  );
+
+  test.each([301, 302, 303, 307, 308])(
+    "that is redirected by %i is not followed",
+    async (status) => {
+      const url = subscriberUrl(`status-${status}`);
+      expect(await postTo(url)).toEqual(answered(status));
+      expect(await receivedBy({ url })).toHaveLength(1);
+      expect(await receivedBy({ url: "https://ok-elsewhere.example/" })).toEqual([]);
+    },
+  );
+
+  test("does not wait for the body of the answer", async () => {
+    const startedAt = Date.now();
+    expect(await postTo(subscriberUrl("endless"))).toEqual(answered(200));
+    expect(Date.now() - startedAt).toBeLessThan(5_000);
+  });
+
+  test("whose connection fails ends without a status", async () => {
+    vi.spyOn(globalThis, "fetch").mockRejectedValueOnce(new Error("Network connection lost."));
+    expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable" });
+  });
+
+  test("that is not answered within 10 s is given up", { timeout: 15_000 }, async () => {
+    const startedAt = Date.now();
+    expect(await postTo(subscriberUrl("hang"))).toEqual({ kind: "timed_out" });
+    const durationMs = Date.now() - startedAt;
+    expect(durationMs).toBeGreaterThan(9_900);
+    expect(durationMs).toBeLessThan(12_000);
+  });
+});
+
+describe("Retry-After of an answer", () => {
+  test.each([
+    ["seconds", "120", 120],
+    ["no time at all", "0", 0],
+    ["an HTTP date", "Mon, 05 Jan 2026 12:02:00 GMT", 120],
+    ["an HTTP date of the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
+    ["nonsense", "soon", null],
+    ["nothing", "", null],
+    ["a number that no clock holds", "9".repeat(40), null],
+  ])("is read when it is %s", async (_, value, seconds) => {
+    const url = `${subscriberUrl("status-503")}&retry-after=${encodeURIComponent(value)}`;
+    expect(await postTo(url)).toEqual(answered(503, seconds));
+  });
+
+  test("is null when there is none", async () => {
+    expect(await postTo(subscriberUrl("status-503"))).toEqual(answered(503, null));
+  });
+});

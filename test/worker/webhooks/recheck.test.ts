@@ -1,0 +1,104 @@
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { createAttempt } from "../../../src/delivery/attempt.ts";
+import { jumpTo, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
+
+const RESOLVER = "https://dns.example/dns-query";
+const NOW = Date.UTC(2026, 0, 5);
+
+/** A subscription whose name the resolver answers for as `behaviour` says, and posts to it. */
+async function posting(behaviour: string, bindings: Partial<Env> = {}) {
+  const { id, url, workspaceId, drafts } = await owed(1, NOW, { behaviour });
+  const { sealedSecret } = await subscriptionRow(id);
+  const [draft] = drafts;
+  const checked: Env = { ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings };
+  const delivery = {
+    subscriptionId: id,
+    eventId: draft?.id ?? "",
+    attempts: 0,
+    generation: 0,
+    body: draft?.body ?? "",
+  };
+  const target = { workspaceId, url, sealedSecret, earlierSecrets: [] };
+  const dispatch = () => {
+    const attempt = createAttempt(checked);
+    return async () => (await attempt(delivery, target)).kind;
+  };
+  const asked = async () => {
+    const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
+    return answer.json();
+  };
+  return { dispatch, asked, received: async () => (await receivedBy({ url })).length };
+}
+
+beforeEach(() => jumpTo(NOW));
+afterEach(() => void vi.useRealTimers());
+
+describe("a name that is asked for again before a post", () => {
+  test("is posted to while all of its addresses are public", async () => {
+    const { dispatch, received, asked } = await posting("public");
+    expect(await dispatch()()).toBe("answered");
+    expect(await received()).toBe(1);
+    expect(await asked()).toBe(1);
+  });
+
+  test.each(["private", "mixed", "publicv6", "half-private"])(
+    "is refused, and not posted to, when one is not: %s",
+    async (behaviour) => {
+      const { dispatch, received } = await posting(behaviour);
+      expect(await dispatch()()).toBe("refused");
+      expect(await received()).toBe(0);
+    },
+  );
+
+  test.each(["nxdomain", "servfail", "garbage", "down", "half-public"])(
+    "is posted to when nothing can be said: %s",
+    async (behaviour) => {
+      const { dispatch, received } = await posting(behaviour);
+      expect(await dispatch()()).toBe("answered");
+      expect(await received()).toBe(1);
+    },
+  );
+
+  test("is remembered for its TTL, by all dispatches of the isolate, and not beyond", async () => {
+    const { dispatch, received, asked } = await posting("turns-private");
+    const attempt = dispatch();
+    expect(await attempt()).toBe("answered");
+    jumpTo(NOW + 59_999);
+    expect(await attempt()).toBe("answered");
+    expect(await dispatch()()).toBe("answered");
+    expect(await asked()).toBe(1);
+    jumpTo(NOW + 60_000);
+    expect(await attempt()).toBe("refused");
+    expect(await dispatch()()).toBe("refused");
+    expect(await asked()).toBe(2);
+    expect(await received()).toBe(3);
+  });
+
+  test("is asked for once by posts that begin together", async () => {
+    const { dispatch, asked } = await posting("public");
+    const attempt = dispatch();
+    await Promise.all(Array.from({ length: 6 }, attempt));
+    expect(await asked()).toBe(1);
+  });
+
+  test("holds up a post for 400 ms at the most; what comes later counts for the next", async () => {
+    const { dispatch, received } = await posting("late-private");
+    const attempt = dispatch();
+    const startedAt = performance.now();
+    expect(await attempt()).toBe("answered");
+    expect(performance.now() - startedAt).toBeLessThan(900);
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    expect(await attempt()).toBe("refused");
+    expect(await received()).toBe(1);
+  });
+
+  test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(
+    "is asked of nobody with %o",
+    async (bindings) => {
+      const { dispatch, asked } = await posting("private", bindings);
+      expect(await dispatch()()).toBe("answered");
+      expect(await asked()).toBe(0);
+    },
+  );
+});

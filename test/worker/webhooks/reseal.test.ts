@@ -1,0 +1,111 @@
+import { createExecutionContext } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
+import { Platform } from "../../../src/doors/platform.ts";
+import { open, readKeyRing, seal } from "../../../src/webhooks/seal.ts";
+import { mintSecret } from "../../../src/webhooks/signature.ts";
+import { errorOf } from "../../support/api.ts";
+import { createWorkspace, observedDatabase } from "../../support/deliveries.ts";
+
+const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
+const OLD_KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+
+/** Reseals as a deployment does that has a new key before the old ones. */
+async function reseal(DB = env.DB) {
+  const rotated = { ...env, DB, WEBHOOK_ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
+  return new Platform(createExecutionContext(), rotated).resealSecrets({});
+}
+
+/** Subscriptions whose secrets are sealed under the first of `keys`; gives the secrets by id. */
+async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string, string>> {
+  const workspaceId = await createWorkspace();
+  const secrets = new Map(Array.from({ length: count }, () => [randomId("webhook"), mintSecret()]));
+  const insert = env.DB.prepare(
+    "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)",
+  );
+  const rows = [...secrets].map(async ([id, secret]) =>
+    insert.bind(id, workspaceId, await seal(readKeyRing(keys), id, secret)),
+  );
+  await env.DB.batch(await Promise.all(rows));
+  return secrets;
+}
+
+/** Each subscription's secret as it is stored. */
+async function stored(): Promise<Map<string, string>> {
+  const { results } = await env.DB.prepare("SELECT id, sealed_secret FROM subscriptions").all<{
+    id: string;
+    sealed_secret: string;
+  }>();
+  return new Map(results.map(({ id, sealed_secret }) => [id, sealed_secret]));
+}
+
+async function openAll(keys: string, sealed: Map<string, string>) {
+  const ring = readKeyRing(keys);
+  const opened = [...sealed].map(async ([id, text]) => [id, await open(ring, id, text)] as const);
+  return new Map(await Promise.all(opened));
+}
+
+beforeEach(async () => {
+  await env.DB.prepare("DELETE FROM subscriptions").run();
+});
+
+describe("resealSecrets", () => {
+  test("seals 100 secrets a call under the first key, until none needs the others", async () => {
+    const secrets = await subscribeAll(105);
+    expect(await reseal()).toEqual({ resealed: 100, remaining: 5, unreadable: 0 });
+    expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 0 });
+    expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 0 });
+    expect(await openAll(NEW_KEY, await stored())).toEqual(secrets);
+  });
+
+  test("goes on past secrets that cannot be opened, names them in the log, and ends", async () => {
+    const lost = await subscribeAll(150, LOST_KEY);
+    const damaged = await subscribeAll(1);
+    const [damagedId = ""] = damaged.keys();
+    const damage = "UPDATE subscriptions SET sealed_secret = 'test.AAAA' WHERE id = ?";
+    await env.DB.prepare(damage).bind(damagedId).run();
+    const good = await subscribeAll(105);
+    const log = vi.spyOn(console, "log");
+    const first = await reseal();
+    expect(first.resealed).toBe(100);
+    expect(first.remaining + first.unreadable).toBe(5 + 151);
+    log.mockClear();
+    expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 151 });
+    expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 151 });
+    const lines = log.mock.calls.map(([line]) => JSON.parse(String(line)));
+    const named = lines.flatMap(({ subscriptions }) => subscriptions.split(" "));
+    expect(new Set(named)).toEqual(new Set([...lost.keys(), damagedId]));
+    for (const secret of [...lost.values(), ...damaged.values()])
+      expect(JSON.stringify(lines)).not.toContain(secret);
+    const kept = await stored();
+    const resealed = new Map([...good.keys()].map((id) => [id, kept.get(id) ?? ""]));
+    expect(await openAll(NEW_KEY, resealed)).toEqual(good);
+  });
+
+  test("never puts back a secret that somebody changed meanwhile", async () => {
+    const secrets = await subscribeAll(2);
+    const [changedId = ""] = secrets.keys();
+    const changed = await seal(readKeyRing(OLD_KEYS), changedId, "whsec_changed");
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!texts.some((text) => /SET sealed_secret/.test(text))) return;
+        const change = "UPDATE subscriptions SET sealed_secret = ? WHERE id = ?";
+        await env.DB.prepare(change).bind(changed, changedId).run();
+      },
+    });
+    expect(await reseal(DB)).toMatchObject({ remaining: 1, unreadable: 0 });
+    expect((await stored()).get(changedId)).toBe(changed);
+    expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+    const expected = new Map([...secrets, [changedId, "whsec_changed"]]);
+    expect(await openAll(NEW_KEY, await stored())).toEqual(expected);
+  });
+
+  test("takes nothing", async () => {
+    const all = { all: true } as unknown as Record<string, never>;
+    expect(await errorOf(exports.Platform.resealSecrets(all))).toBe(
+      'resealSecrets: Unrecognized key: "all"',
+    );
+  });
+});

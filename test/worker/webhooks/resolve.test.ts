@@ -1,0 +1,92 @@
+import { describe, expect, test } from "vitest";
+import { type Resolution, resolveHost } from "../../../src/webhooks/resolve.ts";
+import { deployedWith, openApi, openWorkspace, refusal } from "../../support/api.ts";
+
+const RESOLVER = "https://dns.example/dns-query?dnssec=1";
+
+describe("a host stands for", () => {
+  test.each<[Resolution, host: string]>([
+    ["public", "public.example"],
+    ["private", "private.example"],
+    ["private", "privatev4.example"],
+    ["private", "mixed.example"],
+    ["private", "publicv6.example"],
+    ["unresolvable", "nxdomain.example"],
+    ["private", "half-private.example"],
+    ["unknown", "half-public.example"],
+    ["unknown", "halfnx.example"],
+    ["unknown", "servfail.example"],
+    ["unknown", "empty.example"],
+    ["unknown", "garbage.example"],
+    ["unknown", "odd.example"],
+    ["unknown", "null.example"],
+    ["unknown", "nulls.example"],
+    ["unknown", "down.example"],
+    ["unknown", "8.8.8.8"],
+    ["unknown", "[2606:4700:4700::1111]"],
+  ])("%s: %s", async (resolution, host) => {
+    const resolved = await resolveHost(RESOLVER, `https://${host}:8443/in`);
+    expect(resolved.resolution).toBe(resolution);
+  });
+});
+
+describe("an answer may be relied on", () => {
+  test.each([
+    ["for its shortest TTL", "ttl-30-public.example", 30_000],
+    ["for no longer than 5 minutes", "ttl-3600-public.example", 300_000],
+    ["for no less than a second", "ttl-0-private.example", 1_000],
+    ["for 10 seconds, if it says nothing", "servfail.example", 10_000],
+  ])("%s", async (_, host, validMs) => {
+    expect(await resolveHost(RESOLVER, `https://${host}/`)).toMatchObject({ validMs });
+  });
+});
+
+describe("POST /webhooks with a resolver", () => {
+  async function subscribeTo(host: string, overrides: Partial<Env>) {
+    const { apiKey } = await openWorkspace();
+    const api = openApi(apiKey, deployedWith(overrides));
+    return api.post("/v1/webhooks", { url: `https://${host}/in`, events: ["lead.created"] });
+  }
+  const checked = { DNS_OVER_HTTPS_URL: RESOLVER };
+  const refused = (reason: "private_address" | "unresolvable_host") =>
+    refusal(400, "invalid_request", { parameter: "url", reason });
+
+  test.each(["private", "privatev4", "mixed", "publicv6", "half-private"])(
+    "refuses a host of which an address is private: %s.example",
+    async (label) => {
+      expect(await subscribeTo(`${label}.example`, checked)).toEqual(refused("private_address"));
+    },
+  );
+
+  test("refuses a host that does not exist", async () => {
+    expect(await subscribeTo("nxdomain.example", checked)).toEqual(refused("unresolvable_host"));
+  });
+
+  test.each(["public", "half-public", "empty", "servfail", "garbage", "odd", "null", "down"])(
+    "accepts a host of which that cannot be said: %s.example",
+    async (label) => {
+      expect((await subscribeTo(`${label}.example`, checked)).status).toBe(201);
+    },
+  );
+
+  test("accepts a host that the resolver says nothing about within 2 s", async () => {
+    const startedAt = Date.now();
+    expect((await subscribeTo("silent.example", checked)).status).toBe(201);
+    const durationMs = Date.now() - startedAt;
+    expect(durationMs).toBeGreaterThan(1_900);
+    expect(durationMs).toBeLessThan(4_000);
+  });
+
+  test.each(["private.example", "nxdomain.example"])(
+    "asks nobody when there is none, or when local targets are admitted: %s",
+    async (host) => {
+      expect((await subscribeTo(host, { DNS_OVER_HTTPS_URL: "" })).status).toBe(201);
+      const local = { ...checked, ALLOW_LOCAL_WEBHOOKS: "true" };
+      expect((await subscribeTo(host, local)).status).toBe(201);
+    },
+  );
+
+  test("refuses a private address by the URL alone, without asking", async () => {
+    expect(await subscribeTo("127.0.0.1", checked)).toEqual(refused("private_address"));
+  });
+});

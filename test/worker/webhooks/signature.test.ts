@@ -1,0 +1,78 @@
+import { describe, expect, test } from "vitest";
+import { mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
+import { expectedSignatures } from "../../support/deliveries.ts";
+
+/** The secret whose bytes are 0 to 31. */
+const SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+/** Made with Python's hmac module. */
+const VECTORS = [
+  {
+    eventId: "evt_0q2m5x8c1v7b4n9k3j6h0g2f5",
+    body: '{"id":"evt_0q2m5x8c1v7b4n9k3j6h0g2f5"}',
+    timestamp: 1_700_000_000,
+    hex: "518e148d7f9679179707d72da5b8e85c16dbf155ed5f89da8b155f96a3e092cc",
+    base64: "hKu7lZbtIfn3JWkge9FkEkCeNzRWcMagBIVTGX6eKY4=",
+  },
+  {
+    eventId: "evt_1",
+    body: '{"name":"Zoë “€” 🌻"}',
+    timestamp: 1_767_225_599,
+    hex: "5366cc430a16f49aaff266b0b12e6cf37f1206f8833c94cbe6e834f269d689b1",
+    base64: "X0N8JHvBnzwMUBa8lE4aneXSIdy1Cxdp9r4+t88z3WM=",
+  },
+  {
+    eventId: "evt_2",
+    body: "",
+    timestamp: 0,
+    hex: "d8aec949f571341d52ef7916304be7b655fd60c3d50fd303f7fb35660d886827",
+    base64: "6cigECKcJE1QsaZjGOQchuERBDeADtS42j1whWIKGK4=",
+  },
+];
+
+describe("the signature of an attempt", () => {
+  test.each(VECTORS)(
+    "is that of the fixed vector at $timestamp, in both families",
+    async ({ eventId, body, timestamp, hex, base64 }) => {
+      expect(await signatureHeaders(SECRET, eventId, body, timestamp * 1000 + 999)).toEqual({
+        "X-Service-Signature": `t=${timestamp},v1=${hex}`,
+        "webhook-id": eventId,
+        "webhook-timestamp": String(timestamp),
+        "webhook-signature": `v1,${base64}`,
+      });
+    },
+  );
+
+  test("is what crypto.subtle makes of any other secret and body", async () => {
+    for (const body of ["{}", '{"a":"é"}', "x".repeat(100_000)]) {
+      const secret = mintSecret();
+      const headers = await signatureHeaders(secret, "evt_3", body, 1_750_000_000_000);
+      const { service, standard } = await expectedSignatures(secret, "evt_3", 1_750_000_000, body);
+      expect(headers["X-Service-Signature"]).toBe(service);
+      expect(headers["webhook-signature"]).toBe(standard);
+    }
+  });
+
+  test("differs with the secret, the time and each byte of the body", async () => {
+    const signed = async (secret: string, body: string, now: number) =>
+      (await signatureHeaders(secret, "evt_1", body, now))["X-Service-Signature"];
+    const signatures = [
+      await signed(SECRET, "{}", 1_000_000),
+      await signed(mintSecret(), "{}", 1_000_000),
+      await signed(SECRET, "{} ", 1_000_000),
+      await signed(SECRET, "{}", 1_001_000),
+    ];
+    expect(new Set(signatures.map((signature) => signature?.split("v1=")[1])).size).toBe(4);
+  });
+});
+
+describe("a signing secret", () => {
+  test("is whsec_ and the base64 of 32 random bytes", () => {
+    const secrets = Array.from({ length: 50 }, mintSecret);
+    for (const secret of secrets) {
+      expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+      expect(atob(secret.slice("whsec_".length))).toHaveLength(32);
+    }
+    expect(new Set(secrets).size).toBe(50);
+  });
+});

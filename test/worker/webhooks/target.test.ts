@@ -1,0 +1,248 @@
+import { describe, expect, test } from "vitest";
+import { isPublicAddress, type TargetFault, targetFault } from "../../../src/webhooks/target.ts";
+
+function refused(fault: TargetFault, urls: string[]): [TargetFault, string][] {
+  return urls.map((url) => [fault, url]);
+}
+
+/** URLs to these hosts. */
+function to(hosts: string[]): string[] {
+  return hosts.map((host) => `https://${host}/in`);
+}
+
+describe("a subscription's URL is accepted", () => {
+  test.each([
+    "https://hooks.example.com",
+    "https://hooks.example.com/",
+    "https://hooks.example.com/in?a=1&b=@c#d",
+    "https://hooks.example.com:8443/in",
+    "https://HOOKS.Example.COM./in",
+    "HTTPS://hooks.example.com/in",
+    "https://hooks.example.com/@team/in",
+    "https://hooks.example.com/in?to=a@b.example",
+    "https://hooks.example.com/in#@",
+    "https://hooks.example.com?a=@",
+    "https://localhost.example.com/in",
+    "https://internal.example.com/in",
+    "https://mylocal.example/in",
+    "https://notlocalhost.example/in",
+    "https://home.arpa.example.com/in",
+    "https://test.example.com/in",
+    "https://hooks.mytest/in",
+    "https://onion.lan.example/in",
+    "https://hooks.example/in",
+    "https://example.com/in",
+    "https://hooks.svc.cloud/in",
+    "https://hooks.example.com/\u{1f33b}?\ufffd=é",
+    "https://127.0.0.1.example.com/in",
+    "https://10.example.com/in",
+    "https://xn--caf-dma.example/in",
+    "https://café.example/in",
+    "https://フック.例え.jp/in",
+    "https://8.8.8.8/in",
+    "https://1.1.1.1:8443/in",
+    "https://100.63.255.255/in",
+    "https://100.128.0.1/in",
+    "https://172.15.255.255/in",
+    "https://172.32.0.1/in",
+    "https://169.253.255.255/in",
+    "https://192.167.255.255/in",
+    "https://198.17.255.255/in",
+    "https://198.20.0.1/in",
+    "https://223.255.255.254/in",
+    "https://168.63.129.17/in",
+    "https://[2606:4700:4700::1111]/in",
+    "https://[2606:4700:4700::1111]:8443/in",
+    "https://[2a00:1450:4007:80e::200e]/in",
+    "https://[2001:4860:4860::8888]/in",
+    "https://[2003::1]/in",
+    `https://hooks.example.com/${"a".repeat(2048 - "https://hooks.example.com/".length)}`,
+  ])("%s", (url) => {
+    expect(targetFault(url, false)).toBeNull();
+  });
+});
+
+describe("a subscription's URL is refused", () => {
+  test.each([
+    ...refused("invalid_url", [
+      "",
+      "hooks.example.com",
+      "/in",
+      "//hooks.example.com/in",
+      "https://",
+      "https:",
+      "https://?",
+      "https://#",
+      "https://:443/",
+      "https://hooks example.com/",
+      "https://hooks.example.com:65536/",
+      "https://hooks.example.com:port/",
+      "https://hooks.exa%00mple.com/",
+      "https://hooks.exa<mple.com/",
+      "https://256.256.256.256/",
+      "https://1.2.3.4.5/",
+      "https://0x100000000/",
+      "https://[::1/",
+      "https://[12345::]/",
+      "https://[fe80::1%25eth0]/",
+      // What the parser would drop or replace.
+      "https://hooks.example.com/in\n",
+      "https://hooks.exa\tmple.com/in",
+      "ht\ntps://@hooks.example.com/in",
+      "https://\t@hooks.example.com/in",
+      "\u0000https://hooks.example.com/in",
+      "https://hooks.example.com/\u001f",
+      "https://hooks.example.com/\u007f",
+      "https://hooks.example.com/\u0085",
+      "https://hooks.example.com/\ud800",
+      "https://hooks.example.com/?\udc00\ud800",
+      "https://\udfff.example.com/",
+      `https://hooks.example.com/${"a".repeat(2049 - "https://hooks.example.com/".length)}`,
+    ]),
+    ...refused("https_required", [
+      "http://hooks.example.com/in",
+      "http://127.0.0.1/in",
+      "HTTP://hooks.example.com/in",
+      "ftp://hooks.example.com/in",
+      "ws://hooks.example.com/in",
+      "wss://hooks.example.com/in",
+      "file:///etc/passwd",
+      "javascript:alert(1)",
+      "data:text/plain,a",
+      "blob:https://hooks.example.com/in",
+      "mailto:a@example.com",
+    ]),
+    ...refused("credentials_not_allowed", [
+      "https://user@hooks.example.com/in",
+      "https://user:@hooks.example.com/in",
+      "https://user:password@hooks.example.com/in",
+      "https://:password@hooks.example.com/in",
+      "https://@hooks.example.com/in",
+      "https://:@hooks.example.com/in",
+      "https://@hooks.example.com",
+      "https://:@hooks.example.com?a",
+      "https://@@hooks.example.com/in",
+      "https:///@hooks.example.com/in",
+      "https:@hooks.example.com/in",
+      "https:\\\\@hooks.example.com\\in",
+      " https://@hooks.example.com/in",
+      "https://hooks.example.com%40@8.8.8.8/in",
+      "https://user@127.0.0.1/in",
+    ]),
+    ...refused("private_address", [
+      // Names that mean this machine or its network.
+      ...to([
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "localhost:8443",
+        "app.localhost",
+        "App.LocalHost.",
+        "printer.local",
+        "Printer.LOCAL.",
+        "metadata.google.internal",
+        "metadata.google.internal.",
+        "router.home.arpa",
+        "ROUTER.Home.Arpa.",
+        "home.arpa",
+        "local.",
+        "intranet",
+        "intranet.",
+        "com",
+        "ｌｏｃａｌｈｏｓｔ",
+        "loc%61lhost",
+      ]),
+      // Special-use names, and those that private networks use.
+      ...to(["vww6ybal4bd7szmgncyruucpgfkqahzddi37ktceo3ah7ngmcopnpyyd.onion", "hooks.onion."]),
+      ...to(["hooks.test", "hooks.TEST", "hooks.invalid", "hooks.alt", "a.b.c.alt"]),
+      ...to(["10.in-addr.arpa", "ipv4only.arpa", "service.arpa", "hooks.internal"]),
+      ...to(["nas.lan", "hooks.corp", "hooks.home", "hooks.localdomain", "api.default.svc"]),
+      ...to(["hooks.intranet", "hooks.private", "hooks.private:8443", "ｈooks.ｌan"]),
+      // One loopback address, in every spelling.
+      ...to([
+        "127.0.0.1",
+        "127.0.0.1.",
+        "127.0.0.1:8443",
+        "127.1",
+        "127.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "0X7F.0.0.0x1",
+        "017700000001",
+        "0177.0.0.01",
+        "1２7.0.0.1",
+        "１２７。０。０。１",
+        "①②⑦.0.0.1",
+        "%31%32%37.0.0.1",
+        "127%2E0%2E0%2E1",
+      ]),
+      // Every range of IPv4 that is not public, by its ends.
+      ...to(["0", "0.0.0.0", "0.255.255.255", "10.0.0.0", "10.255.255.255"]),
+      ...to(["100.64.0.0", "100.127.255.255", "100.100.100.200", "127.255.255.255"]),
+      ...to(["169.254.0.0", "169.254.169.254", "169.254.255.255", "168.63.129.16"]),
+      ...to(["172.16.0.0", "172.31.255.255", "192.168.0.0", "192.168.255.255"]),
+      ...to(["192.0.0.0", "192.0.0.192", "192.0.0.255", "192.0.2.1", "198.51.100.1"]),
+      ...to(["203.0.113.1", "198.18.0.0", "198.19.255.255", "192.88.99.1"]),
+      ...to(["224.0.0.0", "239.255.255.255", "240.0.0.0", "255.255.255.254", "255.255.255.255"]),
+      // IPv6: what is not global unicast, and what carries or stands for another address.
+      ...to(["[::]", "[::1]", "[0:0:0:0:0:0:0:1]", "[::1]:8443"]),
+      ...to(["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:8.8.8.8]", "[::ffff:0:8.8.8.8]"]),
+      ...to(["[::127.0.0.1]", "[::8.8.8.8]", "[::a9fe:a9fe]"]),
+      ...to(["[64:ff9b::7f00:1]", "[64:ff9b::8.8.8.8]", "[64:ff9b:1::1]"]),
+      ...to(["[2002:7f00:1::]", "[2002:808:808::1]", "[2001::1]", "[2001:0:4136:e378::1]"]),
+      ...to(["[2606:4700::5efe:7f00:1]", "[2606:4700::200:5efe:a00:1]", "[fe80::5efe:a00:1]"]),
+      ...to(["[fc00::1]", "[fd12:3456:789a::1]", "[fdff::]", "[fd00:ec2::254]"]),
+      ...to(["[fe80::1]", "[febf::1]", "[fec0::1]", "[ff00::1]", "[ff02::1]", "[ff0e::1]"]),
+      ...to(["[2001:db8::1]", "[3fff::1]", "[2001:2::1]", "[2001:10::1]", "[2001:20::1]"]),
+      ...to(["[100::1]", "[5f00::1]", "[4000::1]", "[1fff::1]", "[8000::1]", "[e000::1]"]),
+    ]),
+  ])("%s: %j", (fault, url) => {
+    expect(targetFault(url, false)).toBe(fault);
+  });
+});
+
+describe("a local deployment", () => {
+  test.each([
+    "http://localhost:9000/in",
+    "http://127.0.0.1:9000/in",
+    "http://[::1]:9000/in",
+    "https://192.168.1.2/in",
+    "https://printer.local/in",
+    "http://hooks.example.com/in",
+    "https://hooks.example.com/in",
+  ])("also accepts http and private addresses: %s", (url) => {
+    expect(targetFault(url, true)).toBeNull();
+  });
+
+  test.each<[TargetFault, string]>([
+    ["invalid_url", "localhost"],
+    ["invalid_url", "http://"],
+    ["https_required", "ftp://localhost/in"],
+    ["credentials_not_allowed", "http://user@localhost/in"],
+    ["credentials_not_allowed", "http://@localhost/in"],
+  ])("still refuses, with %s: %s", (fault, url) => {
+    expect(targetFault(url, true)).toBe(fault);
+  });
+});
+
+describe("an address that DNS gives", () => {
+  test.each(["8.8.8.8", "2606:4700:4700::1111"])("is public: %s", (address) => {
+    expect(isPublicAddress(address)).toBe(true);
+  });
+
+  test.each([
+    "127.0.0.1",
+    "169.254.169.254",
+    "168.63.129.16",
+    "100.100.100.200",
+    "192.0.0.192",
+    "::1",
+    "::ffff:8.8.8.8",
+    "64:ff9b::808:808",
+    "fd00:ec2::254",
+    "2001:db8::1",
+  ])("is not: %s", (address) => {
+    expect(isPublicAddress(address)).toBe(false);
+  });
+});
