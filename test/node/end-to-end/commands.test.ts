@@ -133,20 +133,22 @@ describe("a folder", () => {
   // Whoever is root may write everywhere: the command then runs as nobody.
   test
     .runIf(process.getuid?.() === 0)
-    .each([["start.ts"], ["platform.ts", "ledger"], ["openapi.ts"], ["chaos.ts"]])(
-    "that cannot be written to is named in one sentence by %s",
-    async (script, ...args) => {
-      const call = [`scripts/${script}`, ...args];
-      const { code, stderr } = await run(process.execPath, call, {
-        uid: 65_534,
-        env: { HOME: "/nonexistent" },
-      });
-      const last = stderr.trimEnd().split("\n").at(-1);
-      expect(last).toMatch(/^\/\S+ cannot be written to \(EACCES\)\.$/);
-      expect(stderr).not.toContain("    at ");
-      expect(code).toBe(1);
-    },
-  );
+    .each([
+      ["start/start.ts"],
+      ["platform/platform.ts", "ledger"],
+      ["openapi/openapi.ts"],
+      ["chaos/chaos.ts"],
+    ])("that cannot be written to is named in one sentence by %s", async (script, ...args) => {
+    const call = [`scripts/${script}`, ...args];
+    const { code, stderr } = await run(process.execPath, call, {
+      uid: 65_534,
+      env: { HOME: "/nonexistent" },
+    });
+    const last = stderr.trimEnd().split("\n").at(-1);
+    expect(last).toMatch(/^\/\S+ cannot be written to \(EACCES\)\.$/);
+    expect(stderr).not.toContain("    at ");
+    expect(code).toBe(1);
+  });
 });
 
 test.runIf(process.platform === "linux")(
