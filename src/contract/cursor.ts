@@ -36,7 +36,18 @@ export function decodeCursor(list: string, cursor: string): Position | null {
   }
 }
 
-/** The lists of the Platform door, as their cursors name them. */
+/** The lists of the API, as their cursors name them. */
+export const AUTOMATIONS_LIST = "automations";
+export const LEADS_LIST = "leads";
+export const RUNS_LIST = "runs";
+export const WEBHOOKS_LIST = "webhooks";
+
+/** The list of one automation's runs. */
+export function runsListOf(automationId: string): string {
+  return `automations/${automationId}/runs`;
+}
+
+/** Those of the Platform door. */
 export const WORKSPACES_LIST = "workspaces";
 export const API_KEYS_LIST = "api_keys";
 export const DELIVERIES_LIST = "deliveries";

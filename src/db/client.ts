@@ -1,4 +1,14 @@
-import { DrizzleQueryError, fillPlaceholders, type SQL } from "drizzle-orm";
+import {
+  Column,
+  type DriverValueDecoder,
+  DrizzleQueryError,
+  fillPlaceholders,
+  is,
+  noopDecoder,
+  type Query,
+  SQL,
+  type SQLWrapper,
+} from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { SQLiteAsyncDialect } from "drizzle-orm/sqlite-core";
 import { isRetried } from "./errors.ts";
@@ -11,7 +21,7 @@ export type Database = DrizzleD1Database & { $client: D1Client };
  * their results are read.
  */
 export interface Statements<R> {
-  readonly queries: readonly SQL[];
+  readonly queries: readonly Query[];
   /** Reads the results of `queries`, in their order. */
   read(results: D1Result[]): R;
 }
@@ -21,15 +31,74 @@ export type ResultsOf<P extends readonly Statements<unknown>[]> = {
   -readonly [K in keyof P]: P[K] extends Statements<infer R> ? R : never;
 };
 
-/** A query, read as its rows. */
-export function rows<Row>(query: SQL): Statements<Row[]> {
-  return { queries: [query], read: ([result]) => (result?.results ?? []) as Row[] };
+/** A query of the builder's; its rows are typed by the columns that it selects. */
+interface TypedQuery<Row> extends SQLWrapper {
+  readonly _: { readonly result: Row[] };
 }
 
-/** A write, read as the number of rows that it changed. */
-export function write(query: SQL): Statements<number> {
-  return { queries: [query], read: ([result]) => result?.meta.changes ?? 0 };
+/** A query, read as its rows. Raw SQL gives them as SQLite does: texts for JSON, 0 and 1 for booleans. */
+export function rows<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]> {
+  return { queries: [toText(query)], read: rowReader<Row>(query) };
 }
+
+/** A row as raw SQL gives it. */
+export type Stored<Row> = {
+  [K in keyof Row]: Row[K] extends boolean
+    ? 0 | 1
+    : Row[K] extends string | number | null
+      ? Row[K]
+      : string | Extract<Row[K], null>;
+};
+
+/** A write, read as the number of rows that it changed. */
+export function write(query: SQLWrapper): Statements<number> {
+  return { queries: [toText(query)], read: ([result]) => result?.meta.changes ?? 0 };
+}
+
+/**
+ * A query whose text is made once, when it is first needed; `sql.placeholder` stands where its values
+ * go.
+ */
+export function prepared<Row>(query: TypedQuery<Row> | SQL) {
+  let made: { text: Query; read: Statements<Row[]>["read"] } | undefined;
+  return (values: Record<string, unknown>): Statements<Row[]> => {
+    made ??= { text: toText(query), read: rowReader<Row>(query) };
+    const { sql, params } = made.text;
+    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: made.read };
+  };
+}
+
+function toText(query: SQLWrapper): Query {
+  const { sql, params } = dialect.sqlToQuery(query.getSQL());
+  return { sql, params };
+}
+
+/** Reads the rows of a result; those of the builder's queries by the types of their columns. */
+function rowReader<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]>["read"] {
+  const decoders = is(query, SQL) ? [] : decodersOf(query);
+  return ([result]) => {
+    const found = (result?.results ?? []) as Record<string, unknown>[];
+    for (const [name, decoder] of decoders)
+      for (const row of found)
+        if (row[name] !== null) row[name] = decoder.mapFromDriverValue(row[name]);
+    return found as Row[];
+  };
+}
+
+type Decoder = DriverValueDecoder<unknown, unknown>;
+
+/** How those fields are read that are not as SQLite gives them: JSON, and booleans. */
+function decodersOf(query: SQLWrapper): [string, Decoder][] {
+  // `select` has named each field, and said how it is read.
+  const { selectedFields } = (
+    query as unknown as { _: { selectedFields: Record<string, { sql: { decoder: Decoder } }> } }
+  )._;
+  return Object.entries(selectedFields)
+    .map(([name, { sql }]): [string, Decoder] => [name, sql.decoder])
+    .filter(([, { mapFromDriverValue }]) => !AS_GIVEN.has(mapFromDriverValue));
+}
+
+const AS_GIVEN = new Set([noopDecoder.mapFromDriverValue, Column.prototype.mapFromDriverValue]);
 
 /** Statements in order, each read in its own way. */
 export function inOrder<const P extends readonly Statements<unknown>[]>(
@@ -74,12 +143,16 @@ export async function commit<R>(
   tries = TRIES,
 ): Promise<R> {
   // Not `db.batch`, which refuses raw statements that have parameters.
-  const prepared = queries.map((query) => {
-    const { sql, params } = dialect.sqlToQuery(query);
-    return $client.prepare(sql).bind(...params);
-  });
-  if (prepared.length === 0) return read([]);
-  return read(await retrying(() => $client.batch(prepared), tries));
+  const statements = queries.map(({ sql, params }) => $client.prepare(sql).bind(...params));
+  if (statements.length === 0) return read([]);
+  return read(await retrying(() => $client.batch(statements), tries));
+}
+
+/** Runs one query by itself. Failures of D1 that pass are retried. */
+export async function query<R>({ $client }: Database, one: Statements<R>): Promise<R> {
+  const [{ sql, params }] = one.queries as [Query];
+  const statement = $client.prepare(sql).bind(...params);
+  return one.read([await retrying(() => statement.all())]);
 }
 
 /** Runs an idempotent query anew while D1 fails in passing. */
@@ -99,21 +172,6 @@ export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): P
 /** The database's own error, without Drizzle's around it, whose message holds the parameters. */
 function databaseError(error: unknown): unknown {
   return error instanceof DrizzleQueryError && error.cause ? error.cause : error;
-}
-
-/**
- * A query whose text is made once, when it is first run; `sql.placeholder` stands where its values go.
- */
-export function prepared<Row>(query: SQL) {
-  let made: { sql: string; params: unknown[] } | undefined;
-  return async ({ $client }: Database, values: Record<string, unknown>): Promise<Row[]> => {
-    made ??= dialect.sqlToQuery(query);
-    const { results } = await $client
-      .prepare(made.sql)
-      .bind(...fillPlaceholders(made.params, values))
-      .all<Row>();
-    return results;
-  };
 }
 
 /** D1 binds texts of at most 2,000,000 bytes. */

@@ -1,9 +1,14 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
-import type { Position } from "../contract/cursor.ts";
+import {
+  API_KEYS_LIST,
+  DELIVERIES_LIST,
+  encodeCursor,
+  type Position,
+  WORKSPACES_LIST,
+} from "../contract/cursor.ts";
 import { randomId } from "../contract/ids.ts";
 import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
 import type { PlatformInput, PlatformMethod, RecordingMethod } from "../contract/platform.ts";
-import type { Page } from "../contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
 import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
@@ -22,7 +27,7 @@ import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts"
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { listDeliveries, readDelivery } from "../model/history.ts";
 import { type Ledger, readLedger } from "../model/ledger.ts";
-import type { PageRequest } from "../model/page.ts";
+import type { Listing, PageRequest } from "../model/page.ts";
 import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "../model/redelivery.ts";
 import {
   deleteAnySubscription,
@@ -81,7 +86,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Lists all workspaces, newest first. */
   async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
     const { cursor } = await readInput("listWorkspaces", input);
-    return toPlatformPage(await listWorkspaces(this.#db, pageAfter(cursor)));
+    return toPlatformPage(WORKSPACES_LIST, await listWorkspaces(this.#db, pageAfter(cursor)));
   }
 
   /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
@@ -146,7 +151,8 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { workspaceId, cursor } = await readInput("listApiKeys", input);
     if (!(await workspaceExists(this.#db, workspaceId)))
       throw (await references()).unknownWorkspace();
-    return toPlatformPage(await listApiKeys(this.#db, workspaceId, pageAfter(cursor)));
+    const found = await listApiKeys(this.#db, workspaceId, pageAfter(cursor));
+    return toPlatformPage(API_KEYS_LIST, found);
   }
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
@@ -227,7 +233,8 @@ export class Platform extends WorkerEntrypoint<Env> {
   async listDeliveries(input: PlatformInput<"listDeliveries">) {
     const { webhookId, state, type, limit, cursor } = await readInput("listDeliveries", input);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPlatformPage(await listDeliveries(this.#db, webhookId, { state, type }, request));
+    const found = await listDeliveries(this.#db, webhookId, { state, type }, request);
+    return toPlatformPage(DELIVERIES_LIST, found);
   }
 
   /** Shows a delivery, every failed attempt at it, and the exact body. */
@@ -358,7 +365,7 @@ function pageAfter(
   return { limit, after: after ?? null };
 }
 
-/** A page as the door's methods give it. */
-function toPlatformPage<Item>({ data, next_cursor }: Page<Item>) {
-  return { items: data, nextCursor: next_cursor };
+/** A page of `list` as the door's methods give it. */
+function toPlatformPage<Item>(list: string, { items, next }: Listing<Item>) {
+  return { items, nextCursor: next && encodeCursor(list, next) };
 }

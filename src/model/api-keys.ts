@@ -1,21 +1,28 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
-import { API_KEYS_LIST } from "../contract/cursor.ts";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
-import type { Page } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
+import { select, update } from "../db/builder.ts";
 import {
   commit,
   type Database,
   inOrder,
   prepared,
+  query,
   readAs,
   retrying,
-  rows,
   type Statements,
   write,
 } from "../db/client.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
-import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
+import {
+  isBehind,
+  type Listing,
+  newestFirst,
+  type PageRequest,
+  pageValues,
+  ROWS,
+  toListing,
+} from "./page.ts";
 
 /** Inserts an API key, known by its hash only. */
 export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
@@ -82,25 +89,34 @@ interface ApiKeyEntry {
   revokedAt: string | null;
 }
 
-type StoredKey = Pick<
-  typeof apiKeys.$inferSelect,
-  "id" | "createdAt" | "lastUsedAt" | "requestsPerWindow" | "revokedAt"
->;
-
-const readPage = prepared<StoredKey>(sql`
-  SELECT id, created_at AS createdAt, last_used_at AS lastUsedAt,
-    requests_per_window AS requestsPerWindow, revoked_at AS revokedAt
-  FROM api_keys WHERE workspace_id = ${sql.placeholder("workspaceId")} ${pageOrder("created_at")}`);
+const page = prepared(
+  select({
+    id: apiKeys.id,
+    createdAt: apiKeys.createdAt,
+    lastUsedAt: apiKeys.lastUsedAt,
+    requestsPerWindow: apiKeys.requestsPerWindow,
+    revokedAt: apiKeys.revokedAt,
+  })
+    .from(apiKeys)
+    .where(
+      and(
+        eq(apiKeys.workspaceId, sql.placeholder("workspaceId")),
+        isBehind(apiKeys.createdAt, apiKeys.id),
+      ),
+    )
+    .orderBy(...newestFirst(apiKeys.createdAt, apiKeys.id))
+    .limit(ROWS),
+);
 
 /** One page of a workspace's keys, newest first, revoked ones included. */
 export async function listApiKeys(
   db: Database,
   workspaceId: string,
   request: PageRequest,
-): Promise<Page<ApiKeyEntry>> {
-  const found = await retrying(() => readPage(db, { workspaceId, ...pageValues(request) }));
-  const position = (row: StoredKey) => ({ at: row.createdAt, id: row.id });
-  return toPage(API_KEYS_LIST, found, request.limit, position, (row) => ({
+): Promise<Listing<ApiKeyEntry>> {
+  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
+  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
+  return toListing(found, request.limit, position, (row) => ({
     keyId: row.id,
     createdAt: isoTime(row.createdAt),
     lastUsedAt: row.lastUsedAt === null ? null : isoTime(row.lastUsedAt),
@@ -130,21 +146,39 @@ export function findStanding(db: Database, keyHash: string): Promise<Standing | 
  * gate.
  */
 export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
-  const noted = write(sql`
-    UPDATE ${apiKeys} SET last_used_at = ${now}
-    WHERE key_hash = ${keyHash} AND revoked_at IS NULL
-      AND coalesce(last_used_at, 0) < ${now - STANDING_MAX_AGE_MS}`);
-  const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash)]));
+  const [, standing] = await commit(
+    db,
+    inOrder([
+      write(
+        update(apiKeys)
+          .set({ lastUsedAt: now })
+          .where(
+            and(
+              eq(apiKeys.keyHash, keyHash),
+              isNull(apiKeys.revokedAt),
+              sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
+            ),
+          ),
+      ),
+      standingOf(keyHash),
+    ]),
+  );
   return standing;
 }
 
+const standing = prepared(
+  select({
+    keyId: apiKeys.id,
+    workspaceId: workspaces.id,
+    accessGranted: workspaces.accessGranted,
+    requestsPerWindow: apiKeys.requestsPerWindow,
+    lastUsedAt: apiKeys.lastUsedAt,
+  })
+    .from(apiKeys)
+    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isNull(apiKeys.revokedAt))),
+);
+
 function standingOf(keyHash: string): Statements<Standing | null> {
-  const found = rows<Omit<Standing, "accessGranted"> & { accessGranted: number }>(sql`
-    SELECT k.id AS keyId, w.id AS workspaceId, w.access_granted AS accessGranted,
-      k.requests_per_window AS requestsPerWindow, k.last_used_at AS lastUsedAt
-    FROM ${apiKeys} AS k JOIN ${workspaces} AS w ON w.id = k.workspace_id
-    WHERE k.key_hash = ${keyHash} AND k.revoked_at IS NULL`);
-  return readAs(found, ([row]) =>
-    row ? { ...row, accessGranted: row.accessGranted === 1 } : null,
-  );
+  return readAs(standing({ keyHash }), ([row = null]) => row);
 }

@@ -1,24 +1,28 @@
-import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
 import { derivedId } from "../contract/ids.ts";
 import type { Moment, PlatformRecord } from "../contract/platform.ts";
-import type { Automation, AutomationStatus, AutomationType } from "../contract/resources.ts";
+import type { Automation, AutomationType } from "../contract/resources.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
+import { assign, bare, excluded, insertFrom, select, update } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
   jsonParameters,
-  retrying,
+  prepared,
+  query,
   rows,
   type Statements,
   write,
 } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { type PageRequest, pagesOf, pageValues, toPage } from "./page.ts";
+import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
+
+/** An automation as it is before it is recorded. */
+const known = alias(automations, "known");
 
 export type AutomationRow = typeof automations.$inferSelect;
-/** What a page reads of a row. */
-type ShownAutomation = Parameters<typeof toAutomation>[0] & Pick<AutomationRow, "createdAt">;
 
 /** Which automations a deployment shows: those triggered by a CRM are served apart. */
 export interface Visibility {
@@ -30,16 +34,46 @@ export function visibilityOf(servedRoutes: string): Visibility {
   return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
 
-export const AUTOMATIONS_LIST = "automations";
+// Literal texts, as in the conditions of the indexes: with a parameter SQLite would not use them.
+const IS_SOCIAL = sql`${automations.type} <> 'crm_source'`;
+const IS_CRM = sql`${automations.type} = 'crm_source'`;
 
-const pages = pagesOf<ShownAutomation>(
-  "created_at",
-  (kind) => sql`
-  SELECT id, name, type, provider, agent_id AS agentId, agent_name AS agentName, status,
-    updated_at AS updatedAt, created_at AS createdAt
-  FROM automations
-  WHERE workspace_id = ${sql.placeholder("workspaceId")} AND removed_at IS NULL
-    AND ${kind === "social" ? sql`type <> 'crm_source'` : sql`type = 'crm_source'`}`,
+/** What is shown of the automations of one kind, each of which has its own index. */
+function shown(isOfKind: SQL) {
+  return select({
+    id: automations.id,
+    name: automations.name,
+    type: automations.type,
+    provider: automations.provider,
+    agentId: automations.agentId,
+    agentName: automations.agentName,
+    status: automations.status,
+    updatedAt: automations.updatedAt,
+    createdAt: automations.createdAt,
+  })
+    .from(automations)
+    .where(
+      and(
+        eq(automations.workspaceId, sql.placeholder("workspaceId")),
+        isNull(automations.removedAt),
+        isOfKind,
+        isBehind(automations.createdAt, automations.id),
+      ),
+    );
+}
+
+const ORDER = newestFirst(automations.createdAt, automations.id);
+const socialPage = prepared(
+  shown(IS_SOCIAL)
+    .orderBy(...ORDER)
+    .limit(ROWS),
+);
+// Walks both indexes at once.
+const wholePage = prepared(
+  shown(IS_SOCIAL)
+    .unionAll(shown(IS_CRM))
+    .orderBy(...ORDER)
+    .limit(ROWS),
 );
 
 /** One page of the workspace's automations, newest first. */
@@ -49,33 +83,33 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const readPage = visibility.crmSource ? pages.all : pages.social;
-  const found = await retrying(() => readPage(db, { workspaceId, ...pageValues(request) }));
-  const position = (row: ShownAutomation) => ({ at: row.createdAt, id: row.id });
-  return toPage(AUTOMATIONS_LIST, found, request.limit, position, toAutomation);
+  const page = visibility.crmSource ? wholePage : socialPage;
+  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
+  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
+  return toListing(found, request.limit, position, toAutomation);
 }
+
+const automation = prepared(
+  select(getTableColumns(automations))
+    .from(automations)
+    .where(
+      and(
+        eq(automations.id, sql.placeholder("id")),
+        eq(automations.workspaceId, sql.placeholder("workspaceId")),
+        isNull(automations.removedAt),
+      ),
+    ),
+);
 
 /** One automation of the workspace; undefined when it has no such one. */
 export async function findAutomation(
   db: Database,
   workspaceId: string,
-  { crmSource }: Visibility,
+  visibility: Visibility,
   id: string,
 ): Promise<AutomationRow | undefined> {
-  const [row] = await retrying(() =>
-    db
-      .select()
-      .from(automations)
-      .where(
-        and(
-          eq(automations.id, id),
-          eq(automations.workspaceId, workspaceId),
-          isNull(automations.removedAt),
-          crmSource ? undefined : ne(automations.type, "crm_source"),
-        ),
-      ),
-  );
-  return row;
+  const [row] = await query(db, automation({ workspaceId, id }));
+  return row && shows(visibility, row.type) ? row : undefined;
 }
 
 /** Whether automations of a type are shown, and so told of. */
@@ -84,9 +118,11 @@ export function shows({ crmSource }: Visibility, type: AutomationType | undefine
 }
 
 /** Sets the status of an automation that is still at `row.revision`. */
-export function changeStatus(row: AutomationRow, changed: AutomationRow): Statements<number> {
-  return write(sql`UPDATE ${automations} SET status = ${changed.status}, updated_at = ${changed.updatedAt},
-    revision = ${changed.revision} WHERE ${isAtRevision(row)}`);
+export function updateStatus(
+  row: AutomationRow,
+  { status, updatedAt, revision }: AutomationRow,
+): Statements<number> {
+  return write(update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)));
 }
 
 /** True in SQL while nobody has changed the automation since `row` was read. */
@@ -97,18 +133,12 @@ export function isAtRevision(row: AutomationRow): SQL {
 }
 
 /** An automation as the platform reports it. */
-export interface ReportedAutomation {
-  id: string;
-  reference: string;
-  type: AutomationType;
-  provider: string;
-  agentId: string;
-  agentName: string;
-  name: string;
-  status: AutomationStatus;
-  /** Since when it is so: as the report says, or else when that was received. */
-  updatedAt: number;
-  /** Whether the report says since when. */
+export interface ReportedAutomation
+  extends Omit<
+    AutomationRow,
+    "workspaceId" | "createdAt" | "revision" | "generation" | "removedAt"
+  > {
+  /** Whether the report says since when it is so; else `updatedAt` is when that was received. */
   dated: boolean;
   /** What is stored and newer than this outlives the report; `null`: nothing is, it comes this moment. */
   asOf: number | null;
@@ -122,8 +152,8 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   lead_ads: "Réponse aux formulaires publicitaires",
 };
 
-/** Reads what the platform reports of an automation: a social one's name is composed. */
-export async function readAutomation(
+/** What the platform reports of an automation: a social one's name is composed. */
+export async function parseAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
   { sentAt, now }: Moment,
@@ -147,66 +177,92 @@ export async function readAutomation(
  *
  * @param createdAt Unix milliseconds: since when those that are new are known.
  */
-export function recordAutomations(
+export function upsertAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
   createdAt: number,
 ): Statements<unknown> {
-  const same = sql`(known.reference, known.type, known.provider, known.agent_id, known.agent_name, known.name, known.status)
+  const isSame = sql`(${known.reference}, ${known.type}, ${known.provider}, ${known.agentId}, ${known.agentName}, ${known.name}, ${known.status})
     IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
   const chunks = jsonParameters(reported);
   return inOrder([
     ...chunks.map((chunk) =>
       // Rare, and then all at once: runs are listed by the kind of their automation.
-      write(sql`
-      UPDATE ${runs} SET crm = NOT crm WHERE automation_id IN (
-        SELECT known.id FROM json_each(${chunk}) AS r JOIN ${automations} AS known ON known.id = r.value->>'id'
-        WHERE ${IS_IN_ORDER} AND (known.type = 'crm_source') <> (r.value->>'type' = 'crm_source'))`),
+      write(
+        update(runs)
+          .set({ crm: sql`NOT ${bare(runs.crm)}` })
+          .where(
+            sql`${runs.automationId} IN (
+              SELECT ${known.id} FROM json_each(${chunk}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+              WHERE ${IS_IN_ORDER} AND (${known.type} = 'crm_source') <> (r.value->>'type' = 'crm_source'))`,
+          ),
+      ),
     ),
     ...chunks.map((chunk) =>
-      write(sql`
-      INSERT INTO ${automations} (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
-      SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'type', r.value->>'provider',
-        r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
-        r.value->>'updatedAt', ${createdAt}
-      FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
-      WHERE known.id IS NULL OR known.removed_at IS NOT NULL OR ${IS_IN_ORDER}
-        AND (NOT ${same} OR r.value->>'dated' AND r.value->>'updatedAt' > known.updated_at)
-      ON CONFLICT (id) DO UPDATE SET
-        created_at = CASE WHEN automations.removed_at IS NULL THEN automations.created_at ELSE excluded.created_at END,
-        generation = automations.generation + (automations.removed_at IS NOT NULL), removed_at = NULL,
-        reference = excluded.reference, type = excluded.type, provider = excluded.provider,
-        agent_id = excluded.agent_id, agent_name = excluded.agent_name, name = excluded.name,
-        status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`),
+      write(
+        insertFrom(
+          automations,
+          {
+            id: sql`r.value->>'id'`,
+            workspaceId: sql`${workspaceId}`,
+            reference: sql`r.value->>'reference'`,
+            type: sql`r.value->>'type'`,
+            provider: sql`r.value->>'provider'`,
+            agentId: sql`r.value->>'agentId'`,
+            agentName: sql`r.value->>'agentName'`,
+            name: sql`r.value->>'name'`,
+            status: sql`r.value->>'status'`,
+            updatedAt: sql`r.value->>'updatedAt'`,
+            createdAt: sql`${createdAt}`,
+          },
+          sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+            WHERE ${known.id} IS NULL OR ${known.removedAt} IS NOT NULL OR ${IS_IN_ORDER}
+              AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})
+            ON CONFLICT (${bare(automations.id)}) DO UPDATE SET ${MERGED}`,
+        ),
+      ),
     ),
   ]);
 }
 
+/** What a report sets in an automation that is known; one that was removed begins anew. */
+const MERGED = assign(automations, {
+  createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
+  generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
+  removedAt: sql`NULL`,
+  reference: excluded(automations.reference),
+  type: excluded(automations.type),
+  provider: excluded(automations.provider),
+  agentId: excluded(automations.agentId),
+  agentName: excluded(automations.agentName),
+  name: excluded(automations.name),
+  status: excluded(automations.status),
+  updatedAt: excluded(automations.updatedAt),
+  revision: sql`${automations.revision} + 1`,
+});
+
 /** True in SQL of a report `r` that is not older than the automation `known`. */
-const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= known.updated_at, true)`;
+const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)`;
 
 /** Condition on a draft: one of the reports moves its automation to another status, before they are recorded. */
 export function isMoveOf(reported: ReportedAutomation[]): SQL {
   const moves = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
-  return sql`draft.value->>'subject' IN (SELECT known.id
-    FROM json_each(${JSON.stringify(moves)}) AS r JOIN ${automations} AS known ON known.id = r.value->>'id'
-    WHERE known.status <> r.value->>'status' AND known.removed_at IS NULL AND ${IS_IN_ORDER})`;
-}
-
-/** An automation that something in its workspace refers to. */
-export interface NamedAutomation {
-  workspaceId: string;
-  id: string;
-  type: AutomationType;
-  generation: number;
+  return sql`draft.value->>'subject' IN (SELECT ${known.id}
+    FROM json_each(${JSON.stringify(moves)}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+    WHERE ${known.status} <> r.value->>'status' AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`;
 }
 
 /** Those of the automations that are in the workspace beside them. */
-export function selectAutomations(named: { workspaceId: string; id: string }[]) {
-  return rows<NamedAutomation>(sql`SELECT a.workspace_id AS workspaceId, a.id AS id, a.type AS type,
-      a.generation AS generation
-    FROM json_each(${JSON.stringify(named)}) AS named JOIN ${automations} AS a
-      ON a.id = named.value->>'id' AND a.workspace_id = named.value->>'workspaceId' AND a.removed_at IS NULL`);
+export function findAutomations(named: { workspaceId: string; id: string }[]) {
+  const { workspaceId, id, type, generation, removedAt } = automations;
+  return rows(
+    select({ workspaceId, id, type, generation })
+      .from(sql`json_each(${JSON.stringify(named)}) AS named`)
+      .innerJoin(
+        automations,
+        sql`${id} = named.value->>'id' AND ${workspaceId} = named.value->>'workspaceId' AND ${removedAt} IS NULL`,
+      ),
+  );
 }
 
 /** The public shape. */

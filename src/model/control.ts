@@ -4,10 +4,10 @@ import { type Database, inOrder, readAs } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import {
   type AutomationRow,
-  changeStatus,
   findAutomation,
   isAtRevision,
   toAutomation,
+  updateStatus,
   type Visibility,
 } from "./automations.ts";
 import type { Wake } from "./due.ts";
@@ -66,7 +66,7 @@ async function move(
     now,
   );
   const change = readAs(
-    inOrder([announcement, changeStatus(row, changed)]),
+    inOrder([announcement, updateStatus(row, changed)]),
     ([, changes]) => changes > 0,
   );
   const { result, wakes } = await commitAnnounced(db, change, [row.workspaceId], now, isUntouched);

@@ -1,7 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import { DELIVERIES_LIST } from "../contract/cursor.ts";
 import { InputError } from "../contract/input-error.ts";
-import type { Page, WebhookEvent } from "../contract/resources.ts";
+import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
 import {
@@ -13,7 +12,7 @@ import {
   subscriptions,
 } from "../db/schema.ts";
 import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
-import { type PageRequest, toPage } from "./page.ts";
+import { type Listing, type PageRequest, toListing } from "./page.ts";
 
 /** A delivery, as the Platform door tells it. */
 export interface DeliveryView {
@@ -76,7 +75,7 @@ export async function listDeliveries(
   webhookId: string,
   { state, type }: DeliveryFilter,
   { limit, after }: PageRequest,
-): Promise<Page<DeliveryView>> {
+): Promise<Listing<DeliveryView>> {
   const conditions: SQL[] = [sql`d.subscription_id = ${webhookId}`];
   if (after) conditions.push(sql`d.event_id < ${after.id}`);
   if (state) conditions.push(sql`d.state = ${state}`);
@@ -91,7 +90,7 @@ export async function listDeliveries(
   );
   if (known.length === 0) throw unknownWebhook();
   const position = (row: DeliveryRow) => ({ at: row.createdAt, id: row.eventId });
-  return toPage(DELIVERIES_LIST, found, limit, position, toView);
+  return toListing(found, limit, position, toView);
 }
 
 /** One delivery with all that is kept of it. @throws InputError when there is none. */

@@ -1,59 +1,57 @@
-import { sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import { derivedId } from "../contract/ids.ts";
 import type { Moment, PlatformRecord } from "../contract/platform.ts";
-import type { Lead, LeadSource } from "../contract/resources.ts";
+import type { Lead } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
+import { insertFrom, select } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
   jsonParameters,
   prepared,
-  retrying,
+  query,
   rows,
   type Statements,
   write,
 } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
+import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
 
 type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
-/** A row as SQL gives it. */
-type StoredLead = Omit<LeadRow, "customFields"> & { customFields: string };
 
-export const LEADS_LIST = "leads";
-
-const readPage = prepared<StoredLead>(sql`
-  SELECT id, source, agent_id AS agentId, name, email, phone, custom_fields AS customFields,
-    created_at AS createdAt
-  FROM leads WHERE workspace_id = ${sql.placeholder("workspaceId")} ${pageOrder("created_at")}`);
+const page = prepared(
+  select({
+    id: leads.id,
+    source: leads.source,
+    agentId: leads.agentId,
+    name: leads.name,
+    email: leads.email,
+    phone: leads.phone,
+    customFields: leads.customFields,
+    createdAt: leads.createdAt,
+  })
+    .from(leads)
+    .where(
+      and(
+        eq(leads.workspaceId, sql.placeholder("workspaceId")),
+        isBehind(leads.createdAt, leads.id),
+      ),
+    )
+    .orderBy(...newestFirst(leads.createdAt, leads.id))
+    .limit(ROWS),
+);
 
 /** One page of the workspace's leads, newest first. */
 export async function listLeads(db: Database, workspaceId: string, request: PageRequest) {
-  const values = { workspaceId, ...pageValues(request) };
-  const found = await retrying(() => readPage(db, values));
-  const position = (row: StoredLead) => ({ at: row.createdAt, id: row.id });
-  const toItem = (row: StoredLead) =>
-    toLead({ ...row, customFields: JSON.parse(row.customFields) });
-  return toPage(LEADS_LIST, found, request.limit, position, toItem);
+  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
+  return toListing(found, request.limit, ({ createdAt, id }) => ({ at: createdAt, id }), toLead);
 }
 
-/** A lead as the platform reports it. */
-export interface ReportedLead {
-  id: string;
-  reference: string;
-  source: LeadSource;
-  agentId: string;
-  name: string | null;
-  email: string | null;
-  phone: string | null;
-  customFields: Record<string, unknown>;
-  createdAt: number;
-  /** The event that announces it, unless it is known already. */
-  eventId?: string | null;
-}
+/** A lead as the platform reports it; `eventId` is the event that announces it. */
+export type ReportedLead = Omit<typeof leads.$inferInsert, "workspaceId"> & LeadRow;
 
-/** Reads what the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
-export async function readLead(
+/** What the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
+export async function parseLead(
   workspaceId: string,
   { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
   { sentAt, now }: Moment,
@@ -72,33 +70,46 @@ export async function readLead(
 }
 
 /** Inserts leads; one that is known already stays as it is. */
-export function recordLeads(workspaceId: string, reported: ReportedLead[]): Statements<number[]> {
+export function insertLeads(workspaceId: string, reported: ReportedLead[]): Statements<number[]> {
   const reports = reported.map((lead) => ({
     ...lead,
     customFields: JSON.stringify(lead.customFields),
   }));
   return inOrder(
     jsonParameters(reports).map((chunk) =>
-      write(sql`
-      INSERT INTO ${leads} (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at, event_id)
-      SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'source', r.value->>'agentId',
-        r.value->>'name', r.value->>'email', r.value->>'phone', r.value->>'customFields', r.value->>'createdAt',
-        r.value->>'eventId'
-      FROM json_each(${chunk}) AS r
-      WHERE true
-      ON CONFLICT (id) DO NOTHING`),
+      write(
+        insertFrom(
+          leads,
+          {
+            id: sql`r.value->>'id'`,
+            workspaceId: sql`${workspaceId}`,
+            reference: sql`r.value->>'reference'`,
+            source: sql`r.value->>'source'`,
+            agentId: sql`r.value->>'agentId'`,
+            name: sql`r.value->>'name'`,
+            email: sql`r.value->>'email'`,
+            phone: sql`r.value->>'phone'`,
+            customFields: sql`r.value->>'customFields'`,
+            createdAt: sql`r.value->>'createdAt'`,
+            eventId: sql`r.value->>'eventId'`,
+          },
+          sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
+        ),
+      ),
     ),
   );
 }
 
-/** Those of the leads that are in the workspace beside them: `workspaceId`, `id`. */
-export function selectLeads(named: { workspaceId: string; id: string }[]) {
-  return rows<{
-    workspaceId: string;
-    id: string;
-  }>(sql`SELECT l.workspace_id AS workspaceId, l.id AS id
-    FROM json_each(${JSON.stringify(named)}) AS named JOIN ${leads} AS l
-      ON l.id = named.value->>'id' AND l.workspace_id = named.value->>'workspaceId'`);
+/** Those of the leads that are in the workspace beside them. */
+export function findLeads(named: { workspaceId: string; id: string }[]) {
+  return rows(
+    select({ workspaceId: leads.workspaceId, id: leads.id })
+      .from(sql`json_each(${JSON.stringify(named)}) AS named`)
+      .innerJoin(
+        leads,
+        sql`${leads.id} = named.value->>'id' AND ${leads.workspaceId} = named.value->>'workspaceId'`,
+      ),
+  );
 }
 
 /** The public shape. */

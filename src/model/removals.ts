@@ -1,8 +1,20 @@
-import { type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  type Column,
+  eq,
+  getTableColumns,
+  isNotNull,
+  notExists,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
 import type { Moment } from "../contract/platform.ts";
+import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements, write } from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
+
+type Removal = typeof removals.$inferSelect;
 
 /**
  * Removes automations of the workspace: they and their runs are gone from the API at once, and are
@@ -14,23 +26,29 @@ export function removeAutomations(
   ids: string[],
   { sentAt, now }: Moment,
 ): Statements<unknown> {
-  const there = sql`workspace_id = ${workspaceId} AND removed_at IS NULL
-    AND created_at <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
-    AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  const isThere = sql`${automations.workspaceId} = ${workspaceId} AND ${automations.removedAt} IS NULL
+    AND ${automations.createdAt} <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
+    AND ${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
   return inOrder([
-    write(sql`INSERT INTO ${removals} (automation_id, generation)
-      SELECT id, generation FROM ${automations} WHERE ${there}`),
     write(
-      sql`UPDATE ${automations} SET removed_at = ${now}, revision = revision + 1 WHERE ${there}`,
+      insertFrom(
+        removals,
+        { automationId: sql`${automations.id}`, generation: sql`${automations.generation}` },
+        sql`FROM ${automations} WHERE ${isThere}`,
+      ),
+    ),
+    write(
+      update(automations)
+        .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
+        .where(isThere),
     ),
   ]);
 }
 
-/** True in SQL of a row `run` of a generation that was removed; there are few of those, mostly none. */
-export function isRemoved(run: "runs" | "known"): SQL {
-  const table = sql.raw(run);
-  return sql`EXISTS (SELECT 1 FROM removals AS gone
-    WHERE gone.automation_id = ${table}.automation_id AND gone.generation = ${table}.generation)`;
+/** True in SQL of a run of a generation that was removed; there are few of those, mostly none. */
+export function isRemoved({ automationId, generation }: Record<keyof Removal, Column>): SQL {
+  return sql`EXISTS (SELECT 1 FROM ${removals}
+    WHERE ${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation})`;
 }
 
 /**
@@ -41,9 +59,7 @@ export function isRemoved(run: "runs" | "known"): SQL {
  * @param deadline Unix milliseconds.
  */
 export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
-  const next = rows<typeof removals.$inferSelect>(
-    sql`SELECT automation_id AS automationId, generation FROM ${removals} LIMIT 1`,
-  );
+  const next = rows(select(getTableColumns(removals)).from(removals).limit(1));
   let [found] = await commit(db, next);
   for (let piece = 0; found && piece < REMOVED_RUNS_PIECES && Date.now() < deadline; piece++) {
     const [, [following]] = await commit(db, inOrder([deletePiece(found), next]));
@@ -51,14 +67,33 @@ export async function cleanUpAutomations(db: Database, deadline: number): Promis
   }
 }
 
-function deletePiece({ automationId, generation }: typeof removals.$inferSelect) {
-  const ofGeneration = sql`automation_id = ${automationId} AND generation = ${generation}`;
+function deletePiece({ automationId, generation }: Removal) {
+  const isOfGeneration = and(eq(runs.automationId, automationId), eq(runs.generation, generation));
   return inOrder([
-    write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${ofGeneration}
-      ORDER BY occurred_at DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
-    write(sql`DELETE FROM ${removals} WHERE ${ofGeneration}
-      AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${ofGeneration})`),
-    write(sql`DELETE FROM ${automations} WHERE id = ${automationId} AND removed_at IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE automation_id = ${automationId})`),
+    // Raw: Drizzle knows no rowid.
+    write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
+      ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
+    write(
+      deleteFrom(removals).where(
+        and(
+          eq(removals.automationId, automationId),
+          eq(removals.generation, generation),
+          notExists(select({ id: runs.id }).from(runs).where(isOfGeneration)),
+        ),
+      ),
+    ),
+    write(
+      deleteFrom(automations).where(
+        and(
+          eq(automations.id, automationId),
+          isNotNull(automations.removedAt),
+          notExists(
+            select({ automationId: removals.automationId })
+              .from(removals)
+              .where(eq(removals.automationId, automationId)),
+          ),
+        ),
+      ),
+    ),
   ]);
 }

@@ -1,42 +1,70 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, not, type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
 import { derivedId } from "../contract/ids.ts";
 import type { Moment, PlatformRecord } from "../contract/platform.ts";
-import type { Run, RunStatus, TriggerType } from "../contract/resources.ts";
+import type { Run } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
+import { assign, bare, excluded, insertFrom, select } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
   jsonParameters,
   prepared,
-  retrying,
+  query,
   type Statements,
+  type Stored,
   write,
 } from "../db/client.ts";
-import { automations, runs } from "../db/schema.ts";
+import { automations, removals, runs } from "../db/schema.ts";
 import type { Visibility } from "./automations.ts";
-import { type PageRequest, pageOrder, pagesOf, pageValues, ROWS, toPage } from "./page.ts";
+import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
 import { isRemoved } from "./removals.ts";
 
+/** A run as it is before it is recorded. */
+const known = alias(runs, "known");
+
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference" | "crm" | "generation">;
-/** A row as SQL gives it. */
-type StoredRun = Omit<RunRow, "actions"> & { actions: string };
 
-export const RUNS_LIST = "runs";
+const SHOWN = {
+  id: runs.id,
+  automationId: runs.automationId,
+  status: runs.status,
+  triggerType: runs.triggerType,
+  occurredAt: runs.occurredAt,
+  actions: runs.actions,
+  leadId: runs.leadId,
+};
 
-/** The list of one automation's runs, as its cursors name it. */
-export function runsListOf(automationId: string): string {
-  return `automations/${automationId}/runs`;
+// Literal texts, as in the conditions of the indexes: with a parameter SQLite would not use them.
+const IS_SOCIAL = sql`${runs.crm} = 0`;
+const IS_CRM = sql`${runs.crm} = 1`;
+
+/** What is shown of the runs of one kind, each of which has its own index. */
+function shown(isOfKind: SQL) {
+  return select(SHOWN)
+    .from(runs)
+    .where(
+      and(
+        eq(runs.workspaceId, sql.placeholder("workspaceId")),
+        isOfKind,
+        not(isRemoved(runs)),
+        isBehind(runs.occurredAt, runs.id),
+      ),
+    );
 }
 
-const COLUMNS = sql.raw(`id, automation_id AS automationId, status, trigger_type AS triggerType,
-  occurred_at AS occurredAt, actions, lead_id AS leadId`);
-
-const pages = pagesOf<StoredRun>(
-  "occurred_at",
-  (kind) => sql`
-  SELECT ${COLUMNS} FROM runs
-  WHERE workspace_id = ${sql.placeholder("workspaceId")} AND ${kind === "social" ? sql`crm = 0` : sql`crm = 1`}
-    AND NOT ${isRemoved("runs")}`,
+const ORDER = newestFirst(runs.occurredAt, runs.id);
+const socialPage = prepared(
+  shown(IS_SOCIAL)
+    .orderBy(...ORDER)
+    .limit(ROWS),
+);
+// Walks both indexes at once.
+const wholePage = prepared(
+  shown(IS_SOCIAL)
+    .unionAll(shown(IS_CRM))
+    .orderBy(...ORDER)
+    .limit(ROWS),
 );
 
 /** One page of the workspace's runs, newest first. */
@@ -46,30 +74,43 @@ export async function listRuns(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const readPage = visibility.crmSource ? pages.all : pages.social;
-  const rows = await retrying(() => readPage(db, { workspaceId, ...pageValues(request) }));
-  return toPage(RUNS_LIST, rows, request.limit, position, toItem);
+  const page = visibility.crmSource ? wholePage : socialPage;
+  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
+  return toListing(found, request.limit, position, toRun);
 }
 
+const AUTOMATION_ID = sql.placeholder("automationId");
+const CRM_SOURCE = sql.placeholder("crmSource");
+const IS_SHOWN = sql`${automations.removedAt} IS NULL
+  AND (${CRM_SOURCE} OR ${automations.type} <> 'crm_source')`;
+
 /** Of the automation whose runs are listed; where nothing is hidden, without looking at it. */
-const IS_SHOWN = sql`(${sql.placeholder("crmSource")} AND NOT EXISTS (
-    SELECT 1 FROM removals WHERE automation_id = ${sql.placeholder("automationId")})
-  OR EXISTS (SELECT 1 FROM automations AS a WHERE a.id = ${sql.placeholder("automationId")}
-    AND a.removed_at IS NULL AND (${sql.placeholder("crmSource")} OR a.type <> 'crm_source')))`;
+const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
+    SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${AUTOMATION_ID})
+  OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
+
+const runsOfAutomation = select(SHOWN)
+  .from(runs)
+  .where(
+    and(
+      eq(runs.automationId, AUTOMATION_ID),
+      eq(runs.workspaceId, sql.placeholder("workspaceId")),
+      not(isRemoved(runs)),
+      isBehind(runs.occurredAt, runs.id),
+    ),
+  )
+  .orderBy(...ORDER);
 
 // Behind the runs, a row without an id: the automation itself, which is looked for only where the
-// page is not full, or where it may be one that is not shown.
-const readPageOfAutomation = prepared<StoredRun | { id: null }>(sql`
-  SELECT * FROM (
-    SELECT ${COLUMNS} FROM runs
-    WHERE automation_id = ${sql.placeholder("automationId")}
-      AND workspace_id = ${sql.placeholder("workspaceId")} AND NOT ${isRemoved("runs")}
-      ${pageOrder("occurred_at", sql`iif(${IS_SHOWN}, ${ROWS}, 0)`)})
+// page is not full, or where it may be one that is not shown. Raw: the limits are parts of a union,
+// and one of them is computed.
+const pageOfAutomation = prepared<Stored<RunRow> | { id: null }>(sql`
+  SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
   UNION ALL
-  SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM automations
-  WHERE id = ${sql.placeholder("automationId")} AND workspace_id = ${sql.placeholder("workspaceId")}
-    AND removed_at IS NULL AND (${sql.placeholder("crmSource")} OR type <> 'crm_source')
-  LIMIT ${sql.placeholder("rows")}`);
+  SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ${automations}
+  WHERE ${automations.id} = ${AUTOMATION_ID}
+    AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
+  LIMIT ${ROWS}`);
 
 /** One page of one automation's runs, newest first; `null` when the workspace has no such automation. */
 export async function listRunsOfAutomation(
@@ -81,31 +122,20 @@ export async function listRunsOfAutomation(
 ) {
   const crmSource = visibility.crmSource ? 1 : 0;
   const values = { workspaceId, automationId, crmSource, ...pageValues(request) };
-  const found = await retrying(() => readPageOfAutomation(db, values));
+  const found = await query(db, pageOfAutomation(values));
   if (found.length === 0) return null;
-  const rows = found.filter((row): row is StoredRun => row.id !== null);
-  return toPage(runsListOf(automationId), rows, request.limit, position, toItem);
+  const rows = found.flatMap((row) =>
+    row.id === null ? [] : { ...row, actions: JSON.parse(row.actions) },
+  );
+  return toListing<RunRow, Run>(rows, request.limit, position, toRun);
 }
 
-function toItem(row: StoredRun): Run {
-  return toRun({ ...row, actions: JSON.parse(row.actions) });
-}
-
-function position(row: StoredRun) {
-  return { at: row.occurredAt, id: row.id };
+function position({ occurredAt, id }: RunRow) {
+  return { at: occurredAt, id };
 }
 
 /** A run as the platform reports it. */
-export interface ReportedRun {
-  id: string;
-  reference: string;
-  automationId: string;
-  status: RunStatus;
-  triggerType: TriggerType;
-  occurredAt: number;
-  actions: { type?: string; status?: string }[];
-  leadId: string | null;
-}
+export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
 /** A reported run whose automation was looked up. */
 export interface FoundRun extends ReportedRun {
@@ -113,8 +143,8 @@ export interface FoundRun extends ReportedRun {
   generation: number | null;
 }
 
-/** Reads what the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
-export async function readRun(
+/** What the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
+export async function parseRun(
   workspaceId: string,
   report: PlatformRecord<"recordRuns", "runs">,
   { sentAt, now }: Moment,
@@ -135,25 +165,47 @@ export async function readRun(
  * Inserts runs; one that is known already stays as it is, unless it went with its automation. A run
  * whose automation is gone fails `runs.generation`.
  */
-export function recordRuns(workspaceId: string, found: FoundRun[]): Statements<number[]> {
+export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<number[]> {
   const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
   return inOrder(
     jsonParameters(reports).map((chunk) =>
-      write(sql`
-      INSERT INTO ${runs} (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions, lead_id, crm, generation)
-      SELECT r.value->>'id', ${workspaceId}, r.value->>'reference', r.value->>'automationId', r.value->>'status',
-        r.value->>'triggerType', r.value->>'occurredAt', r.value->>'actions', r.value->>'leadId',
-        coalesce(a.type = 'crm_source', 0), a.generation
-      FROM json_each(${chunk}) AS r
-        LEFT JOIN ${automations} AS a ON a.id = r.value->>'automationId' AND a.removed_at IS NULL
-      WHERE r.value->>'id' NOT IN (${recordedOf(found)})
-      ON CONFLICT (id) DO UPDATE SET
-        automation_id = excluded.automation_id, status = excluded.status, trigger_type = excluded.trigger_type,
-        occurred_at = excluded.occurred_at, actions = excluded.actions, lead_id = excluded.lead_id,
-        crm = excluded.crm, generation = excluded.generation`),
+      write(
+        insertFrom(
+          runs,
+          {
+            id: sql`r.value->>'id'`,
+            workspaceId: sql`${workspaceId}`,
+            reference: sql`r.value->>'reference'`,
+            automationId: sql`r.value->>'automationId'`,
+            status: sql`r.value->>'status'`,
+            triggerType: sql`r.value->>'triggerType'`,
+            occurredAt: sql`r.value->>'occurredAt'`,
+            actions: sql`r.value->>'actions'`,
+            leadId: sql`r.value->>'leadId'`,
+            crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
+            generation: sql`${automations.generation}`,
+          },
+          sql`FROM json_each(${chunk}) AS r
+            LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
+          WHERE r.value->>'id' NOT IN (${recordedOf(found)})
+          ON CONFLICT (${bare(runs.id)}) DO UPDATE SET ${RENEWED}`,
+        ),
+      ),
     ),
   );
 }
+
+/** What a run sets that went with its automation, and is recorded again. */
+const RENEWED = assign(runs, {
+  automationId: excluded(runs.automationId),
+  status: excluded(runs.status),
+  triggerType: excluded(runs.triggerType),
+  occurredAt: excluded(runs.occurredAt),
+  actions: excluded(runs.actions),
+  leadId: excluded(runs.leadId),
+  crm: excluded(runs.crm),
+  generation: excluded(runs.generation),
+});
 
 /** Condition on a draft: its run is not there yet, before it is recorded. */
 export function isNewRun(found: FoundRun[]): SQL {
@@ -167,10 +219,10 @@ export function isNewRun(found: FoundRun[]): SQL {
  */
 function recordedOf(found: FoundRun[]): SQL {
   const named = found.map(({ id, automationId, generation }) => ({ id, automationId, generation }));
-  return sql`SELECT known.id
-    FROM json_each(${JSON.stringify(named)}) AS r JOIN ${runs} AS known ON known.id = r.value->>'id'
-    WHERE NOT ${isRemoved("known")}
-      OR (known.automation_id, known.generation) IS (r.value->>'automationId', r.value->>'generation')`;
+  return sql`SELECT ${known.id}
+    FROM json_each(${JSON.stringify(named)}) AS r JOIN ${runs} AS known ON ${known.id} = r.value->>'id'
+    WHERE NOT ${isRemoved(known)}
+      OR (${known.automationId}, ${known.generation}) IS (r.value->>'automationId', r.value->>'generation')`;
 }
 
 /** The public shape. */

@@ -3,10 +3,12 @@ import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
+import { select } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
   prepared,
+  query,
   readAs,
   retrying,
   rows,
@@ -16,29 +18,36 @@ import {
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { cancelWithdrawn, IS_OWED, WITHDRAWN } from "./deliveries.ts";
 import { unknownWebhook } from "./health.ts";
-import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
+import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
 import { earlierSecretsOf } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
-/** What is shown of a row, as SQL gives it. */
-type StoredSubscription = Pick<SubscriptionRow, "id" | "url" | "createdAt" | "disabledAt"> & {
-  events: string;
-};
 
-export const WEBHOOKS_LIST = "webhooks";
-
-const readPage = prepared<StoredSubscription>(sql`
-  SELECT id, url, events, created_at AS createdAt, disabled_at AS disabledAt
-  FROM subscriptions
-  WHERE workspace_id = ${sql.placeholder("workspaceId")} AND deleted_at IS NULL ${pageOrder("created_at")}`);
+const page = prepared(
+  select({
+    id: subscriptions.id,
+    url: subscriptions.url,
+    events: subscriptions.events,
+    createdAt: subscriptions.createdAt,
+    disabledAt: subscriptions.disabledAt,
+  })
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
+        isNull(subscriptions.deletedAt),
+        isBehind(subscriptions.createdAt, subscriptions.id),
+      ),
+    )
+    .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id))
+    .limit(ROWS),
+);
 
 /** One page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
-  const values = { workspaceId, ...pageValues(request) };
-  const found = await retrying(() => readPage(db, values));
-  const position = (row: StoredSubscription) => ({ at: row.createdAt, id: row.id });
-  const toItem = (row: StoredSubscription) => toWebhook({ ...row, events: JSON.parse(row.events) });
-  return toPage(WEBHOOKS_LIST, found, request.limit, position, toItem);
+  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
+  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
+  return toListing(found, request.limit, position, toWebhook);
 }
 
 /** Inserts a subscription, unless the workspace has as many as it may; gives whether it is there. */

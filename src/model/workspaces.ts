@@ -1,11 +1,26 @@
-import { eq, sql } from "drizzle-orm";
-import { WORKSPACES_LIST } from "../contract/cursor.ts";
+import { and, eq, inArray, isNotNull, isNull, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX } from "../contract/limits.ts";
-import type { Page } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, prepared, retrying, rows, type Statements, write } from "../db/client.ts";
+import { select, selectDistinct, update } from "../db/builder.ts";
+import {
+  type Database,
+  prepared,
+  query,
+  retrying,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
-import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
+import {
+  isBehind,
+  type Listing,
+  newestFirst,
+  type PageRequest,
+  pageValues,
+  ROWS,
+  toListing,
+} from "./page.ts";
 
 /** Inserts a workspace that has access to the service. */
 export function insertWorkspace(
@@ -31,50 +46,61 @@ interface WorkspaceEntry {
   createdAt: string;
 }
 
-type StoredWorkspace = Pick<typeof workspaces.$inferSelect, "id" | "name" | "createdAt"> & {
-  accessGranted: number;
-};
-
-const readPage = prepared<StoredWorkspace>(sql`
-  SELECT id, name, access_granted AS accessGranted, created_at AS createdAt
-  FROM workspaces WHERE true ${pageOrder("created_at")}`);
+const page = prepared(
+  select({
+    id: workspaces.id,
+    name: workspaces.name,
+    accessGranted: workspaces.accessGranted,
+    createdAt: workspaces.createdAt,
+  })
+    .from(workspaces)
+    .where(isBehind(workspaces.createdAt, workspaces.id))
+    .orderBy(...newestFirst(workspaces.createdAt, workspaces.id))
+    .limit(ROWS),
+);
 
 /** One page of all workspaces, newest first. */
 export async function listWorkspaces(
   db: Database,
   request: PageRequest,
-): Promise<Page<WorkspaceEntry>> {
-  const found = await retrying(() => readPage(db, pageValues(request)));
-  const position = (row: StoredWorkspace) => ({ at: row.createdAt, id: row.id });
-  return toPage(WORKSPACES_LIST, found, request.limit, position, (row) => ({
-    workspaceId: row.id,
-    name: row.name,
-    accessGranted: row.accessGranted === 1,
-    createdAt: isoTime(row.createdAt),
+): Promise<Listing<WorkspaceEntry>> {
+  const found = await query(db, page(pageValues(request)));
+  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
+  return toListing(found, request.limit, position, ({ id, name, accessGranted, createdAt }) => ({
+    workspaceId: id,
+    name,
+    accessGranted,
+    createdAt: isoTime(createdAt),
   }));
 }
 
 /** Those of the workspaces that there are. */
-export function selectWorkspaces(ids: string[]) {
-  return rows<{ id: string }>(
-    sql`SELECT id FROM ${workspaces} WHERE id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`,
+export function findWorkspaces(ids: string[]) {
+  return rows(
+    select({ id: workspaces.id })
+      .from(workspaces)
+      .where(inArray(workspaces.id, sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`)),
   );
 }
 
 /** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
 export function updateWorkspace(
   id: string,
-  { name, adminEmails }: { name?: string; adminEmails?: string[] },
+  { name, adminEmails }: Partial<Pick<typeof workspaces.$inferInsert, "name" | "adminEmails">>,
 ): Statements<number> {
-  return write(sql`
-    UPDATE ${workspaces} SET name = coalesce(${name ?? null}, name),
-      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails)
-    WHERE id = ${id}`);
+  return write(
+    update(workspaces)
+      .set({
+        name: name ?? sql`${workspaces.name}`,
+        adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
+      })
+      .where(eq(workspaces.id, id)),
+  );
 }
 
 /** Grants or denies a workspace access to the service. */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
-  return write(sql`UPDATE ${workspaces} SET access_granted = ${granted ? 1 : 0} WHERE id = ${id}`);
+  return write(update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)));
 }
 
 /**
@@ -82,11 +108,18 @@ export function updateAccess(id: string, granted: boolean): Statements<number> {
  * were never used: a gate stays where it is first called, which is to be near its client.
  */
 export function keysOfSubscribers(subscriptionIds: string[]) {
-  return rows<{ keyHash: string }>(sql`
-    SELECT DISTINCT k.key_hash AS keyHash
-    FROM json_each(${JSON.stringify(subscriptionIds)}) AS woken
-      JOIN ${subscriptions} AS s ON s.id = woken.value
-      JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id
-        AND k.revoked_at IS NULL AND k.last_used_at IS NOT NULL
-    LIMIT ${GATES_TOLD_MAX}`);
+  return rows(
+    selectDistinct({ keyHash: apiKeys.keyHash })
+      .from(sql`json_each(${JSON.stringify(subscriptionIds)}) AS woken`)
+      .innerJoin(subscriptions, sql`${subscriptions.id} = woken.value`)
+      .innerJoin(
+        apiKeys,
+        and(
+          eq(apiKeys.workspaceId, subscriptions.workspaceId),
+          isNull(apiKeys.revokedAt),
+          isNotNull(apiKeys.lastUsedAt),
+        ),
+      )
+      .limit(GATES_TOLD_MAX),
+  );
 }

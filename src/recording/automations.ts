@@ -2,11 +2,11 @@ import { type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import {
   isMoveOf,
+  parseAutomation,
   type ReportedAutomation,
-  readAutomation,
-  recordAutomations,
   shows,
   toAutomation,
+  upsertAutomations,
   type Visibility,
 } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
@@ -22,7 +22,7 @@ export async function readAutomations(
 ): Promise<Recording> {
   const { workspaceId, automations } = readInput("recordAutomations", input);
   const reported = await Promise.all(
-    automations.map((automation) => readAutomation(workspaceId, automation, moment)),
+    automations.map((automation) => parseAutomation(workspaceId, automation, moment)),
   );
   const latest = latestOfEach(reported);
   const drafts = latest
@@ -45,7 +45,7 @@ export async function readAutomations(
       }
       return inOrder([
         announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
-        recordAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
+        upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
       ]);
     },
   };

@@ -1,14 +1,14 @@
 import { type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { announce, draftEvent, isNewLead } from "../model/events.ts";
-import { readLead, recordLeads, toLead } from "../model/leads.ts";
+import { insertLeads, parseLead, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { inWorkspace, unknownWorkspace } from "./references.ts";
 
 /** Reads a call that inserts leads and announces them; one whose reference is known stays as it is. */
 export async function readLeads(input: unknown, moment: Moment): Promise<Recording> {
   const { workspaceId, leads } = readInput("recordLeads", input);
-  const reported = await Promise.all(leads.map((lead) => readLead(workspaceId, lead, moment)));
+  const reported = await Promise.all(leads.map((lead) => parseLead(workspaceId, lead, moment)));
   const fresh = firstOfEach(reported);
   const drafts = fresh.map((lead) => draftEvent("lead.created", toLead(lead), moment.now));
   return {
@@ -23,7 +23,7 @@ export async function readLeads(input: unknown, moment: Moment): Promise<Recordi
       for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
       return inOrder([
         announce(workspaceId, "lead.created", drafts, isNewLead, moment.now),
-        recordLeads(
+        insertLeads(
           workspaceId,
           fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
         ),

@@ -2,9 +2,9 @@ import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import type { AutomationType } from "../contract/resources.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
-import { selectAutomations } from "../model/automations.ts";
-import { selectLeads } from "../model/leads.ts";
-import { selectWorkspaces } from "../model/workspaces.ts";
+import { findAutomations } from "../model/automations.ts";
+import { findLeads } from "../model/leads.ts";
+import { findWorkspaces } from "../model/workspaces.ts";
 
 /** What a recording refers to. */
 export interface References {
@@ -50,9 +50,9 @@ export async function lookUp(db: Database, recordings: References[]): Promise<Kn
   const [workspaces, automations, leads] = await commit(
     db,
     inOrder([
-      selectWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
-      selectAutomations(pairsOf("automation")),
-      selectLeads(pairsOf("lead")),
+      findWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
+      findAutomations(pairsOf("automation")),
+      findLeads(pairsOf("lead")),
     ]),
   );
   return {

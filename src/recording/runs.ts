@@ -3,7 +3,7 @@ import { type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
-import { isNewRun, type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
+import { insertRuns, isNewRun, parseRun, type ReportedRun, toRun } from "../model/runs.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./references.ts";
 
@@ -14,7 +14,7 @@ export async function readRuns(
   visibility: Visibility,
 ): Promise<Recording> {
   const { workspaceId, runs } = readInput("recordRuns", input);
-  const reported = await Promise.all(runs.map((run) => readRun(workspaceId, run, moment)));
+  const reported = await Promise.all(runs.map((run) => parseRun(workspaceId, run, moment)));
   const fresh = firstOfEach(reported);
   return {
     workspaceId,
@@ -37,7 +37,7 @@ export async function readRuns(
         .map((run) => draftEvent("run.completed", toRun(run), moment.now));
       return inOrder([
         announce(workspaceId, "run.completed", drafts, isNewRun(found), moment.now),
-        recordRuns(workspaceId, found),
+        insertRuns(workspaceId, found),
       ]);
     },
   };

@@ -23,7 +23,7 @@ export function losing(lost: Lost, meanwhile: () => Promise<unknown>): D1Databas
           };
         if (name === "batch")
           return async (statements: D1PreparedStatement[]) => {
-            const writes = statements.some((each) => !/^\s*SELECT/.test(texts.get(each) ?? ""));
+            const writes = statements.some((each) => !/^\s*SELECT/i.test(texts.get(each) ?? ""));
             if (hasLost || !writes) return target.batch(statements);
             hasLost = true;
             if (lost === "reply") await target.batch(statements);

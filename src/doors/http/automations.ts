@@ -1,9 +1,9 @@
 import { Hono } from "hono";
+import { AUTOMATIONS_LIST } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { wake } from "../../delivery/wake.ts";
 import {
-  AUTOMATIONS_LIST,
   findAutomation,
   listAutomations,
   toAutomation,
@@ -12,7 +12,7 @@ import {
 import { controlAutomation } from "../../model/control.ts";
 import { readBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
-import { readPageRequest } from "./paging.ts";
+import { readPageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
 export const automations = new Hono<AppEnv>();
@@ -21,10 +21,8 @@ automations.get("/automations", served("automations"), async (c) => {
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
   const request = readPageRequest(c, AUTOMATIONS_LIST);
-  return c.json(
-    await listAutomations(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request),
-    200,
-  );
+  const found = await listAutomations(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request);
+  return c.json(toPage(AUTOMATIONS_LIST, found), 200);
 });
 
 automations.get("/automations/:id", served("automations"), async (c) => {

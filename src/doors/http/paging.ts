@@ -1,8 +1,9 @@
 import type { Context } from "hono";
-import { decodeCursor } from "../../contract/cursor.ts";
+import { decodeCursor, encodeCursor } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { PAGE_LIMIT } from "../../contract/limits.ts";
-import type { PageRequest } from "../../model/page.ts";
+import type { Page } from "../../contract/resources.ts";
+import type { Listing, PageRequest } from "../../model/page.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
@@ -18,6 +19,15 @@ export function readPageRequest(c: Context<AppEnv>, list: string): PageRequest {
   const after = decodeCursor(list, cursor);
   if (!after) throw new ApiError("invalid_request", { parameter: "cursor", reason: "unreadable" });
   return { limit, after };
+}
+
+/** The envelope of the contract around a page of `list`. */
+export function toPage<Item>(list: string, { items, next }: Listing<Item>): Page<Item> {
+  return {
+    data: items,
+    has_more: next !== null,
+    next_cursor: next && encodeCursor(list, next),
+  };
 }
 
 /** A parameter that may come once or not at all. */

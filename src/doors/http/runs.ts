@@ -1,10 +1,11 @@
 import { Hono } from "hono";
+import { RUNS_LIST, runsListOf } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { visibilityOf } from "../../model/automations.ts";
-import { listRuns, listRunsOfAutomation, RUNS_LIST, runsListOf } from "../../model/runs.ts";
+import { listRuns, listRunsOfAutomation } from "../../model/runs.ts";
 import type { AppEnv } from "./context.ts";
-import { readPageRequest } from "./paging.ts";
+import { readPageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
 export const runs = new Hono<AppEnv>();
@@ -13,22 +14,24 @@ runs.get("/runs", served("runs"), async (c) => {
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
   const request = readPageRequest(c, RUNS_LIST);
-  return c.json(await listRuns(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request), 200);
+  const found = await listRuns(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request);
+  return c.json(toPage(RUNS_LIST, found), 200);
 });
 
 runs.get("/automations/:id/runs", served("runs"), async (c) => {
   const id = c.req.param("id");
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
-  const request = readPageRequest(c, runsListOf(id));
+  const list = runsListOf(id);
+  const request = readPageRequest(c, list);
   if (!isId("automation", id)) throw new ApiError("automation_not_found");
-  const page = await listRunsOfAutomation(
+  const found = await listRunsOfAutomation(
     db,
     workspaceId,
     visibilityOf(c.env.SERVED_ROUTES),
     id,
     request,
   );
-  if (!page) throw new ApiError("automation_not_found");
-  return c.json(page, 200);
+  if (!found) throw new ApiError("automation_not_found");
+  return c.json(toPage(list, found), 200);
 });

@@ -1,4 +1,5 @@
 import { Hono } from "hono";
+import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX } from "../../contract/limits.ts";
@@ -9,7 +10,6 @@ import {
   insertSubscription,
   listSubscriptions,
   toWebhook,
-  WEBHOOKS_LIST,
 } from "../../model/subscriptions.ts";
 import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
 import { readKeyRing, seal } from "../../webhooks/seal.ts";
@@ -17,7 +17,7 @@ import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
 import { readBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
-import { readPageRequest } from "./paging.ts";
+import { readPageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
 export const webhooks = new Hono<AppEnv>();
@@ -46,7 +46,8 @@ webhooks.post("/webhooks", served("webhooks"), async (c) => {
 
 webhooks.get("/webhooks", served("webhooks"), async (c) => {
   const request = readPageRequest(c, WEBHOOKS_LIST);
-  return c.json(await listSubscriptions(c.get("db"), c.get("workspaceId"), request), 200);
+  const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
+  return c.json(toPage(WEBHOOKS_LIST, found), 200);
 });
 
 webhooks.delete("/webhooks/:id", served("webhooks"), async (c) => {

@@ -224,7 +224,7 @@ describe("listDeliveries", () => {
     };
     const request = { limit: 10, after: null };
     const page = await listDeliveries(openDatabase(metered), id, {}, request);
-    expect(page.data).toHaveLength(10);
+    expect(page.items).toHaveLength(10);
     // The subscription, and eleven deliveries with their events.
     expect(read).toBeLessThanOrEqual(1 + 2 * 11);
   });

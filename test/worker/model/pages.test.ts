@@ -1,12 +1,10 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
-import { decodeCursor } from "../../../src/contract/cursor.ts";
-import type { Page } from "../../../src/contract/resources.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { listAutomations } from "../../../src/model/automations.ts";
 import { listLeads } from "../../../src/model/leads.ts";
-import type { PageRequest } from "../../../src/model/page.ts";
-import { listRuns, listRunsOfAutomation, runsListOf } from "../../../src/model/runs.ts";
+import type { Listing, PageRequest } from "../../../src/model/page.ts";
+import { listRuns, listRunsOfAutomation } from "../../../src/model/runs.ts";
 import { automationReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
 
 const ROWS = 300;
@@ -53,48 +51,35 @@ beforeAll(async () => {
   ]);
 });
 
-type List = (request: PageRequest) => Promise<Page<{ id: string }> | null>;
+type List = (request: PageRequest) => Promise<Listing<{ id: string }> | null>;
 
-test.each<[string, () => string, List, walks?: number]>([
+test.each<[string, List, walks?: number]>([
   // With those of a CRM served, an index for each kind is walked.
-  ["leads", () => "leads", (request) => listLeads(db, workspaceId, request)],
-  ["runs", () => "runs", (request) => listRuns(db, workspaceId, ALL, request), 2],
-  ["social runs", () => "runs", (request) => listRuns(db, workspaceId, SOCIAL, request)],
+  ["leads", (request) => listLeads(db, workspaceId, request)],
+  ["runs", (request) => listRuns(db, workspaceId, ALL, request), 2],
+  ["social runs", (request) => listRuns(db, workspaceId, SOCIAL, request)],
   [
     "an automation's runs",
-    () => runsListOf(automationId),
     (request) => listRunsOfAutomation(db, workspaceId, ALL, automationId, request),
   ],
-  [
-    "automations",
-    () => "automations",
-    (request) => listAutomations(db, workspaceId, ALL, request),
-    2,
-  ],
-  [
-    "social automations",
-    () => "automations",
-    (request) => listAutomations(db, workspaceId, SOCIAL, request),
-  ],
-])(
-  "a page of %s reads one row more than it shows, at any depth",
-  async (_, list, read, walks = 1) => {
-    for (const limit of [1, 7, 100]) {
-      const seen: string[] = [];
-      let after: PageRequest["after"] = null;
-      do {
-        rowsRead = 0;
-        const page = await read({ limit, after });
-        seen.push(...(page?.data ?? []).map(({ id }) => id));
-        if (page?.has_more) expect(rowsRead).toBe(limit + walks);
-        else expect(rowsRead).toBeLessThanOrEqual(limit + walks);
-        after = page?.next_cursor ? decodeCursor(list(), page.next_cursor) : null;
-      } while (after);
-      expect(seen).toHaveLength(ROWS);
-      expect(new Set(seen).size).toBe(ROWS);
-    }
-  },
-);
+  ["automations", (request) => listAutomations(db, workspaceId, ALL, request), 2],
+  ["social automations", (request) => listAutomations(db, workspaceId, SOCIAL, request)],
+])("a page of %s reads one row more than it shows, at any depth", async (_, read, walks = 1) => {
+  for (const limit of [1, 7, 100]) {
+    const seen: string[] = [];
+    let after: PageRequest["after"] = null;
+    do {
+      rowsRead = 0;
+      const page = await read({ limit, after });
+      seen.push(...(page?.items ?? []).map(({ id }) => id));
+      if (page?.next) expect(rowsRead).toBe(limit + walks);
+      else expect(rowsRead).toBeLessThanOrEqual(limit + walks);
+      after = page?.next ?? null;
+    } while (after);
+    expect(seen).toHaveLength(ROWS);
+    expect(new Set(seen).size).toBe(ROWS);
+  }
+});
 
 /** A workspace whose newest automations and runs are those of a CRM, and some of neither newest. */
 async function openMixed() {
@@ -124,10 +109,10 @@ async function openMixed() {
 test("a page reads no more while automations of a CRM are not served, however many there are", async () => {
   const { workspaceId, social, crm } = await openMixed();
   const request = { limit: 25, after: null };
-  const read = async (list: () => Promise<Page<{ id: string }> | null>) => {
+  const read = async (list: () => Promise<Listing<{ id: string }> | null>) => {
     rowsRead = 0;
     const page = await list();
-    return { shown: page?.data.length, rowsRead };
+    return { shown: page?.items.length, rowsRead };
   };
   expect(await read(() => listRuns(db, workspaceId, SOCIAL, request))).toEqual({
     shown: 25,
@@ -147,19 +132,19 @@ test("a page reads no more while automations of a CRM are not served, however ma
 
 test("a page of both kinds is in order, whole, and reads one row of each kind more at the most", async () => {
   const { workspaceId } = await openMixed();
-  for (const [name, list, count] of [
-    ["runs", listRuns, 2 * ROWS],
-    ["automations", listAutomations, 2 * ROWS + 2],
+  for (const [list, count] of [
+    [listRuns, 2 * ROWS],
+    [listAutomations, 2 * ROWS + 2],
   ] as const) {
     const seen: string[] = [];
     let after: PageRequest["after"] = null;
     let last = Number.POSITIVE_INFINITY;
     do {
       rowsRead = 0;
-      const page: Page<{ id: string }> = await list(db, workspaceId, ALL, { limit: 100, after });
-      seen.push(...page.data.map(({ id }) => id));
+      const page: Listing<{ id: string }> = await list(db, workspaceId, ALL, { limit: 100, after });
+      seen.push(...page.items.map(({ id }) => id));
       expect(rowsRead).toBeLessThanOrEqual(102);
-      after = page.next_cursor ? decodeCursor(name, page.next_cursor) : null;
+      after = page.next;
       if (after) expect(after.at).toBeLessThanOrEqual(last);
       last = after?.at ?? last;
     } while (after);
@@ -186,7 +171,7 @@ test("runs follow their automation when a report changes its kind, unless the re
   const runs = [runReport("1", ids[0] as string)];
   await exports.Platform.recordRuns({ workspaceId, runs });
   const shown = async () =>
-    (await listRuns(db, workspaceId, SOCIAL, { limit: 25, after: null })).data.length;
+    (await listRuns(db, workspaceId, SOCIAL, { limit: 25, after: null })).items.length;
   expect(await shown()).toBe(0);
   await report("lead_ads", "2026-01-01T00:00:00Z");
   expect(await shown()).toBe(0);
