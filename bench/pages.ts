@@ -1,6 +1,5 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import { encodeCursor } from "../src/contract/cursor.ts";
-import { LEADS_LIST } from "../src/model/leads.ts";
+import { encodeCursor, LEADS_LIST } from "../src/contract/cursor.ts";
 import { openWorkspace } from "./isolation.ts";
 import { median } from "./statistics.ts";
 import type { Meters } from "./worker.ts";

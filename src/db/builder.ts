@@ -1,4 +1,4 @@
-import { Column, getTableColumns, is, SQL, sql } from "drizzle-orm";
+import { Column, type DriverValueDecoder, getTableColumns, is, SQL, sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { QueryBuilder, type SelectedFields, type SQLiteTable } from "drizzle-orm/sqlite-core";
 
@@ -19,22 +19,26 @@ export const deleteFrom = writes.delete.bind(writes);
  * as objects, in which two columns of one name would be one.
  */
 export function select<F extends SelectedFields>(fields: F) {
-  return queries.select(nameFields(fields));
+  return queries.select(named(fields));
 }
 
 /** The same with `DISTINCT`. */
 export function selectDistinct<F extends SelectedFields>(fields: F) {
-  return queries.selectDistinct(nameFields(fields));
+  return queries.selectDistinct(named(fields));
 }
 
-function nameFields<F extends SelectedFields>(fields: F): F {
-  const named = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
-  return Object.fromEntries(named) as F;
+/** Fields that come back under their names, as `select` gives them; for `RETURNING`. */
+export function named<F extends SelectedFields>(fields: F): F {
+  const entries = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
+  return Object.fromEntries(entries) as F;
 }
 
 function nameField(field: unknown, name: string): unknown {
   if (is(field, Column)) return sql`${field}`.mapWith(field).as(name);
-  return is(field, SQL) ? field.as(name) : field;
+  if (!is(field, SQL)) return field;
+  const { decoder } = field as unknown as { decoder: DriverValueDecoder<unknown, unknown> };
+  // Nested: of a query of one table, Drizzle would take the tables off the columns in it.
+  return sql`${field}`.mapWith(decoder).as(name);
 }
 
 /**
@@ -57,6 +61,11 @@ export function insertFrom<T extends SQLiteTable>(
 /** A column without its table, as stands on the left of what is set. */
 export function bare(column: Column): SQL {
   return sql`${sql.identifier(column.name)}`;
+}
+
+/** Reads what `json_group_array` makes of texts; for `mapWith`. */
+export function toTexts(value: unknown): string[] {
+  return JSON.parse(value as string);
 }
 
 /** In an `ON CONFLICT … DO UPDATE`, what the row that was refused has in this column. */

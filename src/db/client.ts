@@ -52,7 +52,7 @@ export type Stored<Row> = {
 
 /** A write, read as the number of rows that it changed. */
 export function write(query: SQLWrapper): Statements<number> {
-  return { queries: [toText(query)], read: ([result]) => result?.meta.changes ?? 0 };
+  return { queries: [toText(query)], read: changesOf };
 }
 
 /**
@@ -67,6 +67,18 @@ export function prepared<Row>(query: TypedQuery<Row> | SQL) {
     return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: made.read };
   };
 }
+
+/** The same of a write. */
+export function preparedWrite(query: SQLWrapper) {
+  let text: Query | undefined;
+  return (values: Record<string, unknown>): Statements<number> => {
+    text ??= toText(query);
+    const { sql, params } = text;
+    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: changesOf };
+  };
+}
+
+const changesOf = ([result]: D1Result[]) => result?.meta.changes ?? 0;
 
 function toText(query: SQLWrapper): Query {
   const { sql, params } = dialect.sqlToQuery(query.getSQL());

@@ -1,6 +1,7 @@
-import { type SQL, sql } from "drizzle-orm";
+import { inArray, lt, type SQL, sql } from "drizzle-orm";
 import { COMMITS_FORGOTTEN_MAX, COMMITS_KEPT_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
+import { deleteFrom, insertFrom, select } from "./builder.ts";
 import { commit, type Database, inOrder, type Statements, write } from "./client.ts";
 import { commits } from "./schema.ts";
 
@@ -20,9 +21,9 @@ export async function commitOnce<R>(
   guard: SQL = ALWAYS,
 ): Promise<R | null> {
   const token = `${isoTime(now)}/${crypto.randomUUID()}`;
-  const isCommitted = sql`EXISTS (SELECT 1 FROM ${commits} WHERE token = ${token})`;
+  const isCommitted = sql`EXISTS (SELECT 1 FROM ${commits} WHERE ${commits.token} = ${token})`;
   const mark = write(
-    sql`INSERT INTO ${commits} (token) SELECT ${token} WHERE ${guard} OR ${isCommitted}`,
+    insertFrom(commits, { token: sql`${token}` }, sql`WHERE ${guard} OR ${isCommitted}`),
   );
   try {
     const [, result] = await commit(db, inOrder([mark, statements]));
@@ -38,9 +39,12 @@ export const ALWAYS = sql`true`;
 
 const TAKEN = "UNIQUE constraint failed: commits.token";
 
-/** Forgets transactions that nobody tries again any more. */
-export function forgetCommits(now: number): Statements<number> {
-  return write(sql`DELETE FROM ${commits} WHERE token IN (
-    SELECT token FROM ${commits} WHERE token < ${isoTime(now - COMMITS_KEPT_MS)}
-    ORDER BY token LIMIT ${COMMITS_FORGOTTEN_MAX})`);
+/** Deletes the tokens of transactions that nobody tries again any more. */
+export function deleteCommits(now: number): Statements<number> {
+  const old = select({ token: commits.token })
+    .from(commits)
+    .where(lt(commits.token, isoTime(now - COMMITS_KEPT_MS)))
+    .orderBy(commits.token)
+    .limit(COMMITS_FORGOTTEN_MAX);
+  return write(deleteFrom(commits).where(inArray(commits.token, old)));
 }

@@ -1,6 +1,6 @@
 import { openDatabase } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { type Claimed, readBody } from "../model/deliveries.ts";
+import { type Claimed, findBody } from "../model/deliveries.ts";
 import type { Outcome } from "../webhooks/outcome.ts";
 import { post } from "../webhooks/post.ts";
 import { createRecheck, type Recheck } from "../webhooks/recheck.ts";
@@ -72,7 +72,7 @@ async function send(
 ): Promise<Outcome> {
   if (isRefused || (await recheck?.(url)) === "private") return { kind: "refused" };
   const sign = await signer;
-  const body = inline ?? (await readBody(openDatabase(env.DB), workspaceId, eventId));
+  const body = inline ?? (await findBody(openDatabase(env.DB), workspaceId, eventId));
   if (body === null) throw new EventErased();
   return post(url, body, await sign(eventId, body, now), now);
 }

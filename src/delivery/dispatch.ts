@@ -12,7 +12,8 @@ import {
 } from "../contract/limits.ts";
 import type { Lane } from "../contract/pace.ts";
 import { commit, type Database } from "../db/client.ts";
-import { type Claimed, exchange, type Found, type Hold, holdFrom } from "../model/deliveries.ts";
+import { type Claimed, exchange, type Found } from "../model/deliveries.ts";
+import { type Hold, holdFrom } from "../model/holds.ts";
 import { InvocationLimit, type Outcome } from "../webhooks/outcome.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
 

@@ -11,7 +11,9 @@ import {
 } from "../contract/limits.ts";
 import { type Lane, laneOf, type Pace } from "../contract/pace.ts";
 import type { LastAttempt } from "../db/schema.ts";
-import type { Change, Claimed, Found, Hold, Request, Settlement } from "../model/deliveries.ts";
+import type { Claimed, Found } from "../model/deliveries.ts";
+import type { Hold, Request } from "../model/holds.ts";
+import type { Change, Settlement } from "../model/outcomes.ts";
 import type { Outcome } from "../webhooks/outcome.ts";
 import { type Attempt, adjustPace, judge } from "./policy.ts";
 

@@ -25,7 +25,7 @@ import {
 import { type Backlog, readBacklog } from "../model/due.ts";
 import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
-import { listDeliveries, readDelivery } from "../model/history.ts";
+import { findDelivery, listDeliveries } from "../model/history.ts";
 import { type Ledger, readLedger } from "../model/ledger.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
 import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "../model/redelivery.ts";
@@ -240,7 +240,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Shows a delivery, every failed attempt at it, and the exact body. */
   async readDelivery(input: PlatformInput<"readDelivery">) {
     const { webhookId, eventId } = await readInput("readDelivery", input);
-    return readDelivery(this.#db, webhookId, eventId);
+    return findDelivery(this.#db, webhookId, eventId);
   }
 
   /**

@@ -1,6 +1,6 @@
 import { REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "../contract/limits.ts";
 import { commit, type Database, openDatabase } from "../db/client.ts";
-import { forgetCommits } from "../db/once.ts";
+import { deleteCommits } from "../db/once.ts";
 import { sendNotices } from "../delivery/notify.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
@@ -28,7 +28,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
     expireEvents(db, env, now, mayGoOn),
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
-    commit(db, forgetCommits(now)),
+    commit(db, deleteCommits(now)),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure);

@@ -1,7 +1,16 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { OVERDUE_AFTER_MS, SWEEP_GRACE_MS, SWEEP_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
-import { type Database, readAs, retrying, rows, type Statements } from "../db/client.ts";
+import { select } from "../db/builder.ts";
+import {
+  type Database,
+  prepared,
+  query,
+  readAs,
+  rows,
+  type Statements,
+  type Stored,
+} from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 
 /** A subscription that has deliveries to be sent, and the lane in which. */
@@ -10,37 +19,62 @@ export interface Wake {
   lane: Lane;
 }
 
-interface WakeRow {
-  subscriptionId: string;
-  slow: 0 | 1;
-  backoff: number;
+type WakeRow = { subscriptionId: string } & Pick<
+  typeof subscriptions.$inferSelect,
+  "slow" | "backoff"
+>;
+
+function toWake({ subscriptionId, ...pace }: WakeRow): Wake {
+  return { subscriptionId, lane: laneOf(pace) };
 }
 
-function toWake({ subscriptionId, slow, backoff }: WakeRow): Wake {
-  return { subscriptionId, lane: laneOf({ slow: slow === 1, backoff }) };
-}
+const WAKE = {
+  subscriptionId: subscriptions.id,
+  slow: subscriptions.slow,
+  backoff: subscriptions.backoff,
+};
 
 /** Subscriptions of a workspace that may be posted to and have something due now. */
 export function dueInWorkspace(workspaceId: string, now: number): Statements<Wake[]> {
-  const due = rows<WakeRow>(sql`
-    SELECT s.id AS subscriptionId, s.slow AS slow, s.backoff AS backoff
-    FROM ${subscriptions} AS s
-    WHERE s.workspace_id = ${workspaceId} AND s.deleted_at IS NULL AND s.next_at <= ${now}
-      AND EXISTS (SELECT 1 FROM ${deliveries} AS p
-        WHERE p.subscription_id = s.id AND p.state = 'pending' AND p.due_at <= ${now})`);
-  return readAs(due, (found) => found.map(toWake));
+  return readAs(due({ workspaceId, now }), (found) => found.map(toWake));
 }
 
+const PENDING = sql`${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+
+const due = prepared(
+  select(WAKE)
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
+        isNull(subscriptions.deletedAt),
+        lte(subscriptions.nextAt, sql.placeholder("now")),
+        sql`EXISTS (SELECT 1 FROM ${PENDING} AND ${deliveries.dueAt} <= ${sql.placeholder("now")})`,
+      ),
+    ),
+);
+
 /** Walks from subscription to subscription in the index, however many deliveries each has pending. */
-function subscriptionsWithPending(after: string): SQL {
+function subscriptionsWithPending(after: string | Placeholder): SQL {
+  const { subscriptionId, state } = deliveries;
+  // Raw: Drizzle has no recursive queries.
   return sql`waiting (id) AS (
-      SELECT min(d.subscription_id) FROM ${deliveries} AS d
-        WHERE d.state = 'pending' AND d.subscription_id > ${after}
+      SELECT min(${subscriptionId}) FROM ${deliveries}
+        WHERE ${state} = 'pending' AND ${subscriptionId} > ${after}
       UNION ALL
-      SELECT (SELECT min(d.subscription_id) FROM ${deliveries} AS d
-        WHERE d.state = 'pending' AND d.subscription_id > waiting.id)
+      SELECT (SELECT min(${subscriptionId}) FROM ${deliveries}
+        WHERE ${state} = 'pending' AND ${subscriptionId} > waiting.id)
       FROM waiting WHERE waiting.id IS NOT NULL)`;
 }
+
+const overdue = prepared<Stored<WakeRow>>(sql`
+  WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
+  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
+  FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
+  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")}
+    AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
+      SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+  LIMIT ${SWEEP_MAX}`);
 
 /**
  * At most `SWEEP_MAX` subscriptions, of all workspaces, that nobody has come to: overdue, or withdrawn
@@ -53,18 +87,9 @@ export async function overdueAnywhere(
   after: string,
   now: number,
 ): Promise<{ wakes: Wake[]; after: string }> {
-  const overdue = await retrying(() =>
-    db.all<WakeRow>(sql`
-    WITH RECURSIVE ${subscriptionsWithPending(after)}
-    SELECT waiting.id AS subscriptionId, s.slow AS slow, s.backoff AS backoff
-    FROM waiting JOIN ${subscriptions} AS s ON s.id = waiting.id
-    WHERE s.held_until <= ${now} AND (s.cancelling OR max(s.next_at, (
-      SELECT min(p.due_at) FROM ${deliveries} AS p
-      WHERE p.subscription_id = s.id AND p.state = 'pending')) <= ${now - SWEEP_GRACE_MS})
-    LIMIT ${SWEEP_MAX}`),
-  );
-  const last = overdue.length === SWEEP_MAX ? overdue.at(-1)?.subscriptionId : undefined;
-  return { wakes: overdue.map(toWake), after: last ?? "" };
+  const found = await query(db, overdue({ after, now }));
+  const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
+  return { wakes: found.map((row) => toWake({ ...row, slow: row.slow === 1 })), after: last ?? "" };
 }
 
 /** What waits to be delivered. */
@@ -85,17 +110,21 @@ export async function readBacklog(
   workspaceId: string | undefined,
   now: number,
 ): Promise<Backlog> {
-  const within = workspaceId === undefined ? sql`true` : sql`s.workspace_id = ${workspaceId}`;
-  const [row] = await retrying(() =>
-    db.all<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
+  const { id, nextAt } = subscriptions;
+  const { subscriptionId, eventId, state, dueAt } = deliveries;
+  const isWithin =
+    workspaceId === undefined ? sql`true` : sql`${subscriptions.workspaceId} = ${workspaceId}`;
+  const [row] = await query(
+    db,
+    rows<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
-      coalesce(sum(max(d.due_at, s.next_at) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
-      min(e.created_at) AS oldestAt
-    FROM waiting CROSS JOIN ${subscriptions} AS s ON s.id = waiting.id AND ${within}
-      CROSS JOIN ${deliveries} AS d INDEXED BY deliveries_due_of_subscription
-        ON d.subscription_id = s.id AND d.state = 'pending'
-      JOIN ${events} AS e ON e.workspace_id = d.workspace_id AND e.id = d.event_id`),
+      coalesce(sum(max(${dueAt}, ${nextAt}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      min(${events.createdAt}) AS oldestAt
+    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isWithin}
+      CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+        ON ${subscriptionId} = ${id} AND ${state} = 'pending'
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`),
   );
   if (!row) throw new Error("the backlog query gave no row");
   const { pending, overdue, oldestAt } = row;

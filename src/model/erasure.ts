@@ -1,5 +1,17 @@
-import { type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  type Column,
+  eq,
+  inArray,
+  isNotNull,
+  isNull,
+  notExists,
+  type SQL,
+  sql,
+} from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
 import { CLEANUP_MAX } from "../contract/limits.ts";
+import { deleteFrom, select, update } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -11,9 +23,7 @@ import {
 } from "../db/client.ts";
 import {
   apiKeys,
-  attempts,
   automations,
-  deliveries,
   earlierSecrets,
   emails,
   events,
@@ -25,8 +35,9 @@ import {
   workspaces,
 } from "../db/schema.ts";
 import type { GatedKey } from "./api-keys.ts";
-import { WITHDRAWN } from "./deliveries.ts";
+import { WITHDRAWN } from "./endings.ts";
 import { resize } from "./event-size.ts";
+import { deleteDeliveries } from "./retention.ts";
 
 /*
  * What holds personal data is overwritten before it is deleted: a deleted row may stay readable in
@@ -35,7 +46,7 @@ import { resize } from "./event-size.ts";
  */
 
 /** As many bytes as the text has, that say nothing; null for none. */
-function blank(text: SQL): SQL {
+function blank(text: Column): SQL {
   return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
 }
 
@@ -44,46 +55,73 @@ function blank(text: SQL): SQL {
  * with deliveries and attempts; and the links of their runs.
  */
 export function eraseLeads(workspaceId: string, ids: string[]): Statements<unknown> {
-  const named = sql`SELECT value FROM json_each(${JSON.stringify(ids)})`;
-  const own = sql`workspace_id = ${workspaceId} AND id IN (${named})`;
+  const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  const isOwn = and(eq(leads.workspaceId, workspaceId), inArray(leads.id, named));
+  const other = alias(leads, "other");
   return inOrder([
-    blankLeads(own),
+    blankLeads(isOwn),
     // Of leads that were recorded before their events were noted; looked for only if there are any.
-    write(sql`UPDATE ${leads} SET event_id = e.id FROM ${events} AS e
-      WHERE ${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN (${named})
-        AND ${leads.eventId} IS NULL AND e.workspace_id = ${workspaceId}
-        AND e.type = 'lead.created' AND e.body->>'$.data.id' = ${leads.id}
-        AND EXISTS (SELECT 1 FROM ${leads} WHERE ${own} AND event_id IS NULL)`),
+    write(
+      update(leads)
+        .set({ eventId: sql`${events.id}` })
+        .from(events)
+        .where(
+          and(
+            isOwn,
+            isNull(leads.eventId),
+            eq(events.workspaceId, workspaceId),
+            eq(events.type, "lead.created"),
+            sql`${events.body}->>'$.data.id' = ${leads.id}`,
+            sql`EXISTS (SELECT 1 FROM ${leads} AS other WHERE ${other.workspaceId} = ${workspaceId}
+              AND ${other.id} IN ${named} AND ${other.eventId} IS NULL)`,
+          ),
+        ),
+    ),
     eraseEvents(
       workspaceId,
-      sql`SELECT event_id FROM ${leads} WHERE ${own} AND event_id IS NOT NULL`,
+      select({ id: leads.eventId })
+        .from(leads)
+        .where(and(isOwn, isNotNull(leads.eventId)))
+        .getSQL(),
     ),
-    write(sql`UPDATE ${runs} SET lead_id = NULL
-      WHERE lead_id IN (${named}) AND workspace_id = ${workspaceId}`),
-    write(sql`DELETE FROM ${leads} WHERE ${own}`),
+    write(
+      update(runs)
+        .set({ leadId: null })
+        .where(and(inArray(runs.leadId, named), eq(runs.workspaceId, workspaceId))),
+    ),
+    write(deleteFrom(leads).where(isOwn)),
   ]);
 }
 
 /** Deletes events of the workspace, by their ids in `selected`, with deliveries and attempts. */
 function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
-  const theirs = sql`workspace_id = ${workspaceId} AND id IN (${selected})`;
-  const owed = sql`SELECT o.value, ev.id FROM ${events} AS ev JOIN json_each(ev.owed) AS o
-    WHERE ev.workspace_id = ${workspaceId} AND ev.id IN (${selected})`;
+  const isSelected = sql`${events.workspaceId} = ${workspaceId} AND ${events.id} IN (${selected})`;
   return inOrder([
-    write(sql`DELETE FROM ${attempts} WHERE (subscription_id, event_id) IN (${owed})`),
-    write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (${owed})`),
-    resize(
-      -1,
-      sql`FROM ${events} AS e WHERE e.workspace_id = ${workspaceId} AND e.id IN (${selected})`,
+    deleteDeliveries(
+      sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`,
     ),
-    write(sql`UPDATE ${events} SET body = ${blank(sql`body`)} WHERE ${theirs}`),
-    write(sql`DELETE FROM ${events} WHERE ${theirs}`),
+    resize(-1, sql`FROM ${events} WHERE ${isSelected}`),
+    write(
+      update(events)
+        .set({ body: blank(events.body) })
+        .where(isSelected),
+    ),
+    write(deleteFrom(events).where(isSelected)),
   ]);
 }
 
-function blankLeads(condition: SQL): Statements<unknown> {
-  return write(sql`UPDATE ${leads} SET name = ${blank(sql`name`)}, email = ${blank(sql`email`)},
-    phone = ${blank(sql`phone`)}, custom_fields = ${blank(sql`custom_fields`)} WHERE ${condition}`);
+function blankLeads(condition: SQL | undefined): Statements<unknown> {
+  const { name, email, phone, customFields } = leads;
+  return write(
+    update(leads)
+      .set({
+        name: blank(name),
+        email: blank(email),
+        phone: blank(phone),
+        customFields: blank(customFields),
+      })
+      .where(condition),
+  );
 }
 
 /**
@@ -93,15 +131,27 @@ function blankLeads(condition: SQL): Statements<unknown> {
  */
 export function closeWorkspace(id: string, now: number): Statements<GatedKey[] | null> {
   const statements = inOrder([
-    write(sql`UPDATE ${workspaces} SET access_granted = 0 WHERE id = ${id} AND access_granted`),
-    write(sql`UPDATE ${apiKeys} SET revoked_at = ${now}
-      WHERE workspace_id = ${id} AND revoked_at IS NULL`),
-    write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
-      WHERE workspace_id = ${id} AND deleted_at IS NULL`),
-    rows<GatedKey>(
-      sql`SELECT key_hash AS keyHash, last_used_at AS lastUsedAt FROM ${apiKeys} WHERE workspace_id = ${id}`,
+    write(
+      update(workspaces)
+        .set({ accessGranted: false })
+        .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
     ),
-    rows<{ id: string }>(sql`SELECT id FROM ${workspaces} WHERE id = ${id}`),
+    write(
+      update(apiKeys)
+        .set({ revokedAt: now })
+        .where(and(eq(apiKeys.workspaceId, id), isNull(apiKeys.revokedAt))),
+    ),
+    write(
+      update(subscriptions)
+        .set({ deletedAt: now, ...WITHDRAWN })
+        .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
+    ),
+    rows(
+      select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
+        .from(apiKeys)
+        .where(eq(apiKeys.workspaceId, id)),
+    ),
+    rows(select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id))),
   ]);
   return readAs(statements, ([, , , keys, known]) => (known.length === 0 ? null : keys));
 }
@@ -127,55 +177,85 @@ export async function eraseWorkspace(
   return remaining;
 }
 
+/** Tables whose rows belong to a workspace. */
+type Owned =
+  | typeof events
+  | typeof leads
+  | typeof automations
+  | typeof subscriptions
+  | typeof apiKeys
+  | typeof notices;
+
 /** Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these. */
 function erasePiece(id: string): Statements<number> {
-  const own = sql`workspace_id = ${id}`;
+  const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
+  const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
   // The runs of each kind have an index of their own.
-  const ownRuns = sql`(SELECT id, workspace_id, occurred_at FROM ${runs} WHERE ${own} AND crm = 0
-    UNION ALL SELECT id, workspace_id, occurred_at FROM ${runs} WHERE ${own} AND crm = 1)`;
+  const ownRuns = sql`(SELECT ${runs.id} AS id, ${runs.occurredAt} AS at FROM ${runs} WHERE ${isOf(runs)} AND ${runs.crm} = 0
+    UNION ALL SELECT ${runs.id}, ${runs.occurredAt} FROM ${runs} WHERE ${isOf(runs)} AND ${runs.crm} = 1)`;
   const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
-  const isOfNotice = sql`notice_id IN (SELECT id FROM ${notices} WHERE ${own})`;
-  const first = (table: SQL, order: SQL) =>
-    sql`${own} AND id IN (SELECT id FROM ${table} WHERE ${own} ORDER BY ${order} LIMIT ${CLEANUP_MAX})`;
-  const someLeads = sql`${first(sql`${leads}`, sql`created_at, id`)} AND ${isWithoutRuns}`;
-  const isEmpty = sql.join(
-    [sql`${events}`, ownRuns, sql`${leads}`, sql`${automations}`].map(
-      (table) => sql`NOT EXISTS (SELECT 1 FROM ${table} WHERE ${own})`,
-    ),
-    sql` AND `,
+  const isOfNotice = inArray(emails.noticeId, idsOf(notices));
+  const first = (table: typeof leads | typeof automations) =>
+    and(
+      isOf(table),
+      inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX)),
+    );
+  const someLeads = and(first(leads), isWithoutRuns);
+  const isEmpty = and(
+    notExists(idsOf(events)),
+    isWithoutRuns,
+    notExists(idsOf(leads)),
+    notExists(idsOf(automations)),
   );
-  const counts = sql.join(
-    [
-      sql`${events}`,
-      ownRuns,
-      ...[leads, automations, subscriptions, apiKeys].map((t) => sql`${t}`),
-    ].map((table) => sql`(SELECT count(*) FROM ${table} WHERE ${own})`),
-    sql` + `,
+  const countOf = (rows: SQL) => sql`(SELECT count(*) FROM ${rows})`;
+  const counts = [events, leads, automations, subscriptions, apiKeys].map((table) =>
+    countOf(sql`${table} WHERE ${isOf(table)}`),
   );
+  const isOwn = eq(workspaces.id, id);
+  const remaining = [countOf(ownRuns), ...counts, countOf(sql`${workspaces} WHERE ${isOwn}`)];
   const piece = inOrder([
-    eraseEvents(id, sql`SELECT id FROM ${events} WHERE ${own} ORDER BY id LIMIT ${CLEANUP_MAX}`),
-    write(sql`DELETE FROM ${runs} WHERE ${first(ownRuns, sql`occurred_at, id`)}`),
+    eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
+    write(
+      deleteFrom(runs).where(
+        and(
+          isOf(runs),
+          sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
+        ),
+      ),
+    ),
     blankLeads(someLeads),
-    write(sql`DELETE FROM ${leads} WHERE ${someLeads}`),
-    write(sql`DELETE FROM ${removals} WHERE ${isWithoutRuns}
-      AND automation_id IN (SELECT id FROM ${automations} WHERE ${own})`),
-    write(sql`DELETE FROM ${automations}
-      WHERE ${first(sql`${automations}`, sql`created_at, id`)} AND ${isWithoutRuns}`),
-    write(sql`DELETE FROM ${earlierSecrets} WHERE ${isEmpty}
-      AND subscription_id IN (SELECT id FROM ${subscriptions} WHERE ${own})`),
+    write(deleteFrom(leads).where(someLeads)),
+    write(
+      deleteFrom(removals).where(
+        and(isWithoutRuns, inArray(removals.automationId, idsOf(automations))),
+      ),
+    ),
+    write(deleteFrom(automations).where(and(first(automations), isWithoutRuns))),
+    write(
+      deleteFrom(earlierSecrets).where(
+        and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions))),
+      ),
+    ),
     // No two of a notice have the same text.
-    write(sql`UPDATE ${emails} SET recipient = printf('%0*d', length(CAST(recipient AS BLOB)), rowid)
-      WHERE ${isOfNotice} AND ${isEmpty}`),
-    write(sql`DELETE FROM ${emails} WHERE ${isOfNotice} AND ${isEmpty}`),
-    write(sql`DELETE FROM ${notices} WHERE ${own} AND ${isEmpty}`),
-    write(sql`DELETE FROM ${subscriptions} WHERE ${own} AND ${isEmpty}`),
-    write(sql`DELETE FROM ${apiKeys} WHERE ${own} AND ${isEmpty}`),
-    write(sql`UPDATE ${workspaces} SET name = ${blank(sql`name`)}, admin_emails = ${blank(sql`admin_emails`)}
-      WHERE id = ${id} AND ${isEmpty}`),
-    write(sql`DELETE FROM ${workspaces} WHERE id = ${id} AND ${isEmpty}`),
+    write(
+      update(emails)
+        .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
+        .where(and(isOfNotice, isEmpty)),
+    ),
+    write(deleteFrom(emails).where(and(isOfNotice, isEmpty))),
+    write(deleteFrom(notices).where(and(isOf(notices), isEmpty))),
+    write(deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty))),
+    write(deleteFrom(apiKeys).where(and(isOf(apiKeys), isEmpty))),
+    write(
+      update(workspaces)
+        .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
+        .where(and(isOwn, isEmpty)),
+    ),
+    write(deleteFrom(workspaces).where(and(isOwn, isEmpty))),
   ]);
-  const remaining = rows<{ remaining: number }>(
-    sql`SELECT ${counts} + (SELECT count(*) FROM ${workspaces} WHERE id = ${id}) AS remaining`,
+  // Raw: Drizzle selects from a table.
+  const left = rows<{ remaining: number }>(
+    sql`SELECT ${sql.join(remaining, sql` + `)} AS remaining`,
   );
-  return readAs(inOrder([piece, remaining]), ([, [row]]) => row?.remaining ?? 0);
+  return readAs(inOrder([piece, left]), ([, [row]]) => row?.remaining ?? 0);
 }

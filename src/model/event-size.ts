@@ -1,25 +1,20 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, lt, type SQL, sql } from "drizzle-orm";
 import { CLEANUP_MAX } from "../contract/limits.ts";
+import { named, select, update } from "../db/builder.ts";
 import { commit, type Database, rows, type Statements, write } from "../db/client.ts";
 import { events, workspaces } from "../db/schema.ts";
 
-const payload = sql`(octet_length(e.body) + octet_length(e.owed) + 150)`;
+const payload = sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`;
 
 /**
- * What the event `e` takes in the database with its deliveries, in bytes: what does not fit into a
+ * What an event takes in the database with its deliveries, in bytes: what does not fit into a
  * quarter of a page goes to pages of its own. Within a tenth of what the file grows by.
  */
 export const EVENT_BYTES = sql`(CASE WHEN ${payload} <= 1000 THEN ${payload}
-  ELSE 500 + (${payload} + 3602) / 4092 * 4096 END + 150 * json_array_length(e.owed))`;
+  ELSE 500 + (${payload} + 3602) / 4092 * 4096 END + 150 * json_array_length(${events.owed}))`;
 
 /** A workspace, as far as its events have been measured. */
-export interface Measured {
-  id: string;
-  /** The last event whose size is known. */
-  sizedTo: string;
-  /** What the events up to that one take. */
-  sizedBytes: number;
-}
+export type Measured = Pick<typeof workspaces.$inferSelect, "id" | "sizedTo" | "sizedBytes">;
 
 /**
  * Measures the next events of a workspace, `CLEANUP_MAX` at the most: each is read once in its life.
@@ -32,26 +27,36 @@ export async function measureNext(
   { id, sizedTo }: Measured,
   before: string,
 ): Promise<Measured | null> {
-  const [measured] = await commit(
-    db,
-    rows<Measured>(sql`
-    UPDATE ${workspaces} SET sized_to = new.last, sized_bytes = sized_bytes + new.bytes
-    FROM (SELECT max(id) AS last, sum(bytes) AS bytes FROM (
-      SELECT e.id AS id, ${EVENT_BYTES} AS bytes FROM ${events} AS e
-      WHERE e.workspace_id = ${id} AND e.id > ${sizedTo} AND e.id < ${before}
-      ORDER BY e.id LIMIT ${CLEANUP_MAX})) AS new
-    WHERE workspaces.id = ${id} AND sized_to = ${sizedTo} AND new.last IS NOT NULL
-    RETURNING workspaces.id AS id, sized_to AS sizedTo, sized_bytes AS sizedBytes`),
-  );
-  return measured ?? null;
+  const next = select({ id: events.id, bytes: sql<number>`${EVENT_BYTES}` })
+    .from(events)
+    .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)))
+    .orderBy(events.id)
+    .limit(CLEANUP_MAX);
+  const measured = update(workspaces)
+    .set({ sizedTo: sql`new.last`, sizedBytes: sql`${workspaces.sizedBytes} + new.bytes` })
+    .from(sql`(SELECT max(id) AS last, sum(bytes) AS bytes FROM ${next}) AS new`)
+    .where(and(eq(workspaces.id, id), eq(workspaces.sizedTo, sizedTo), sql`new.last IS NOT NULL`))
+    .returning(
+      named({
+        id: workspaces.id,
+        sizedTo: workspaces.sizedTo,
+        sizedBytes: workspaces.sizedBytes,
+      }),
+    );
+  const [row = null] = await commit(db, rows<Measured>(measured.getSQL()));
+  return row;
 }
 
 /** Adds to the size of their workspaces that of events which have been measured, or takes it off. */
 export function resize(sign: 1 | -1, measured: SQL): Statements<number> {
-  return write(sql`
-    UPDATE ${workspaces} SET sized_bytes = sized_bytes + ${sign} * some.bytes
-    FROM (SELECT e.workspace_id AS id, sum(${EVENT_BYTES}) AS bytes ${measured}
-        AND e.id <= (SELECT w.sized_to FROM ${workspaces} AS w WHERE w.id = e.workspace_id)
-      GROUP BY e.workspace_id) AS some
-    WHERE workspaces.id = some.id`);
+  return write(
+    update(workspaces)
+      .set({ sizedBytes: sql`${workspaces.sizedBytes} + ${sign} * some.bytes` })
+      .from(
+        sql`(SELECT ${events.workspaceId} AS id, sum(${EVENT_BYTES}) AS bytes ${measured}
+            AND ${events.id} <= (SELECT ${workspaces.sizedTo} FROM ${workspaces} WHERE ${workspaces.id} = ${events.workspaceId})
+          GROUP BY ${events.workspaceId}) AS some`,
+      )
+      .where(sql`${workspaces.id} = some.id`),
+  );
 }

@@ -2,6 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { newEventId } from "../contract/ids.ts";
 import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
+import { insertFrom } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -13,6 +14,7 @@ import {
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { dueInWorkspace, type Wake } from "./due.ts";
+import { IS_OWED } from "./holds.ts";
 
 /** An event that is announced if, when it is committed, its subject makes it true. */
 export interface Draft {
@@ -35,7 +37,7 @@ export function draftEvent<T extends WebhookDelivery>(
 }
 
 /** Condition on a draft, true in SQL before the record itself is written. */
-export const isNewLead = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
+export const IS_NEW_LEAD = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
 
 /**
  * Announces those of `drafts` whose `condition` holds: each event, and a delivery to every
@@ -51,27 +53,45 @@ export function announce(
   condition: SQL,
   now: number,
 ): Statements<unknown> {
-  const listing = sql`s.workspace_id = ${workspaceId} AND s.deleted_at IS NULL
-    AND EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = ${type})`;
-  const owed = sql`${listing} AND s.disabled_at IS NULL
-    AND EXISTS (SELECT 1 FROM workspaces AS w WHERE w.id = s.workspace_id AND w.access_granted)`;
+  const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
+    AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
+  const isOwed = sql`${isListing} AND ${IS_OWED}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // First: what is still to be announced is known by its event not being there.
-    write(sql`
-      INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
-      SELECT s.id, draft.value->>'id', ${workspaceId}, 'pending', ${now}, s.generation
-      FROM json_each(${subjects}) AS draft JOIN ${subscriptions} AS s ON ${owed}
-      WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events} AS e
-        WHERE e.workspace_id = ${workspaceId} AND e.id = draft.value->>'id')`),
+    write(
+      insertFrom(
+        deliveries,
+        {
+          subscriptionId: sql`${subscriptions.id}`,
+          eventId: sql`draft.value->>'id'`,
+          workspaceId: sql`${workspaceId}`,
+          state: sql`'pending'`,
+          dueAt: sql`${now}`,
+          generation: sql`${subscriptions.generation}`,
+        },
+        sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isOwed}
+          WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
+            WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
+      ),
+    ),
     ...jsonParameters(drafts).map((chunk) =>
-      write(sql`
-        INSERT INTO ${events} (id, workspace_id, type, body, owed, created_at)
-        SELECT draft.value->>'id', ${workspaceId}, ${type}, draft.value->>'body',
-          (SELECT json_group_array(s.id) FROM ${subscriptions} AS s WHERE ${owed}), ${now}
-        FROM json_each(${chunk}) AS draft
-        WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE ${listing})
-        ON CONFLICT (workspace_id, id) DO NOTHING`),
+      write(
+        insertFrom(
+          events,
+          {
+            id: sql`draft.value->>'id'`,
+            workspaceId: sql`${workspaceId}`,
+            type: sql`${type}`,
+            body: sql`draft.value->>'body'`,
+            owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
+            createdAt: sql`${now}`,
+          },
+          sql`FROM json_each(${chunk}) AS draft
+            WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
+            ON CONFLICT DO NOTHING`,
+        ),
+      ),
     ),
   ]);
 }

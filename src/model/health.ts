@@ -1,9 +1,11 @@
-import { sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, retrying } from "../db/client.ts";
+import { select } from "../db/builder.ts";
+import { type Database, prepared, query } from "../db/client.ts";
 import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
+import { newestFirst } from "./page.ts";
 
 /** How an attempt ended, as the Platform door tells it. */
 export interface AttemptView extends Omit<LastAttempt, "at"> {
@@ -28,55 +30,58 @@ export interface WebhookView {
   lastAttempt: AttemptView | null;
 }
 
-interface HealthRow {
-  webhookId: string;
-  url: string;
-  events: string;
-  createdAt: number;
-  disabledAt: number | null;
-  failingSince: number | null;
-  failures: number;
-  slow: 0 | 1;
-  nextAt: number;
-  pending: number;
-  dueAt: number | null;
-  /** As JSON. */
-  noted: string | null;
-  recent: string | null;
-}
-
 /** Deliveries among which the last attempt is looked for: a success writes nothing but its own row. */
 const RECENT = 100;
 
+const ITS_DELIVERIES = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}`;
+const ITS_PENDING = sql`${ITS_DELIVERIES} AND ${deliveries.state} = 'pending'`;
+
+const health = prepared(
+  select({
+    webhookId: subscriptions.id,
+    url: subscriptions.url,
+    events: subscriptions.events,
+    createdAt: subscriptions.createdAt,
+    disabledAt: subscriptions.disabledAt,
+    failingSince: subscriptions.failingSince,
+    failures: subscriptions.failures,
+    slow: subscriptions.slow,
+    nextAt: subscriptions.nextAt,
+    /** Of a failure, or a success after one. */
+    noted: subscriptions.lastAttempt,
+    /** Of any of the last deliveries. */
+    recent:
+      sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
+        'durationMs', last_duration_ms)
+      FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${sql.raw(String(RECENT))})
+      WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
+    pending: sql<number>`(SELECT count(*) ${ITS_PENDING})`,
+    dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+  })
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
+        isNull(subscriptions.deletedAt),
+      ),
+    )
+    .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id)),
+);
+
+type HealthRow = ReturnType<ReturnType<typeof health>["read"]>[number];
+
 /** The subscriptions of a workspace, newest first, each with its health. */
 export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
-  const ofSubscription = sql`FROM ${deliveries} AS d WHERE d.subscription_id = s.id`;
-  const found = await retrying(() =>
-    db.all<HealthRow>(sql`
-    SELECT s.id AS webhookId, s.url AS url, s.events AS events, s.created_at AS createdAt,
-      s.disabled_at AS disabledAt, s.failing_since AS failingSince, s.failures AS failures,
-      s.slow AS slow, s.next_at AS nextAt, s.last_attempt AS noted,
-      (SELECT count(*) ${ofSubscription} AND d.state = 'pending') AS pending,
-      (SELECT min(d.due_at) ${ofSubscription} AND d.state = 'pending') AS dueAt,
-      (SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
-          'durationMs', last_duration_ms)
-        FROM (SELECT d.* ${ofSubscription} ORDER BY d.event_id DESC LIMIT ${RECENT})
-        WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1) AS recent
-    FROM ${subscriptions} AS s
-    WHERE s.workspace_id = ${workspaceId} AND s.deleted_at IS NULL
-    ORDER BY s.created_at DESC, s.id DESC`),
-  );
-  return found.map(toView);
+  return (await query(db, health({ workspaceId }))).map(toView);
 }
 
 function toView(row: HealthRow): WebhookView {
-  const { webhookId, url, failures, pending, nextAt, dueAt } = row;
+  const { webhookId, url, events, failures, pending, nextAt, dueAt } = row;
   const [last = null] = [row.noted, row.recent]
-    .flatMap((text) => (text === null ? [] : [JSON.parse(text) as LastAttempt]))
+    .filter((attempt) => attempt !== null)
     .toSorted((a, b) => b.at - a.at);
   return {
-    ...{ webhookId, url },
-    events: JSON.parse(row.events),
+    ...{ webhookId, url, events },
     createdAt: isoTime(row.createdAt),
     disabledAt: isoTimeOrNull(row.disabledAt),
     state: stateOf(row),
@@ -91,7 +96,7 @@ function toView(row: HealthRow): WebhookView {
 function stateOf({ disabledAt, failingSince, slow }: HealthRow): WebhookView["state"] {
   if (disabledAt !== null) return "disabled";
   if (failingSince !== null) return "failing";
-  return slow === 1 ? "slow" : "healthy";
+  return slow ? "slow" : "healthy";
 }
 
 /** A time in ISO 8601, where there is one. */

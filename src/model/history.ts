@@ -1,16 +1,10 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, desc, eq, isNull, lt, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
+import { select } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
-import {
-  attempts,
-  type DeliveryState,
-  deliveries,
-  events,
-  type LastAttempt,
-  subscriptions,
-} from "../db/schema.ts";
+import { attempts, type DeliveryState, deliveries, events, subscriptions } from "../db/schema.ts";
 import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
 import { type Listing, type PageRequest, toListing } from "./page.ts";
 
@@ -42,27 +36,27 @@ export interface DeliveryFilter {
   type?: WebhookEvent | null | undefined;
 }
 
-interface DeliveryRow {
-  eventId: string;
-  type: WebhookEvent;
-  createdAt: number;
-  state: DeliveryState;
-  attempts: number;
-  dueAt: number;
-  settledAt: number | null;
-  lastAt: number | null;
-  lastOutcome: string | null;
-  lastStatus: number | null;
-  lastDurationMs: number | null;
-}
+const SHOWN = {
+  eventId: deliveries.eventId,
+  type: events.type,
+  createdAt: events.createdAt,
+  state: deliveries.state,
+  attempts: deliveries.attempts,
+  dueAt: deliveries.dueAt,
+  settledAt: deliveries.settledAt,
+  lastAt: deliveries.lastAt,
+  lastOutcome: deliveries.lastOutcome,
+  lastStatus: deliveries.lastStatus,
+  lastDurationMs: deliveries.lastDurationMs,
+};
 
-const COLUMNS = sql`d.event_id AS eventId, e.type AS type, e.created_at AS createdAt,
-  d.state AS state, d.attempts AS attempts, d.due_at AS dueAt, d.settled_at AS settledAt,
-  d.last_at AS lastAt, d.last_outcome AS lastOutcome, d.last_status AS lastStatus,
-  d.last_duration_ms AS lastDurationMs`;
-// CROSS: in the order of the deliveries, whatever the planner thinks of the events.
-const SOURCE = sql`${deliveries} AS d CROSS JOIN ${events} AS e
-  ON e.workspace_id = d.workspace_id AND e.id = d.event_id`;
+type DeliveryRow = Omit<
+  typeof deliveries.$inferSelect,
+  "subscriptionId" | "workspaceId" | "generation"
+> &
+  Pick<typeof events.$inferSelect, "type" | "createdAt">;
+
+const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
 
 /**
  * One page of a subscription's deliveries, newest first. Unfiltered, it reads the rows that it shows
@@ -76,16 +70,27 @@ export async function listDeliveries(
   { state, type }: DeliveryFilter,
   { limit, after }: PageRequest,
 ): Promise<Listing<DeliveryView>> {
-  const conditions: SQL[] = [sql`d.subscription_id = ${webhookId}`];
-  if (after) conditions.push(sql`d.event_id < ${after.id}`);
-  if (state) conditions.push(sql`d.state = ${state}`);
-  if (type) conditions.push(sql`e.type = ${type}`);
   const [known, found] = await commit(
     db,
     inOrder([
       isThere(webhookId),
-      rows<DeliveryRow>(sql`SELECT ${COLUMNS} FROM ${SOURCE}
-        WHERE ${sql.join(conditions, sql` AND `)} ORDER BY d.event_id DESC LIMIT ${limit + 1}`),
+      rows(
+        select(SHOWN)
+          .from(deliveries)
+          // Cross: in the order of the deliveries, whatever the planner thinks of the events.
+          .crossJoin(events)
+          .where(
+            and(
+              IS_ITS_EVENT,
+              eq(deliveries.subscriptionId, webhookId),
+              after ? lt(deliveries.eventId, after.id) : undefined,
+              state ? eq(deliveries.state, state) : undefined,
+              type ? eq(events.type, type) : undefined,
+            ),
+          )
+          .orderBy(desc(deliveries.eventId))
+          .limit(limit + 1),
+      ),
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
@@ -94,19 +99,28 @@ export async function listDeliveries(
 }
 
 /** One delivery with all that is kept of it. @throws InputError when there is none. */
-export async function readDelivery(
+export async function findDelivery(
   db: Database,
   webhookId: string,
   eventId: string,
 ): Promise<DeliveryDetails> {
+  const { at, outcome, status, durationMs } = attempts;
   const [known, [row], failed] = await commit(
     db,
     inOrder([
       isThere(webhookId),
-      rows<DeliveryRow & { body: string }>(sql`SELECT ${COLUMNS}, e.body AS body FROM ${SOURCE}
-        WHERE d.subscription_id = ${webhookId} AND d.event_id = ${eventId}`),
-      rows<LastAttempt>(sql`SELECT at, outcome, status, duration_ms AS durationMs FROM ${attempts}
-        WHERE subscription_id = ${webhookId} AND event_id = ${eventId} ORDER BY attempt`),
+      rows(
+        select({ ...SHOWN, body: events.body })
+          .from(deliveries)
+          .innerJoin(events, IS_ITS_EVENT)
+          .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
+      ),
+      rows(
+        select({ at, outcome, status, durationMs })
+          .from(attempts)
+          .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
+          .orderBy(attempts.attempt),
+      ),
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
@@ -116,8 +130,10 @@ export async function readDelivery(
 }
 
 function isThere(webhookId: string) {
-  return rows<{ id: string }>(
-    sql`SELECT id FROM ${subscriptions} WHERE id = ${webhookId} AND deleted_at IS NULL`,
+  return rows(
+    select({ id: subscriptions.id })
+      .from(subscriptions)
+      .where(and(eq(subscriptions.id, webhookId), isNull(subscriptions.deletedAt))),
   );
 }
 

@@ -1,6 +1,7 @@
-import { sql } from "drizzle-orm";
-import { type Database, retrying } from "../db/client.ts";
-import { deliveries, events } from "../db/schema.ts";
+import { eq, sql } from "drizzle-orm";
+import { select } from "../db/builder.ts";
+import { type Database, query, rows } from "../db/client.ts";
+import { type DeliveryState, deliveries, events } from "../db/schema.ts";
 import { type Backlog, readBacklog } from "./due.ts";
 
 /** Counts of deliveries; `created` is counted from the events, on its own. */
@@ -19,16 +20,24 @@ export async function readLedger(
   workspaceId: string | undefined,
   now: number,
 ): Promise<Ledger> {
-  const within = workspaceId === undefined ? sql`true` : sql`workspace_id = ${workspaceId}`;
-  const [row] = await retrying(() =>
-    db.all<Pick<Ledger, "created" | "pending" | "delivered" | "exhausted" | "cancelled">>(sql`
-    SELECT
-      (SELECT coalesce(sum(json_array_length(owed)), 0) FROM ${events} WHERE ${within}) AS created,
-      coalesce(sum(state = 'pending'), 0) AS pending,
-      coalesce(sum(state = 'delivered'), 0) AS delivered,
-      coalesce(sum(state = 'exhausted'), 0) AS exhausted,
-      coalesce(sum(state = 'cancelled'), 0) AS cancelled
-    FROM ${deliveries} WHERE ${within}`),
+  const isWithin = (table: typeof events | typeof deliveries) =>
+    workspaceId === undefined ? sql`true` : eq(table.workspaceId, workspaceId);
+  const countOf = (state: DeliveryState) =>
+    sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`;
+  const [row] = await query(
+    db,
+    rows(
+      select({
+        created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
+          FROM ${events} WHERE ${isWithin(events)})`,
+        pending: countOf("pending"),
+        delivered: countOf("delivered"),
+        exhausted: countOf("exhausted"),
+        cancelled: countOf("cancelled"),
+      })
+        .from(deliveries)
+        .where(isWithin(deliveries)),
+    ),
   );
   if (!row) throw new Error("the ledger query gave no row");
   const { overdue, oldestPendingSeconds } = await readBacklog(db, workspaceId, now);

@@ -1,45 +1,34 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
 import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
-import type { WebhookEvent } from "../contract/resources.ts";
+import { insertFrom, select, update } from "../db/builder.ts";
 import { commit, type Database, inOrder, readAs, rows, write } from "../db/client.ts";
-import {
-  type EmailState,
-  emails,
-  type NoticeKind,
-  notices,
-  subscriptions,
-  workspaces,
-} from "../db/schema.ts";
+import { type EmailState, emails, notices, subscriptions, workspaces } from "../db/schema.ts";
+import { IS_OWED } from "./holds.ts";
 
-/** What is told of a subscription. */
-export interface Notice {
-  kind: NoticeKind;
+type NoticeRow = typeof notices.$inferSelect;
+
+/** What is told of a subscription; times are Unix milliseconds. */
+export interface Notice
+  extends Pick<
+    NoticeRow,
+    "kind" | "subscriptionId" | "host" | "events" | "failingSince" | "lastOutcome" | "lastStatus"
+  > {
   workspaceName: string;
-  subscriptionId: string;
-  host: string;
-  events: WebhookEvent[];
-  /** Unix milliseconds. */
-  failingSince: number;
-  lastOutcome: string | null;
-  lastStatus: number | null;
 }
 
-/** An e-mail to one administrator that is to be sent now. */
-export interface OwedEmail extends Notice {
-  noticeId: number;
-  recipient: string;
-  /** The number of this try, from 1. */
-  tries: number;
-}
+/** An e-mail to one administrator that is to be sent now; `tries` is the number of this try, from 1. */
+export interface OwedEmail
+  extends Notice,
+    Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {}
 
 /** Notices that one transaction addresses. */
 const ADDRESSED_AT_ONCE = 50;
 
-/** True in SQL where the subscription of the notice `n` fails still, in the same stretch. */
+/** True in SQL where the subscription of the notice fails still, in the same stretch. */
 const IS_STILL_FAILING = sql`EXISTS (
-  SELECT 1 FROM ${subscriptions} AS s JOIN ${workspaces} AS w ON w.id = s.workspace_id
-  WHERE s.id = n.subscription_id AND s.failing_since = n.failing_since
-    AND s.disabled_at IS NULL AND s.deleted_at IS NULL AND w.access_granted)`;
+  SELECT 1 FROM ${subscriptions}
+  WHERE ${subscriptions.id} = ${notices.subscriptionId}
+    AND ${subscriptions.failingSince} = ${notices.failingSince} AND ${IS_OWED})`;
 
 /**
  * Addresses the notices that are due, drops the e-mails that no longer hold, and takes those that are
@@ -47,74 +36,93 @@ const IS_STILL_FAILING = sql`EXISTS (
  * made: what is not settled is due again in `EMAIL_TAKEN_MS`.
  */
 export async function takeOwedEmails(db: Database, now: number): Promise<OwedEmail[]> {
-  const due = sql`(SELECT id FROM ${notices} WHERE sent_at IS NULL AND due_at <= ${now}
-    ORDER BY due_at, id LIMIT ${ADDRESSED_AT_ONCE})`;
-  const takenUntil = now + EMAIL_TAKEN_MS;
+  const due = select({ id: notices.id })
+    .from(notices)
+    .where(and(isNull(notices.sentAt), lte(notices.dueAt, now)))
+    .orderBy(notices.dueAt, notices.id)
+    .limit(ADDRESSED_AT_ONCE);
   const statements = inOrder([
-    write(sql`
-      INSERT INTO ${emails} (notice_id, recipient, due_at)
-      SELECT n.id, a.value, ${now}
-      FROM ${notices} AS n JOIN ${workspaces} AS w ON w.id = n.workspace_id
-        JOIN json_each(w.admin_emails) AS a
-      WHERE n.id IN ${due}
-      ON CONFLICT DO NOTHING`),
-    write(sql`UPDATE ${notices} SET sent_at = ${now} WHERE id IN ${due}`),
-    write(sql`
-      UPDATE ${emails} SET state = 'dropped', settled_at = ${now}
-      WHERE state = 'owed' AND due_at <= ${now} AND EXISTS (
-        SELECT 1 FROM ${notices} AS n
-        WHERE n.id = notice_id AND n.kind = 'failing' AND NOT ${IS_STILL_FAILING})`),
-    rows<Omit<OwedEmail, "events"> & { events: string }>(sql`
-      SELECT e.notice_id AS noticeId, e.recipient AS recipient, e.tries + 1 AS tries, n.kind AS kind,
-        w.name AS workspaceName, n.subscription_id AS subscriptionId, n.host AS host,
-        n.events AS events, n.failing_since AS failingSince, n.last_outcome AS lastOutcome,
-        n.last_status AS lastStatus
-      FROM ${emails} AS e JOIN ${notices} AS n ON n.id = e.notice_id
-        JOIN ${workspaces} AS w ON w.id = n.workspace_id
-      WHERE ${isNext(now)} ORDER BY e.due_at, e.notice_id, e.recipient`),
     write(
-      sql`UPDATE ${emails} AS e SET due_at = ${takenUntil}, tries = tries + 1 WHERE ${isNext(now)}`,
+      insertFrom(
+        emails,
+        { noticeId: sql`${notices.id}`, recipient: sql`a.value`, dueAt: sql`${now}` },
+        sql`FROM ${notices} JOIN ${workspaces} ON ${workspaces.id} = ${notices.workspaceId}
+            JOIN json_each(${workspaces.adminEmails}) AS a
+          WHERE ${inArray(notices.id, due)}
+          ON CONFLICT DO NOTHING`,
+      ),
+    ),
+    write(update(notices).set({ sentAt: now }).where(inArray(notices.id, due))),
+    write(
+      update(emails)
+        .set({ state: "dropped", settledAt: now })
+        .where(
+          sql`${emails.state} = 'owed' AND ${emails.dueAt} <= ${now} AND EXISTS (
+            SELECT 1 FROM ${notices}
+            WHERE ${notices.id} = ${emails.noticeId} AND ${notices.kind} = 'failing' AND NOT ${IS_STILL_FAILING})`,
+        ),
+    ),
+    rows(
+      select({
+        noticeId: emails.noticeId,
+        recipient: emails.recipient,
+        tries: sql<number>`${emails.tries} + 1`,
+        kind: notices.kind,
+        workspaceName: workspaces.name,
+        subscriptionId: notices.subscriptionId,
+        host: notices.host,
+        events: notices.events,
+        failingSince: notices.failingSince,
+        lastOutcome: notices.lastOutcome,
+        lastStatus: notices.lastStatus,
+      })
+        .from(emails)
+        .innerJoin(notices, eq(notices.id, emails.noticeId))
+        .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
+        .where(isNext(now))
+        .orderBy(emails.dueAt, emails.noticeId, emails.recipient),
+    ),
+    write(
+      update(emails)
+        .set({ dueAt: now + EMAIL_TAKEN_MS, tries: sql`${emails.tries} + 1` })
+        .where(isNext(now)),
     ),
   ]);
-  const owed = readAs(statements, ([, , , found]) =>
-    found.map((row) => ({ ...row, events: JSON.parse(row.events) as WebhookEvent[] })),
-  );
+  const owed = readAs(statements, ([, , , found]) => found);
   // Not retried: if the reply was lost, a second try would not give what the first has taken.
   return commit(db, owed, 1);
 }
 
-/** True in SQL for those of the e-mails `e` that are sent next. */
+/** True in SQL for those of the e-mails that are sent next. */
 function isNext(now: number): SQL {
-  return sql`(e.notice_id, e.recipient) IN (
-    SELECT notice_id, recipient FROM ${emails} WHERE state = 'owed' AND due_at <= ${now}
-    ORDER BY due_at, notice_id, recipient LIMIT ${EMAILS_MAX})`;
+  const { noticeId, recipient, state, dueAt } = emails;
+  return sql`(${noticeId}, ${recipient}) IN (
+    SELECT ${noticeId}, ${recipient} FROM ${emails} WHERE ${state} = 'owed' AND ${dueAt} <= ${now}
+    ORDER BY ${dueAt}, ${noticeId}, ${recipient} LIMIT ${EMAILS_MAX})`;
 }
 
-/** Records what has become of an e-mail for good. */
-export function settleEmail(
-  db: Database,
-  { noticeId, recipient }: OwedEmail,
-  state: EmailState,
-  now: number,
-) {
-  return commit(
-    db,
-    write(sql`UPDATE ${emails} SET state = ${state}, settled_at = ${now}
-      WHERE notice_id = ${noticeId} AND recipient = ${recipient} AND state = 'owed'`),
+function isOwedTo({ noticeId, recipient }: OwedEmail) {
+  return and(
+    eq(emails.noticeId, noticeId),
+    eq(emails.recipient, recipient),
+    eq(emails.state, "owed"),
   );
 }
 
+/** Records what has become of an e-mail for good. */
+export function settleEmail(db: Database, email: OwedEmail, state: EmailState, now: number) {
+  return commit(db, write(update(emails).set({ state, settledAt: now }).where(isOwedTo(email))));
+}
+
 /** Puts an e-mail off until its next try. */
-export function postponeEmail(
-  db: Database,
-  { noticeId, recipient, tries }: OwedEmail,
-  dueAt: number,
-) {
+export function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
   return commit(
     db,
-    write(sql`UPDATE ${emails} SET due_at = ${dueAt}
-      WHERE notice_id = ${noticeId} AND recipient = ${recipient} AND tries = ${tries}
-        AND state = 'owed'`),
+    write(
+      update(emails)
+        .set({ dueAt })
+        .where(and(isOwedTo(email), eq(emails.tries, email.tries))),
+    ),
   );
 }
 
@@ -123,9 +131,14 @@ export function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
   const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
   return commit(
     db,
-    write(sql`UPDATE ${emails} AS e SET due_at = ${now}, tries = e.tries - 1
-      FROM json_each(${JSON.stringify(keys)}) AS t
-      WHERE e.notice_id = t.value->>'noticeId' AND e.recipient = t.value->>'recipient'
-        AND e.tries = t.value->>'tries' AND e.state = 'owed'`),
+    write(
+      update(emails)
+        .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
+        .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
+        .where(
+          sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
+            AND ${emails.tries} = t.value->>'tries' AND ${emails.state} = 'owed'`,
+        ),
+    ),
   );
 }

@@ -1,12 +1,21 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, isNotNull, lt, or, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
-import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
+import { insertFrom, select, update } from "../db/builder.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  query,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { IS_OWED } from "./deliveries.ts";
 import { resize } from "./event-size.ts";
+import { IS_OWED } from "./holds.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 
@@ -69,13 +78,20 @@ export async function redeliverEvents(
   now: number,
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
-  const found = await retrying(() =>
-    db.all<{ id: string; owable: 0 | 1 }>(sql`
-    SELECT e.id AS id, ${isOwable(ALL_STATES, now)} AS owable
-    FROM ${subscriptions} AS s JOIN json_each(${named}) AS n
-      JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = n.value
-      LEFT JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id = e.id
-    WHERE s.id = ${subscriptionId} AND ${IS_LISTED} ORDER BY e.id`),
+  const found = await query(
+    db,
+    rows(
+      select({ id: events.id, owable: isOwable(ALL_STATES, now).mapWith(Boolean) })
+        .from(subscriptions)
+        .innerJoin(sql`json_each(${named}) AS n`, sql`true`)
+        .innerJoin(
+          events,
+          sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = n.value`,
+        )
+        .leftJoin(deliveries, IS_ITS_DELIVERY)
+        .where(sql`${subscriptions.id} = ${subscriptionId} AND ${IS_LISTED}`)
+        .orderBy(events.id),
+    ),
   );
   const known = new Set(found.map(({ id }) => id));
   const unknown = eventIds.findIndex((id) => !known.has(id));
@@ -83,7 +99,7 @@ export async function redeliverEvents(
     throw new InputError(
       `eventIds[${unknown}]: no such event, or of no kind that the subscription lists`,
     );
-  const ids = found.flatMap(({ id, owable }) => (owable === 1 ? [id] : []));
+  const ids = found.flatMap(({ id, owable }) => (owable ? [id] : []));
   if (ids.length > 0) await commit(db, oweAgain(subscriptionId, ids, ALL_STATES, now, now));
   return ids.length;
 }
@@ -107,16 +123,21 @@ async function oweRange(
   }
 }
 
-const IS_LISTED = sql`EXISTS (SELECT 1 FROM json_each(s.events) AS kind WHERE kind.value = e.type)`;
+const IS_LISTED = sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${events.type})`;
+const IS_ITS_DELIVERY = and(
+  eq(deliveries.subscriptionId, subscriptions.id),
+  eq(deliveries.eventId, events.id),
+);
 
 /**
- * True in SQL where the delivery `d` of the subscription `s`, or its absence, is in one of the states
+ * True in SQL where the delivery to the subscription, or its absence, is in one of the states
  * and was when the call began: what this call itself has caused is not caused twice.
  */
 function isOwable(states: readonly RedeliveryState[], now: number): SQL {
-  return sql`(coalesce(CASE WHEN d.state = 'pending' AND d.generation < s.generation THEN 'cancelled'
-      ELSE d.state END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
-    AND (d.state IS NOT 'delivered' OR d.settled_at <= ${now}))`;
+  const { state, generation, settledAt } = deliveries;
+  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${generation} < ${subscriptions.generation} THEN 'cancelled'
+      ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
+    AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${now}))`;
 }
 
 /** The next events of the range that the subscription lists, oldest first. */
@@ -127,16 +148,28 @@ function nextEvents(
   after: string,
   now: number,
 ) {
-  const isBefore = until === null ? sql`true` : sql`e.created_at < ${until}`;
-  return retrying(() =>
-    db.all<{ id: string }>(sql`
-    SELECT e.id AS id
-    FROM ${subscriptions} AS s JOIN ${events} AS e ON e.workspace_id = s.workspace_id
-      LEFT JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id = e.id
-    WHERE s.id = ${subscriptionId} AND e.id > ${after} AND (e.id >= ${eventIdAt(since)} OR e.expires_at IS NOT NULL)
-      AND e.created_at >= max(s.created_at, ${since}) AND ${isBefore}
-      AND ${IS_OWED} AND ${IS_LISTED} AND ${isOwable(states, now)}
-    ORDER BY e.id LIMIT ${REDELIVERY_CHUNK}`),
+  return query(
+    db,
+    rows(
+      select({ id: events.id })
+        .from(subscriptions)
+        .innerJoin(events, eq(events.workspaceId, subscriptions.workspaceId))
+        .leftJoin(deliveries, IS_ITS_DELIVERY)
+        .where(
+          and(
+            eq(subscriptions.id, subscriptionId),
+            gt(events.id, after),
+            or(gte(events.id, eventIdAt(since)), isNotNull(events.expiresAt)),
+            gte(events.createdAt, sql`max(${subscriptions.createdAt}, ${since})`),
+            until === null ? undefined : lt(events.createdAt, until),
+            IS_OWED,
+            IS_LISTED,
+            isOwable(states, now),
+          ),
+        )
+        .orderBy(events.id)
+        .limit(REDELIVERY_CHUNK),
+    ),
   );
 }
 
@@ -151,28 +184,50 @@ function oweAgain(
   startsAt: number,
   now: number,
 ): Statements<unknown> {
-  const ids = JSON.stringify(eventIds);
+  const missed = sql`json_each(${JSON.stringify(eventIds)}) AS missed`;
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
-  const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
-    WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
-  const subscription = sql`${subscriptions} AS s ON s.id = ${subscriptionId} AND ${IS_OWED}`;
-  const owedAgain = sql`FROM json_each(${ids}) AS missed JOIN ${subscription}
-    JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value WHERE true`;
+  const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries}
+    WHERE ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.eventId} = missed.value)`;
+  const subscription = sql`${subscriptions} ON ${subscriptions.id} = ${subscriptionId} AND ${IS_OWED}`;
+  const isMissed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = missed.value`;
+  const missing = sql`FROM ${missed} JOIN ${subscription} JOIN ${events} ON ${isMissed}`;
   return inOrder([
-    write(sql`UPDATE ${deliveries} AS d SET state = 'pending', attempts = 0, due_at = ${dueAt},
-        settled_at = NULL, generation = s.generation
-      FROM json_each(${ids}) AS missed JOIN ${subscription}
-      WHERE d.event_id = missed.value AND d.subscription_id = ${subscriptionId}
-        AND ${isOwable(states, now)}`),
-    resize(-1, owedAgain),
-    write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
-      FROM json_each(${ids}) AS missed JOIN ${subscription}
-      WHERE ${events.id} = missed.value AND ${events.workspaceId} = s.workspace_id AND ${isNew}`),
-    resize(1, owedAgain),
-    write(sql`INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
-      SELECT s.id, e.id, e.workspace_id, 'pending', ${dueAt}, s.generation
-      FROM json_each(${ids}) AS missed JOIN ${subscription}
-        JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value
-      WHERE ${isNew}`),
+    write(
+      update(deliveries)
+        .set({
+          state: "pending",
+          attempts: 0,
+          dueAt,
+          settledAt: null,
+          generation: sql`${subscriptions.generation}`,
+        })
+        .from(sql`${missed} JOIN ${subscription}`)
+        .where(
+          sql`${deliveries.eventId} = missed.value AND ${deliveries.subscriptionId} = ${subscriptionId}
+            AND ${isOwable(states, now)}`,
+        ),
+    ),
+    resize(-1, sql`${missing} WHERE true`),
+    write(
+      update(events)
+        .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
+        .from(sql`${missed} JOIN ${subscription}`)
+        .where(sql`${isMissed} AND ${isNew}`),
+    ),
+    resize(1, sql`${missing} WHERE true`),
+    write(
+      insertFrom(
+        deliveries,
+        {
+          subscriptionId: sql`${subscriptions.id}`,
+          eventId: sql`${events.id}`,
+          workspaceId: sql`${events.workspaceId}`,
+          state: sql`'pending'`,
+          dueAt,
+          generation: sql`${subscriptions.generation}`,
+        },
+        sql`${missing} WHERE ${isNew}`,
+      ),
+    ),
   ]);
 }

@@ -1,7 +1,16 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
-import { commit, type Database, inOrder, retrying, type Statements, write } from "../db/client.ts";
+import { deleteFrom, select, update } from "../db/builder.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  query,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
@@ -49,7 +58,7 @@ export async function deleteExpired(
   mayGoOn: () => boolean,
 ): Promise<number> {
   let deleted = 0;
-  const expiring = sql`FROM ${events} AS e WHERE e.expires_at <= ${now} ORDER BY e.expires_at`;
+  const expiring = sql`FROM ${events} WHERE ${events.expiresAt} <= ${now} ORDER BY ${events.expiresAt}`;
   for (let looked = CLEANUP_MAX; looked === CLEANUP_MAX && mayGoOn(); ) {
     const old = await findOld(db, expiring, retention, now);
     deleted += await expire(db, old, now);
@@ -77,12 +86,19 @@ export async function deleteExpired(
 
 /** Workspaces from `position` on with events that have not been looked at and are older than `before`. */
 function findWorkspaces(db: Database, position: string, before: string) {
-  return retrying(() =>
-    db.all<{ id: string; sweptTo: string }>(sql`
-    SELECT w.id AS id, w.swept_to AS sweptTo FROM ${workspaces} AS w
-    WHERE w.id >= ${position} AND EXISTS (SELECT 1 FROM ${events} AS e
-      WHERE e.workspace_id = w.id AND e.id > w.swept_to AND e.id < ${before})
-    ORDER BY w.id LIMIT ${WORKSPACES_AT_ONCE}`),
+  const { id, sweptTo } = workspaces;
+  const unseen = select({ id: events.id })
+    .from(events)
+    .where(and(eq(events.workspaceId, id), gt(events.id, sweptTo), lt(events.id, before)));
+  return query(
+    db,
+    rows(
+      select({ id, sweptTo })
+        .from(workspaces)
+        .where(and(gte(id, position), exists(unseen)))
+        .orderBy(id)
+        .limit(WORKSPACES_AT_ONCE),
+    ),
   );
 }
 
@@ -97,28 +113,29 @@ async function sweepWorkspace(
   let deleted = 0;
   let after = sweptTo;
   while (mayGoOn()) {
-    const unseen = sql`FROM ${events} AS e
-      WHERE e.workspace_id = ${id} AND e.id > ${after} AND e.id < ${before} ORDER BY e.id`;
+    const unseen = sql`FROM ${events} WHERE ${events.workspaceId} = ${id}
+      AND ${events.id} > ${after} AND ${events.id} < ${before} ORDER BY ${events.id}`;
     const old = await findOld(db, unseen, retention, now);
     const last = old.at(-1);
     if (!last) break;
     after = last.id;
-    const looked = write(sql`UPDATE ${workspaces} SET swept_to = ${after}
-      WHERE id = ${id} AND swept_to < ${after}`);
+    const looked = write(
+      update(workspaces)
+        .set({ sweptTo: after })
+        .where(and(eq(workspaces.id, id), lt(workspaces.sweptTo, after))),
+    );
     deleted += await expire(db, old, now, looked);
     if (old.length < CLEANUP_MAX) break;
   }
   return deleted;
 }
 
-/** The deliveries `d` of the event `e`. */
-export const OF_EVENT = sql`FROM json_each(e.owed) AS o JOIN ${deliveries} AS d
-  ON d.subscription_id = o.value AND d.event_id = e.id`;
+/** The deliveries of an event. */
+export const OF_EVENT = sql`FROM json_each(${events.owed}) AS o JOIN ${deliveries}
+  ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}`;
 
-/** An event that has been looked at. */
-export interface OldEvent {
-  workspaceId: string;
-  id: string;
+/** An event that has been looked at, and when it expires. */
+export interface OldEvent extends Pick<typeof events.$inferSelect, "workspaceId" | "id"> {
   /** Unix milliseconds. */
   expiresAt: number;
 }
@@ -126,13 +143,16 @@ export interface OldEvent {
 /** At most `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
 function findOld(db: Database, source: SQL, retention: Retention, now: number) {
   const { deliveredMs, undeliveredMs } = retention;
-  return retrying(() =>
-    db.all<OldEvent>(sql`
-    SELECT e.workspace_id AS workspaceId, e.id AS id, coalesce((
-      SELECT CASE WHEN sum(d.state = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
-        ELSE max(d.settled_at) + CASE WHEN sum(d.state <> 'delivered') > 0
+  const { state, settledAt } = deliveries;
+  // Raw: its source, with its order, is the caller's.
+  return query(
+    db,
+    rows<OldEvent>(sql`
+    SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id, coalesce((
+      SELECT CASE WHEN sum(${state} = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
+        ELSE max(${settledAt}) + CASE WHEN sum(${state} <> 'delivered') > 0
           THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${OF_EVENT}),
-      e.created_at + ${undeliveredMs}) AS expiresAt
+      ${events.createdAt} + ${undeliveredMs}) AS expiresAt
     ${source} LIMIT ${CLEANUP_MAX}`),
   );
 }
@@ -155,28 +175,43 @@ export async function expire(
     return 0;
   }
   const seen = JSON.stringify(old);
-  const settled = sql`SELECT o.value, e.id FROM json_each(${seen}) AS x JOIN ${events} AS e
-      ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
-      JOIN json_each(e.owed) AS o
+  const isSeen = sql`${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`;
+  const settled = sql`SELECT o.value, ${events.id} FROM json_each(${seen}) AS x JOIN ${events} ON ${isSeen}
+      JOIN json_each(${events.owed}) AS o
     WHERE x.value->>'expiresAt' <= ${now}
-      AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE d.state = 'pending')`;
+      AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
   // Once their deliveries are deleted.
-  const going = sql`FROM json_each(${seen}) AS x JOIN ${events} AS e
-    ON e.workspace_id = x.value->>'workspaceId' AND e.id = x.value->>'id'
+  const going = sql`FROM json_each(${seen}) AS x JOIN ${events} ON ${isSeen}
     WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT})`;
-  const [, , , deleted] = await commit(
+  const [, , deleted] = await commit(
     db,
     inOrder([
-      write(sql`DELETE FROM ${attempts} WHERE (subscription_id, event_id) IN (${settled})`),
-      write(sql`DELETE FROM ${deliveries} WHERE (subscription_id, event_id) IN (${settled})`),
+      deleteDeliveries(settled),
       resize(-1, going),
-      write(sql`DELETE FROM ${events} WHERE (workspace_id, id) IN (
-        SELECT e.workspace_id, e.id ${going})`),
-      write(sql`UPDATE ${events} SET expires_at = max(x.value->>'expiresAt', ${now + 1})
-        FROM json_each(${seen}) AS x
-        WHERE ${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`),
+      write(
+        deleteFrom(events).where(
+          sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
+        ),
+      ),
+      write(
+        update(events)
+          .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })
+          .from(sql`json_each(${seen}) AS x`)
+          .where(isSeen),
+      ),
       looked,
     ]),
   );
   return deleted;
+}
+
+/** Deletes deliveries with their attempts, by subscription and event in `selected`. */
+export function deleteDeliveries(selected: SQL): Statements<unknown> {
+  return inOrder(
+    [attempts, deliveries].map((table) =>
+      write(
+        deleteFrom(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
+      ),
+    ),
+  );
 }

@@ -1,5 +1,6 @@
-import { lte, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, lte, ne, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { EARLIER_SECRETS_MAX } from "../contract/limits.ts";
+import { deleteFrom, insertFrom, select, toTexts, update } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -27,33 +28,58 @@ export function rotate(
   until: number | null,
   now: number,
 ): Statements<Rotation> {
-  const ownId = sql`id = ${subscriptionId} AND deleted_at IS NULL`;
+  const { id, sealedSecret, deletedAt } = subscriptions;
+  const isOwn = and(eq(id, subscriptionId), isNull(deletedAt));
   // Until it has been done: a second try changes nothing.
-  const isNews = sql`${ownId} AND sealed_secret <> ${sealed}`;
+  const isNews = and(isOwn, ne(sealedSecret, sealed));
+  const ofSubscription = eq(earlierSecrets.subscriptionId, subscriptionId);
+  const isKept = and(ofSubscription, eq(earlierSecrets.sealedSecret, sealedSecret));
   const statements = inOrder([
-    write(sql`DELETE FROM ${earlierSecrets} WHERE subscription_id = ${subscriptionId}
-      AND ${until === null ? sql`true` : sql`until <= ${now}`}`),
+    write(
+      deleteFrom(earlierSecrets).where(
+        and(ofSubscription, until === null ? undefined : lte(earlierSecrets.until, now)),
+      ),
+    ),
     until === null
       ? inOrder([])
-      : write(sql`INSERT INTO ${earlierSecrets} (subscription_id, sealed_secret, until)
-          SELECT id, sealed_secret, ${until} FROM ${subscriptions} WHERE ${isNews}
-            AND (SELECT count(*) FROM ${earlierSecrets} WHERE subscription_id = ${subscriptionId}) < ${EARLIER_SECRETS_MAX}`),
-    write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed} WHERE ${isNews}
-      AND ${until === null ? sql`true` : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} AS e WHERE e.subscription_id = id AND e.sealed_secret = ${subscriptions.sealedSecret})`}`),
-    rows<{ isDone: 0 | 1 }>(
-      sql`SELECT sealed_secret = ${sealed} AS isDone FROM ${subscriptions} WHERE ${ownId}`,
+      : write(
+          insertFrom(
+            earlierSecrets,
+            {
+              subscriptionId: sql`${id}`,
+              sealedSecret: sql`${sealedSecret}`,
+              until: sql`${until}`,
+            },
+            sql`FROM ${subscriptions} WHERE ${isNews}
+              AND (SELECT count(*) FROM ${earlierSecrets} WHERE ${ofSubscription}) < ${EARLIER_SECRETS_MAX}`,
+          ),
+        ),
+    write(
+      update(subscriptions)
+        .set({ sealedSecret: sealed })
+        .where(
+          and(
+            isNews,
+            until === null
+              ? undefined
+              : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} WHERE ${isKept})`,
+          ),
+        ),
     ),
+    rows(select({ sealedSecret }).from(subscriptions).where(isOwn)),
   ]);
   return readAs(statements, ([, , , [row]]) => {
     if (!row) return "unknown";
-    return row.isDone === 1 ? "done" : "too_many";
+    return row.sealedSecret === sealed ? "done" : "too_many";
   });
 }
 
-/** The secrets in SQL that sign beside that of the subscription `s`, as a JSON array. */
-export function earlierSecretsOf(now: number): SQL {
-  return sql`(SELECT json_group_array(e.sealed_secret) FROM ${earlierSecrets} AS e
-    WHERE e.subscription_id = s.id AND e.until > ${now})`;
+/** The secrets that sign beside that of a subscription, as a field of its row. */
+export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
+  return sql`(SELECT json_group_array(${earlierSecrets.sealedSecret}) FROM ${earlierSecrets}
+    WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id} AND ${earlierSecrets.until} > ${now})`.mapWith(
+    toTexts,
+  );
 }
 
 /** Deletes the secrets that sign no more. */

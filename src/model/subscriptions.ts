@@ -1,9 +1,9 @@
-import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, count, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { select } from "../db/builder.ts";
+import { insertFrom, select, update } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -16,10 +16,11 @@ import {
   write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
-import { cancelWithdrawn, IS_OWED, WITHDRAWN } from "./deliveries.ts";
+import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
 import { unknownWebhook } from "./health.ts";
+import { IS_OWED } from "./holds.ts";
 import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
-import { earlierSecretsOf } from "./secrets.ts";
+import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
@@ -57,14 +58,25 @@ export function insertSubscription(
     "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
   >,
 ): Statements<boolean> {
+  const { id, workspaceId, deletedAt } = subscriptions;
   const inserted = inOrder([
-    write(sql`
-      INSERT INTO ${subscriptions} (id, workspace_id, url, events, sealed_secret, created_at)
-      SELECT ${row.id}, ${row.workspaceId}, ${row.url}, ${JSON.stringify(row.events)}, ${row.sealedSecret}, ${row.createdAt}
-      WHERE (SELECT count(*) FROM ${subscriptions}
-        WHERE workspace_id = ${row.workspaceId} AND deleted_at IS NULL) < ${SUBSCRIPTIONS_MAX}
-      ON CONFLICT (id) DO NOTHING`),
-    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${row.id}`),
+    write(
+      insertFrom(
+        subscriptions,
+        {
+          id: sql`${row.id}`,
+          workspaceId: sql`${row.workspaceId}`,
+          url: sql`${row.url}`,
+          events: sql`${JSON.stringify(row.events)}`,
+          sealedSecret: sql`${row.sealedSecret}`,
+          createdAt: sql`${row.createdAt}`,
+        },
+        sql`WHERE (SELECT count(*) FROM ${subscriptions}
+            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${SUBSCRIPTIONS_MAX}
+          ON CONFLICT (id) DO NOTHING`,
+      ),
+    ),
+    rows(select({ id }).from(subscriptions).where(eq(id, row.id))),
   ]);
   return readAs(inserted, ([, found]) => found.length > 0);
 }
@@ -78,7 +90,7 @@ export function deleteSubscription(
   id: string,
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
-  return deletion(sql`id = ${id} AND workspace_id = ${workspaceId}`, id, now);
+  return deletion(id, now, eq(subscriptions.workspaceId, workspaceId));
 }
 
 /** The same of a subscription of whichever workspace. */
@@ -86,7 +98,7 @@ export function deleteAnySubscription(
   id: string,
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
-  return deletion(sql`id = ${id}`, id, now);
+  return deletion(id, now);
 }
 
 /**
@@ -98,26 +110,40 @@ export function disableSubscription(
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
   const statements = inOrder([
-    write(sql`UPDATE ${subscriptions} SET disabled_at = ${now}, ${WITHDRAWN}
-      WHERE id = ${id} AND disabled_at IS NULL AND deleted_at IS NULL`),
-    cancelWithdrawn(sql`SELECT ${id}`, now),
-    rows<{ cancelling: 0 | 1 }>(
-      sql`SELECT cancelling FROM ${subscriptions} WHERE id = ${id} AND deleted_at IS NULL`,
+    write(
+      update(subscriptions)
+        .set({ disabledAt: now, ...WITHDRAWN })
+        .where(
+          and(
+            eq(subscriptions.id, id),
+            isNull(subscriptions.disabledAt),
+            isNull(subscriptions.deletedAt),
+          ),
+        ),
+    ),
+    cancelWithdrawn([id], now),
+    rows(
+      select({ cancelling: subscriptions.cancelling })
+        .from(subscriptions)
+        .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
     ),
   ]);
-  return readAs(statements, ([, , [row]]) => ({ found: !!row, left: row?.cancelling === 1 }));
+  return readAs(statements, ([, , [row]]) => ({ found: !!row, left: row?.cancelling === true }));
 }
 
 function deletion(
-  condition: SQL,
   id: string,
   now: number,
+  condition?: SQL,
 ): Statements<{ found: boolean; left: boolean }> {
   const statements = inOrder([
-    write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
-      WHERE ${condition} AND deleted_at IS NULL`),
-    cancelWithdrawn(sql`SELECT ${id}`, now),
-    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${id}`),
+    write(
+      update(subscriptions)
+        .set({ deletedAt: now, ...WITHDRAWN })
+        .where(and(eq(subscriptions.id, id), condition, isNull(subscriptions.deletedAt))),
+    ),
+    cancelWithdrawn([id], now),
+    rows(select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id))),
   ]);
   return readAs(statements, ([changes, , left]) => ({ found: changes > 0, left: left.length > 0 }));
 }
@@ -125,14 +151,17 @@ function deletion(
 /** Withdraws what the subscriptions of a workspace are owed; gives those of which some is left to be cancelled. */
 export function withdrawWorkspace(workspaceId: string, now: number): Statements<string[]> {
   const statements = inOrder([
-    write(sql`UPDATE ${subscriptions} SET ${WITHDRAWN}
-      WHERE workspace_id = ${workspaceId} AND deleted_at IS NULL`),
-    cancelWithdrawn(
-      sql`SELECT own.id FROM ${subscriptions} AS own WHERE own.workspace_id = ${workspaceId}`,
-      now,
+    write(
+      update(subscriptions)
+        .set(WITHDRAWN)
+        .where(and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt))),
     ),
-    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions}
-      WHERE workspace_id = ${workspaceId} AND cancelling`),
+    cancelWithdrawnOf(workspaceId, now),
+    rows(
+      select({ id: subscriptions.id })
+        .from(subscriptions)
+        .where(and(eq(subscriptions.workspaceId, workspaceId), sql`${subscriptions.cancelling}`)),
+    ),
   ]);
   return readAs(statements, ([, , left]) => left.map(({ id }) => id));
 }
@@ -156,23 +185,26 @@ export async function findSubscription(
   id: string,
   now: number,
 ): Promise<KnownSubscription> {
-  interface Row extends Pick<KnownSubscription, "workspaceId" | "url" | "sealedSecret"> {
-    earlierSecrets: string;
-    owed: 0 | 1;
-    slow: 0 | 1;
-    backoff: number;
-  }
-  const [row] = await retrying(() =>
-    db.all<Row>(sql`
-    SELECT s.workspace_id AS workspaceId, s.url AS url, s.sealed_secret AS sealedSecret,
-      ${earlierSecretsOf(now)} AS earlierSecrets, ${IS_OWED} AS owed, s.slow AS slow, s.backoff AS backoff
-    FROM ${subscriptions} AS s WHERE s.id = ${id} AND s.deleted_at IS NULL`),
+  const { workspaceId, url, sealedSecret, slow, backoff } = subscriptions;
+  const [row] = await query(
+    db,
+    rows(
+      select({
+        workspaceId,
+        url,
+        sealedSecret,
+        earlierSecrets: earlierSecretsAt(now),
+        isOwed: sql`${IS_OWED}`.mapWith(Boolean),
+        slow,
+        backoff,
+      })
+        .from(subscriptions)
+        .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
+    ),
   );
   if (!row) throw unknownWebhook();
-  const { workspaceId, url, sealedSecret, owed, slow, backoff } = row;
-  const lane = laneOf({ slow: slow === 1, backoff });
-  const earlier: string[] = JSON.parse(row.earlierSecrets);
-  return { id, workspaceId, url, sealedSecret, earlierSecrets: earlier, isOwed: owed === 1, lane };
+  const { slow: isSlow, backoff: waits, ...found } = row;
+  return { id, ...found, lane: laneOf({ slow: isSlow, backoff: waits }) };
 }
 
 /** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
@@ -214,43 +246,65 @@ export interface SealedSecret {
 }
 
 /** The next `limit` secrets behind `after`, earlier ones too, that are not sealed under the key `keyId`. */
-export function secretsUnderOtherKeys(
+export function listUnderOtherKeys(
   db: Database,
   keyId: string,
   after: SealedSecret,
   limit: number,
 ): Promise<SealedSecret[]> {
-  return retrying(() =>
-    db.all<SealedSecret>(sql`SELECT id, sealed_secret AS sealedSecret ${underOthers(keyId)}
-      AND (id, sealed_secret) > (${after.id}, ${after.sealedSecret})
-    ORDER BY id, sealed_secret LIMIT ${limit}`),
+  const under = underOthers(keyId);
+  return query(
+    db,
+    rows(
+      select({ id: under.id, sealedSecret: under.sealedSecret })
+        .from(under)
+        .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
+        .orderBy(under.id, under.sealedSecret)
+        .limit(limit),
+    ),
   );
 }
 
 /** How many secrets are not sealed under the key `keyId`. */
 export function countUnderOtherKeys(keyId: string): Statements<number> {
-  const counts = rows<{ count: number }>(sql`SELECT count(*) AS count ${underOthers(keyId)}`);
+  const counts = rows(select({ count: count() }).from(underOthers(keyId)));
   return readAs(counts, ([row]) => row?.count ?? 0);
 }
 
-function underOthers(keyId: string): SQL {
-  return sql`FROM (SELECT id, sealed_secret FROM ${subscriptions}
-      UNION ALL SELECT subscription_id, sealed_secret FROM ${earlierSecrets})
-    WHERE substr(sealed_secret, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+function underOthers(keyId: string) {
+  const isUnderOther = (sealedSecret: Column) =>
+    sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+  return select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
+    .from(subscriptions)
+    .where(isUnderOther(subscriptions.sealedSecret))
+    .unionAll(
+      select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
+        .from(earlierSecrets)
+        .where(isUnderOther(earlierSecrets.sealedSecret)),
+    )
+    .as("sealed");
 }
 
 /**
  * Puts `sealed` in place of the secret that was read, wherever a rotation has moved it meanwhile; one
  * that is there no more does not come back.
  */
-export function replaceSecret(
+export function updateSecret(
   { id, sealedSecret }: SealedSecret,
   sealed: string,
 ): Statements<unknown> {
   return inOrder([
-    write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed}
-      WHERE id = ${id} AND sealed_secret = ${sealedSecret}`),
-    write(sql`UPDATE ${earlierSecrets} SET sealed_secret = ${sealed}
-      WHERE subscription_id = ${id} AND sealed_secret = ${sealedSecret}`),
+    write(
+      update(subscriptions)
+        .set({ sealedSecret: sealed })
+        .where(and(eq(subscriptions.id, id), eq(subscriptions.sealedSecret, sealedSecret))),
+    ),
+    write(
+      update(earlierSecrets)
+        .set({ sealedSecret: sealed })
+        .where(
+          and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),
+        ),
+    ),
   ]);
 }

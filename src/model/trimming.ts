@@ -1,17 +1,16 @@
-import { sql } from "drizzle-orm";
+import { and, eq, exists, gt, lt, lte, ne, or, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../contract/limits.ts";
-import { commit, type Database, inOrder, retrying, write } from "../db/client.ts";
-import { events, workspaces } from "../db/schema.ts";
-import { exhaustEvents } from "./deliveries.ts";
+import { select, update } from "../db/builder.ts";
+import { commit, type Database, inOrder, query, rows, write } from "../db/client.ts";
+import { deliveries, events, workspaces } from "../db/schema.ts";
+import { exhaustEvents } from "./endings.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
 import { expire, OF_EVENT } from "./retention.ts";
 import { readPosition, writePosition } from "./sweep-positions.ts";
 
-interface Workspace extends Measured {
-  /** Up to this event, the last trim has found and left nothing but pending ones. */
-  trimmedTo: string;
-}
+/** A workspace, and up to which event the last trim has found and left nothing but pending ones. */
+type Workspace = Measured & Pick<typeof workspaces.$inferSelect, "trimmedTo">;
 
 /** What a trim has come to. */
 export interface Trimmed {
@@ -78,13 +77,19 @@ export async function trimEvents(
 
 /** Workspaces behind `position` with events that have not been measured, or with too many. */
 function findWorkspaces(db: Database, position: string, before: string, maxBytes: number) {
-  return retrying(() =>
-    db.all<Workspace>(sql`
-    SELECT w.id AS id, w.sized_to AS sizedTo, w.sized_bytes AS sizedBytes, w.trimmed_to AS trimmedTo
-    FROM ${workspaces} AS w
-    WHERE w.id > ${position} AND (w.sized_bytes > ${maxBytes} OR EXISTS (SELECT 1 FROM ${events} AS e
-      WHERE e.workspace_id = w.id AND e.id > w.sized_to AND e.id < ${before}))
-    ORDER BY w.id LIMIT ${WORKSPACES_AT_ONCE}`),
+  const { id, sizedTo, sizedBytes, trimmedTo } = workspaces;
+  const unmeasured = select({ id: events.id })
+    .from(events)
+    .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)));
+  return query(
+    db,
+    rows(
+      select({ id, sizedTo, sizedBytes, trimmedTo })
+        .from(workspaces)
+        .where(and(gt(id, position), or(gt(sizedBytes, maxBytes), exists(unmeasured))))
+        .orderBy(id)
+        .limit(WORKSPACES_AT_ONCE),
+    ),
   );
 }
 
@@ -106,16 +111,20 @@ async function trimWorkspace(
   let deleted = 0;
   let after = "";
   for (let passed = 0; excess > 0 && passed < TRIM_PENDING_MAX && mayGoOn(); ) {
-    const oldest = await readOldest(db, measured, after);
+    const oldest = await listOldest(db, measured, after);
     const isLast = oldest.length < CLEANUP_MAX;
-    const settled = oldest.filter(({ isPending }) => isPending === 0);
+    const settled = oldest.filter(({ isPending }) => !isPending);
     const going = takeUntil(settled, excess);
     after = (going.length < settled.length ? going : oldest).at(-1)?.id ?? after;
     // Past what was only pending when it was looked at last.
     if (going.length === 0 && trimmedTo > after) after = trimmedTo;
     const expired = going.map(({ id }) => ({ workspaceId: measured.id, id, expiresAt: now }));
-    const mark = write(sql`UPDATE ${workspaces} SET trimmed_to = ${isLast ? "" : after}
-      WHERE id = ${measured.id} AND trimmed_to <> ${isLast ? "" : after}`);
+    const reached = isLast ? "" : after;
+    const mark = write(
+      update(workspaces)
+        .set({ trimmedTo: reached })
+        .where(and(eq(workspaces.id, measured.id), ne(workspaces.trimmedTo, reached))),
+    );
     deleted += await expire(db, expired, now, mark);
     excess -= going.reduce((sum, { bytes }) => sum + bytes, 0);
     passed += oldest.length - settled.length;
@@ -136,18 +145,21 @@ async function giveUpOldest(
 ): Promise<void> {
   let left = bytes;
   for (let after = ""; left > 0 && mayGoOn(); ) {
-    const oldest = await readOldest(db, workspace, after);
+    const oldest = await listOldest(db, workspace, after);
     const last = oldest.at(-1);
     if (!last) return;
     after = last.id;
     const ending = takeUntil(
-      oldest.filter(({ isPending }) => isPending === 1),
+      oldest.filter(({ isPending }) => isPending),
       left,
     );
     left -= ending.reduce((sum, event) => sum + event.bytes, 0);
     const ids = ending.map(({ id }) => id);
-    const again = write(sql`UPDATE ${workspaces} SET trimmed_to = ''
-      WHERE id = ${workspace.id} AND changes() > 0`);
+    const again = write(
+      update(workspaces)
+        .set({ trimmedTo: "" })
+        .where(and(eq(workspaces.id, workspace.id), sql`changes() > 0`)),
+    );
     if (ids.length > 0) await commit(db, inOrder([exhaustEvents(workspace.id, ids, now), again]));
   }
 }
@@ -155,18 +167,26 @@ async function giveUpOldest(
 interface KeptEvent {
   id: string;
   bytes: number;
-  isPending: 0 | 1;
+  isPending: boolean;
 }
 
 /** The oldest events behind `after` that have been measured. */
-function readOldest(db: Database, { id, sizedTo }: Measured, after: string) {
-  return retrying(() =>
-    db.all<KeptEvent>(sql`
-    SELECT e.id AS id, ${EVENT_BYTES} AS bytes, EXISTS (
-      SELECT 1 ${OF_EVENT} AND d.state = 'pending') AS isPending
-    FROM ${events} AS e
-    WHERE e.workspace_id = ${id} AND e.id > ${after} AND e.id <= ${sizedTo}
-    ORDER BY e.id LIMIT ${CLEANUP_MAX}`),
+function listOldest(db: Database, { id, sizedTo }: Measured, after: string): Promise<KeptEvent[]> {
+  return query(
+    db,
+    rows(
+      select({
+        id: events.id,
+        bytes: sql<number>`${EVENT_BYTES}`,
+        isPending: sql`EXISTS (SELECT 1 ${OF_EVENT} AND ${deliveries.state} = 'pending')`.mapWith(
+          Boolean,
+        ),
+      })
+        .from(events)
+        .where(and(eq(events.workspaceId, id), gt(events.id, after), lte(events.id, sizedTo)))
+        .orderBy(events.id)
+        .limit(CLEANUP_MAX),
+    ),
   );
 }
 

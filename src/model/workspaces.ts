@@ -103,23 +103,25 @@ export function updateAccess(id: string, granted: boolean): Statements<number> {
   return write(update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)));
 }
 
+const keys = prepared(
+  selectDistinct({ keyHash: apiKeys.keyHash })
+    .from(sql`json_each(${sql.placeholder("subscriptionIds")}) AS woken`)
+    .innerJoin(subscriptions, sql`${subscriptions.id} = woken.value`)
+    .innerJoin(
+      apiKeys,
+      and(
+        eq(apiKeys.workspaceId, subscriptions.workspaceId),
+        isNull(apiKeys.revokedAt),
+        isNotNull(apiKeys.lastUsedAt),
+      ),
+    )
+    .limit(GATES_TOLD_MAX),
+);
+
 /**
  * The keys of the workspaces that the subscriptions belong to, without revoked ones and those that
  * were never used: a gate stays where it is first called, which is to be near its client.
  */
 export function keysOfSubscribers(subscriptionIds: string[]) {
-  return rows(
-    selectDistinct({ keyHash: apiKeys.keyHash })
-      .from(sql`json_each(${JSON.stringify(subscriptionIds)}) AS woken`)
-      .innerJoin(subscriptions, sql`${subscriptions.id} = woken.value`)
-      .innerJoin(
-        apiKeys,
-        and(
-          eq(apiKeys.workspaceId, subscriptions.workspaceId),
-          isNull(apiKeys.revokedAt),
-          isNotNull(apiKeys.lastUsedAt),
-        ),
-      )
-      .limit(GATES_TOLD_MAX),
-  );
+  return keys({ subscriptionIds: JSON.stringify(subscriptionIds) });
 }

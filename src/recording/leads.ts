@@ -1,6 +1,6 @@
 import { type Moment, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
-import { announce, draftEvent, isNewLead } from "../model/events.ts";
+import { announce, draftEvent, IS_NEW_LEAD } from "../model/events.ts";
 import { insertLeads, parseLead, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { inWorkspace, unknownWorkspace } from "./references.ts";
@@ -22,7 +22,7 @@ export async function readLeads(input: unknown, moment: Moment): Promise<Recordi
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
       return inOrder([
-        announce(workspaceId, "lead.created", drafts, isNewLead, moment.now),
+        announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
         insertLeads(
           workspaceId,
           fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),

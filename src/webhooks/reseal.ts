@@ -3,9 +3,9 @@ import { commit, type Database, inOrder } from "../db/client.ts";
 import { log } from "../log.ts";
 import {
   countUnderOtherKeys,
-  replaceSecret,
+  listUnderOtherKeys,
   type SealedSecret,
-  secretsUnderOtherKeys,
+  updateSecret,
 } from "../model/subscriptions.ts";
 import { open, seal, sealingKeyId } from "./seal.ts";
 
@@ -27,13 +27,13 @@ export async function resealSecrets(db: Database, ring: KeyRing, limit: number):
   const result = { resealed: 0, unreadable: 0 };
   for (let after: SealedSecret = { id: "", sealedSecret: "" }; ; ) {
     const wanted = limit - result.resealed;
-    const secrets = await secretsUnderOtherKeys(db, keyId, after, wanted);
+    const secrets = await listUnderOtherKeys(db, keyId, after, wanted);
     const resealed = await Promise.all(secrets.map((secret) => reseal(ring, secret)));
     const unreadable = secrets.filter((_, i) => resealed[i] === null).map(({ id }) => id);
     if (unreadable.length > 0) log("secrets_unreadable", { subscriptions: unreadable.join(" ") });
     const replacements = secrets.flatMap((secret, i) => {
       const sealed = resealed[i];
-      return sealed == null ? [] : replaceSecret(secret, sealed);
+      return sealed == null ? [] : updateSecret(secret, sealed);
     });
     const [, left] = await commit(db, inOrder([inOrder(replacements), countUnderOtherKeys(keyId)]));
     result.resealed += replacements.length;

@@ -17,7 +17,7 @@ import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery
 import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
 import { consume } from "../../src/doors/deliveries.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
-import { announce, type Draft, draftEvent, isNewLead } from "../../src/model/events.ts";
+import { announce, type Draft, draftEvent, IS_NEW_LEAD } from "../../src/model/events.ts";
 import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { readKeyRing, seal } from "../../src/webhooks/seal.ts";
@@ -80,7 +80,7 @@ export async function announceLeads(
   customFields = {},
 ): Promise<Draft[]> {
   const drafts = draftLeads(count, now, customFields);
-  await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead, now));
+  await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, now));
   return drafts;
 }
 

@@ -52,14 +52,19 @@ describe("the simulation", () => {
   const bugs: [rule: string, file: string, edits: [string, string][], violation: RegExp][] = [
     [
       "one dispatch at a time posts to a subscription",
-      "model/deliveries.ts",
-      [["return sql`(s.held_by =", "return sql`(1 OR s.held_by ="]],
+      "model/holds.ts",
+      [["IS_FREE = sql`(${", "IS_FREE = sql`(1 OR ${"]],
       /posts under way at once|after it was|several posts/,
     ],
     [
       "an outcome is recorded once",
-      "model/deliveries.ts",
-      [["AND d.state = 'pending' AND d.attempts = o.value->>'attempts'", ""]],
+      "model/outcomes.ts",
+      [
+        [
+          "AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'",
+          "",
+        ],
+      ],
       /attempts, more than were made|after it was/,
     ],
     [
@@ -98,7 +103,7 @@ describe("the simulation", () => {
     [
       "a delivery belongs to the generation that it was announced in",
       "model/events.ts",
-      [["'pending', ${now}, s.generation", "'pending', ${now}, 0"]],
+      [["generation: sql`${subscriptions.generation}`", "generation: sql`0`"]],
       /is overdue by more than an hour|is still pending/,
     ],
     [

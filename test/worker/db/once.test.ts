@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase, write } from "../../../src/db/client.ts";
-import { commitOnce, forgetCommits } from "../../../src/db/once.ts";
+import { commitOnce, deleteCommits } from "../../../src/db/once.ts";
 import { record } from "../../../src/recording/record.ts";
 import {
   automationReport,
@@ -86,8 +86,8 @@ test("a transaction leaves one token, which is forgotten after an hour", async (
   const DB = losing("reply", async () => {});
   await record({ ...env, DB }, "recordAutomations", input, LONG_AGO);
   expect(await tokens()).toBe(before + 1);
-  await commit(openDatabase(env.DB), forgetCommits(LONG_AGO + HOUR_MS));
+  await commit(openDatabase(env.DB), deleteCommits(LONG_AGO + HOUR_MS));
   expect(await tokens()).toBe(before + 1);
-  await commit(openDatabase(env.DB), forgetCommits(LONG_AGO + HOUR_MS + 1));
+  await commit(openDatabase(env.DB), deleteCommits(LONG_AGO + HOUR_MS + 1));
   expect(await tokens()).toBe(before);
 });

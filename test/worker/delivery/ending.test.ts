@@ -1,8 +1,10 @@
 import { exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
+import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { update } from "../../../src/db/builder.ts";
 import { commit, inOrder, write } from "../../../src/db/client.ts";
-import { WITHDRAWN } from "../../../src/model/deliveries.ts";
+import { subscriptions } from "../../../src/db/schema.ts";
+import { WITHDRAWN } from "../../../src/model/endings.ts";
 import { deleteSubscription, withdrawWorkspace } from "../../../src/model/subscriptions.ts";
 import { updateAccess } from "../../../src/model/workspaces.ts";
 import {
@@ -31,7 +33,11 @@ describe("a subscription that ends", () => {
       (_, id) =>
         commit(
           db,
-          write(sql`UPDATE subscriptions SET disabled_at = ${NOW}, ${WITHDRAWN} WHERE id = ${id}`),
+          write(
+            update(subscriptions)
+              .set({ disabledAt: NOW, ...WITHDRAWN })
+              .where(eq(subscriptions.id, id)),
+          ),
         ),
     ],
     [

@@ -1,11 +1,12 @@
 import { exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { update } from "../../../src/db/builder.ts";
 import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { dispatch } from "../../../src/delivery/dispatch.ts";
-import { WITHDRAWN } from "../../../src/model/deliveries.ts";
-import { announce, isNewLead } from "../../../src/model/events.ts";
+import { WITHDRAWN } from "../../../src/model/endings.ts";
+import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { deleteSubscription, withdrawWorkspace } from "../../../src/model/subscriptions.ts";
 import { updateAccess } from "../../../src/model/workspaces.ts";
 import {
@@ -57,7 +58,11 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
     ({ id }, now) =>
       commit(
         db,
-        write(sql`UPDATE subscriptions SET disabled_at = ${now}, ${WITHDRAWN} WHERE id = ${id}`),
+        write(
+          update(subscriptions)
+            .set({ disabledAt: now, ...WITHDRAWN })
+            .where(eq(subscriptions.id, id)),
+        ),
       ),
   ],
 ];
@@ -124,7 +129,10 @@ describe("a large backlog that is withdrawn", () => {
   async function largelyOwed() {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await commit(db, announce(workspaceId, "lead.created", draftLeads(5_000, NOW), isNewLead, NOW));
+    await commit(
+      db,
+      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), IS_NEW_LEAD, NOW),
+    );
     return { workspaceId, id };
   }
 

@@ -6,8 +6,8 @@ import { earlierSecrets } from "../../../src/db/schema.ts";
 import { sweep } from "../../../src/doors/sweep.ts";
 import {
   countUnderOtherKeys,
-  replaceSecret,
-  secretsUnderOtherKeys,
+  listUnderOtherKeys,
+  updateSecret,
 } from "../../../src/model/subscriptions.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { open, readKeyRing } from "../../../src/webhooks/seal.ts";
@@ -186,7 +186,7 @@ describe("a reseal", () => {
     const { id, secret } = await subscribe(await createWorkspace());
     const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
     const ring = readKeyRing(NEW_KEYS);
-    const secrets = await secretsUnderOtherKeys(db, "next", FIRST, 1_000);
+    const secrets = await listUnderOtherKeys(db, "next", FIRST, 1_000);
     expect(await commit(db, countUnderOtherKeys("next"))).toBe(secrets.length);
     const own = secrets.filter((one) => one.id === id);
     expect(own).toHaveLength(2);
@@ -196,13 +196,13 @@ describe("a reseal", () => {
 
   test("that reads before a rotation and writes after it never puts the old secret back, and reseals both", async () => {
     const { id, secret } = await subscribe(await createWorkspace());
-    const read = (await secretsUnderOtherKeys(db, "next", FIRST, 1_000)).filter(
+    const read = (await listUnderOtherKeys(db, "next", FIRST, 1_000)).filter(
       (one) => one.id === id,
     );
     const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
     const [first] = read;
     if (!first) throw new Error("the secret was not read");
-    await commit(db, replaceSecret(first, `next.${first.sealedSecret}`));
+    await commit(db, updateSecret(first, `next.${first.sealedSecret}`));
     const ring = readKeyRing(KEYS);
     expect(await open(ring, id, (await subscriptionRow(id)).sealedSecret)).toBe(rotated.secret);
     const [earlier] = await earlierOf(id);

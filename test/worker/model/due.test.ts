@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { overdueAnywhere, readBacklog } from "../../../src/model/due.ts";
-import { announce, isNewLead } from "../../../src/model/events.ts";
+import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import {
   announceLeads,
   createWorkspace,
@@ -25,7 +25,10 @@ describe("the backlog", () => {
   test("costs rows read by what is pending, whatever is settled beside it", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await commit(db, announce(workspaceId, "lead.created", draftLeads(5_000, NOW), isNewLead, NOW));
+    await commit(
+      db,
+      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), IS_NEW_LEAD, NOW),
+    );
     await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
     await announceLeads(workspaceId, 10, NOW - 10 * MINUTE_MS);
     for (const within of [workspaceId, undefined]) {

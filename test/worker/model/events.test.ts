@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/resources.ts";
 import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
-import { announce, commitAnnounced, isNewLead } from "../../../src/model/events.ts";
+import { announce, commitAnnounced, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { deleteSubscription } from "../../../src/model/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
 import {
@@ -115,7 +115,7 @@ describe("an event", () => {
   test("is announced once, however often its transaction is applied", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    const statements = announce(workspaceId, "lead.created", draftLeads(3, NOW), isNewLead, NOW);
+    const statements = announce(workspaceId, "lead.created", draftLeads(3, NOW), IS_NEW_LEAD, NOW);
     for (let i = 0; i < 3; i++) await commit(db, statements);
     expect(await owedTo(id)).toHaveLength(3);
     expect(await eventsOf(workspaceId)).toHaveLength(3);
@@ -125,7 +125,7 @@ describe("an event", () => {
   test("is owed nothing to a subscription made between a lost reply and the retry", async () => {
     const workspaceId = await createWorkspace();
     const before = await subscribe(workspaceId);
-    const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), isNewLead, NOW);
+    const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), IS_NEW_LEAD, NOW);
     await commit(db, statements);
     const between = await subscribe(workspaceId);
     await commit(db, statements);
@@ -162,7 +162,13 @@ describe("an event", () => {
   test("and its deliveries commit together with its record, or not at all", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    const announcement = announce(workspaceId, "lead.created", draftLeads(1, NOW), isNewLead, NOW);
+    const announcement = announce(
+      workspaceId,
+      "lead.created",
+      draftLeads(1, NOW),
+      IS_NEW_LEAD,
+      NOW,
+    );
     const impossible = write(sql`INSERT INTO leads (id) VALUES ('lea_1')`);
     await expect(
       commitAnnounced(db, inOrder([announcement, impossible]), [workspaceId], NOW),
@@ -178,7 +184,7 @@ describe("fan-out", () => {
     const subscribed = await Promise.all(Array.from({ length: 20 }, () => subscribe(workspaceId)));
     const drafts = draftLeads(100, NOW);
     const { DB, trips } = observedDatabase();
-    const announcement = announce(workspaceId, "lead.created", drafts, isNewLead, NOW);
+    const announcement = announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, NOW);
     const { wakes } = await commitAnnounced(openDatabase(DB), announcement, [workspaceId], NOW);
     expect(trips).toHaveLength(1);
     const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
@@ -204,7 +210,13 @@ describe("fan-out", () => {
     await set(slow.id, { slow: true });
     await set(probed.id, { backoff: 1, nextAt: NOW });
     await set(waiting.id, { backoff: 1, nextAt: NOW + 1 });
-    const announcement = announce(workspaceId, "lead.created", draftLeads(2, NOW), isNewLead, NOW);
+    const announcement = announce(
+      workspaceId,
+      "lead.created",
+      draftLeads(2, NOW),
+      IS_NEW_LEAD,
+      NOW,
+    );
     const { wakes } = await commitAnnounced(db, announcement, [workspaceId], NOW);
     expect(wakes).toHaveLength(3);
     expect(wakes).toContainEqual({ subscriptionId: fast.id, lane: "fast" });

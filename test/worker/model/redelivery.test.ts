@@ -5,7 +5,7 @@ import type { Page, Webhook } from "../../../src/contract/resources.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
-import { announce, type Draft, isNewLead } from "../../../src/model/events.ts";
+import { announce, type Draft, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { redeliver } from "../../../src/model/redelivery.ts";
 import { deleteSubscription, enableSubscription } from "../../../src/model/subscriptions.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
@@ -179,7 +179,7 @@ describe("what is delivered again", () => {
     const { id } = await subscribe(workspaceId);
     await disable(id);
     const drafts = draftLeads(2_100, T0);
-    await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead, T0));
+    await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, T0));
     await comeBack(id, T0, T0 + HOUR_MS);
     const ids = idsOf(drafts).toSorted();
     const expected = ids.map((eventId, i) => [eventId, T0 + HOUR_MS + i * 100]);

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, events } from "../../../src/db/schema.ts";
-import { announce, isNewLead } from "../../../src/model/events.ts";
+import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { deleteExpired, type Retention } from "../../../src/model/retention.ts";
 import { readPosition } from "../../../src/model/sweep-positions.ts";
 import {
@@ -125,7 +125,7 @@ describe("a sweep of events", () => {
   async function delivered(count: number) {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await commit(db, announce(workspaceId, "lead.created", draftLeads(count, T0), isNewLead, T0));
+    await commit(db, announce(workspaceId, "lead.created", draftLeads(count, T0), IS_NEW_LEAD, T0));
     await db
       .update(deliveries)
       .set({ state: "delivered", settledAt: T0 })

@@ -58,9 +58,9 @@ async function sizeOf(workspaceId: string) {
   const [row] = await db.all<{ bytes: number; settled: number; bodies: number; known: number }>(sql`
     SELECT sum(bytes) AS bytes, sum(bytes * NOT pending) AS settled, sum(body) AS bodies,
       (SELECT sized_bytes FROM workspaces WHERE id = ${workspaceId}) AS known
-    FROM (SELECT ${EVENT_BYTES} AS bytes, length(e.body) AS body, EXISTS (SELECT 1 FROM deliveries AS d
-      WHERE d.event_id = e.id AND d.state = 'pending') AS pending
-      FROM events AS e WHERE e.workspace_id = ${workspaceId})`);
+    FROM (SELECT ${EVENT_BYTES} AS bytes, length(events.body) AS body, EXISTS (SELECT 1 FROM deliveries AS d
+      WHERE d.event_id = events.id AND d.state = 'pending') AS pending
+      FROM events WHERE events.workspace_id = ${workspaceId})`);
   if (!row) throw new Error("no row");
   return row;
 }

@@ -1,0 +1,124 @@
+import { type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
+import { CLEANUP_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
+import { deleteFrom, update } from "../db/builder.ts";
+import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
+import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { type HoldValues, IS_FREE, IS_UNDER_WAY, NOBODY } from "./holds.ts";
+
+/*
+ * How pending deliveries end that are posted no more: those of a subscription that was withdrawn are
+ * cancelled, those that have waited for too long exhausted.
+ */
+
+/** What withdrawing the pending deliveries of a subscription sets; they are cancelled in pieces. */
+export const WITHDRAWN = {
+  generation: sql`${subscriptions.generation} + 1`,
+  cancelling: true,
+};
+
+const NOW = sql`${sql.placeholder("now")}`;
+const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
+const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.generation} < ${subscriptions.generation}`;
+
+/** The statements that cancel what is withdrawn of the subscriptions in `ids`. */
+function cancelling(ids: SQL) {
+  const isNamed = sql`${subscriptions.id} IN (${ids})`;
+  const cancel = preparedWrite(
+    update(deliveries)
+      .set({ state: "cancelled", settledAt: NOW })
+      .where(
+        sql`${KEY} IN (
+          SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
+          FROM ${subscriptions} JOIN ${deliveries} ON ${IS_WITHDRAWN}
+          WHERE ${isNamed} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_UNDER_WAY}
+          LIMIT ${CLEANUP_MAX})`,
+      ),
+  );
+  const note = preparedWrite(
+    update(subscriptions)
+      .set({ cancelling: false })
+      .where(
+        sql`${isNamed} AND ${subscriptions.cancelling}
+          AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_WITHDRAWN})`,
+      ),
+  );
+  // A subscription that its client deleted is kept for these alone.
+  const remove = preparedWrite(
+    deleteFrom(subscriptions).where(
+      sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling}`,
+    ),
+  );
+  return (values: HoldValues) => inOrder([cancel(values), note(values), remove(values)]);
+}
+
+const cancellingById = cancelling(
+  sql`SELECT value FROM json_each(${sql.placeholder("subscriptionIds")})`,
+);
+
+/**
+ * Cancels up to `CLEANUP_MAX` withdrawn deliveries of the subscriptions, if nobody but the holder
+ * holds them, and notes which of them have none left. An attempt under way keeps its delivery:
+ * nothing is posted after it has been cancelled.
+ */
+export function cancelWithdrawn(
+  subscriptionIds: string[],
+  now: number,
+  { holder, asked }: Omit<HoldValues, "now"> = NOBODY,
+): Statements<unknown> {
+  const ids = JSON.stringify(subscriptionIds);
+  return cancellingById({ subscriptionIds: ids, holder, asked, now });
+}
+
+const own = alias(subscriptions, "own");
+const cancellingByWorkspace = cancelling(
+  sql`SELECT ${own.id} FROM ${subscriptions} AS own WHERE ${own.workspaceId} = ${sql.placeholder("workspaceId")}`,
+);
+
+/** The same of all subscriptions of a workspace. */
+export function cancelWithdrawnOf(workspaceId: string, now: number): Statements<unknown> {
+  return cancellingByWorkspace({ workspaceId, now, ...NOBODY });
+}
+
+const overdue = exhausting(
+  sql`json_each(${sql.placeholder("asked")}) AS r
+      JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
+      JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
+    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_UNDER_WAY}
+    LIMIT ${CLEANUP_MAX}`,
+);
+
+/** Ends what has been due for too long, because the subscription fails whenever its turn could come. */
+export function exhaustOverdue(values: HoldValues): Statements<number> {
+  return overdue(values);
+}
+
+const named = exhausting(
+  sql`json_each(${sql.placeholder("eventIds")}) AS old
+      JOIN ${events} ON ${events.workspaceId} = ${sql.placeholder("workspaceId")} AND ${events.id} = old.value
+      JOIN json_each(${events.owed}) AS o
+      JOIN ${deliveries} ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}
+        AND ${deliveries.state} = 'pending'
+      JOIN ${subscriptions} ON ${subscriptions.id} = ${deliveries.subscriptionId}
+    WHERE ${IS_FREE}`,
+);
+
+/** Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. */
+export function exhaustEvents(
+  workspaceId: string,
+  eventIds: string[],
+  now: number,
+): Statements<number> {
+  return named({ workspaceId, eventIds: JSON.stringify(eventIds), now, ...NOBODY });
+}
+
+function exhausting(source: SQL) {
+  return preparedWrite(
+    update(deliveries)
+      .set({ state: "exhausted", settledAt: NOW })
+      .where(
+        sql`${KEY} IN (SELECT ${deliveries.subscriptionId}, ${deliveries.eventId} FROM ${source})`,
+      ),
+  );
+}

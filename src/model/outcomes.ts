@@ -1,0 +1,174 @@
+import { sql } from "drizzle-orm";
+import { TELL_AFTER_MS } from "../contract/limits.ts";
+import type { Pace } from "../contract/pace.ts";
+import { insertFrom, update } from "../db/builder.ts";
+import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
+import {
+  attempts,
+  type DeliveryState,
+  deliveries,
+  type LastAttempt,
+  notices,
+  subscriptions,
+} from "../db/schema.ts";
+import { WITHDRAWN } from "./endings.ts";
+import type { Hold } from "./holds.ts";
+
+/*
+ * What a dispatch has learnt, as the database notes it. All of it applies to what the dispatch still
+ * holds.
+ */
+
+/** How an attempt ended. */
+export interface Settlement {
+  subscriptionId: string;
+  eventId: string;
+  /** Attempts before this one. */
+  attempts: number;
+  state: DeliveryState;
+  /** When it is due again, if it is pending. */
+  dueAt: number;
+  outcome: string;
+  status: number | null;
+  /** When the attempt began: Unix milliseconds. */
+  startedAt: number;
+  durationMs: number;
+  settledAt: number | null;
+}
+
+/** What a dispatch has learnt about a subscription. */
+export interface Change extends Pace {
+  subscriptionId: string;
+  /** Whether it has failed for too long. */
+  disable: boolean;
+  host: string;
+  /** The last outcome, for the e-mail about it. */
+  outcome: string | null;
+  status: number | null;
+  /** The last attempt, whatever came of it; null when there was none since the last change. */
+  last: LastAttempt | null;
+  /** Whether to let go of deliveries that were claimed and not posted. */
+  letGo: boolean;
+}
+
+const HOLDER = sql.placeholder("holder");
+const NOW = sql`${sql.placeholder("now")}`;
+const LEARNT = sql`json_each(${sql.placeholder("learnt")}) AS c`;
+const IS_ITS = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.heldBy} = ${HOLDER}`;
+const IS_ACTIVE = sql`${IS_ITS} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
+const TOLD_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
+
+// Of a subscription that fails, the next news may come hours after administrators are to be told:
+// the notice is written by the last failure before that, and dropped if it does not hold by then.
+const insertNotices = preparedWrite(
+  insertFrom(
+    notices,
+    {
+      kind: sql`CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END`,
+      workspaceId: sql`${subscriptions.workspaceId}`,
+      subscriptionId: sql`${subscriptions.id}`,
+      host: sql`c.value->>'host'`,
+      events: sql`${subscriptions.events}`,
+      failingSince: sql`c.value->>'failingSince'`,
+      lastOutcome: sql`c.value->>'outcome'`,
+      lastStatus: sql`c.value->>'status'`,
+      createdAt: NOW,
+      dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${TOLD_AT}) END`,
+    },
+    sql`FROM ${LEARNT} JOIN ${subscriptions} ON ${IS_ACTIVE}
+      WHERE c.value->>'disable'
+        OR c.value->>'outcome' IS NOT NULL AND ${TOLD_AT} <= max(${NOW}, c.value->>'nextAt')
+      ON CONFLICT DO NOTHING`,
+  ),
+);
+
+const disable = preparedWrite(
+  update(subscriptions)
+    .set({ disabledAt: NOW, ...WITHDRAWN })
+    .from(LEARNT)
+    .where(sql`${IS_ACTIVE} AND c.value->>'disable'`),
+);
+
+const updatePace = preparedWrite(
+  update(subscriptions)
+    .set({
+      postsAtOnce: sql`c.value->>'postsAtOnce'`,
+      backoff: sql`c.value->>'backoff'`,
+      nextAt: sql`c.value->>'nextAt'`,
+      slow: sql`c.value->>'slow'`,
+      failures: sql`c.value->>'failures'`,
+      failingSince: sql`c.value->>'failingSince'`,
+      lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
+      heldUntil: sql`CASE WHEN c.value->>'letGo' THEN 0 ELSE ${subscriptions.heldUntil} END`,
+    })
+    .from(LEARNT)
+    .where(IS_ITS),
+);
+
+/**
+ * Brings subscriptions up to date, disables those that have failed for too long, and notes what
+ * their administrators are to be told. Of those in good health it writes no notice, and reads none.
+ */
+export function updateSubscriptions(
+  { holder }: Hold,
+  changes: Change[],
+  now: number,
+): Statements<unknown> {
+  const values = { holder, learnt: JSON.stringify(changes), now };
+  return inOrder([
+    insertNotices(values),
+    ...(changes.some((change) => change.disable) ? [disable(values)] : []),
+    updatePace(values),
+  ]);
+}
+
+const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
+const IS_HELD = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
+    AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'
+    AND EXISTS (SELECT 1 FROM ${subscriptions}
+      WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.heldBy} = ${HOLDER})`;
+
+const insertFailures = preparedWrite(
+  insertFrom(
+    attempts,
+    {
+      subscriptionId: sql`${deliveries.subscriptionId}`,
+      eventId: sql`${deliveries.eventId}`,
+      attempt: sql`1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
+        WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId}
+          AND ${attempts.eventId} = ${deliveries.eventId}), 0)`,
+      at: sql`o.value->>'startedAt'`,
+      outcome: sql`o.value->>'outcome'`,
+      status: sql`o.value->>'status'`,
+      durationMs: sql`o.value->>'durationMs'`,
+    },
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_HELD} WHERE o.value->>'state' <> 'delivered'`,
+  ),
+);
+
+const updateDeliveries = preparedWrite(
+  update(deliveries)
+    .set({
+      state: sql`o.value->>'state'`,
+      attempts: sql`${deliveries.attempts} + 1`,
+      dueAt: sql`o.value->>'dueAt'`,
+      settledAt: sql`o.value->>'settledAt'`,
+      lastOutcome: sql`o.value->>'outcome'`,
+      lastStatus: sql`o.value->>'status'`,
+      lastAt: sql`o.value->>'startedAt'`,
+      lastDurationMs: sql`o.value->>'durationMs'`,
+    })
+    .from(OUTCOMES)
+    .where(IS_HELD),
+);
+
+/** Settles deliveries by their outcomes: each once, whether or not the reply to it is lost. */
+export function settle({ holder }: Hold, settlements: Settlement[]): Statements<unknown> {
+  const values = { holder, outcomes: JSON.stringify(settlements) };
+  const failed = settlements.some(({ state }) => state !== "delivered");
+  return inOrder([
+    // First: once it is settled, a second try finds nothing to note.
+    ...(failed ? [insertFailures(values)] : []),
+    updateDeliveries(values),
+  ]);
+}
