@@ -62,7 +62,7 @@ export function dispatch(
   lane: Lane,
   tools: DispatchTools,
 ): Promise<void> {
-  return new Dispatch(db, subscriptionIds, lane, tools).run();
+  return new Dispatch(db, subscriptionIds, lane, tools).finish();
 }
 
 const TICK_MS = 100;
@@ -70,7 +70,7 @@ const TICK_MS = 100;
 class Dispatch {
   #turns: Turn[];
   #hold: Hold = { holder: crypto.randomUUID(), until: 0 };
-  #finish: () => void = () => {};
+  #resolve: () => void = () => {};
   /** Posts under way. */
   #posts = 0;
   #isRecording = false;
@@ -99,17 +99,18 @@ class Dispatch {
     this.#startedAt = this.#lastEndAt = tools.now();
   }
 
-  async run(): Promise<void> {
+  /** Works until nothing is left to do, or there is no more time. */
+  async finish(): Promise<void> {
     await this.#exchange();
     await new Promise<void>((resolve) => {
-      this.#finish = resolve;
+      this.#resolve = resolve;
       this.#advance();
     });
     // What is known is recorded if it can be: it would be posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
     // Of what is not recorded, nobody knows when it is due: whoever asked for this dispatch asks again.
-    for (const turn of this.#turns) if (!turn.hasNews) this.#report(turn);
+    for (const turn of this.#turns) if (!turn.hasNews) this.#handBack(turn);
     if (this.#failure !== null) throw this.#failure;
   }
 
@@ -131,7 +132,7 @@ class Dispatch {
     const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
     if (idle || hung) {
       this.#isFinished = true;
-      this.#finish();
+      this.#resolve();
     } else if (!this.#isTicking) {
       this.#isTicking = true;
       this.#tools.sleep(TICK_MS).then(() => {
@@ -278,7 +279,7 @@ class Dispatch {
     }
     this.#turns = turns.filter((turn) => {
       if (!turn.isIdle || turn.hasNews || turn.isCancelling) return true;
-      this.#report(turn);
+      this.#handBack(turn);
       return false;
     });
   }
@@ -291,7 +292,7 @@ class Dispatch {
     this.#waitsForGates = await Promise.race([told, timeout]);
   }
 
-  #report({ found, held }: Turn): void {
+  #handBack({ found, held }: Turn): void {
     if (found) this.#tools.ended({ found, held });
   }
 }

@@ -8,7 +8,7 @@ import {
   settleEmail,
   takeOwedEmails,
 } from "../model/notices.ts";
-import { readPosition, writePosition } from "../model/sweep-positions.ts";
+import { findPosition, updatePosition } from "../model/sweep-positions.ts";
 import { errorCode, sendEmail } from "./mail.ts";
 import { composeNotice } from "./notice-text.ts";
 
@@ -26,13 +26,13 @@ export async function sendNotices(
   now: number,
   mayGoOn: () => boolean = () => true,
 ): Promise<void> {
-  if (now < Number(await readPosition(db, PAUSE))) return;
+  if (now < Number(await findPosition(db, PAUSE))) return;
   const taken = await takeOwedEmails(db, now);
   for (const [i, email] of taken.entries()) {
     const pauseMs = mayGoOn() ? await trySending(db, env, email, now) : 0;
     if (pauseMs === null) continue;
     await giveBackEmails(db, taken.slice(i), now);
-    if (pauseMs > 0) await writePosition(db, PAUSE, String(now + pauseMs));
+    if (pauseMs > 0) await updatePosition(db, PAUSE, String(now + pauseMs));
     return;
   }
 }

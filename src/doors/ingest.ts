@@ -13,9 +13,14 @@ import { isTransient } from "../db/errors.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
-import { readRecording } from "../recording/record.ts";
+import { parseRecording } from "../recording/record.ts";
 import { commitRecordings, type Prepared } from "../recording/recording.ts";
-import { lookUp, MissingReference } from "../recording/references.ts";
+import {
+  addLeftovers,
+  checkReferences,
+  lookUp,
+  MissingReference,
+} from "../recording/references.ts";
 
 /** A message, and what has become of it so far. */
 interface Item {
@@ -92,7 +97,7 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
         const { method, input } = readRecordMessage(contentOf(item.message));
         item.method = method;
         const sentAt = item.message.timestamp.getTime();
-        return readRecording(env, method, input, { sentAt, now });
+        return parseRecording(env, method, input, { sentAt, now });
       });
       return recording ? [{ item, recording }] : [];
     }),
@@ -103,11 +108,13 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
   const known = await lookUp(db, recordings);
   const prepared: (Prepared & { item: Item })[] = [];
   for (const { item, recording } of readable) {
-    const statements = await judged(item, () => recording.prepare(known));
-    if (statements) {
-      const { workspaceId, once } = recording;
-      prepared.push({ item, workspaceId, once, statements });
-    }
+    const { workspaceId, leaves, once } = recording;
+    const statements = await judged(item, () => {
+      checkReferences(recording, known);
+      addLeftovers(known, workspaceId, leaves);
+      return recording.statements(known.automations);
+    });
+    if (statements) prepared.push({ item, workspaceId, once, statements });
   }
   if (prepared.length === 0) return [];
   try {

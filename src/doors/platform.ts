@@ -22,11 +22,11 @@ import {
   revokeKey,
   updateQuota,
 } from "../model/api-keys.ts";
-import { type Backlog, readBacklog } from "../model/due.ts";
+import { type Backlog, findBacklog } from "../model/due.ts";
 import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { findDelivery, listDeliveries } from "../model/history.ts";
-import { type Ledger, readLedger } from "../model/ledger.ts";
+import { findLedger, type Ledger } from "../model/ledger.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
 import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "../model/redelivery.ts";
 import {
@@ -211,14 +211,14 @@ export class Platform extends WorkerEntrypoint<Env> {
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
     const { workspaceId } = await readInput("ledger", input);
     await this.#expectWorkspace(workspaceId);
-    return readLedger(this.#db, workspaceId ?? undefined, Date.now());
+    return findLedger(this.#db, workspaceId ?? undefined, Date.now());
   }
 
   /** Tells what waits to be delivered, of a workspace or of all, at the price of reading just that. */
   async backlog(input: PlatformInput<"backlog">): Promise<Backlog> {
     const { workspaceId } = await readInput("backlog", input);
     await this.#expectWorkspace(workspaceId);
-    return readBacklog(this.#db, workspaceId ?? undefined, Date.now());
+    return findBacklog(this.#db, workspaceId ?? undefined, Date.now());
   }
 
   /** Lists the subscriptions of a workspace, newest first, with their health. */

@@ -6,10 +6,10 @@ import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import { overdueAnywhere } from "../model/due.ts";
 import { cleanUpAutomations } from "../model/removals.ts";
-import { deleteExpired, readRetention } from "../model/retention.ts";
+import { deleteExpired, parseRetention } from "../model/retention.ts";
 import { deleteEndedSecrets } from "../model/secrets.ts";
-import { readPosition, writePosition } from "../model/sweep-positions.ts";
-import { readEventsMaxBytes, trimEvents } from "../model/trimming.ts";
+import { findPosition, updatePosition } from "../model/sweep-positions.ts";
+import { parseEventsMaxBytes, trimEvents } from "../model/trimming.ts";
 
 /**
  * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
@@ -38,12 +38,12 @@ export async function sweep(env: Env, now: number): Promise<void> {
 /** Wakes what is overdue, from where the last sweep stopped. */
 async function wakeOverdue(db: Database, env: Env, now: number): Promise<void> {
   const part = "overdue";
-  const { wakes, after } = await overdueAnywhere(db, await readPosition(db, part), now);
+  const { wakes, after } = await overdueAnywhere(db, await findPosition(db, part), now);
   if (wakes.length > 0) {
     if (!(await wake(env, wakes))) throw new Error("a queue refused to wake subscriptions");
     log("sweep_woke", { subscriptions: wakes.length });
   }
-  await writePosition(db, part, after);
+  await updatePosition(db, part, after);
 }
 
 async function expireEvents(
@@ -54,12 +54,12 @@ async function expireEvents(
 ): Promise<void> {
   const { deleted: trimmed, overBound } = await trimEvents(
     db,
-    readEventsMaxBytes(env),
+    parseEventsMaxBytes(env),
     now,
     mayGoOn,
   );
   for (const { workspaceId, bytes } of overBound)
     log("events_over_bound", { workspace: workspaceId, bytes });
-  const expired = await deleteExpired(db, readRetention(env), now, mayGoOn);
+  const expired = await deleteExpired(db, parseRetention(env), now, mayGoOn);
   if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }

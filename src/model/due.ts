@@ -105,7 +105,7 @@ export interface Backlog {
  * The backlog of one workspace, or of all: it reads what is pending there, and one row for each
  * subscription elsewhere that something is pending for.
  */
-export async function readBacklog(
+export async function findBacklog(
   db: Database,
   workspaceId: string | undefined,
   now: number,

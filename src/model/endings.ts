@@ -50,7 +50,8 @@ function cancelling(ids: SQL) {
       sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling}`,
     ),
   );
-  return (values: HoldValues) => inOrder([cancel(values), note(values), remove(values)]);
+  return (values: HoldValues & Record<string, string | number>) =>
+    inOrder([cancel(values), note(values), remove(values)]);
 }
 
 const cancellingById = cancelling(

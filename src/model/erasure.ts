@@ -9,7 +9,7 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { alias } from "drizzle-orm/sqlite-core";
+import { alias, type SQLiteColumn, type SQLiteTable } from "drizzle-orm/sqlite-core";
 import { CLEANUP_MAX } from "../contract/limits.ts";
 import { deleteFrom, select, update } from "../db/builder.ts";
 import {
@@ -177,14 +177,8 @@ export async function eraseWorkspace(
   return remaining;
 }
 
-/** Tables whose rows belong to a workspace. */
-type Owned =
-  | typeof events
-  | typeof leads
-  | typeof automations
-  | typeof subscriptions
-  | typeof apiKeys
-  | typeof notices;
+/** A table whose rows belong to a workspace. */
+type Owned = SQLiteTable & Record<"id" | "workspaceId", SQLiteColumn>;
 
 /** Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these. */
 function erasePiece(id: string): Statements<number> {
@@ -195,7 +189,7 @@ function erasePiece(id: string): Statements<number> {
     UNION ALL SELECT ${runs.id}, ${runs.occurredAt} FROM ${runs} WHERE ${isOf(runs)} AND ${runs.crm} = 1)`;
   const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
   const isOfNotice = inArray(emails.noticeId, idsOf(notices));
-  const first = (table: typeof leads | typeof automations) =>
+  const first = (table: Owned & { createdAt: SQLiteColumn }) =>
     and(
       isOf(table),
       inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX)),

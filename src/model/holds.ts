@@ -15,14 +15,14 @@ export function holdFrom(now: number, { holder, until }: Hold): Hold {
 }
 
 /** The values of a prepared statement that asks who holds a subscription. */
-export interface HoldValues extends Record<string, unknown> {
+export type HoldValues = {
   /** "" for nobody. */
   holder: string;
   /** Unix milliseconds. */
   now: number;
   /** The `Request`s of the holder, as JSON. */
   asked: string;
-}
+};
 
 /** Of those who end what nobody holds. */
 export const NOBODY = { holder: "", asked: "[]" };

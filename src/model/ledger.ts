@@ -2,7 +2,7 @@ import { eq, sql } from "drizzle-orm";
 import { select } from "../db/builder.ts";
 import { type Database, query, rows } from "../db/client.ts";
 import { type DeliveryState, deliveries, events } from "../db/schema.ts";
-import { type Backlog, readBacklog } from "./due.ts";
+import { type Backlog, findBacklog } from "./due.ts";
 
 /** Counts of deliveries; `created` is counted from the events, on its own. */
 export interface Ledger extends Backlog {
@@ -15,7 +15,7 @@ export interface Ledger extends Backlog {
 }
 
 /** The ledger of one workspace, or of all: it reads every delivery that is kept. */
-export async function readLedger(
+export async function findLedger(
   db: Database,
   workspaceId: string | undefined,
   now: number,
@@ -40,7 +40,7 @@ export async function readLedger(
     ),
   );
   if (!row) throw new Error("the ledger query gave no row");
-  const { overdue, oldestPendingSeconds } = await readBacklog(db, workspaceId, now);
+  const { overdue, oldestPendingSeconds } = await findBacklog(db, workspaceId, now);
   const addsUp = row.created === row.pending + row.delivered + row.exhausted + row.cancelled;
   return { ...row, overdue, oldestPendingSeconds, addsUp };
 }

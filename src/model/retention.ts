@@ -13,7 +13,7 @@ import {
 } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
-import { readPosition, writePosition } from "./sweep-positions.ts";
+import { findPosition, updatePosition } from "./sweep-positions.ts";
 
 /** How long settled events are kept: milliseconds from their settlement. */
 export interface Retention {
@@ -34,7 +34,7 @@ const PART = "retention";
  *
  * @throws Error that names the variable which is not a number of days.
  */
-export function readRetention(env: Env): Retention {
+export function parseRetention(env: Env): Retention {
   const days = (name: "DELIVERED_KEPT_DAYS" | "UNDELIVERED_KEPT_DAYS") => {
     const value = Number(env[name]);
     if (!(value > 0)) throw new Error(`${name} is not a number of days`);
@@ -67,7 +67,7 @@ export async function deleteExpired(
   const before = eventIdAt(
     now - Math.min(retention.deliveredMs, retention.undeliveredMs) - EXPIRY_SLACK_MS,
   );
-  let position = await readPosition(db, PART);
+  let position = await findPosition(db, PART);
   while (mayGoOn()) {
     const found = await findWorkspaces(db, position, before);
     for (const workspace of found) {
@@ -80,7 +80,7 @@ export async function deleteExpired(
       break;
     }
   }
-  await writePosition(db, PART, position);
+  await updatePosition(db, PART, position);
   return deleted;
 }
 

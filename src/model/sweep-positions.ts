@@ -3,7 +3,7 @@ import { type Database, retrying } from "../db/client.ts";
 import { sweepPositions } from "../db/schema.ts";
 
 /** Where a part of the sweep stopped; "" when it has come to the end, or never begun. */
-export async function readPosition(db: Database, part: string): Promise<string> {
+export async function findPosition(db: Database, part: string): Promise<string> {
   const [row] = await retrying(() =>
     db.select().from(sweepPositions).where(eq(sweepPositions.part, part)),
   );
@@ -11,8 +11,8 @@ export async function readPosition(db: Database, part: string): Promise<string> 
 }
 
 /** Notes where a part of the sweep stops. */
-export async function writePosition(db: Database, part: string, position: string): Promise<void> {
-  if ((await readPosition(db, part)) === position) return;
+export async function updatePosition(db: Database, part: string, position: string): Promise<void> {
+  if ((await findPosition(db, part)) === position) return;
   await retrying(() =>
     db
       .insert(sweepPositions)

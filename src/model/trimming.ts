@@ -7,7 +7,7 @@ import { deliveries, events, workspaces } from "../db/schema.ts";
 import { exhaustEvents } from "./endings.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
 import { expire, OF_EVENT } from "./retention.ts";
-import { readPosition, writePosition } from "./sweep-positions.ts";
+import { findPosition, updatePosition } from "./sweep-positions.ts";
 
 /** A workspace, and up to which event the last trim has found and left nothing but pending ones. */
 type Workspace = Measured & Pick<typeof workspaces.$inferSelect, "trimmedTo">;
@@ -29,7 +29,7 @@ const PART = "trimming";
  *
  * @throws Error when the variable is not a number of megabytes.
  */
-export function readEventsMaxBytes(env: Env): number {
+export function parseEventsMaxBytes(env: Env): number {
   const megabytes = Number(env.WORKSPACE_EVENTS_MAX_MB);
   if (!(megabytes > 0)) throw new Error("WORKSPACE_EVENTS_MAX_MB is not a number of megabytes");
   return megabytes * 1_000_000;
@@ -48,7 +48,7 @@ export async function trimEvents(
 ): Promise<Trimmed> {
   const before = eventIdAt(now - SIZE_SLACK_MS);
   const trimmed: Trimmed = { deleted: 0, overBound: [] };
-  let position = await readPosition(db, PART);
+  let position = await findPosition(db, PART);
   while (mayGoOn()) {
     const found = await findWorkspaces(db, position, before, maxBytes);
     for (const workspace of found) {
@@ -71,7 +71,7 @@ export async function trimEvents(
       break;
     }
   }
-  await writePosition(db, PART, position);
+  await updatePosition(db, PART, position);
   return trimmed;
 }
 

@@ -12,10 +12,10 @@ import {
 import { announce, draftEvent } from "../model/events.ts";
 import { removeAutomations } from "../model/removals.ts";
 import type { Recording } from "./recording.ts";
-import { inWorkspace, unknownWorkspace } from "./references.ts";
+import { unknownWorkspace } from "./references.ts";
 
-/** Reads a call that inserts automations or updates them, and announces activations and pauses. */
-export async function readAutomations(
+/** Parses a call that inserts automations or updates them, and announces activations and pauses. */
+export async function parseAutomations(
   input: unknown,
   moment: Moment,
   visibility: Visibility,
@@ -32,22 +32,15 @@ export async function readAutomations(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    automationIds: [],
-    leadIds: [],
+    references: [],
+    leaves: { automations: latest },
     once: true,
     missing: unknownWorkspace(),
-    prepare(known) {
-      if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
-      for (const { id, type } of latest) {
-        const key = inWorkspace(workspaceId, id);
-        const generation = known.automations.get(key)?.generation ?? null;
-        known.automations.set(key, { type, generation });
-      }
-      return inOrder([
+    statements: () =>
+      inOrder([
         announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
         upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
-      ]);
-    },
+      ]),
   };
 }
 
@@ -58,20 +51,16 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
   return [...new Map(inTime.map((report) => [report.id, report])).values()];
 }
 
-/** Reads a call that removes automations and their runs; unknown ids are no error. */
-export async function readRemoval(input: unknown, moment: Moment): Promise<Recording> {
+/** Parses a call that removes automations and their runs; unknown ids are no error. */
+export async function parseRemoval(input: unknown, moment: Moment): Promise<Recording> {
   const { workspaceId, ids } = readInput("removeAutomations", input);
   return {
     workspaceId,
     ids,
-    automationIds: ids,
-    leadIds: [],
+    references: [],
+    leaves: { removedAutomationIds: ids },
     once: true,
     missing: unknownWorkspace(),
-    prepare(known) {
-      if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
-      for (const id of ids) known.automations.delete(inWorkspace(workspaceId, id));
-      return removeAutomations(workspaceId, ids, moment);
-    },
+    statements: () => removeAutomations(workspaceId, ids, moment),
   };
 }

@@ -3,10 +3,10 @@ import { inOrder } from "../db/client.ts";
 import { announce, draftEvent, IS_NEW_LEAD } from "../model/events.ts";
 import { insertLeads, parseLead, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
-import { inWorkspace, unknownWorkspace } from "./references.ts";
+import { unknownWorkspace } from "./references.ts";
 
-/** Reads a call that inserts leads and announces them; one whose reference is known stays as it is. */
-export async function readLeads(input: unknown, moment: Moment): Promise<Recording> {
+/** Parses a call that inserts leads and announces them; one whose reference is known stays as it is. */
+export async function parseLeads(input: unknown, moment: Moment): Promise<Recording> {
   const { workspaceId, leads } = readInput("recordLeads", input);
   const reported = await Promise.all(leads.map((lead) => parseLead(workspaceId, lead, moment)));
   const fresh = firstOfEach(reported);
@@ -14,20 +14,17 @@ export async function readLeads(input: unknown, moment: Moment): Promise<Recordi
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    automationIds: [],
-    leadIds: [],
+    references: [],
+    leaves: { leadIds: fresh.map(({ id }) => id) },
     once: false,
     missing: unknownWorkspace(),
-    prepare(known) {
-      if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
-      for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
-      return inOrder([
+    statements: () =>
+      inOrder([
         announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
         insertLeads(
           workspaceId,
           fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
         ),
-      ]);
-    },
+      ]),
   };
 }

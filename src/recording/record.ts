@@ -1,35 +1,35 @@
 import type { Moment, RecordingMethod } from "../contract/platform.ts";
-import { openDatabase } from "../db/client.ts";
+import { type Database, openDatabase } from "../db/client.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
 import type { Wake } from "../model/due.ts";
-import { readAutomations, readRemoval } from "./automations.ts";
-import { readLeads } from "./leads.ts";
+import { parseAutomations, parseRemoval } from "./automations.ts";
+import { parseLeads } from "./leads.ts";
 import { commitRecordings, type Recording } from "./recording.ts";
-import { type Known, lookUp, referring } from "./references.ts";
-import { readRuns } from "./runs.ts";
+import { checkReferences, type KnownAutomations, lookUp, referring } from "./references.ts";
+import { parseRuns } from "./runs.ts";
 
-const READERS: Record<
+const PARSERS: Record<
   RecordingMethod,
   (input: unknown, moment: Moment, visibility: Visibility) => Promise<Recording>
 > = {
-  recordAutomations: readAutomations,
-  removeAutomations: readRemoval,
-  recordLeads: readLeads,
-  recordRuns: readRuns,
+  recordAutomations: parseAutomations,
+  removeAutomations: parseRemoval,
+  recordLeads: parseLeads,
+  recordRuns: parseRuns,
 };
 
 /**
- * Reads the input of a method that records.
+ * Parses the input of a method that records.
  *
  * @throws InputError that says what is wrong and where.
  */
-export function readRecording(
+export function parseRecording(
   env: Env,
   method: RecordingMethod,
   input: unknown,
   moment: Moment,
 ): Promise<Recording> {
-  return READERS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
+  return PARSERS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
 }
 
 /**
@@ -46,16 +46,18 @@ export async function record(
   now: number,
 ): Promise<{ ids: string[]; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
-  const recording = await readRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, automationIds, leadIds, once, missing } = recording;
-  const refers = automationIds.length + leadIds.length > 0;
-  const known = refers ? await lookUp(db, [recording]) : trusting(workspaceId);
-  const statements = recording.prepare(known);
+  const recording = await parseRecording(env, method, input, { sentAt: null, now });
+  const { workspaceId, ids, references, once, missing } = recording;
+  // Of one that refers to its workspace alone, the database itself will tell.
+  const automations = references.length > 0 ? await findReferences(db, recording) : new Map();
+  const statements = recording.statements(automations);
   const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
   return { ids, wakes: await referring(committed, missing) };
 }
 
-/** Of a recording that refers to its workspace alone, the database itself will tell. */
-function trusting(workspaceId: string): Known {
-  return { workspaces: new Set([workspaceId]), automations: new Map(), leads: new Set() };
+/** The automations that a recording refers to. @throws InputError for a reference that is not there. */
+async function findReferences(db: Database, recording: Recording): Promise<KnownAutomations> {
+  const known = await lookUp(db, [recording]);
+  checkReferences(recording, known);
+  return known.automations;
 }

@@ -3,9 +3,9 @@ import { type Database, inOrder, type Statements } from "../db/client.ts";
 import { ALWAYS } from "../db/once.ts";
 import type { Wake } from "../model/due.ts";
 import { commitAnnounced } from "../model/events.ts";
-import type { Known, References } from "./references.ts";
+import type { KnownAutomations, Leftovers, References } from "./references.ts";
 
-/** What one call of the platform records, read, but neither checked against the database nor written. */
+/** What one call of the platform records, parsed, but neither checked against the database nor written. */
 export interface Recording extends References {
   /** Identifiers of its records, in the order of the input. */
   ids: string[];
@@ -16,13 +16,13 @@ export interface Recording extends References {
   once: boolean;
   /** What is wrong when the database refuses a reference after all. */
   missing: InputError;
+  leaves: Leftovers;
   /**
-   * The statements that record and announce it, to be committed together and in this order; `known`
-   * is brought up to what they leave.
+   * The statements that record and announce it, to be committed together and in this order.
    *
-   * @throws InputError, and leaves `known` as it was, for a reference that is not in `known`.
+   * @param automations those that it refers to, once its references have been checked.
    */
-  prepare(known: Known): Statements<unknown>;
+  statements(automations: KnownAutomations): Statements<unknown>;
 }
 
 /** A recording whose references have been found. */

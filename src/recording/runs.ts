@@ -5,10 +5,10 @@ import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
 import { insertRuns, isNewRun, parseRun, type ReportedRun, toRun } from "../model/runs.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
-import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./references.ts";
+import { inWorkspace, type Reference } from "./references.ts";
 
-/** Reads a call that inserts runs and announces them; one whose reference is known stays as it is. */
-export async function readRuns(
+/** Parses a call that inserts runs and announces them; one whose reference is known stays as it is. */
+export async function parseRuns(
   input: unknown,
   moment: Moment,
   visibility: Visibility,
@@ -19,15 +19,13 @@ export async function readRuns(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    automationIds: reported.map(({ automationId }) => automationId),
-    leadIds: reported.flatMap(({ leadId }) => leadId ?? []),
+    references: reported.flatMap(referencesOf),
+    leaves: {},
     once: false,
     missing: new InputError("runs: an automation that they name has just been removed"),
-    prepare(known) {
-      if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
-      checkReferences(workspaceId, reported, known);
+    statements(automations) {
       const automationOf = ({ automationId }: ReportedRun) =>
-        known.automations.get(inWorkspace(workspaceId, automationId));
+        automations.get(inWorkspace(workspaceId, automationId));
       const found = fresh.map((run) => ({
         ...run,
         generation: automationOf(run)?.generation ?? null,
@@ -43,14 +41,14 @@ export async function readRuns(
   };
 }
 
-/** @throws MissingReference for an automation or a lead that is not the workspace's. */
-function checkReferences(workspaceId: string, runs: ReportedRun[], known: Known): void {
-  for (const [index, { automationId, leadId }] of runs.entries()) {
-    if (!known.automations.has(inWorkspace(workspaceId, automationId)))
-      throw new MissingReference(
-        `runs[${index}].automationId: no such automation in this workspace`,
-      );
-    if (leadId !== null && !known.leads.has(inWorkspace(workspaceId, leadId)))
-      throw new MissingReference(`runs[${index}].leadId: no such lead in this workspace`);
-  }
+/** The records that a run names. */
+function referencesOf({ automationId, leadId }: ReportedRun, index: number): Reference[] {
+  const path = `runs[${index}]`;
+  const automation = {
+    kind: "automation",
+    id: automationId,
+    path: `${path}.automationId`,
+  } as const;
+  if (leadId === null) return [automation];
+  return [automation, { kind: "lead", id: leadId, path: `${path}.leadId` }];
 }

@@ -20,7 +20,8 @@ import type { AppEnv } from "./context.ts";
  */
 export const gate = createMiddleware<AppEnv>(async (c, next) => {
   const key = readBearer(c.req.header("Authorization"));
-  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key))) throw await failure(c);
+  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
+    throw await countFailure(c);
   const keyHash = await hashApiKey(key);
   refuseUsedUp(c, keyHash);
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
@@ -79,7 +80,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
   const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.admit(keyHash));
   if (admission.verdict === "unknown_key") {
     knownKeys.delete(keyHash);
-    throw await failure(c);
+    throw await countFailure(c);
   }
   if (admission.verdict === "admitted") {
     identify(c, admission);
@@ -133,7 +134,7 @@ function readBearer(header: string | undefined): string | null {
 }
 
 /** Counts a failed authentication against the address, and says how it is answered. */
-async function failure(c: Context<AppEnv>): Promise<ApiError> {
+async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const name = addressOf(c);
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
   const askedAt = Date.now();

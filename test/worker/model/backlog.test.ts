@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { deliveries } from "../../../src/db/schema.ts";
-import { readBacklog } from "../../../src/model/due.ts";
+import { findBacklog } from "../../../src/model/due.ts";
 import { errorOf } from "../../support/api.ts";
 import { announceLeads, createWorkspace, db, MINUTE_MS, owed } from "../../support/deliveries.ts";
 import { countingDatabase } from "../../support/rows-read.ts";
@@ -22,7 +22,7 @@ describe("the backlog", () => {
     const late = await owed(2, NOW - 6 * MINUTE_MS);
     await announceLeads(late.workspaceId, 1, NOW - MINUTE_MS);
     const other = await owed(4, NOW - 2 * MINUTE_MS);
-    const of = (workspaceId?: string) => readBacklog(db, workspaceId, NOW);
+    const of = (workspaceId?: string) => findBacklog(db, workspaceId, NOW);
     const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
     expect(await of(late.workspaceId)).toEqual(figures);
     expect(await of(other.workspaceId)).toEqual({
@@ -57,7 +57,7 @@ describe("the backlog", () => {
   test("costs rows for what is pending, and none for what is settled", async () => {
     const rowsOf = async (workspaceId?: string) => {
       const { database, counted } = countingDatabase();
-      await readBacklog(database, workspaceId, NOW);
+      await findBacklog(database, workspaceId, NOW);
       return counted.rows;
     };
     const { id, workspaceId } = await owed(500, NOW);

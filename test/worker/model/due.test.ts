@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
-import { overdueAnywhere, readBacklog } from "../../../src/model/due.ts";
+import { findBacklog, overdueAnywhere } from "../../../src/model/due.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import {
   announceLeads,
@@ -33,7 +33,7 @@ describe("the backlog", () => {
     await announceLeads(workspaceId, 10, NOW - 10 * MINUTE_MS);
     for (const within of [workspaceId, undefined]) {
       const { DB, rows } = meteredDatabase();
-      expect(await readBacklog(openDatabase(DB), within, NOW)).toEqual({
+      expect(await findBacklog(openDatabase(DB), within, NOW)).toEqual({
         pending: 10,
         overdue: 10,
         oldestPendingSeconds: 600,
@@ -42,7 +42,7 @@ describe("the backlog", () => {
     }
     // What waits for its subscription is not overdue.
     await db.update(subscriptions).set({ nextAt: NOW }).where(sql`id = ${id}`);
-    expect(await readBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
+    expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
   });
 });
 

@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import { deliveries } from "../../../src/db/schema.ts";
-import { readLedger } from "../../../src/model/ledger.ts";
+import { findLedger } from "../../../src/model/ledger.ts";
 import { EMPTY_LEDGER, errorOf } from "../../support/api.ts";
 import {
   announceLeads,
@@ -52,7 +52,7 @@ describe("the ledger", () => {
   });
 
   test("counts the deliveries of a workspace by state", async () => {
-    expect(await readLedger(db, busy, NOW)).toEqual({
+    expect(await findLedger(db, busy, NOW)).toEqual({
       created: 9,
       pending: 2,
       delivered: 3,
@@ -62,7 +62,7 @@ describe("the ledger", () => {
       oldestPendingSeconds: 240,
       addsUp: true,
     });
-    expect(await readLedger(db, quiet, NOW)).toEqual({
+    expect(await findLedger(db, quiet, NOW)).toEqual({
       ...EMPTY_LEDGER,
       created: 2,
       pending: 1,
@@ -72,7 +72,7 @@ describe("the ledger", () => {
   });
 
   test("counts them in all", async () => {
-    expect(await readLedger(db, undefined, NOW)).toEqual({
+    expect(await findLedger(db, undefined, NOW)).toEqual({
       created: 11,
       pending: 3,
       delivered: 4,
@@ -88,17 +88,17 @@ describe("the ledger", () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, NOW);
-    const overdueAt = async (now: number) => (await readLedger(db, workspaceId, now)).overdue;
+    const overdueAt = async (now: number) => (await findLedger(db, workspaceId, now)).overdue;
     expect(await overdueAt(NOW + 5 * MINUTE_MS)).toBe(0);
     expect(await overdueAt(NOW + 5 * MINUTE_MS + 1)).toBe(1);
     // A failed attempt makes it due later; its age stays.
     await failAt(id, [NOW + MINUTE_MS]);
-    expect(await readLedger(db, workspaceId, NOW + 6 * MINUTE_MS)).toMatchObject({
+    expect(await findLedger(db, workspaceId, NOW + 6 * MINUTE_MS)).toMatchObject({
       overdue: 0,
       oldestPendingSeconds: 360,
     });
     await dispatchAt(NOW + 2 * MINUTE_MS, [id], answered(200));
-    expect(await readLedger(db, workspaceId, NOW + 60 * MINUTE_MS)).toEqual({
+    expect(await findLedger(db, workspaceId, NOW + 60 * MINUTE_MS)).toEqual({
       ...EMPTY_LEDGER,
       created: 1,
       delivered: 1,
@@ -106,7 +106,7 @@ describe("the ledger", () => {
   });
 
   test("is empty for a workspace without events", async () => {
-    expect(await readLedger(db, await createWorkspace(), NOW)).toEqual(EMPTY_LEDGER);
+    expect(await findLedger(db, await createWorkspace(), NOW)).toEqual(EMPTY_LEDGER);
   });
 
   test("does not add up when a row is missing", async () => {

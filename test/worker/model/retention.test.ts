@@ -4,7 +4,7 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, events } from "../../../src/db/schema.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { deleteExpired, type Retention } from "../../../src/model/retention.ts";
-import { readPosition } from "../../../src/model/sweep-positions.ts";
+import { findPosition } from "../../../src/model/sweep-positions.ts";
 import {
   announceLeads,
   answered,
@@ -138,7 +138,7 @@ describe("a sweep of events", () => {
     expect(await sweepAt(EXPIRED)).toBe(3_000);
     expect(await eventsIn(workspaceId)).toEqual([]);
     expect(await deliveriesTo(id)).toEqual([]);
-    expect(await readPosition(db, "retention")).toBe("");
+    expect(await findPosition(db, "retention")).toBe("");
   });
 
   test("stops when its time is up, and the next goes on from there", async () => {
@@ -149,9 +149,9 @@ describe("a sweep of events", () => {
     const stopped = await sweepAt(EXPIRED, KEPT, () => ++asked <= 4);
     expect(stopped).toBeGreaterThan(0);
     expect(stopped).toBeLessThan(6);
-    expect(order).toContain(await readPosition(db, "retention"));
+    expect(order).toContain(await findPosition(db, "retention"));
     expect(stopped + (await sweepAt(EXPIRED))).toBe(6);
-    expect(await readPosition(db, "retention")).toBe("");
+    expect(await findPosition(db, "retention")).toBe("");
   });
 
   test("reads nothing again that it cannot delete", async () => {

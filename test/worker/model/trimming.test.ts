@@ -7,7 +7,7 @@ import { sweep } from "../../../src/doors/sweep.ts";
 import { EVENT_BYTES } from "../../../src/model/event-size.ts";
 import { redeliver } from "../../../src/model/redelivery.ts";
 import { deleteExpired } from "../../../src/model/retention.ts";
-import { readEventsMaxBytes, trimEvents } from "../../../src/model/trimming.ts";
+import { parseEventsMaxBytes, trimEvents } from "../../../src/model/trimming.ts";
 import {
   announceLeads,
   createWorkspace,
@@ -232,9 +232,9 @@ test("A trim that is stopped goes on from there", async () => {
 });
 
 test("A bound that is no number of megabytes is refused", () => {
-  expect(readEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: 250 } as Env)).toBe(250 * MB);
+  expect(parseEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: 250 } as Env)).toBe(250 * MB);
   for (const value of ["", "much", -1])
-    expect(() => readEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: value } as unknown as Env)).toThrow(
+    expect(() => parseEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: value } as unknown as Env)).toThrow(
       "WORKSPACE_EVENTS_MAX_MB is not a number of megabytes",
     );
 });
