@@ -10,7 +10,6 @@ import { QueryBuilder, type SelectedFields, type SQLiteTable } from "drizzle-orm
 const queries = new QueryBuilder();
 const writes = drizzle({} as D1Database);
 
-export const insert = writes.insert.bind(writes);
 export const update = writes.update.bind(writes);
 export const deleteFrom = writes.delete.bind(writes);
 
