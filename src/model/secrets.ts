@@ -1,9 +1,21 @@
-import { and, eq, isNull, lte, ne, type Placeholder, type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  type Column,
+  count,
+  eq,
+  isNull,
+  lte,
+  ne,
+  type Placeholder,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { EARLIER_SECRETS_MAX } from "../contract/limits.ts";
 import { deleteFrom, insertFrom, select, toTexts, update } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
+  query,
   readAs,
   retrying,
   rows,
@@ -85,4 +97,74 @@ export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
 /** Deletes the secrets that sign no more. */
 export function deleteEndedSecrets(db: Database, now: number) {
   return retrying(() => db.delete(earlierSecrets).where(lte(earlierSecrets.until, now)));
+}
+
+/** A subscription's secret as it is stored. */
+export interface SealedSecret {
+  id: string;
+  sealedSecret: string;
+}
+
+/** The next `limit` secrets behind `after`, earlier ones too, that are not sealed under the key `keyId`. */
+export function listUnderOtherKeys(
+  db: Database,
+  keyId: string,
+  after: SealedSecret,
+  limit: number,
+): Promise<SealedSecret[]> {
+  const under = underOthers(keyId);
+  return query(
+    db,
+    rows(
+      select({ id: under.id, sealedSecret: under.sealedSecret })
+        .from(under)
+        .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
+        .orderBy(under.id, under.sealedSecret)
+        .limit(limit),
+    ),
+  );
+}
+
+/** How many secrets are not sealed under the key `keyId`. */
+export function countUnderOtherKeys(keyId: string): Statements<number> {
+  const counts = rows(select({ count: count() }).from(underOthers(keyId)));
+  return readAs(counts, ([row]) => row?.count ?? 0);
+}
+
+function underOthers(keyId: string) {
+  const isUnderOther = (sealedSecret: Column) =>
+    sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+  return select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
+    .from(subscriptions)
+    .where(isUnderOther(subscriptions.sealedSecret))
+    .unionAll(
+      select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
+        .from(earlierSecrets)
+        .where(isUnderOther(earlierSecrets.sealedSecret)),
+    )
+    .as("sealed");
+}
+
+/**
+ * Puts `sealed` in place of the secret that was read, wherever a rotation has moved it meanwhile; one
+ * that is there no more does not come back.
+ */
+export function updateSecret(
+  { id, sealedSecret }: SealedSecret,
+  sealed: string,
+): Statements<unknown> {
+  return inOrder([
+    write(
+      update(subscriptions)
+        .set({ sealedSecret: sealed })
+        .where(and(eq(subscriptions.id, id), eq(subscriptions.sealedSecret, sealedSecret))),
+    ),
+    write(
+      update(earlierSecrets)
+        .set({ sealedSecret: sealed })
+        .where(
+          and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),
+        ),
+    ),
+  ]);
 }

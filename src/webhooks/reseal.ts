@@ -6,7 +6,7 @@ import {
   listUnderOtherKeys,
   type SealedSecret,
   updateSecret,
-} from "../model/subscriptions.ts";
+} from "../model/secrets.ts";
 import { open, seal, sealingKeyId } from "./seal.ts";
 
 /** What a reseal has done, and left. */

@@ -8,7 +8,7 @@ import {
   countUnderOtherKeys,
   listUnderOtherKeys,
   updateSecret,
-} from "../../../src/model/subscriptions.ts";
+} from "../../../src/model/secrets.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { open, readKeyRing } from "../../../src/webhooks/seal.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
