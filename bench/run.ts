@@ -11,7 +11,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../scripts/shared/checkout.ts";
-import { readArguments } from "../scripts/shared/command.ts";
+import { openSteps, readArguments } from "../scripts/shared/command.ts";
 import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
@@ -45,6 +45,7 @@ const { quick, only } = values;
 if (only !== undefined && only !== "hostile") throw new Error("--only knows nothing but hostile");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
+const step = openSteps();
 step("building");
 const shipped = buildWorker();
 const build = (name: string) =>
@@ -241,11 +242,4 @@ function show(title: string, table: Record<string, string | number | undefined>[
       ),
     ),
   );
-}
-
-/** The line that tells what is going on: it replaces itself on a terminal. */
-function step(name: string): void {
-  const seconds = Math.round(performance.now() / 1000);
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${name && `${seconds} s  ${name}…`}`);
-  else if (name) console.error(`${seconds} s  ${name}`);
 }
