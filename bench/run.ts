@@ -16,6 +16,7 @@ import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";
+import { describeFigures, type Figures } from "./figures.ts";
 import { measureFramework } from "./framework.ts";
 import { measureHostile } from "./hostile.ts";
 import { measureFairness, measureIsolation, prepareIsolation } from "./isolation.ts";
@@ -56,7 +57,7 @@ if (only === "hostile") {
   const { figures, tables } = await measureWorld();
   step("");
   for (const { title, rows } of tables) show(title, rows);
-  writeFigures(figures);
+  reportFigures(figures);
   process.exit();
 }
 const floorBundle = build("floor");
@@ -109,7 +110,7 @@ step("");
 
 const first = pages[0];
 const deepest = pages.at(-1);
-const figures: Record<string, number> = {
+const figures: Figures = {
   ...hostile?.figures,
   hot_read_hops: reads.hops.hot,
   cold_read_hops: reads.hops.cold,
@@ -213,7 +214,7 @@ show("The bundle, beside a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),
 ]);
-writeFigures(figures);
+reportFigures(figures);
 if (values.chart) writeFileSync(values.chart, drawReads(reads));
 
 /** The same of a hello world. */
@@ -225,7 +226,10 @@ function measureHello() {
   return { worker: "hello world", ...measureBundle(bundle), "start-up CPU, ms": start };
 }
 
-function writeFigures(figures: Record<string, number>): void {
+/** Shows the figures, each with its unit and what it is compared with; `--json` writes them too. */
+function reportFigures(figures: Figures): void {
+  console.log("Figures, by their names in --json");
+  console.log(`${describeFigures(figures).join("\n")}\n`);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
 }
 
