@@ -33,6 +33,8 @@ export function buildWorker(
 export interface RuntimeOptions {
   /** The bundle to run; that of the shipped Worker when left out. */
   bundle?: string;
+  /** A module to run in place of the bundle, which it imports. */
+  wrapper?: string;
   /** The folder that keeps its storage; without one, storage ends with the process. */
   persist?: string;
   /** Overrides of the variables in wrangler.toml. */
@@ -72,13 +74,15 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   delete config.rootPath;
   delete config.modulesRules;
   if (options.withoutAssets) delete config.assets;
+  const bundle = options.bundle ?? join(BUNDLE, "index.js");
+  const modules = options.wrapper ? [options.wrapper, bundle] : [bundle];
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       workers: [
         {
           ...config,
           name: "public-api",
-          modules: [{ type: "ESModule", path: options.bundle ?? join(BUNDLE, "index.js") }],
+          modules: modules.map((path) => ({ type: "ESModule", path })),
           bindings: {
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",

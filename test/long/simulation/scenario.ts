@@ -1,4 +1,5 @@
 import { pathToFileURL } from "node:url";
+import type { Fault } from "../../../scripts/shared/faults.ts";
 import { DISPATCHES_AT_ONCE } from "../../../src/contract/limits.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
@@ -49,6 +50,8 @@ export interface Report {
   events: number;
   posts: number;
   crashes: number;
+  /** How D1 has failed. */
+  injected: Set<Fault>;
   /** True time that passed in the world. */
   simulatedMs: number;
 }
@@ -110,6 +113,7 @@ export async function simulate(seed: number, doors: Doors): Promise<Report> {
     events: count?.n ?? 0,
     posts: scenario.posts.length,
     crashes: world.history.filter((line) => line.endsWith("crashes")).length,
+    injected: store.injected,
     simulatedMs: world.now - startedAt,
   };
 }

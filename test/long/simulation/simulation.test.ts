@@ -36,6 +36,8 @@ describe("the simulation", () => {
   test("finds no invariant that fails in a hundred worlds", () => {
     const { status, output } = simulate("--seeds", "100", "--from", "1");
     expect(output).toContain("100 seeds, 0 violations");
+    // Every error of the table, before the commit and after it.
+    expect(output).toMatch(/ (\d+) of \1 faults of D1,/);
     expect(status).toBe(0);
   }, 180_000);
 
