@@ -32,7 +32,8 @@ server.on("request", async (request, response) => {
 });
 console.log(`Events arrive at ${RECEIVER_URL}. Ctrl-C ends the subscription.`);
 
-await once(process, "SIGINT");
+// Not once: npm passes on a Ctrl-C that this process has had from the terminal already.
+await new Promise((resolve) => process.on("SIGINT", resolve));
 await client.deleteSubscription(id);
 server.close();
 server.closeAllConnections();

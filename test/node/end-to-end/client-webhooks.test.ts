@@ -186,6 +186,9 @@ describe("npm run events", () => {
     expect(forged.status).toBe(401);
     expect(lines).toHaveLength(4);
 
+    // Ctrl-C sends one from the terminal, and another through npm.
+    program.kill("SIGINT");
+    await new Promise((resolve) => setTimeout(resolve, 5));
     program.kill("SIGINT");
     const [code] = await once(program, "exit");
     expect(code).toBe(0);
