@@ -75,6 +75,6 @@ export async function runNpm(
   // The npm that runs this test hands down the shell of this project, which the client has not.
   const { npm_config_script_shell: _, ...inherited } = process.env;
   const env = { ...inherited, ...settings };
-  const { stdout } = await run("npm", words, { cwd: folder, env, timeout: 60_000 });
+  const { stdout } = await run("npm", words, { cwd: folder, env, timeout: 120_000 });
   return stdout;
 }
