@@ -18,7 +18,7 @@ beforeAll(async () => {
   receiver = await startReceiver();
   const client = await buildClient(runtime.url.origin);
   if (client) built = client;
-}, 180_000);
+}, 300_000);
 
 afterAll(async () => {
   await runtime.stop();
