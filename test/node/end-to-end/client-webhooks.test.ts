@@ -2,12 +2,12 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
-import { createSigner, mintSecret, signatureHeaders } from "../../src/delivery/signature.ts";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { createSigner, mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
+import { until } from "../../support/until.ts";
 import { type BuiltClient, buildClient } from "../support/client.ts";
 import { freePort } from "../support/examples.ts";
 import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
-import { until } from "../support/until.ts";
 
 let runtime: Runtime;
 let receiver: Receiver;

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Runtime, startRuntime } from "../../scripts/runtime.ts";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { until } from "../../support/until.ts";
 import { type BuiltClient, buildClient, runNpm } from "../support/client.ts";
 import { startReceiver } from "../support/receiver.ts";
-import { until } from "../support/until.ts";
 
 const WINDOW_SECONDS = 3;
 const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };

@@ -211,7 +211,7 @@ describe("npm run seed", () => {
 test("the door waits for a server that is found late, for as long as it is told to", async () => {
   const later = mkdtempSync(join(tmpdir(), "registry-"));
   const script = `
-    const { openPlatformDoor } = await import("${join(ROOT, "scripts/platform-door.ts")}");
+    const { openPlatformDoor } = await import("${join(ROOT, "scripts/shared/platform-door.ts")}");
     await using door = await openPlatformDoor({ patienceMs: 60_000 });
     console.log("found");`;
   const node = [process.execPath, "--input-type=module", "--eval", script];
