@@ -28,7 +28,10 @@ export async function buildClient(origin: string): Promise<BuiltClient | null> {
   const remove = () => rmSync(folder, { recursive: true });
   const read = (name: string) => readFileSync(join(folder, name), "utf8");
   await download(origin, folder);
-  if (!(await install(folder))) return null;
+  if (!(await install(folder))) {
+    remove();
+    return null;
+  }
   await runNpm(folder, ["run", "generate", "--", `${origin}/openapi.json`]);
   const [, usage = ""] = /```ts\n([^`]+)```/.exec(read("README.md")) ?? [];
   writeFileSync(join(folder, "usage.ts"), usage);
