@@ -1,6 +1,7 @@
 /**
  * Puts together what is served as files, in `dist/assets`: the OpenAPI document, the docs made of it,
- * and the checker of receivers as one file that Node runs, for those who have not this checkout.
+ * and, for those who have not this checkout, the example client and the checker of receivers as one
+ * file that Node runs.
  * wrangler runs it before it builds the Worker.
  *
  *     node scripts/assets.ts

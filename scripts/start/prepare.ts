@@ -10,7 +10,8 @@ import { openSampleWorkspace, subscribe } from "./sample-workspace.ts";
 
 const [base, receiverUrl] = process.argv.slice(2);
 if (!base || !receiverUrl) throw new Error("name the server and the receiver");
-await using door = await openPlatformDoor();
+// On a busy machine a server that has just started is found only after some seconds.
+await using door = await openPlatformDoor({ patienceMs: 30_000 });
 const state = await openSampleWorkspace(door, base);
 await subscribe(state, base, receiverUrl);
 // Something for the receiver to show.

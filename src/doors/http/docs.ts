@@ -19,6 +19,9 @@ const ORIGIN = "https://origin.invalid";
 /** A file of the page, whose name holds a hash of its content; one spelling for each. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
 
+/** A file of the client that the docs offer; one spelling for each. */
+const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
+
 /**
  * What is made with the build: OpenAPI, the docs page, the docs as text, and the checker of receivers.
  */
@@ -47,6 +50,12 @@ docs.get("/docs/assets/*", async (c) => {
   c.set("immutable", true);
   const type = asset.headers.get("Content-Type") ?? "application/octet-stream";
   return new Response(asset.body, { headers: { "Content-Type": type, ...policyOf("text/html") } });
+});
+
+docs.get("/docs/client/*", async (c) => {
+  const asset = OF_CLIENT.test(c.req.path) ? await readAsset(c, c.req.path) : null;
+  if (!asset) return c.notFound();
+  return new Response(asset.body, { headers: { "Content-Type": "text/plain; charset=utf-8" } });
 });
 
 /** The static file at `path`, whole, whatever the request's conditions; null when there is none. */

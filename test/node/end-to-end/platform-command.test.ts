@@ -207,3 +207,18 @@ describe("npm run seed", () => {
     expect(code).toBe(1);
   });
 });
+
+test("the door waits for a server that is found late, for as long as it is told to", async () => {
+  const later = mkdtempSync(join(tmpdir(), "registry-"));
+  const script = `
+    const { openPlatformDoor } = await import("${join(ROOT, "scripts/shared/platform-door.ts")}");
+    await using door = await openPlatformDoor({ patienceMs: 60_000 });
+    console.log("found");`;
+  const node = [process.execPath, "--input-type=module", "--eval", script];
+  const opened = run(node, { WRANGLER_REGISTRY_PATH: later });
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  const late = await startRuntime({ registry: later });
+  expect(await opened).toEqual({ code: 0, stdout: "found\n", stderr: "" });
+  await late.stop();
+  rmSync(later, { recursive: true, force: true });
+});
