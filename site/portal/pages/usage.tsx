@@ -45,9 +45,8 @@ function KeyUsage({ of: key }: { of: Key }) {
         <Standing of={key} />
       </div>
       <Facts of={facts} />
-      {sum("requests") === 0 ? (
-        <p class="hint">{t.usagePage.unused}</p>
-      ) : (
+      {hours.length > 0 && sum("requests") === 0 && <p class="hint">{t.usagePage.unused}</p>}
+      {sum("requests") > 0 && (
         <Chart
           title={t.usagePage.byHour}
           summary={t.usagePage.chart(sum("requests"), sum("refused"))}
