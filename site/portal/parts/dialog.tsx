@@ -18,6 +18,8 @@ export function Dialog({ title, isHeld = false, onClose, children }: DialogProps
     <dialog
       ref={dialog}
       aria-labelledby={titleId}
+      closedby={isHeld ? "none" : "closerequest"}
+      // For browsers that do not know `closedby`.
       onKeyDown={(event) => isHeld && event.key === "Escape" && event.preventDefault()}
       onCancel={(event) => isHeld && event.preventDefault()}
       onClose={onClose}

@@ -1,8 +1,11 @@
+import { useEffect, useRef } from "preact/hooks";
 import { t } from "../text.ts";
 import { Copy } from "./basics.tsx";
 
 /** A secret, this once, to be copied. */
 export function Secret({ secret }: { secret: string }) {
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus({ preventScroll: true }), []);
   return (
     <div class="secret">
       <p class="note warn">{t.secret.once}</p>
@@ -10,6 +13,7 @@ export function Secret({ secret }: { secret: string }) {
         {t.secret.label}
         <span class="with-button">
           <input
+            ref={field}
             readOnly
             class="mono"
             value={secret}
