@@ -15,7 +15,7 @@ let onChange = () => {};
 /** Opens the session of the link that was followed, or else the one that this tab had. */
 export function openSession(): void {
   if (!takeToken()) {
-    token = sessionStorage.getItem(KEPT_AS);
+    token = withStorage((storage) => storage.getItem(KEPT_AS)) ?? null;
     setState(token === null ? "missing" : "open");
   }
   // A link that is followed where the portal is open already.
@@ -28,7 +28,7 @@ function takeToken(): boolean {
   if (fragment === "" || fragment.startsWith("/")) return false;
   history.replaceState(null, "", `${location.pathname}#/webhooks`);
   token = fragment;
-  sessionStorage.setItem(KEPT_AS, token);
+  withStorage((storage) => storage.setItem(KEPT_AS, fragment));
   setState("open");
   return true;
 }
@@ -50,7 +50,7 @@ export function readSession(): SessionState {
 export function endSession(end: "expired" | "withdrawn"): void {
   if (end === "expired") {
     token = null;
-    sessionStorage.removeItem(KEPT_AS);
+    withStorage((storage) => storage.removeItem(KEPT_AS));
   }
   setState(end);
 }
@@ -58,6 +58,15 @@ export function endSession(end: "expired" | "withdrawn"): void {
 /** Tries again with the same link: access may have been given back. */
 export function resumeSession(): void {
   setState("open");
+}
+
+/** Uses the storage of this tab; a browser that blocks it forgets the token with the page. */
+function withStorage<T>(use: (storage: Storage) => T): T | undefined {
+  try {
+    return use(sessionStorage);
+  } catch {
+    return undefined;
+  }
 }
 
 function setState(next: SessionState): void {

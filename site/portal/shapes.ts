@@ -95,7 +95,9 @@ export interface NewSecret {
 
 export interface KeyHour {
   hour: string;
+  /** Those that took from the quota. */
   requests: number;
+  /** Those beyond it. */
   refused: number;
 }
 

@@ -31,12 +31,14 @@ export function Usage() {
 
 function KeyUsage({ of: key }: { of: Key }) {
   const { hours, requests_per_window, window_seconds } = key;
-  const sum = (name: "requests" | "refused") => hours.reduce((all, hour) => all + hour[name], 0);
+  const sum = (name: "requests" | "refused") =>
+    hours.reduce((count, hour) => count + hour[name], 0);
+  const all = sum("requests") + sum("refused");
   const facts: [string, ComponentChildren][] = [
     [t.usagePage.lastUsed, key.last_used_at ? <Time at={key.last_used_at} /> : t.never],
     [t.usagePage.quota, t.usagePage.quotaValue(requests_per_window, window_seconds)],
   ];
-  if (sum("requests") > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} />]);
+  if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} />]);
   facts.push([t.usagePage.created, formatTime(key.created_at)]);
   return (
     <section class="key">
@@ -45,11 +47,11 @@ function KeyUsage({ of: key }: { of: Key }) {
         <Standing of={key} />
       </div>
       <Facts of={facts} />
-      {hours.length > 0 && sum("requests") === 0 && <p class="hint">{t.usagePage.unused}</p>}
-      {sum("requests") > 0 && (
+      {all === 0 && <p class="hint">{t.usagePage.unused}</p>}
+      {all > 0 && (
         <Chart
           title={t.usagePage.byHour}
-          summary={t.usagePage.chart(sum("requests"), sum("refused"))}
+          summary={t.usagePage.chart(all, sum("refused"))}
           column={t.usagePage.hour}
           labels={hours.map(({ hour }) => formatHour(hour))}
           ticks={[0, 8, 16, hours.length - 1]}
@@ -57,7 +59,7 @@ function KeyUsage({ of: key }: { of: Key }) {
             {
               name: t.usagePage.requests,
               tone: "attempts",
-              values: hours.map(({ requests, refused }) => requests - refused),
+              values: hours.map(({ requests }) => requests),
             },
             {
               name: t.usagePage.refused,

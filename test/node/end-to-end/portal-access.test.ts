@@ -20,12 +20,15 @@ const executablePath = findBrowser();
 
 test("the page weighs less than 60 KB, compressed", () => {
   const folder = join(ROOT, "dist/assets/portal");
-  const files = readdirSync(folder).map((file) => gzipSync(readFileSync(join(folder, file))));
-  expect(files).toHaveLength(4);
-  expect(files.reduce((sum, file) => sum + file.length, 0)).toBeLessThan(60_000);
+  const files = readdirSync(folder);
+  expect(files.map((file) => file.split(".").at(-1)).toSorted()).toEqual([
+    ...["css", "html", "js", "svg"],
+  ]);
+  const sizes = files.map((file) => gzipSync(readFileSync(join(folder, file))).length);
+  expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
 });
 
-describe.skipIf(!executablePath)("access to the portal", { timeout: 120_000 }, () => {
+describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, () => {
   let stage: Stage;
 
   beforeAll(async () => {
@@ -60,7 +63,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 120_000 }, (
     expect(await page.content()).not.toContain(token);
     expect(requests.length).toBeGreaterThan(5);
     expect(requests.filter((request) => request.includes(token))).toEqual([]);
-    expect(requests.filter((request) => /referer|cookie/.test(request))).toEqual([]);
+    expect(requests.filter((request) => /"referer":"[^"]|cookie/.test(request))).toEqual([]);
     expect(await faults()).toEqual([]);
 
     // Another workspace's link in the same tab.
@@ -151,7 +154,10 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 120_000 }, (
     const workspaceId = await stage.makeWorkspace();
     await stage.subscribe(workspaceId);
     const { page, close } = await stage.open(workspaceId);
-    const focused = () => page.evaluate<string>("document.activeElement.textContent");
+    const focused = () =>
+      page.evaluate<string>(
+        "document.activeElement === document.body ? '' : document.activeElement.textContent",
+      );
     await page.getByText("Healthy").waitFor();
     await page.keyboard.press("Tab");
     expect(await focused()).toBe("Skip to the content");

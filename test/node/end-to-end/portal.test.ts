@@ -10,7 +10,7 @@ const executablePath = findBrowser();
 /** How the console tells of an answer that refuses what a form holds. */
 const REFUSED = expect.stringContaining("status of 400");
 
-describe.skipIf(!executablePath)("the portal in a browser", { timeout: 120_000 }, () => {
+describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }, () => {
   let stage: Stage;
   let visit: Visit;
   let page: Page;

@@ -5,6 +5,9 @@ import { findChromium } from "../../../scripts/shared/chromium.ts";
 /** The width of a phone, in CSS pixels. */
 export const PHONE_WIDTH = 390;
 
+/** What a page may take on a machine that others load. */
+const PATIENCE_MS = 45_000;
+
 const AXE = createRequire(import.meta.url).resolve("axe-core");
 
 /**
@@ -35,7 +38,7 @@ export async function openPage(
 ): Promise<Visit> {
   const context = await browser.newContext(device);
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(PATIENCE_MS);
   const seen: string[] = [];
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) seen.push(message.text());
