@@ -19,7 +19,7 @@ interface Props {
 /** The deliveries to a subscription, newest first, narrowed by filters, a page at a time. */
 export function Deliveries({ webhook, query, loaded, onDone }: Props) {
   const { isBusy, fault, run } = useAction();
-  const isFiltered = query.has("state") || query.has("type");
+  const isNarrowed = [...query.keys()].length > 0;
   const page = loaded.data;
   const isEmpty = page?.data.length === 0 && !loaded.isStale;
   const sendAgain = ({ event_id }: Delivery) =>
@@ -35,14 +35,14 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
       <LoadFault loaded={loaded} />
       <ActionFault fault={fault} />
       {page === null && !loaded.fault && <Loading />}
-      {isEmpty && isFiltered && (
-        <Empty title={t.deliveries.nothing} text="">
+      {isEmpty && isNarrowed && (
+        <Empty {...(page.has_more ? t.deliveries.noneSoFar : t.deliveries.noneAtAll)}>
           <a class="button" href={webhookHref(webhook.id)}>
             {t.deliveries.showAll}
           </a>
         </Empty>
       )}
-      {isEmpty && !isFiltered && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
+      {isEmpty && !isNarrowed && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
       {page !== null && page.data.length > 0 && (
         <table class="rows" aria-busy={loaded.isStale}>
           <thead>

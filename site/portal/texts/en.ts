@@ -159,7 +159,11 @@ export const en = {
     empty: "No delivery yet",
     emptyText:
       "The next event of this workspace shows up here. Send a test event to check your server now.",
-    nothing: "No delivery matches these filters",
+    noneAtAll: { title: "No delivery matches these filters", text: "" },
+    noneSoFar: {
+      title: "No match so far",
+      text: "The newest deliveries were looked through. Go on with older ones.",
+    },
     showAll: "Show all deliveries",
     sendAgain: "Send again",
     sendAgainOf: (kind: string, time: string) => `Send again: ${kind}, ${time}`,

@@ -153,7 +153,11 @@ export const fr: Texts = {
     empty: "Aucune livraison pour l’instant",
     emptyText:
       "Le prochain événement de cet espace de travail apparaîtra ici. Envoyez un événement de test pour vérifier votre serveur dès maintenant.",
-    nothing: "Aucune livraison ne correspond à ces filtres",
+    noneAtAll: { title: "Aucune livraison ne correspond à ces filtres", text: "" },
+    noneSoFar: {
+      title: "Aucun résultat pour l’instant",
+      text: "Les livraisons les plus récentes ont été parcourues. Continuez avec les plus anciennes.",
+    },
     showAll: "Afficher toutes les livraisons",
     sendAgain: "Renvoyer",
     sendAgainOf: (kind, time) => `Renvoyer : ${kind}, ${time}`,
