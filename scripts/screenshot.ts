@@ -61,6 +61,7 @@ async function draw(browser: Browser, picture: Picture): Promise<void> {
   const { viewport, colorScheme, scale: deviceScaleFactor } = picture;
   const device = { viewport, colorScheme, deviceScaleFactor, locale: "en-GB" };
   const page = await browser.newPage(device);
+  page.setDefaultTimeout(120_000);
   await page.route(`${SHOWN}/**`, async (route) => {
     const { pathname, search } = new URL(route.request().url());
     const response = await route.fetch({ url: new URL(pathname + search, runtime.url).href });

@@ -34,7 +34,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
   beforeAll(async () => {
     stage = await setStage(String(executablePath));
     return () => stage.stop();
-  });
+  }, 300_000);
 
   /** Opens an empty page in English. */
   const openEmpty = () => openPage(stage.browser, stage.runtime.url, { locale: "en-GB" });

@@ -19,7 +19,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
   beforeAll(async () => {
     stage = await setStage(String(executablePath));
     return () => stage.stop();
-  });
+  }, 300_000);
 
   beforeEach(async () => {
     stage.answerWith(204);
