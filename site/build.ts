@@ -12,8 +12,9 @@ import { renderLlms, renderMarkdown } from "./text.ts";
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const read = (file: string) => readFileSync(join(root, "site/page", file));
+  const palette = readFileSync(join(root, "site/palette.css"));
   const add = (file: string): string => {
-    const content = read(file);
+    const content = file.endsWith(".css") ? Buffer.concat([palette, read(file)]) : read(file);
     const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
     const path = `docs/assets/${file.replace(".", `-${hash}.`)}`;
     files.set(path, content);
