@@ -41,6 +41,13 @@ export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const
 /** Secrets of one subscription that may sign beside its own at once. */
 export const EARLIER_SECRETS_MAX = 4;
 
+/** How long a link to the portal is good, in minutes. */
+export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
+/** Days whose deliveries the portal counts, today included... */
+export const PORTAL_DAYS = 7;
+/** ...and deliveries of one of them that it counts at the most, the newest ones. */
+export const PORTAL_DAY_MAX = 10_000;
+
 /** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;
 

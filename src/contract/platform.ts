@@ -3,6 +3,7 @@ import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from ".
 import { InputError } from "./input-error.ts";
 import {
   PAGE_LIMIT,
+  PORTAL_LINK_MINUTES,
   RECORD_MAX_BYTES,
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
@@ -16,10 +17,10 @@ const WebhookId = Id.describe("whk_…");
 const EventId = Id.describe("evt_…");
 const KeyId = Id.describe("key_…");
 
-const RedeliverableSince = Instant.refine(
-  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
-  "must be at most 30 days ago: older events are deleted",
-);
+const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
+  error: "must be at most 30 days ago: older events are deleted",
+  params: { reason: "out_of_range" },
+});
 
 const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
 
@@ -97,6 +98,21 @@ export const PLATFORM_INPUTS = {
     .meta({
       description: "Grants or denies a workspace access, at once.",
       examples: [{ workspaceId: "wks_…", granted: false }],
+    }),
+  createPortalLink: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      validMinutes: z
+        .int()
+        .min(1)
+        .max(PORTAL_LINK_MINUTES.max)
+        .nullish()
+        .describe("how long the link is good; an hour when left out"),
+    })
+    .meta({
+      description:
+        "Makes a link to the portal: whoever has it manages the workspace's webhooks for that time.",
+      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", validMinutes: 15 }],
     }),
   createApiKey: z
     .strictObject({

@@ -1,7 +1,12 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import type { Position } from "../contract/cursor.ts";
 import { randomId } from "../contract/ids.ts";
-import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
+import {
+  ERASURE_MAX_MS,
+  PAGE_LIMIT,
+  PORTAL_LINK_MINUTES,
+  SECRET_OVERLAP_SECONDS,
+} from "../contract/limits.ts";
 import type { PlatformInput, PlatformMethod, RecordingMethod } from "../contract/platform.ts";
 import type { Page } from "../contract/resources.ts";
 import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
@@ -9,6 +14,7 @@ import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
 import { usedUpKeys } from "../gate/memory.ts";
+import { signPortalToken } from "../gate/portal-token.ts";
 import {
   type GatedKey,
   insertApiKey,
@@ -23,11 +29,10 @@ import { listHealth, unknownWebhook } from "../model/health.ts";
 import { listDeliveries, readDelivery } from "../model/history.ts";
 import { type Ledger, readLedger } from "../model/ledger.ts";
 import type { PageRequest } from "../model/page.ts";
-import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "../model/redelivery.ts";
+import { ALL_STATES, enableAgain, redeliverAgain } from "../model/redelivery.ts";
 import {
   deleteAnySubscription,
   disableSubscription,
-  enableSubscription,
   findSubscription,
   withdrawWorkspace,
 } from "../model/subscriptions.ts";
@@ -102,6 +107,23 @@ export class Platform extends WorkerEntrypoint<Env> {
     this.ctx.waitUntil(wake(this.env, wakes));
     await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
     return {};
+  }
+
+  /**
+   * Makes a link to the portal: whoever has it manages the webhooks of the workspace until it ends, or
+   * until the workspace has no access any more.
+   */
+  async createPortalLink(input: PlatformInput<"createPortalLink">): Promise<{ url: string }> {
+    const { workspaceId, validMinutes } = await readInput("createPortalLink", input);
+    const { PORTAL, PORTAL_ORIGIN, PORTAL_SIGNING_KEYS } = this.env;
+    if (PORTAL === "off") throw new Error("this deployment serves no portal: PORTAL is off");
+    if (PORTAL_ORIGIN === "")
+      throw new Error("PORTAL_ORIGIN is empty: set it to the public address of this deployment");
+    await this.#expectWorkspace(workspaceId);
+    const endsAt = Date.now() + (validMinutes ?? PORTAL_LINK_MINUTES.default) * 60_000;
+    const token = await signPortalToken(PORTAL_SIGNING_KEYS, { workspaceId, endsAt });
+    // In the fragment: no server, proxy or log on the way gets to see it.
+    return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
   }
 
   /** Creates a key of a workspace. The key is in this answer only; what is kept is its SHA-256. */
@@ -243,18 +265,11 @@ export class Platform extends WorkerEntrypoint<Env> {
   async redeliver(input: PlatformInput<"redeliver">): Promise<{ count: number }> {
     const now = Date.now();
     const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
-    const { isOwed, lane } = await findSubscription(this.#db, webhookId, now);
-    if (!isOwed) throw new Error("webhookId: the subscription is disabled, or without access");
-    const count = eventIds
-      ? await redeliverEvents(this.#db, webhookId, eventIds, now)
-      : await redeliverRange(
-          this.#db,
-          webhookId,
-          { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES },
-          now,
-        );
-    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane }]));
-    return { count };
+    const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
+    const owed = await redeliverAgain(this.#db, webhookId, eventIds ?? range, now);
+    if (!owed) throw new Error("webhookId: the subscription is disabled, or without access");
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: owed.lane }]));
+    return { count: owed.count };
   }
 
   /**
@@ -263,10 +278,8 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
     const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
-    const enabled = await enableSubscription(this.#db, webhookId);
-    if (enabled.length === 0) throw new Error("webhookId: no such subscription");
-    if (redeliverSince == null) return { count: 0 };
-    const count = await redeliver(this.#db, webhookId, redeliverSince, Date.now());
+    const count = await enableAgain(this.#db, webhookId, redeliverSince ?? null, Date.now());
+    if (redeliverSince == null) return { count };
     this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
     return { count };
   }

@@ -82,31 +82,45 @@ interface ApiKeyEntry {
   revokedAt: string | null;
 }
 
-type StoredKey = Pick<
+/** A key as it is stored; times are Unix milliseconds. */
+export type StoredKey = Pick<
   typeof apiKeys.$inferSelect,
-  "id" | "createdAt" | "lastUsedAt" | "requestsPerWindow" | "revokedAt"
+  "id" | "keyHash" | "createdAt" | "lastUsedAt" | "requestsPerWindow" | "revokedAt"
 >;
 
 const readPage = prepared<StoredKey>(sql`
-  SELECT id, created_at AS createdAt, last_used_at AS lastUsedAt,
+  SELECT id, key_hash AS keyHash, created_at AS createdAt, last_used_at AS lastUsedAt,
     requests_per_window AS requestsPerWindow, revoked_at AS revokedAt
   FROM api_keys WHERE workspace_id = ${sql.placeholder("workspaceId")} ${pageOrder("created_at")}`);
 
 /** One page of a workspace's keys, newest first, revoked ones included. */
+export async function listStoredKeys(
+  db: Database,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Page<StoredKey>> {
+  const found = await retrying(() => readPage(db, { workspaceId, ...pageValues(request) }));
+  const position = (row: StoredKey) => ({ at: row.createdAt, id: row.id });
+  return toPage(API_KEYS_LIST, found, request.limit, position, (row) => row);
+}
+
+/** The same, as the platform sees them. */
 export async function listApiKeys(
   db: Database,
   workspaceId: string,
   request: PageRequest,
 ): Promise<Page<ApiKeyEntry>> {
-  const found = await retrying(() => readPage(db, { workspaceId, ...pageValues(request) }));
-  const position = (row: StoredKey) => ({ at: row.createdAt, id: row.id });
-  return toPage(API_KEYS_LIST, found, request.limit, position, (row) => ({
-    keyId: row.id,
-    createdAt: isoTime(row.createdAt),
-    lastUsedAt: row.lastUsedAt === null ? null : isoTime(row.lastUsedAt),
-    requestsPerWindow: row.requestsPerWindow,
-    revokedAt: row.revokedAt === null ? null : isoTime(row.revokedAt),
-  }));
+  const page = await listStoredKeys(db, workspaceId, request);
+  return {
+    ...page,
+    data: page.data.map((row) => ({
+      keyId: row.id,
+      createdAt: isoTime(row.createdAt),
+      lastUsedAt: row.lastUsedAt === null ? null : isoTime(row.lastUsedAt),
+      requestsPerWindow: row.requestsPerWindow,
+      revokedAt: row.revokedAt === null ? null : isoTime(row.revokedAt),
+    })),
+  };
 }
 
 /** What a gate must know of a key. */

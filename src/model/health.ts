@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { UnknownInput } from "../contract/input-error.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, retrying } from "../db/client.ts";
@@ -48,8 +48,16 @@ interface HealthRow {
 /** Deliveries among which the last attempt is looked for: a success writes nothing but its own row. */
 const RECENT = 100;
 
-/** The subscriptions of a workspace, newest first, each with its health. */
-export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
+/**
+ * The subscriptions of a workspace, newest first, each with its health.
+ *
+ * @param webhookId of this one alone, if it is one of the workspace.
+ */
+export async function listHealth(
+  db: Database,
+  workspaceId: string,
+  webhookId?: string,
+): Promise<WebhookView[]> {
   const ofSubscription = sql`FROM ${deliveries} AS d WHERE d.subscription_id = s.id`;
   const found = await retrying(() =>
     db.all<HealthRow>(sql`
@@ -64,6 +72,7 @@ export async function listHealth(db: Database, workspaceId: string): Promise<Web
         WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1) AS recent
     FROM ${subscriptions} AS s
     WHERE s.workspace_id = ${workspaceId} AND s.deleted_at IS NULL
+      AND ${webhookId === undefined ? sql`true` : sql`s.id = ${webhookId}`}
     ORDER BY s.created_at DESC, s.id DESC`),
   );
   return found.map(toView);
@@ -100,6 +109,6 @@ export function isoTimeOrNull(time: number | null): string | null {
 }
 
 /** The fault of an input whose subscription nobody knows. */
-export function unknownWebhook(): InputError {
-  return new InputError("webhookId: no such subscription");
+export function unknownWebhook(): UnknownInput {
+  return new UnknownInput("webhookId", "no such subscription");
 }

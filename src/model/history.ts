@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { DELIVERIES_LIST } from "../contract/cursor.ts";
-import { InputError } from "../contract/input-error.ts";
+import { UnknownInput } from "../contract/input-error.ts";
 import type { Page, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
@@ -69,7 +69,7 @@ const SOURCE = sql`${deliveries} AS d CROSS JOIN ${events} AS e
  * One page of a subscription's deliveries, newest first. Unfiltered, it reads the rows that it shows
  * and one more, each with its event; a filter reads what it leaves out, too.
  *
- * @throws InputError when there is no such subscription.
+ * @throws UnknownInput when there is no such subscription.
  */
 export async function listDeliveries(
   db: Database,
@@ -94,7 +94,7 @@ export async function listDeliveries(
   return toPage(DELIVERIES_LIST, found, limit, position, toView);
 }
 
-/** One delivery with all that is kept of it. @throws InputError when there is none. */
+/** One delivery with all that is kept of it. @throws UnknownInput when there is none. */
 export async function readDelivery(
   db: Database,
   webhookId: string,
@@ -111,7 +111,7 @@ export async function readDelivery(
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
-  if (!row) throw new InputError("eventId: no such delivery to this subscription");
+  if (!row) throw new UnknownInput("eventId", "no such delivery to this subscription");
   const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
   return { ...toView(row), failedAttempts, body: row.body };
 }

@@ -23,6 +23,35 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return found.length > 0;
 }
 
+/** What a link to the portal opens of a workspace. */
+export interface PortalAccess {
+  name: string;
+  accessGranted: boolean;
+  /** Whether the subscription that was asked for is one of the workspace. */
+  webhookFound: boolean;
+}
+
+/**
+ * What a link to the portal opens of a workspace, and of one of its subscriptions; `null` when there
+ * is no such workspace.
+ */
+export async function findPortalAccess(
+  db: Database,
+  workspaceId: string,
+  webhookId: string | null,
+): Promise<PortalAccess | null> {
+  const [row] = await retrying(() =>
+    db.all<{ name: string; accessGranted: 0 | 1; webhookFound: 0 | 1 }>(sql`
+    SELECT w.name AS name, w.access_granted AS accessGranted,
+      EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE s.id = ${webhookId}
+        AND s.workspace_id = w.id AND s.deleted_at IS NULL) AS webhookFound
+    FROM ${workspaces} AS w WHERE w.id = ${workspaceId}`),
+  );
+  if (!row) return null;
+  const { name, accessGranted, webhookFound } = row;
+  return { name, accessGranted: accessGranted === 1, webhookFound: webhookFound === 1 };
+}
+
 /** A workspace as the platform sees it. */
 interface WorkspaceEntry {
   workspaceId: string;

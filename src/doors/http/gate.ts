@@ -128,7 +128,7 @@ function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null):
 }
 
 /** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
-function readBearer(header: string | undefined): string | null {
+export function readBearer(header: string | undefined): string | null {
   return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
 }
 
