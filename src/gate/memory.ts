@@ -36,13 +36,20 @@ interface KnownKey {
 
 /** Refusals whose window is used up, so that a flood costs no call to its gate. */
 class UsedUp<Refusal extends { figures: Figures }> {
-  readonly #refusals = new Recent<{ refusal: Refusal; resetAt: number; askAt: number }>();
+  readonly #refusals = new Recent<{
+    refusal: Refusal;
+    resetAt: number;
+    askAt: number;
+    /** Requests that were refused by it. */
+    count: number;
+  }>();
 
   /** @param askedAt when the gate was asked: before it answered, so that no window is held too long. */
   note(name: string, refusal: Refusal, askedAt: number): void {
     const resetAt = askedAt + refusal.figures.resetMs;
     const askAt = Math.min(askedAt + REFUSING_MS, resetAt);
-    this.#refusals.set(name, { refusal, resetAt, askAt });
+    const count = this.#refusals.get(name)?.count ?? 0;
+    this.#refusals.set(name, { refusal, resetAt, askAt, count });
   }
 
   /** The refusal of what is known to be used up, as it is now; `null` when its gate must be asked. */
@@ -50,7 +57,15 @@ class UsedUp<Refusal extends { figures: Figures }> {
     const known = this.#refusals.get(name);
     if (!known || now >= known.askAt) return null;
     const { refusal, resetAt } = known;
+    known.count++;
     return { ...refusal, figures: { ...refusal.figures, remaining: 0, resetMs: resetAt - now } };
+  }
+
+  /** Forgets a refusal, and gives it with how often, and about when, it was found. */
+  take(name: string): { refusal: Refusal; count: number; at: number } | null {
+    const known = this.#refusals.get(name);
+    this.#refusals.delete(name);
+    return known ? { refusal: known.refusal, count: known.count, at: known.askAt } : null;
   }
 
   delete(name: string): void {

@@ -6,6 +6,7 @@ import { EarlySession, isOlder } from "../../db/session.ts";
 import { addressAlias, addressName } from "../../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
 import { callObject } from "../../gate/call.ts";
+import type { RefusedElsewhere } from "../../gate/key-gate.ts";
 import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../../gate/memory.ts";
 import { type Figures, resetSeconds } from "../../gate/window.ts";
 import { logError } from "../../log.ts";
@@ -76,7 +77,10 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
  */
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
   const askedAt = Date.now();
-  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.admit(keyHash));
+  const refused = takeRefused(keyHash);
+  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) =>
+    gate.admit(keyHash, undefined, refused),
+  );
   if (admission.verdict === "unknown_key") {
     knownKeys.delete(keyHash);
     throw await failure(c);
@@ -89,6 +93,13 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
   const refusal = { verdict, keyId, workspaceId, figures };
   if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt);
   throw refuse(c, keyHash, refusal);
+}
+
+/** The requests that were answered 429 here since the gate was asked last: it counts them, too. */
+function takeRefused(keyHash: string): RefusedElsewhere | undefined {
+  const known = usedUpKeys.take(keyHash);
+  if (!known?.count || known.refusal.verdict !== "quota_exceeded") return undefined;
+  return { count: known.count, at: known.at };
 }
 
 /** @throws ApiError for a key whose quota is known to be used up. */

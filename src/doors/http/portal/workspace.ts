@@ -1,11 +1,15 @@
 import type { Context } from "hono";
 import { WebhookEvent } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
-import { PAGE_LIMIT, SUBSCRIPTIONS_MAX } from "../../../contract/limits.ts";
+import { PAGE_LIMIT, STANDING_MAX_AGE_MS, SUBSCRIPTIONS_MAX } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
+import { callObject } from "../../../gate/call.ts";
+import { type HourUsage, lastHours } from "../../../gate/usage.ts";
 import { listStoredKeys, type StoredKey } from "../../../model/api-keys.ts";
 import { isoTimeOrNull } from "../../../model/health.ts";
 import type { AppEnv } from "../context.ts";
+
+const DAY_MS = 86_400_000;
 
 /** `GET /portal/api/workspace` */
 export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
@@ -28,10 +32,18 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
 export async function listKeys(c: Context<AppEnv>): Promise<Response> {
   const request = { limit: PAGE_LIMIT.max, after: null };
   const { data } = await listStoredKeys(c.get("db"), c.get("workspaceId"), request);
-  return c.json({ data: data.map((key) => toKey(c.env, key)) });
+  const now = Date.now();
+  const keys = data.map(async (key) => toKey(c.env, key, await usageOf(c.env, key, now), now));
+  return c.json({ data: await Promise.all(keys) });
 }
 
-function toKey(env: Env, key: StoredKey) {
+/** What the gate of a key has counted. One that was not used of late is not asked, or made. */
+async function usageOf(env: Env, { keyHash, lastUsedAt }: StoredKey, now: number) {
+  const isRecent = lastUsedAt !== null && lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS;
+  return isRecent ? callObject(env.KEY_GATE, keyHash, (gate) => gate.usage()) : [];
+}
+
+function toKey(env: Env, key: StoredKey, usage: HourUsage[], now: number) {
   return {
     id: key.id,
     created_at: isoTime(key.createdAt),
@@ -40,6 +52,10 @@ function toKey(env: Env, key: StoredKey) {
     expires_at: null,
     requests_per_window: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
     window_seconds: Number(env.QUOTA_WINDOW_SECONDS),
-    hours: [],
+    hours: lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
+      hour: isoTime(startsAt).replace(".000", ""),
+      requests,
+      refused,
+    })),
   };
 }
