@@ -48,6 +48,9 @@ export const PORTAL_DAYS = 7;
 /** ...and deliveries of one of them that it counts at the most, the newest ones. */
 export const PORTAL_DAY_MAX = 10_000;
 
+/** Deliveries that a page of a list that is narrowed looks through at the most. */
+export const DELIVERIES_LOOKED_THROUGH = 2_000;
+
 /** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;
 

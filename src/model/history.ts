@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import { DELIVERIES_LIST } from "../contract/cursor.ts";
+import { DELIVERIES_LIST, encodeCursor } from "../contract/cursor.ts";
 import { UnknownInput } from "../contract/input-error.ts";
+import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
 import type { Page, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
@@ -67,7 +68,8 @@ const SOURCE = sql`${deliveries} AS d CROSS JOIN ${events} AS e
 
 /**
  * One page of a subscription's deliveries, newest first. Unfiltered, it reads the rows that it shows
- * and one more, each with its event; a filter reads what it leaves out, too.
+ * and one more, each with its event. A filter reads what it leaves out, too, up to a bound: a page may
+ * then be short, or empty, and have a next one.
  *
  * @throws UnknownInput when there is no such subscription.
  */
@@ -79,19 +81,29 @@ export async function listDeliveries(
 ): Promise<Page<DeliveryView>> {
   const conditions: SQL[] = [sql`d.subscription_id = ${webhookId}`];
   if (after) conditions.push(sql`d.event_id < ${after.id}`);
+  const last = sql`SELECT d.event_id AS id FROM ${deliveries} AS d
+    WHERE ${sql.join(conditions, sql` AND `)}
+    ORDER BY d.event_id DESC LIMIT 1 OFFSET ${DELIVERIES_LOOKED_THROUGH - 1}`;
+  const isFiltered = Boolean(state || type);
+  if (isFiltered) conditions.push(sql`d.event_id >= coalesce((${last}), '')`);
   if (state) conditions.push(sql`d.state = ${state}`);
   if (type) conditions.push(sql`e.type = ${type}`);
-  const [known, found] = await commit(
+  const [known, [bound], found] = await commit(
     db,
     inOrder([
       isThere(webhookId),
+      rows<{ id: string }>(isFiltered ? last : sql`SELECT '' AS id WHERE false`),
       rows<DeliveryRow>(sql`SELECT ${COLUMNS} FROM ${SOURCE}
         WHERE ${sql.join(conditions, sql` AND `)} ORDER BY d.event_id DESC LIMIT ${limit + 1}`),
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
   const position = (row: DeliveryRow) => ({ at: row.createdAt, id: row.eventId });
-  return toPage(DELIVERIES_LIST, found, limit, position, toView);
+  const page = toPage(DELIVERIES_LIST, found, limit, position, toView);
+  if (page.has_more || !bound) return page;
+  // Behind what was looked through.
+  const next_cursor = encodeCursor(DELIVERIES_LIST, { at: 0, id: bound.id });
+  return { ...page, has_more: true, next_cursor };
 }
 
 /** One delivery with all that is kept of it. @throws UnknownInput when there is none. */
