@@ -1,6 +1,6 @@
+import { USAGE_HOURS } from "../contract/limits.ts";
+
 const HOUR_MS = 3_600_000;
-/** Hours that are kept, the current one included. */
-const HOURS = 24;
 
 /** The requests of one key in one hour. */
 export interface HourUsage {
@@ -31,14 +31,14 @@ export function countUsage(
     return hours;
   }
   const all = [...hours, { startsAt, requests, refused }].sort((a, b) => a.startsAt - b.startsAt);
-  return all.slice(-HOURS);
+  return all.slice(-USAGE_HOURS);
 }
 
 /** The last 24 hours up to the one of `now`, oldest first; those without a request are there with zeros. */
 export function lastHours(hours: readonly HourUsage[], now: number): HourUsage[] {
   const current = Math.floor(now / HOUR_MS) * HOUR_MS;
-  return Array.from({ length: HOURS }, (_, i) => {
-    const startsAt = current - (HOURS - 1 - i) * HOUR_MS;
+  return Array.from({ length: USAGE_HOURS }, (_, i) => {
+    const startsAt = current - (USAGE_HOURS - 1 - i) * HOUR_MS;
     const known = hours.find((hour) => hour.startsAt === startsAt);
     return known ?? { startsAt, requests: 0, refused: 0 };
   });
