@@ -36,6 +36,9 @@ export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait of a message whose recording failed; doubled each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
+/** How long an API key that was rolled may still be used, in seconds. */
+export const KEY_OVERLAP_MAX_SECONDS = 604_800;
+
 /** How long a webhook secret that was replaced signs beside the new one, in seconds. */
 export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
 /** Secrets of one subscription that may sign beside its own at once. */

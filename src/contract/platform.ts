@@ -2,6 +2,7 @@ import * as z from "zod";
 import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
 import { InputError } from "./input-error.ts";
 import {
+  KEY_OVERLAP_MAX_SECONDS,
   PAGE_LIMIT,
   RECORD_MAX_BYTES,
   RECORDS_MAX,
@@ -117,6 +118,20 @@ export const PLATFORM_INPUTS = {
     .meta({
       description: "Gives a live API key another quota, at once.",
       examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
+    }),
+  rollApiKey: z
+    .strictObject({
+      keyId: KeyId,
+      overlapSeconds: z
+        .int()
+        .min(0)
+        .max(KEY_OVERLAP_MAX_SECONDS)
+        .describe("how long the old key is still good; 0 revokes it at once"),
+    })
+    .meta({
+      description:
+        "Replaces an API key and shows the new one this once; both are good until the overlap ends.",
+      examples: [{ keyId: "key_…", overlapSeconds: 86_400 }],
     }),
   revokeApiKey: z
     .strictObject({

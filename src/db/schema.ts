@@ -52,6 +52,8 @@ export const apiKeys = sqliteTable(
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
+    /** From then on it is refused: it was rolled; null for a key without an end. */
+    expiresAt: integer("expires_at"),
     /** The beginning of the last hour in which the key was used; null while its gate has never seen it. */
     lastUsedAt: integer("last_used_at"),
   },

@@ -15,6 +15,7 @@ import {
   listApiKeys,
   liveKeys,
   revokeKey,
+  rollKey,
   updateQuota,
 } from "../model/api-keys.ts";
 import { type Backlog, readBacklog } from "../model/due.ts";
@@ -56,7 +57,7 @@ async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
  * method takes one plain object and gives one; wrong input is an `Error` that says what and where,
- * and then nothing is written. All but the two that create a workspace and a key can be called again
+ * and then nothing is written. All but those that create a workspace or a key can be called again
  * after a lost reply.
  */
 export class Platform extends WorkerEntrypoint<Env> {
@@ -90,7 +91,8 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
     const db = this.#db;
-    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
+    const now = Date.now();
+    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
     const [updated, [left = []]] = await commit(
       db,
@@ -100,7 +102,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, wakes));
-    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
+    await Promise.all((await liveKeys(db, workspaceId, now)).map((key) => this.#forget(key)));
     return {};
   }
 
@@ -122,13 +124,29 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { keyId: id, apiKey };
   }
 
-  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  /** Gives a live key another quota; when this returns, its gate decides by it. */
   async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
     const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
-    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
-    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow, Date.now());
+    if (!updated) throw new Error("keyId: no such key, or it is revoked or expired");
     await this.#forget(updated);
     return {};
+  }
+
+  /**
+   * Gives a client a new key of the same workspace and quota, in this answer only. The old key is
+   * good until the overlap ends, and is then refused by its gate without anybody's doing; when this
+   * returns, the gate knows the end. A key is rolled once.
+   */
+  async rollApiKey(input: PlatformInput<"rollApiKey">): Promise<{ keyId: string; apiKey: string }> {
+    const { keyId, overlapSeconds } = await readInput("rollApiKey", input);
+    const id = randomId("key");
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
+    const key = { id, keyHash: await hashApiKey(apiKey) };
+    const now = Date.now();
+    const rolled = rollKey(keyId, key, now + overlapSeconds * 1000, now);
+    await this.#forget(await commit(this.#db, rolled));
+    return { keyId: id, apiKey };
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */

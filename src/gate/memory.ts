@@ -38,10 +38,13 @@ interface KnownKey {
 class UsedUp<Refusal extends { figures: Figures }> {
   readonly #refusals = new Recent<{ refusal: Refusal; resetAt: number; askAt: number }>();
 
-  /** @param askedAt when the gate was asked: before it answered, so that no window is held too long. */
-  note(name: string, refusal: Refusal, askedAt: number): void {
+  /**
+   * @param askedAt when the gate was asked: before it answered, so that no window is held too long.
+   * @param until when the refusal ends at the latest, Unix milliseconds.
+   */
+  note(name: string, refusal: Refusal, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + refusal.figures.resetMs;
-    const askAt = Math.min(askedAt + REFUSING_MS, resetAt);
+    const askAt = Math.min(askedAt + REFUSING_MS, resetAt, until);
     this.#refusals.set(name, { refusal, resetAt, askAt });
   }
 
@@ -64,6 +67,8 @@ export interface KeyRefusal {
   keyId: string;
   workspaceId: string;
   figures: Figures;
+  /** When the key expires, and is refused as unknown, Unix milliseconds; null for one without an end. */
+  expiresAt: number | null;
 }
 
 // What this isolate has seen. None of it admits a request: it only spares waiting for the gates.

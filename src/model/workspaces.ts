@@ -5,6 +5,7 @@ import type { Page } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, prepared, retrying, rows, type Statements, write } from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { isLive } from "./api-keys.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 /** Inserts a workspace that has access to the service. */
@@ -78,15 +79,15 @@ export function updateAccess(id: string, granted: boolean): Statements<number> {
 }
 
 /**
- * The keys of the workspaces that the subscriptions belong to, without revoked ones and those that
- * were never used: a gate stays where it is first called, which is to be near its client.
+ * The live keys of the workspaces that the subscriptions belong to, without those that were never
+ * used: a gate stays where it is first called, which is to be near its client.
  */
-export function keysOfSubscribers(subscriptionIds: string[]) {
+export function keysOfSubscribers(subscriptionIds: string[], now: number) {
   return rows<{ keyHash: string }>(sql`
     SELECT DISTINCT k.key_hash AS keyHash
     FROM json_each(${JSON.stringify(subscriptionIds)}) AS woken
       JOIN ${subscriptions} AS s ON s.id = woken.value
       JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id
-        AND k.revoked_at IS NULL AND k.last_used_at IS NOT NULL
+        AND ${isLive(now)} AND k.last_used_at IS NOT NULL
     LIMIT ${GATES_TOLD_MAX}`);
 }
