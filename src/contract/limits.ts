@@ -9,8 +9,14 @@ export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 /** Largest request body that the API reads, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
 
-/** Subscriptions that one workspace may have, disabled ones included. */
+/** Subscriptions that one workspace may have, disabled ones included, unless agreed otherwise... */
 export const SUBSCRIPTIONS_MAX = 20;
+/**
+ * ...and what may be agreed. An event is written with a delivery for each: 100 leads for 100
+ * subscriptions are 10,000 deliveries in one transaction, which keeps the database's one writer busy
+ * for half a second; 500 would be two and a half. A queue, too, takes 100 messages at once.
+ */
+export const AGREED_SUBSCRIPTIONS_MAX = 100;
 
 /** Longest webhook URL, in characters. */
 export const URL_MAX_LENGTH = 2048;
@@ -27,6 +33,11 @@ export const NESTING_MAX = 32;
 export const MESSAGE_MAX_BYTES = 127_000;
 /** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
 export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
+/**
+ * Records that it writes in one: with the most subscriptions, 100,000 deliveries, which take five of
+ * the 30 seconds that D1 allows.
+ */
+export const INGEST_TRANSACTION_MAX_RECORDS = 1_000;
 /** How long after it was sent a run waits for its automation or lead; then it is set aside. */
 export const UNORDERED_MAX_SECONDS = 900;
 /** Its first wait; each one doubles its age. */

@@ -2,12 +2,14 @@ import * as z from "zod";
 import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
 import { InputError } from "./input-error.ts";
 import {
+  AGREED_SUBSCRIPTIONS_MAX,
   KEY_OVERLAP_MAX_SECONDS,
   PAGE_LIMIT,
   RECORD_MAX_BYTES,
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
+  SUBSCRIPTIONS_MAX,
 } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 import { WebhookEvent } from "./resources.ts";
@@ -81,10 +83,19 @@ export const PLATFORM_INPUTS = {
       workspaceId: WorkspaceId,
       name: Name.nullish().describe("administrators read it in e-mails"),
       adminEmails: AdminEmails,
+      webhooksMax: z
+        .int()
+        .min(1)
+        .max(AGREED_SUBSCRIPTIONS_MAX)
+        .nullish()
+        .describe(`subscriptions that it may have; ${SUBSCRIPTIONS_MAX} unless told`),
     })
     .meta({
-      description: "Changes the name of a workspace, or whom it names; what is left out stays.",
-      examples: [{ workspaceId: "wks_…", adminEmails: ["admin@example.com"] }],
+      description: "Changes a workspace's name, administrators or limit; what is left out stays.",
+      examples: [
+        { workspaceId: "wks_…", adminEmails: ["admin@example.com"] },
+        { workspaceId: "wks_…", webhooksMax: 50 },
+      ],
     }),
   listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
     description: "Lists workspaces, newest first, 100 a page.",

@@ -28,6 +28,8 @@ export const workspaces = sqliteTable(
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+    /** Subscriptions that it may have; null for `SUBSCRIPTIONS_MAX`. */
+    webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
     /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
     sweptTo: text("swept_to").notNull().default(""),

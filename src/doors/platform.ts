@@ -70,10 +70,12 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { workspaceId: id };
   }
 
-  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  /**
+   * Changes the name of a workspace, its administrators, or how many subscriptions it may have; what
+   * is left out stays. A lower limit removes no subscription, and lets no new one in.
+   */
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
-    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
-    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
     const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
     if (updated === 0) throw (await references()).unknownWorkspace();
     return {};

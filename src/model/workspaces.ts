@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import { WORKSPACES_LIST } from "../contract/cursor.ts";
-import { GATES_TOLD_MAX } from "../contract/limits.ts";
+import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Page } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, prepared, retrying, rows, type Statements, write } from "../db/client.ts";
@@ -29,15 +29,21 @@ interface WorkspaceEntry {
   workspaceId: string;
   name: string;
   accessGranted: boolean;
+  /** Subscriptions that it may have. */
+  webhooksMax: number;
   createdAt: string;
 }
 
-type StoredWorkspace = Pick<typeof workspaces.$inferSelect, "id" | "name" | "createdAt"> & {
+type StoredWorkspace = Pick<
+  typeof workspaces.$inferSelect,
+  "id" | "name" | "webhooksMax" | "createdAt"
+> & {
   accessGranted: number;
 };
 
 const readPage = prepared<StoredWorkspace>(sql`
-  SELECT id, name, access_granted AS accessGranted, created_at AS createdAt
+  SELECT id, name, access_granted AS accessGranted, webhooks_max AS webhooksMax,
+    created_at AS createdAt
   FROM workspaces WHERE true ${pageOrder("created_at")}`);
 
 /** One page of all workspaces, newest first. */
@@ -51,6 +57,7 @@ export async function listWorkspaces(
     workspaceId: row.id,
     name: row.name,
     accessGranted: row.accessGranted === 1,
+    webhooksMax: row.webhooksMax ?? SUBSCRIPTIONS_MAX,
     createdAt: isoTime(row.createdAt),
   }));
 }
@@ -62,14 +69,22 @@ export function selectWorkspaces(ids: string[]) {
   );
 }
 
+/** What may change of a workspace; what is null or left out stays. */
+interface WorkspaceChanges {
+  name?: string | null | undefined;
+  adminEmails?: string[] | null | undefined;
+  webhooksMax?: number | null | undefined;
+}
+
 /** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
 export function updateWorkspace(
   id: string,
-  { name, adminEmails }: { name?: string; adminEmails?: string[] },
+  { name, adminEmails, webhooksMax }: WorkspaceChanges,
 ): Statements<number> {
   return write(sql`
     UPDATE ${workspaces} SET name = coalesce(${name ?? null}, name),
-      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails)
+      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails),
+      webhooks_max = coalesce(${webhooksMax ?? null}, webhooks_max)
     WHERE id = ${id}`);
 }
 

@@ -257,6 +257,7 @@ describe("listWorkspaces", () => {
       workspaceId,
       name: "Agence Lumière",
       accessGranted: false,
+      webhooksMax: 20,
       createdAt: INSTANT,
     });
     const second = await Platform.listWorkspaces({ cursor: first.nextCursor });
@@ -284,10 +285,19 @@ describe("updateWorkspace", () => {
     expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: "[]" });
     await Platform.updateWorkspace({ workspaceId });
     expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: "[]" });
+    await Platform.updateWorkspace({ workspaceId, webhooksMax: 100 });
+    await Platform.updateWorkspace({ workspaceId, name: "Agence" });
+    expect(await read(workspaceId)).toEqual({ name: "Agence", admin_emails: "[]" });
+    const { items } = await Platform.listWorkspaces({});
+    expect(items).toContainEqual(expect.objectContaining({ workspaceId, webhooksMax: 100 }));
   });
 
   test("says what is wrong, and then changes nothing", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    for (const webhooksMax of [0, -1, 1.5, "30", 101])
+      expect(
+        await errorOf(Platform.updateWorkspace(wrong({ workspaceId, webhooksMax }))),
+      ).toContain("updateWorkspace: webhooksMax: ");
     const input = { workspaceId, name: "", adminEmails: ["b"] };
     expect(await errorOf(Platform.updateWorkspace(input))).toContain("updateWorkspace: name: ");
     expect(await read(workspaceId)).toEqual({ name: "Agence", admin_emails: "[]" });
