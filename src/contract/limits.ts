@@ -21,6 +21,10 @@ export const AGREED_SUBSCRIPTIONS_MAX = 100;
 /** Longest webhook URL, in characters. */
 export const URL_MAX_LENGTH = 2048;
 
+/** A page of an export is full with so many items, or bytes of JSON; the last rows read may exceed it. */
+export const EXPORT_PAGE_MAX_ITEMS = 1_000;
+export const EXPORT_PAGE_MAX_BYTES = 1_000_000;
+
 /** Items that one call of the Platform door may carry. */
 export const RECORDS_MAX = 100;
 

@@ -78,6 +78,18 @@ export const PLATFORM_INPUTS = {
       "Erases a workspace and all of it, its keys first; call it again until it is done. An unknown id is no error.",
     examples: [{ workspaceId: "wks_…" }],
   }),
+  exportWorkspace: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      cursor: z
+        .string()
+        .nullish()
+        .describe("nextCursor of the page before; the first page when left out"),
+    })
+    .meta({
+      description: "Exports all that is kept about a workspace, but for secrets, page by page.",
+      examples: [{ workspaceId: "wks_…" }],
+    }),
   updateWorkspace: z
     .strictObject({
       workspaceId: WorkspaceId,

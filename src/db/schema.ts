@@ -93,6 +93,9 @@ export const automations = sqliteTable(
     index("automations_newest_crm")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`removed_at IS NULL AND type = 'crm_source'`),
+    index("automations_removed")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NOT NULL`),
   ],
 );
 
@@ -204,6 +207,9 @@ export const subscriptions = sqliteTable(
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`deleted_at IS NULL`),
+    index("subscriptions_deleted")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`deleted_at IS NOT NULL`),
   ],
 );
 

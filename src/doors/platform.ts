@@ -1,5 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import type { Position } from "../contract/cursor.ts";
+import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
 import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
 import type { PlatformInput, PlatformMethod, RecordingMethod } from "../contract/platform.ts";
@@ -20,6 +21,7 @@ import {
 } from "../model/api-keys.ts";
 import { type Backlog, readBacklog } from "../model/due.ts";
 import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
+import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { listDeliveries, readDelivery } from "../model/history.ts";
 import { type Ledger, readLedger } from "../model/ledger.ts";
@@ -219,6 +221,15 @@ export class Platform extends WorkerEntrypoint<Env> {
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     const remaining = await eraseWorkspace(this.#db, workspaceId, mayGoOn);
     return { done: remaining === 0, remaining };
+  }
+
+  /** Exports all that is kept about a workspace, but for secrets, in pages of about a megabyte. */
+  async exportWorkspace(
+    input: PlatformInput<"exportWorkspace">,
+  ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
+    const { workspaceId, cursor } = await readInput("exportWorkspace", input);
+    await this.#expectWorkspace(workspaceId);
+    return exportPage(this.#db, workspaceId, cursor ?? null);
   }
 
   /** Counts the deliveries of a workspace, or of all. */
