@@ -18,7 +18,6 @@ const ASSETS = join(ROOT, "dist/assets");
 /** The content of each file, by its path in the folder of assets. */
 const wanted = new Map([...(await buildSite(ROOT)), ...(await buildPortal(ROOT))]);
 wanted.set("docs/check-receiver.mjs", await bundleChecker());
-wanted.set("portal/index.html", readFileSync(join(ROOT, "site/portal/index.html")));
 
 // What is right stays untouched: a server may be reading it.
 for (const [path, content] of wanted) {

@@ -1,5 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import type { Position } from "../contract/cursor.ts";
+import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
 import {
   ERASURE_MAX_MS,
@@ -21,10 +22,12 @@ import {
   listApiKeys,
   liveKeys,
   revokeKey,
+  rollKey,
   updateQuota,
 } from "../model/api-keys.ts";
 import { type Backlog, readBacklog } from "../model/due.ts";
 import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
+import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { listDeliveries, readDelivery } from "../model/history.ts";
 import { type Ledger, readLedger } from "../model/ledger.ts";
@@ -61,7 +64,7 @@ async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
  * method takes one plain object and gives one; wrong input is an `Error` that says what and where,
- * and then nothing is written. All but the two that create a workspace and a key can be called again
+ * and then nothing is written. All but those that create a workspace or a key can be called again
  * after a lost reply.
  */
 export class Platform extends WorkerEntrypoint<Env> {
@@ -74,10 +77,12 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { workspaceId: id };
   }
 
-  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  /**
+   * Changes the name of a workspace, its administrators, or how many subscriptions it may have; what
+   * is left out stays. A lower limit removes no subscription, and lets no new one in.
+   */
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
-    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
-    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
     const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
     if (updated === 0) throw (await references()).unknownWorkspace();
     return {};
@@ -95,7 +100,8 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
     const db = this.#db;
-    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
+    const now = Date.now();
+    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
     const [updated, [left = []]] = await commit(
       db,
@@ -105,7 +111,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, wakes));
-    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
+    await Promise.all((await liveKeys(db, workspaceId, now)).map((key) => this.#forget(key)));
     return {};
   }
 
@@ -144,13 +150,29 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { keyId: id, apiKey };
   }
 
-  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  /** Gives a live key another quota; when this returns, its gate decides by it. */
   async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
     const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
-    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
-    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow, Date.now());
+    if (!updated) throw new Error("keyId: no such key, or it is revoked or expired");
     await this.#forget(updated);
     return {};
+  }
+
+  /**
+   * Gives a client a new key of the same workspace and quota, in this answer only. The old key is
+   * good until the overlap ends, and is then refused by its gate without anybody's doing; when this
+   * returns, the gate knows the end. A key is rolled once.
+   */
+  async rollApiKey(input: PlatformInput<"rollApiKey">): Promise<{ keyId: string; apiKey: string }> {
+    const { keyId, overlapSeconds } = await readInput("rollApiKey", input);
+    const id = randomId("key");
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
+    const key = { id, keyHash: await hashApiKey(apiKey) };
+    const now = Date.now();
+    const rolled = rollKey(keyId, key, now + overlapSeconds * 1000, now);
+    await this.#forget(await commit(this.#db, rolled));
+    return { keyId: id, apiKey };
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */
@@ -221,6 +243,15 @@ export class Platform extends WorkerEntrypoint<Env> {
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     const remaining = await eraseWorkspace(this.#db, workspaceId, mayGoOn);
     return { done: remaining === 0, remaining };
+  }
+
+  /** Exports all that is kept about a workspace, but for secrets, in pages of about a megabyte. */
+  async exportWorkspace(
+    input: PlatformInput<"exportWorkspace">,
+  ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
+    const { workspaceId, cursor } = await readInput("exportWorkspace", input);
+    await this.#expectWorkspace(workspaceId);
+    return exportPage(this.#db, workspaceId, cursor ?? null);
   }
 
   /** Counts the deliveries of a workspace, or of all. */

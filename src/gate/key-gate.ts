@@ -28,7 +28,7 @@ export interface RefusedElsewhere {
 }
 
 interface Kept {
-  /** Null for a key that is unknown or revoked: no such key becomes good again. */
+  /** Null for a key that is unknown, revoked or expired: no such key becomes good again. */
   standing: Standing | null;
   /** When it must be read anew, Unix milliseconds. */
   until: number;
@@ -95,7 +95,7 @@ export class KeyGate extends DurableObject<Env> {
       limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
-    const { keyId, workspaceId } = standing;
+    const { keyId, workspaceId, expiresAt } = standing;
     const window = windowAt(this.#window, rule, now);
     // A request that is denied access counts too, or a denied client could ask without limit.
     const taken = take(window, rule);
@@ -105,10 +105,10 @@ export class KeyGate extends DurableObject<Env> {
       this.#saveWindow();
     }
     const known = { keyId, workspaceId, figures: figuresOf(taken ?? window, rule, now) };
-    if (!standing.accessGranted) return { verdict: "access_denied", ...known };
+    if (!standing.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
     if (!taken) {
       this.#countRefused({ at: now, count: 1 });
-      return { verdict: "quota_exceeded", ...known };
+      return { verdict: "quota_exceeded", ...known, expiresAt };
     }
     return { verdict: "admitted", ...known, bookmark: this.#bookmark };
   }
@@ -166,7 +166,10 @@ export class KeyGate extends DurableObject<Env> {
       if (forgotten !== this.#forgotten) continue;
       // Read anew when its use is to be noted again, even if it was forgotten and read in between.
       const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
-      this.#kept = { standing, until: usedAt + STANDING_MAX_AGE_MS };
+      const staleAt = usedAt + STANDING_MAX_AGE_MS;
+      // And when the key expires, which the look-up then sees.
+      const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
+      this.#kept = { standing, until: Math.min(staleAt, lastMs) };
       // Not written: a flood of invented keys leaves nothing behind.
       if (!standing) return;
       // From then on, whoever writes what this key shall see finds it used, and tells this gate.

@@ -44,10 +44,13 @@ class UsedUp<Refusal extends { figures: Figures }> {
     count: number;
   }>();
 
-  /** @param askedAt when the gate was asked: before it answered, so that no window is held too long. */
-  note(name: string, refusal: Refusal, askedAt: number): void {
+  /**
+   * @param askedAt when the gate was asked: before it answered, so that no window is held too long.
+   * @param until when the refusal ends at the latest, Unix milliseconds.
+   */
+  note(name: string, refusal: Refusal, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + refusal.figures.resetMs;
-    const askAt = Math.min(askedAt + REFUSING_MS, resetAt);
+    const askAt = Math.min(askedAt + REFUSING_MS, resetAt, until);
     const count = this.#refusals.get(name)?.count ?? 0;
     this.#refusals.set(name, { refusal, resetAt, askAt, count });
   }
@@ -79,6 +82,8 @@ export interface KeyRefusal {
   keyId: string;
   workspaceId: string;
   figures: Figures;
+  /** When the key expires, and is refused as unknown, Unix milliseconds; null for one without an end. */
+  expiresAt: number | null;
 }
 
 // What this isolate has seen. None of it admits a request: it only spares waiting for the gates.

@@ -152,7 +152,7 @@ export function exchange(
     claim(hold, lane, asked, limit, now),
     find(hold, asked, now),
     listClaimed(hold, asked, limit, now),
-    keysOfSubscribers(claiming),
+    keysOfSubscribers(claiming, now),
   ]);
   return readAs(statements, ([, , , , , found, claimed, keys]) => ({
     found: found.map((row) => ({

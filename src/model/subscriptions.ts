@@ -13,7 +13,7 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { earlierSecrets, subscriptions } from "../db/schema.ts";
+import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
 import { cancelWithdrawn, IS_OWED, WITHDRAWN } from "./deliveries.ts";
 import { unknownWebhook } from "./health.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
@@ -41,23 +41,32 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return toPage(WEBHOOKS_LIST, found, request.limit, position, toItem);
 }
 
-/** Inserts a subscription, unless the workspace has as many as it may; gives whether it is there. */
+/**
+ * Inserts a subscription, unless the workspace has as many as it may; gives whether it is there, and
+ * how many the workspace may have.
+ */
 export function insertSubscription(
   row: Pick<
     SubscriptionRow,
     "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
   >,
-): Statements<boolean> {
+): Statements<{ isThere: boolean; max: number }> {
+  const max = sql`(SELECT coalesce(webhooks_max, ${SUBSCRIPTIONS_MAX}) FROM ${workspaces}
+    WHERE id = ${row.workspaceId})`;
   const inserted = inOrder([
     write(sql`
       INSERT INTO ${subscriptions} (id, workspace_id, url, events, sealed_secret, created_at)
       SELECT ${row.id}, ${row.workspaceId}, ${row.url}, ${JSON.stringify(row.events)}, ${row.sealedSecret}, ${row.createdAt}
       WHERE (SELECT count(*) FROM ${subscriptions}
-        WHERE workspace_id = ${row.workspaceId} AND deleted_at IS NULL) < ${SUBSCRIPTIONS_MAX}
+        WHERE workspace_id = ${row.workspaceId} AND deleted_at IS NULL) < ${max}
       ON CONFLICT (id) DO NOTHING`),
-    rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${row.id}`),
+    rows<{ isThere: 0 | 1; max: number | null }>(sql`
+      SELECT EXISTS (SELECT 1 FROM ${subscriptions} WHERE id = ${row.id}) AS isThere, ${max} AS max`),
   ]);
-  return readAs(inserted, ([, found]) => found.length > 0);
+  return readAs(inserted, ([, [found]]) => ({
+    isThere: found?.isThere === 1,
+    max: found?.max ?? SUBSCRIPTIONS_MAX,
+  }));
 }
 
 /**

@@ -1,10 +1,11 @@
 import { eq, sql } from "drizzle-orm";
 import { WORKSPACES_LIST } from "../contract/cursor.ts";
-import { GATES_TOLD_MAX } from "../contract/limits.ts";
+import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import type { Page } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, prepared, retrying, rows, type Statements, write } from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { isLive } from "./api-keys.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
 
 /** Inserts a workspace that has access to the service. */
@@ -57,15 +58,21 @@ interface WorkspaceEntry {
   workspaceId: string;
   name: string;
   accessGranted: boolean;
+  /** Subscriptions that it may have. */
+  webhooksMax: number;
   createdAt: string;
 }
 
-type StoredWorkspace = Pick<typeof workspaces.$inferSelect, "id" | "name" | "createdAt"> & {
+type StoredWorkspace = Pick<
+  typeof workspaces.$inferSelect,
+  "id" | "name" | "webhooksMax" | "createdAt"
+> & {
   accessGranted: number;
 };
 
 const readPage = prepared<StoredWorkspace>(sql`
-  SELECT id, name, access_granted AS accessGranted, created_at AS createdAt
+  SELECT id, name, access_granted AS accessGranted, webhooks_max AS webhooksMax,
+    created_at AS createdAt
   FROM workspaces WHERE true ${pageOrder("created_at")}`);
 
 /** One page of all workspaces, newest first. */
@@ -79,6 +86,7 @@ export async function listWorkspaces(
     workspaceId: row.id,
     name: row.name,
     accessGranted: row.accessGranted === 1,
+    webhooksMax: row.webhooksMax ?? SUBSCRIPTIONS_MAX,
     createdAt: isoTime(row.createdAt),
   }));
 }
@@ -90,14 +98,22 @@ export function selectWorkspaces(ids: string[]) {
   );
 }
 
+/** What may change of a workspace; what is null or left out stays. */
+interface WorkspaceChanges {
+  name?: string | null | undefined;
+  adminEmails?: string[] | null | undefined;
+  webhooksMax?: number | null | undefined;
+}
+
 /** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
 export function updateWorkspace(
   id: string,
-  { name, adminEmails }: { name?: string; adminEmails?: string[] },
+  { name, adminEmails, webhooksMax }: WorkspaceChanges,
 ): Statements<number> {
   return write(sql`
     UPDATE ${workspaces} SET name = coalesce(${name ?? null}, name),
-      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails)
+      admin_emails = coalesce(${adminEmails ? JSON.stringify(adminEmails) : null}, admin_emails),
+      webhooks_max = coalesce(${webhooksMax ?? null}, webhooks_max)
     WHERE id = ${id}`);
 }
 
@@ -107,15 +123,15 @@ export function updateAccess(id: string, granted: boolean): Statements<number> {
 }
 
 /**
- * The keys of the workspaces that the subscriptions belong to, without revoked ones and those that
- * were never used: a gate stays where it is first called, which is to be near its client.
+ * The live keys of the workspaces that the subscriptions belong to, without those that were never
+ * used: a gate stays where it is first called, which is to be near its client.
  */
-export function keysOfSubscribers(subscriptionIds: string[]) {
+export function keysOfSubscribers(subscriptionIds: string[], now: number) {
   return rows<{ keyHash: string }>(sql`
     SELECT DISTINCT k.key_hash AS keyHash
     FROM json_each(${JSON.stringify(subscriptionIds)}) AS woken
       JOIN ${subscriptions} AS s ON s.id = woken.value
       JOIN ${apiKeys} AS k ON k.workspace_id = s.workspace_id
-        AND k.revoked_at IS NULL AND k.last_used_at IS NOT NULL
+        AND ${isLive(now)} AND k.last_used_at IS NOT NULL
     LIMIT ${GATES_TOLD_MAX}`);
 }

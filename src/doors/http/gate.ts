@@ -89,9 +89,9 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
     identify(c, admission);
     return admission.bookmark;
   }
-  const { verdict, keyId, workspaceId, figures } = admission;
-  const refusal = { verdict, keyId, workspaceId, figures };
-  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt);
+  const { verdict, keyId, workspaceId, figures, expiresAt } = admission;
+  const refusal = { verdict, keyId, workspaceId, figures, expiresAt };
+  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
   throw refuse(c, keyHash, refusal);
 }
 
@@ -122,7 +122,7 @@ function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiEr
 /** Tells the handlers, the headers and the log whose request it is. */
 function identify(
   c: Context<AppEnv>,
-  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict">,
+  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict" | "expiresAt">,
 ): void {
   c.set("keyId", keyId);
   c.set("workspaceId", workspaceId);

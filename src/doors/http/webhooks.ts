@@ -1,7 +1,6 @@
 import { type Context, Hono } from "hono";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
-import { SUBSCRIPTIONS_MAX } from "../../contract/limits.ts";
 import { commit } from "../../db/client.ts";
 import { wake } from "../../delivery/wake.ts";
 import {
@@ -46,11 +45,9 @@ export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
     sealedSecret: await seal(readKeyRing(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
     createdAt: Date.now(),
   };
-  if (!(await commit(c.get("db"), insertSubscription(row))))
-    throw new ApiError("invalid_request", {
-      reason: "subscription_limit_reached",
-      max: SUBSCRIPTIONS_MAX,
-    });
+  const { isThere, max } = await commit(c.get("db"), insertSubscription(row));
+  if (!isThere)
+    throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   return c.json({ ...toWebhook({ ...row, disabledAt: null }), secret }, 201);
 }
 
