@@ -49,7 +49,7 @@ function toKey(env: Env, key: StoredKey, usage: HourUsage[], now: number) {
     created_at: isoTime(key.createdAt),
     last_used_at: isoTimeOrNull(key.lastUsedAt),
     revoked_at: isoTimeOrNull(key.revokedAt),
-    expires_at: null,
+    expires_at: isoTimeOrNull(key.expiresAt),
     requests_per_window: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
     window_seconds: Number(env.QUOTA_WINDOW_SECONDS),
     hours: lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
