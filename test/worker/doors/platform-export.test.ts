@@ -67,13 +67,14 @@ async function withEverything() {
     runs: [runReport("run", automationId, { leadId, actions }), runReport("hidden", removedId)],
   });
   await Platform.removeAutomations({ workspaceId, ids: [removedId] });
-  await expect
-    .poll(async () => (await deliveriesTo(failing.id))[0]?.attempts, { timeout: 10_000 })
-    .toBeGreaterThan(0);
+  for (const { id } of [failing, deleted])
+    await expect
+      .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
+      .toBeGreaterThan(0);
   await env.DB.batch([
     // Held, or its row would go with what it is owed.
     env.DB.prepare(
-      "UPDATE subscriptions SET deleted_at = 1, held_by = 'test', held_until = 9e12 WHERE id = ?",
+      "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, held_by = 'test', held_until = 9e12, held_through = 9e12 WHERE id = ?",
     ).bind(deleted.id),
     env.DB.prepare(
       `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
