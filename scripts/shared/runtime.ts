@@ -1,8 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { convertV4MiniflareOptions, Miniflare, type V4WorkerOptions } from "miniflare";
-import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import type { V4WorkerOptions } from "miniflare";
 import type { Platform } from "../../src/doors/platform.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
@@ -63,6 +62,9 @@ export interface Runtime {
 
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
 export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
+  // Loaded when something is started: a command that only says how it is called is quick.
+  const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import("wrangler");
   const settings = unstable_readConfig(
     { config: join(ROOT, "wrangler.toml") },
     { hideWarnings: true },

@@ -35,7 +35,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     desktop = await visit(browser, url, { viewport: { width: 1280, height: 900 } });
     const viewport = { width: PHONE_WIDTH, height: 844 };
     phone = await visit(browser, url, { viewport, isMobile: true, hasTouch: true });
-  });
+  }, 300_000);
 
   afterAll(async () => {
     await browser?.close();
