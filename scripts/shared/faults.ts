@@ -55,7 +55,7 @@ export const FAULTS = {
 } as const satisfies Record<string, readonly Fault[]>;
 
 export type Call = keyof typeof FAULTS;
-export const CALLS = Object.keys(FAULTS) as Call[];
+const CALLS = Object.keys(FAULTS) as Call[];
 
 const INJECTED = "[injected]";
 

@@ -55,7 +55,7 @@ export interface WebhookWithDays extends Webhook {
 
 export const DELIVERY_STATES = ["pending", "delivered", "exhausted", "cancelled"] as const;
 
-export type DeliveryState = (typeof DELIVERY_STATES)[number];
+type DeliveryState = (typeof DELIVERY_STATES)[number];
 
 export interface Delivery {
   event_id: string;
@@ -93,7 +93,7 @@ export interface NewSecret {
   overlap_ends_at: string | null;
 }
 
-export interface KeyHour {
+interface KeyHour {
   hour: string;
   /** Those that took from the quota. */
   requests: number;
