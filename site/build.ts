@@ -12,9 +12,9 @@ import { renderLlms, renderMarkdown } from "./text.ts";
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const read = (file: string) => readFileSync(join(root, "site/page", file));
-  const palette = readFileSync(join(root, "site/palette.css"));
+  const base = readFileSync(join(root, "site/base.css"));
   const add = (file: string): string => {
-    const content = file.endsWith(".css") ? Buffer.concat([palette, read(file)]) : read(file);
+    const content = file.endsWith(".css") ? Buffer.concat([base, read(file)]) : read(file);
     const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
     const path = `docs/assets/${file.replace(".", `-${hash}.`)}`;
     files.set(path, content);

@@ -7,6 +7,7 @@ import shipped, {
   KeyGate as ShippedKeyGate,
   Platform as ShippedPlatform,
 } from "../../src/index.ts";
+import { type CarryOut, wrapDatabase, wrapObjects } from "../shared/bindings.ts";
 import { Chance } from "../shared/chance.ts";
 import { type Call, FAULTS, type Fault, toError } from "../shared/faults.ts";
 
@@ -53,78 +54,29 @@ function drawFault(env: Env, call: Call): Fault | null {
 /** The code tries four times: what is retried succeeds then, however often faults are drawn. */
 const IN_A_ROW_MAX = 2;
 
-type Run = <T>(call: Call, name: string, carryOut: () => Promise<T>) => Promise<T>;
-
 /** The bindings of one invocation, or of one object. */
 function faulty(env: Env): Env {
   const inARow = new Map<string, number>();
-  const run: Run = async (call, name, carryOut) => {
+  const run: CarryOut = async (call, name, work) => {
     const met = inARow.get(name) ?? 0;
     const fault = met < IN_A_ROW_MAX ? drawFault(env, call) : null;
     inARow.set(name, fault ? met + 1 : 0);
     if (fault?.moment === "before") throw toError(fault);
-    const result = await carryOut();
+    const result = await work();
     if (fault) throw toError(fault);
     return result;
   };
   return {
     ...env,
-    DB: faultyDatabase(env.DB, run),
-    KEY_GATE: faultyObjects(env.KEY_GATE, run),
-    ADDRESS_GATE: faultyObjects(env.ADDRESS_GATE, run),
+    DB: wrapDatabase(env.DB, run),
+    KEY_GATE: wrapObjects(env.KEY_GATE, run),
+    ADDRESS_GATE: wrapObjects(env.ADDRESS_GATE, run),
     DELIVERIES: faultyQueue(env.DELIVERIES, run),
     REDELIVERIES: faultyQueue(env.REDELIVERIES, run),
   };
 }
 
-const WRITES = /\b(insert|update|delete)\b/i;
-
-/** A statement, and what it is told by when it runs in a batch. */
-interface Wrapped {
-  statement: D1PreparedStatement;
-  query: string;
-}
-
-function faultyDatabase<T extends D1Database | D1DatabaseSession>(db: T, run: Run): T {
-  const wrap = (statement: D1PreparedStatement, query: string): D1PreparedStatement => {
-    const call = WRITES.test(query) ? "D1 write" : "D1 read";
-    return {
-      statement,
-      query,
-      bind: (...values: unknown[]) => wrap(statement.bind(...values), query),
-      all: () => run(call, query, () => statement.all()),
-      run: () => run(call, query, () => statement.run()),
-      raw: () => run(call, query, () => statement.raw()),
-    } satisfies Wrapped & Record<string, unknown> as unknown as D1PreparedStatement;
-  };
-  return {
-    prepare: (query: string) => wrap(db.prepare(query), query),
-    batch: (statements: D1PreparedStatement[]) => {
-      const wrapped = statements as unknown as Wrapped[];
-      const name = wrapped.map(({ query }) => query).join(";");
-      return run("D1 batch", name, () => db.batch(wrapped.map(({ statement }) => statement)));
-    },
-    withSession: (since: string) => faultyDatabase((db as D1Database).withSession(since), run),
-    getBookmark: () => (db as D1DatabaseSession).getBookmark(),
-  } as unknown as T;
-}
-
-function faultyObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(objects: T, run: Run): T {
-  const getByName = (name: string) => {
-    const stub = objects.getByName(name) as unknown as Methods;
-    return new Proxy(stub, {
-      get:
-        (_, method: string) =>
-        (...parameters: unknown[]) =>
-          run("object", `${name} ${method}`, () =>
-            (stub[method] as Methods[string])(...parameters),
-          ),
-    });
-  };
-  return { getByName } as unknown as T;
-}
-
-function faultyQueue(queue: Queue, run: Run): Queue {
+function faultyQueue(queue: Queue, run: CarryOut): Queue {
   return {
     sendBatch: (messages: MessageSendRequest[]) =>
       run("queue", "sendBatch", () => queue.sendBatch(messages)),

@@ -8,8 +8,8 @@ import { Usage } from "./pages/usage.tsx";
 import { Webhook } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
-import { Empty, Loading } from "./parts/basics.tsx";
-import { LoadFault } from "./parts/faults.tsx";
+import { Loading } from "./parts/basics.tsx";
+import { LoadFault, NotFound } from "./parts/faults.tsx";
 import { type Route, readRoute } from "./route.ts";
 import { readSession, readToken, resumeSession, watchSession } from "./session.ts";
 import type { Workspace } from "./shapes.ts";
@@ -106,13 +106,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "usage":
       return <Usage />;
     case "unknown":
-      return (
-        <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
-          <a class="button" href="#/webhooks">
-            {t.faults.toSubscriptions}
-          </a>
-        </Empty>
-      );
+      return <NotFound />;
   }
 }
 

@@ -3,7 +3,7 @@ import { enableWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
-import { ActionFault } from "../parts/faults.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
 import { readSince, SinceField } from "../parts/since.tsx";
 import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
@@ -16,14 +16,14 @@ interface Props {
 
 /** Enables a disabled subscription, and sends what it has missed if that is wanted. */
 export function EnableDialog({ webhook, onClose, onDone }: Props) {
-  const { isBusy, fault, run } = useAction();
+  const action = useAction();
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const submit = (form: FormData, close: () => void) => {
     const since = withMissed ? readSince(form, webhook, Date.now()) : null;
     setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return;
-    void run(async () => {
+    void action.run(async () => {
       const { count } = await enableWebhook(webhook.id, since ? { redeliver_since: since } : {});
       close();
       announce(t.enable.result(count));
@@ -33,12 +33,10 @@ export function EnableDialog({ webhook, onClose, onDone }: Props) {
   return (
     <Dialog title={t.enable.title} onClose={onClose}>
       {(close) => (
-        <form
-          noValidate
-          onSubmit={(event) => {
-            event.preventDefault();
-            submit(new FormData(event.currentTarget), close);
-          }}
+        <DialogForm
+          {...{ action, close }}
+          submit={t.enable.submit}
+          onSubmit={(form) => submit(form, close)}
         >
           <p>{t.enable.text}</p>
           <label class="check">
@@ -50,16 +48,7 @@ export function EnableDialog({ webhook, onClose, onDone }: Props) {
             {t.enable.missed}
           </label>
           {withMissed && <SinceField webhook={webhook} fault={sinceFault} />}
-          <ActionFault fault={fault} />
-          <div class="buttons">
-            <button type="submit" class="primary" disabled={isBusy}>
-              {t.enable.submit}
-            </button>
-            <button type="button" onClick={close}>
-              {t.cancel}
-            </button>
-          </div>
-        </form>
+        </DialogForm>
       )}
     </Dialog>
   );

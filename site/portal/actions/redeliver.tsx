@@ -3,7 +3,7 @@ import { redeliver } from "../api.ts";
 import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
-import { ActionFault } from "../parts/faults.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
 import { readSince, SinceField } from "../parts/since.tsx";
 import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
@@ -18,14 +18,14 @@ interface Props {
 
 /** Sends again what has failed since a time. */
 export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
-  const { isBusy, fault, run } = useAction();
+  const action = useAction();
   const [states, setStates] = useState<string[]>([...STATES]);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const submit = (form: FormData, close: () => void) => {
     const since = readSince(form, webhook, Date.now());
     setSinceFault(since === null ? t.since.required : null);
     if (since === null) return;
-    void run(async () => {
+    void action.run(async () => {
       const { count } = await redeliver(webhook.id, { since, states });
       close();
       announce(t.sendAgain.result(count));
@@ -35,12 +35,11 @@ export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
   return (
     <Dialog title={t.sendAgain.title} onClose={onClose}>
       {(close) => (
-        <form
-          noValidate
-          onSubmit={(event) => {
-            event.preventDefault();
-            submit(new FormData(event.currentTarget), close);
-          }}
+        <DialogForm
+          {...{ action, close }}
+          submit={t.sendAgain.submit}
+          isIncomplete={states.length === 0}
+          onSubmit={(form) => submit(form, close)}
         >
           <p>{t.sendAgain.text}</p>
           <SinceField webhook={webhook} fault={sinceFault} />
@@ -63,16 +62,7 @@ export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
               </label>
             ))}
           </fieldset>
-          <ActionFault fault={fault} />
-          <div class="buttons">
-            <button type="submit" class="primary" disabled={isBusy || states.length === 0}>
-              {t.sendAgain.submit}
-            </button>
-            <button type="button" onClick={close}>
-              {t.cancel}
-            </button>
-          </div>
-        </form>
+        </DialogForm>
       )}
     </Dialog>
   );

@@ -3,16 +3,16 @@ import { splitUrl } from "../format.ts";
 import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
-import { ActionFault } from "../parts/faults.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
 import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** Deletes a subscription once that is confirmed. */
 export function RemoveDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
-  const { isBusy, fault, run } = useAction();
+  const action = useAction();
   const remove = () =>
-    run(async () => {
+    void action.run(async () => {
       await deleteWebhook(webhook.id);
       goTo("#/webhooks");
       announce(t.remove.result);
@@ -20,19 +20,10 @@ export function RemoveDialog({ webhook, onClose }: { webhook: Webhook; onClose()
   return (
     <Dialog title={t.remove.title} onClose={onClose}>
       {(close) => (
-        <>
+        <DialogForm {...{ action, close }} submit={t.remove.submit} isDangerous onSubmit={remove}>
           <p>{t.remove.text(splitUrl(webhook.url).host)}</p>
           {webhook.pending > 0 && <p>{t.remove.pending(webhook.pending)}</p>}
-          <ActionFault fault={fault} />
-          <div class="buttons">
-            <button type="button" class="danger" disabled={isBusy} onClick={remove}>
-              {t.remove.submit}
-            </button>
-            <button type="button" onClick={close}>
-              {t.cancel}
-            </button>
-          </div>
-        </>
+        </DialogForm>
       )}
     </Dialog>
   );

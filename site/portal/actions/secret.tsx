@@ -4,7 +4,7 @@ import { renewSecret } from "../api.ts";
 import { formatTime } from "../format.ts";
 import { useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
-import { ActionFault } from "../parts/faults.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
 import { Secret } from "../parts/secret.tsx";
 import type { NewSecret, Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
@@ -19,7 +19,7 @@ const OVERLAPS = [
 
 /** Makes a new secret and shows it this once. */
 export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
-  const { isBusy, fault, run } = useAction();
+  const action = useAction();
   const [made, setMade] = useState<NewSecret | null>(null);
   return (
     <Dialog title={t.secret.title} isHeld={made !== null} onClose={onClose}>
@@ -39,12 +39,15 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
             </div>
           </>
         ) : (
-          <form
-            onSubmit={(event) => {
-              event.preventDefault();
-              const seconds = Number(new FormData(event.currentTarget).get("overlap"));
-              void run(async () => setMade(await renewSecret(webhook.id, seconds)));
-            }}
+          <DialogForm
+            {...{ action, close }}
+            submit={t.secret.submit}
+            fault={isTooMany(action.fault) ? <TooMany /> : undefined}
+            onSubmit={(form) =>
+              void action.run(async () =>
+                setMade(await renewSecret(webhook.id, Number(form.get("overlap")))),
+              )
+            }
           >
             <p>{t.secret.text}</p>
             <fieldset>
@@ -61,25 +64,18 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
                 </label>
               ))}
             </fieldset>
-            {isTooMany(fault) ? (
-              <p class="note bad" role="alert">
-                {t.secret.tooMany}
-              </p>
-            ) : (
-              <ActionFault fault={fault} />
-            )}
-            <div class="buttons">
-              <button type="submit" class="primary" disabled={isBusy}>
-                {t.secret.submit}
-              </button>
-              <button type="button" onClick={close}>
-                {t.cancel}
-              </button>
-            </div>
-          </form>
+          </DialogForm>
         )
       }
     </Dialog>
+  );
+}
+
+function TooMany() {
+  return (
+    <p class="note bad" role="alert">
+      {t.secret.tooMany}
+    </p>
   );
 }
 

@@ -3,27 +3,27 @@ import { sendTest } from "../api.ts";
 import { formatOutcome, isAccepted } from "../format.ts";
 import { useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
-import { ActionFault } from "../parts/faults.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
 import type { Kind, TestResult, Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** Sends a test event and shows what the server answered. */
 export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
-  const { isBusy, fault, run } = useAction();
+  const action = useAction();
   const [result, setResult] = useState<TestResult | null>(null);
   const send = (kind: Kind) =>
-    run(async () => {
+    action.run(async () => {
       setResult(null);
       setResult(await sendTest(webhook.id, kind));
     });
   return (
     <Dialog title={t.test.title} onClose={onClose}>
       {(close) => (
-        <form
-          onSubmit={(event) => {
-            event.preventDefault();
-            void send(new FormData(event.currentTarget).get("kind") as Kind);
-          }}
+        <DialogForm
+          {...{ action, close }}
+          submit={result ? t.test.again : t.test.submit}
+          cancel={t.close}
+          onSubmit={(form) => void send(form.get("kind") as Kind)}
         >
           <p>{t.test.text}</p>
           <label class="field">
@@ -37,19 +37,10 @@ export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): 
             </select>
           </label>
           <div role="status">
-            {isBusy && <p class="note">{t.test.sending}</p>}
+            {action.isBusy && <p class="note">{t.test.sending}</p>}
             {result && <Result result={result} />}
           </div>
-          <ActionFault fault={fault} />
-          <div class="buttons">
-            <button type="submit" class="primary" disabled={isBusy}>
-              {result ? t.test.again : t.test.submit}
-            </button>
-            <button type="button" onClick={close}>
-              {t.close}
-            </button>
-          </div>
-        </form>
+        </DialogForm>
       )}
     </Dialog>
   );

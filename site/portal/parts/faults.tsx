@@ -31,14 +31,7 @@ export function ActionFault({ fault }: { fault: Fault | null }) {
 export function LoadFault({ loaded }: { loaded: Loaded<unknown> }) {
   const { fault, data, reload } = loaded;
   if (!fault) return null;
-  if (fault.status === 404)
-    return (
-      <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
-        <a class="button" href="#/webhooks">
-          {t.faults.toSubscriptions}
-        </a>
-      </Empty>
-    );
+  if (fault.status === 404) return <NotFound />;
   const seconds = fault.retryAfterSeconds;
   return (
     <div class="note bad" role="alert">
@@ -50,6 +43,17 @@ export function LoadFault({ loaded }: { loaded: Loaded<unknown> }) {
         {t.retry}
       </button>
     </div>
+  );
+}
+
+/** What is shown where there is nothing, and the way back. */
+export function NotFound() {
+  return (
+    <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
+      <a class="button" href="#/webhooks">
+        {t.faults.toSubscriptions}
+      </a>
+    </Empty>
   );
 }
 
