@@ -294,10 +294,13 @@ export function cancelWithdrawn(
   ]);
 }
 
-/** True in SQL where the delivery `d` is under way. */
+/**
+ * True in SQL where the delivery `d` is under way. By one text for each: SQLite then makes a set of
+ * them once, and looks them up. A pair, or a condition on `d`, is compared with every one of them.
+ */
 function isUnderWay(asked: string): SQL {
-  return sql`d.event_id IN (SELECT e.value FROM json_each(${asked}) AS a, json_each(a.value, '$.underWay') AS e
-    WHERE a.value->>'subscriptionId' = d.subscription_id)`;
+  return sql`d.subscription_id || d.event_id IN (SELECT (a.value->>'subscriptionId') || e.value
+    FROM json_each(${asked}) AS a, json_each(a.value, '$.underWay') AS e)`;
 }
 
 /** Ends what has been due for too long, because the subscription fails whenever its turn could come. */

@@ -3,6 +3,7 @@ import { type Column, getTableColumns, getTableName, is, Table } from "drizzle-o
 import { describe, expect, test } from "vitest";
 import { EXPORT_KINDS, type ExportItem } from "../../../src/contract/export.ts";
 import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
+import { openDatabase } from "../../../src/db/client.ts";
 import * as schema from "../../../src/db/schema.ts";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { exportPage } from "../../../src/model/export.ts";
@@ -21,7 +22,7 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
-import { countingDatabase } from "../../support/rows-read.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const { Platform } = exports;
 
@@ -252,12 +253,13 @@ describe("exportWorkspace", () => {
         const leads = range.map((reference) => leadReport(reference));
         await Platform.recordLeads({ workspaceId: id, leads });
       }
-    const { counted, database } = countingDatabase();
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
     const page = await exportPage(database, workspaceId, null);
     expect(page.items.length).toBeGreaterThanOrEqual(400);
     expect(page.nextCursor).toBeNull();
     // Of a lead, its event and its delivery, each query reads one row or a few.
-    expect(counted.rows).toBeLessThan(2_000);
+    expect(rows.read).toBeLessThan(2_000);
   });
 
   test("refuses a cursor that is none, or another workspace's, and an unknown workspace", async () => {

@@ -2,10 +2,11 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { DELIVERIES_LOOKED_THROUGH, PORTAL_DAY_MAX } from "../../../src/contract/limits.ts";
+import { openDatabase } from "../../../src/db/client.ts";
 import { countDays } from "../../../src/model/days.ts";
 import { listDeliveries } from "../../../src/model/history.ts";
 import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
-import { countingDatabase } from "../../support/rows-read.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const TODAY = Date.UTC(2026, 10, 21);
 const NOW = TODAY + 15 * 3_600_000;
@@ -42,7 +43,7 @@ describe("the figures of the last days", () => {
   });
 
   test("are exact up to a bound for each day, and tell where there is more", async () => {
-    const days = await countDays(countingDatabase().database, busy, NOW);
+    const days = await countDays(openDatabase(meteredDatabase().DB), busy, NOW);
     expect(days.map(({ startsAt }) => startsAt)).toEqual(
       Array.from({ length: 7 }, (_, i) => TODAY - (6 - i) * DAY_MS),
     );
@@ -56,15 +57,16 @@ describe("the figures of the last days", () => {
   });
 
   test("read the rows that they count, whatever else is kept of the subscription", async () => {
-    const { counted, database } = countingDatabase();
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
     await countDays(database, busy, NOW);
     // What SQLite groups is counted once more when it is read back.
     const counts = 3 + PORTAL_DAY_MAX + PORTAL_DAY_MAX + 1;
-    expect(counted.rows).toBeGreaterThanOrEqual(counts);
-    expect(counted.rows).toBeLessThan(2.2 * counts);
-    counted.rows = 0;
+    expect(rows.read).toBeGreaterThanOrEqual(counts);
+    expect(rows.read).toBeLessThan(2.2 * counts);
+    rows.read = 0;
     await countDays(database, await newWebhook(), NOW);
-    expect(counted.rows).toBeLessThanOrEqual(21);
+    expect(rows.read).toBeLessThanOrEqual(21);
   });
 });
 
@@ -72,19 +74,20 @@ test("a narrowed list of deliveries looks through a bounded number for each page
   const id = await newWebhook();
   await fill(id, TODAY - DAY_MS, 3, "exhausted");
   await fill(id, TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);
-  const { counted, database } = countingDatabase();
+  const { DB, rows } = meteredDatabase();
+  const database = openDatabase(DB);
   const lengths: number[] = [];
   let after = null;
   do {
-    counted.rows = 0;
+    rows.read = 0;
     const page = await listDeliveries(database, id, { state: "exhausted" }, { limit: 2, after });
-    expect(counted.rows).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
+    expect(rows.read).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
     lengths.push(page.data.length);
     expect(page.has_more).toBe(page.next_cursor !== null);
     after = page.next_cursor && { at: 0, id: JSON.parse(atob(page.next_cursor))[3] };
   } while (after);
   expect(lengths).toEqual([0, 0, 2, 1]);
-  counted.rows = 0;
+  rows.read = 0;
   await listDeliveries(database, id, {}, { limit: 25, after: null });
-  expect(counted.rows).toBeLessThan(60);
+  expect(rows.read).toBeLessThan(60);
 });
