@@ -13,10 +13,16 @@ const BUNDLED = [
   "hono/route",
 ];
 
+// Of every test file, it would say again which secrets it was given.
+process.env.WRANGLER_LOG = "error";
+
 export default defineConfig({
   test: {
     // Some files wait more than they work: for leases, for limits of ten seconds.
-    maxWorkers: 2,
+    maxWorkers: 3,
+    // What a test that passes has logged is of no interest.
+    silent: "passed-only",
+    reporters: ["dot"],
     projects: [
       {
         plugins: [
@@ -29,6 +35,8 @@ export default defineConfig({
                 ALLOW_LOCAL_WEBHOOKS: "false",
                 WEBHOOK_ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
                 API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
+                PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
+                PORTAL_ORIGIN: "https://api.example",
               },
               outboundService: answerAsSubscriber,
             },
@@ -48,7 +56,16 @@ export default defineConfig({
       {
         test: {
           name: "node",
-          include: ["test/{node,long}/**/*.test.ts"],
+          include: ["test/node/**/*.test.ts"],
+          globalSetup: ["./test/node/support/build.ts"],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+      {
+        test: {
+          name: "long",
+          include: ["test/long/**/*.test.ts"],
           globalSetup: ["./test/node/support/build.ts"],
           testTimeout: 60_000,
           hookTimeout: 60_000,

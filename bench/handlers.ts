@@ -36,7 +36,7 @@ export async function answerBare(request: Request, env: Env): Promise<Response> 
 /** The same as it is usually written: who is it, may he, what is there; each after the other. */
 export async function answerNaively(request: Request, env: Env): Promise<Response> {
   const keyHash = await hashApiKey(bearer(request));
-  const standing = await findStanding(openDatabase(env.DB), keyHash);
+  const standing = await findStanding(openDatabase(env.DB), keyHash, Date.now());
   if (!standing) return new Response(null, { status: 401 });
   await admitted(env.KEY_GATE.getByName(keyHash).admit(keyHash));
   const { results } = await env.DB.prepare(SQL).bind(standing.workspaceId).all<Stored>();

@@ -1,6 +1,7 @@
 import { startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBursts } from "./burst.ts";
 import { measureCost } from "./cost.ts";
+import type { Figures } from "./figures.ts";
 import { measureFilling } from "./filling.ts";
 import { measureManners, measurePostsAtOnce } from "./manners.ts";
 import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
@@ -62,7 +63,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     quick ? QUICK : FULL,
   );
 
-  const figures: Record<string, number> = {
+  const figures: Figures = {
     hostile_p99_ratio: Math.max(steady.ratio, burst.ratio),
     hostile_steady_p99_ratio: steady.ratio,
     hostile_burst_p99_ratio: burst.ratio,

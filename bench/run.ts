@@ -11,11 +11,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../scripts/shared/checkout.ts";
-import { readArguments } from "../scripts/shared/command.ts";
+import { openSteps, readArguments } from "../scripts/shared/command.ts";
 import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";
+import { describeFigures, type Figures } from "./figures.ts";
 import { measureFramework } from "./framework.ts";
 import { measureHostile } from "./hostile.ts";
 import { measureFairness, measureIsolation, prepareIsolation } from "./isolation.ts";
@@ -45,6 +46,7 @@ const { quick, only } = values;
 if (only !== undefined && only !== "hostile") throw new Error("--only knows nothing but hostile");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
+const step = openSteps();
 step("building");
 const shipped = buildWorker();
 const build = (name: string) =>
@@ -55,7 +57,7 @@ if (only === "hostile") {
   const { figures, tables } = await measureWorld();
   step("");
   for (const { title, rows } of tables) show(title, rows);
-  writeFigures(figures);
+  reportFigures(figures);
   process.exit();
 }
 const floorBundle = build("floor");
@@ -108,7 +110,7 @@ step("");
 
 const first = pages[0];
 const deepest = pages.at(-1);
-const figures: Record<string, number> = {
+const figures: Figures = {
   ...hostile?.figures,
   hot_read_hops: reads.hops.hot,
   cold_read_hops: reads.hops.cold,
@@ -212,7 +214,7 @@ show("The bundle, beside a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),
 ]);
-writeFigures(figures);
+reportFigures(figures);
 if (values.chart) writeFileSync(values.chart, drawReads(reads));
 
 /** The same of a hello world. */
@@ -224,7 +226,10 @@ function measureHello() {
   return { worker: "hello world", ...measureBundle(bundle), "start-up CPU, ms": start };
 }
 
-function writeFigures(figures: Record<string, number>): void {
+/** Shows the figures, each with its unit and what it is compared with; `--json` writes them too. */
+function reportFigures(figures: Figures): void {
+  console.log("Figures, by their names in --json");
+  console.log(`${describeFigures(figures).join("\n")}\n`);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
 }
 
@@ -241,11 +246,4 @@ function show(title: string, table: Record<string, string | number | undefined>[
       ),
     ),
   );
-}
-
-/** The line that tells what is going on: it replaces itself on a terminal. */
-function step(name: string): void {
-  const seconds = Math.round(performance.now() / 1000);
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${name && `${seconds} s  ${name}…`}`);
-  else if (name) console.error(`${seconds} s  ${name}`);
 }

@@ -1,6 +1,7 @@
 /**
  * Puts together what is served as files, in `dist/assets`: the OpenAPI document, the docs made of it,
- * and the checker of receivers as one file that Node runs, for those who have not this checkout.
+ * the portal, and, for those without this checkout, the example client and the checker of receivers as
+ * one file that Node runs.
  * wrangler runs it before it builds the Worker.
  *
  *     node scripts/assets.ts
@@ -9,12 +10,13 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join } from "node:path";
 import { build } from "esbuild";
 import { buildSite } from "../site/build.ts";
+import { buildPortal } from "../site/portal.ts";
 import { ROOT } from "./shared/checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
 
 /** The content of each file, by its path in the folder of assets. */
-const wanted = await buildSite(ROOT);
+const wanted = new Map([...(await buildSite(ROOT)), ...(await buildPortal(ROOT))]);
 wanted.set("docs/check-receiver.mjs", await bundleChecker());
 
 // What is right stays untouched: a server may be reading it.

@@ -1,38 +1,124 @@
 /**
- * Draws the picture of the docs page that the README shows.
+ * Draws the pictures of the docs page and of the portal that the documents show.
  *
- *     node scripts/screenshot.ts docs/docs-page.png
+ *     node scripts/screenshot.ts            # all of them
+ *     node scripts/screenshot.ts portal     # those whose name holds a word
  */
-import { chromium } from "playwright-core";
+import { join } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { startReceiver } from "../test/node/support/receiver.ts";
+import { ROOT } from "./shared/checkout.ts";
 import { findChromium } from "./shared/chromium.ts";
-import { buildWorker, startRuntime } from "./shared/runtime.ts";
+import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 
-const [file] = process.argv.slice(2);
-if (!file) throw new Error("name the file to write");
+/** The addresses that the pictures show, wherever the pages come from. */
+const SHOWN = "http://localhost:8787";
+const SHOWN_RECEIVER = "https://hooks.groupe-horizon.example";
+
+const DESK = { width: 1440, height: 900 };
+const PHONE = { width: 390, height: 844 };
+
+interface Picture {
+  /** The file, in the folder of the documents. */
+  file: string;
+  viewport: { width: number; height: number };
+  scale: number;
+  colorScheme: "light" | "dark";
+  /** Brings the page to what is to be seen. */
+  show(page: Page): Promise<void>;
+}
+
+const docs = (name: string, viewport: Picture["viewport"], scale: number): Picture[] =>
+  (["light", "dark"] as const).map((colorScheme) => ({
+    ...{ file: `docs-page-${name}-${colorScheme}.png`, viewport, scale, colorScheme },
+    show: showDocs,
+  }));
+
+const PICTURES: Picture[] = [
+  ...docs("1440", DESK, 1),
+  ...docs("390", PHONE, 2),
+  {
+    ...{ file: "portal.png", viewport: { width: 1200, height: 1010 }, scale: 1.25 },
+    ...{ colorScheme: "light", show: showPortal },
+  },
+];
+
 const executablePath = findChromium();
 if (!executablePath) throw new Error("no Chromium found: install it, or set CHROMIUM");
-
-/** The address that the picture shows, wherever the page comes from. */
-const SHOWN = new URL("http://localhost:8787");
-
+const [word = ""] = process.argv.slice(2);
 buildWorker();
 await using stack = new AsyncDisposableStack();
 const runtime = await startRuntime();
 stack.defer(() => runtime.stop());
+const receiver = await startReceiver();
+stack.defer(() => receiver.close());
 const browser = await chromium.launch({ executablePath });
 stack.defer(() => browser.close());
-const page = await browser.newPage({
-  viewport: { width: 1360, height: 800 },
-  deviceScaleFactor: 1.25,
-});
-await page.route(`${SHOWN.origin}/**`, async (route) => {
-  const { pathname } = new URL(route.request().url());
-  const response = await route.fetch({ url: new URL(pathname, runtime.url).href });
-  const body = (await response.text()).replaceAll(runtime.url.origin, SHOWN.origin);
-  await route.fulfill({ response, body });
-});
-await page.goto(new URL("/docs", SHOWN).href, { waitUntil: "networkidle" });
-await page.getByRole("navigation", { name: "Contents" }).getByText("Pause or activate").click();
-// The contents follow, smoothly.
-await page.waitForTimeout(1_500);
-await page.screenshot({ path: file });
+for (const picture of PICTURES.filter(({ file }) => file.includes(word)))
+  await draw(browser, picture);
+
+async function draw(browser: Browser, picture: Picture): Promise<void> {
+  const { viewport, colorScheme, scale: deviceScaleFactor } = picture;
+  const device = { viewport, colorScheme, deviceScaleFactor, locale: "en-GB" };
+  const page = await browser.newPage(device);
+  page.setDefaultTimeout(120_000);
+  await page.route(`${SHOWN}/**`, async (route) => {
+    const { pathname, search } = new URL(route.request().url());
+    const response = await route.fetch({ url: new URL(pathname + search, runtime.url).href });
+    const body = (await response.text())
+      .replaceAll(runtime.url.origin, SHOWN)
+      .replaceAll(receiver.url, SHOWN_RECEIVER);
+    await route.fulfill({ response, body });
+  });
+  await picture.show(page);
+  await page.screenshot({ path: join(ROOT, "docs", picture.file) });
+  await page.close();
+}
+
+async function showDocs(page: Page): Promise<void> {
+  await page.goto(`${SHOWN}/docs`, { waitUntil: "networkidle" });
+  const contents = page.getByRole("navigation", { name: "Contents" });
+  if (page.viewportSize()?.width === PHONE.width) await contents.getByText("Contents").click();
+  await contents.getByText("Pause or activate").click();
+  // The contents follow, smoothly.
+  await page.waitForTimeout(1_500);
+}
+
+/** A subscription with some deliveries, as an administrator finds it. */
+async function showPortal(page: Page): Promise<void> {
+  const { hash } = await subscribeSample(runtime);
+  await page.goto(`${SHOWN}/portal${hash}`);
+  await page.getByRole("link", { name: "hooks.groupe-horizon" }).click();
+  await page.locator("tbody .badge.delivered").nth(4).waitFor();
+  // The mouse points at nothing, the focus is where nothing shows it.
+  await page.mouse.move(0, 0);
+  await page.waitForTimeout(500);
+}
+
+/** Makes a workspace whose events have been delivered. @returns the link to its portal. */
+async function subscribeSample({ env: { PLATFORM }, url: base }: Runtime): Promise<URL> {
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Groupe Horizon" });
+  const link = new URL(String((await PLATFORM.createPortalLink({ workspaceId })).url));
+  await fetch(new URL("/portal/api/webhooks", base), {
+    method: "POST",
+    headers: { Authorization: `Bearer ${link.hash.slice(1)}`, "Content-Type": "application/json" },
+    body: JSON.stringify({
+      url: `${receiver.url}/automations`,
+      events: ["lead.created", "run.completed", "automation.status_changed"],
+    }),
+  });
+  const agent = { reference: "parc", name: "Garage du Parc" };
+  const automation = { reference: "1", type: "social_messages", provider: "instagram" } as const;
+  const { ids } = await PLATFORM.recordAutomations({
+    workspaceId,
+    automations: [{ ...automation, agent, status: "active" as const }],
+  });
+  const automationId = String(ids[0]);
+  for (const reference of ["1", "2", "3"]) {
+    const lead = { reference, source: "social" as const, agent, name: "Camille Durand" };
+    await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
+    const run = { automationId, status: "success", triggerType: "message" } as const;
+    await PLATFORM.recordRuns({ workspaceId, runs: [{ reference, ...run }] });
+  }
+  return link;
+}

@@ -11,6 +11,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { loadDoors, simulate } from "../test/long/simulation/scenario.ts";
 import { fail, openProgress, readArguments, readCount } from "./shared/command.ts";
+import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
 
@@ -86,6 +87,7 @@ async function share(): Promise<void> {
 async function simulateAll(): Promise<void> {
   const doors = await loadDoors(values.src);
   const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
+  const injected = new Set<Fault>();
   const progress = openProgress();
   for (let seed = first; seed < first + seeds; seed++) {
     progress(`seeds ${first} to ${first + seeds - 1}: at ${seed}`);
@@ -93,6 +95,7 @@ async function simulateAll(): Promise<void> {
     totals.events += report.events;
     totals.posts += report.posts;
     totals.crashes += report.crashes;
+    for (const fault of report.injected) injected.add(fault);
     totals.simulatedHours += report.simulatedMs / 3_600_000;
     if (values.verbose || report.violation) console.log(report.history.join("\n"));
     if (report.violation) {
@@ -106,6 +109,7 @@ async function simulateAll(): Promise<void> {
   console.log(
     `seeds ${first} to ${first + seeds - 1}: ${Math.round(totals.simulatedHours)} simulated hours, ` +
       `${totals.events} events, ${totals.posts} posts, ${totals.crashes} crashes, ` +
+      `${injected.size} of ${D1_FAULTS.length} faults of D1, ` +
       `0 violations in ${secondsSince(startedAt)} s`,
   );
 }

@@ -2,18 +2,19 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildDocument } from "../src/document/document.ts";
-import { guides } from "./guides.ts";
+import { CLIENT_FILES, guides } from "./guides.ts";
 import { Document } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 import { renderPage } from "./page.ts";
 import { renderLlms, renderMarkdown } from "./text.ts";
 
-/** Every file that is served, by its path: the documents, and what the page loads under hashed names. */
+/** Every file that is served, by its path: the documents, the client, and what the page loads under hashed names. */
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const read = (file: string) => readFileSync(join(root, "site/page", file));
+  const base = readFileSync(join(root, "site/base.css"));
   const add = (file: string): string => {
-    const content = read(file);
+    const content = file.endsWith(".css") ? Buffer.concat([base, read(file)]) : read(file);
     const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
     const path = `docs/assets/${file.replace(".", `-${hash}.`)}`;
     files.set(path, content);
@@ -30,5 +31,7 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
     "llms.txt": renderLlms(document, all),
   };
   for (const [path, text] of Object.entries(texts)) files.set(path, Buffer.from(text));
+  for (const file of CLIENT_FILES)
+    files.set(`docs/client/${file}`, readFileSync(join(root, "examples/client", file)));
   return files;
 }

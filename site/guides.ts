@@ -21,9 +21,19 @@ const RECEIVERS = [
   ["Standard Webhooks", "standardwebhooks.ts", "ts"],
 ] as const;
 
+/** What the docs show of the client: its library, then its two programs. */
+const CLIENT_SOURCES = ["client.ts", "api-error.ts", "webhooks.ts", "leads.ts", "events.ts"];
+
+/** The files of `examples/client`; the docs offer each under `/docs/client/`. */
+export const CLIENT_FILES = [
+  ...CLIENT_SOURCES,
+  ...["README.md", "package.json", "package-lock.json", "tsconfig.json"],
+];
+
 const TITLES = {
   quickstart: "Quickstart",
   events: "Events",
+  client: "A client to copy",
   receivers: "Receivers to copy",
   vector: "A signature to test with",
   idempotency: "Doing things once",
@@ -60,6 +70,7 @@ export function guides(root: string, webhooks: Record<string, Webhook>): Guide[]
     of("Pagination"),
     of("Quota"),
     of("Errors"),
+    own("client"),
     of("Webhooks"),
     own("receivers"),
     own("vector"),
@@ -76,15 +87,19 @@ interface Webhook {
 function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<string, string> {
   const parameters = webhooks["lead.created"]?.post.parameters ?? [];
   const header = (name: string) => parameters.find((one) => one.name === name)?.example ?? "";
-  const receivers = RECEIVERS.map(([name, file, language]) => {
-    const code = readFileSync(join(root, "examples/receivers", file), "utf8").trim();
-    return `#### ${name}\n\n\`\`\`${language}\n${code}\n\`\`\``;
-  });
+  const receivers = RECEIVERS.map(([name, file, language]) =>
+    alternative(name, language, join(root, "examples/receivers", file)),
+  );
+  const client = CLIENT_SOURCES.map((file) =>
+    alternative(file, "ts", join(root, "examples/client", file)),
+  );
   return {
     origin: ORIGIN,
     leads: JSON.stringify(PAGES.leads, null, 2),
     creation: shellJson(CREATION),
     flow: "<!-- flow -->",
+    client: client.join("\n\n"),
+    clientFiles: `{${CLIENT_FILES.join()}}`,
     receivers: receivers.join("\n\n"),
     secret: SECRET,
     timestamp: header("webhook-timestamp"),
@@ -93,4 +108,9 @@ function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<strin
     standard: header("webhook-signature"),
     body: JSON.stringify(DELIVERIES["lead.created"]),
   };
+}
+
+/** A file under a fourth heading: the page shows one of these at a time (site/page.ts). */
+function alternative(name: string, language: string, path: string): string {
+  return `#### ${name}\n\n\`\`\`${language}\n${readFileSync(path, "utf8").trim()}\n\`\`\``;
 }

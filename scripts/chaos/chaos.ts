@@ -1,51 +1,62 @@
 /**
- * Records events while the runtime is killed again and again, and checks that nothing was lost.
+ * Records events while the runtime is killed and its services fail, and checks that nothing was lost.
  *
- *     npm run chaos -- --events 2000 --kills 25 --seed 1
+ *     npm run chaos -- --events 2000 --kills 25 --faults 5 --seed 1
  *
  * The built Worker runs in a process of its own on storage that persists; SIGKILL ends it together
- * with its in-memory queues. `--built` takes the bundle that is there.
- * Exits 1 if anything was lost or an invariant failed.
+ * with its in-memory queues. Calls of D1, Durable Objects and queues meet every fault of `faults.ts`
+ * in turn, before they are carried out and after, while clients read and write over HTTP.
+ * Exits 1 if anything was lost, an invariant failed, or somebody met an error that is to be retried.
  */
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { build } from "esbuild";
 import type { Ledger } from "../../src/model/ledger.ts";
-import { type Post, startReceiver } from "../../test/node/support/receiver.ts";
+import { startReceiver } from "../../test/node/support/receiver.ts";
 import { Chance } from "../shared/chance.ts";
-import { fail, openProgress, readArguments, readCount } from "../shared/command.ts";
+import { makeWritable, ROOT } from "../shared/checkout.ts";
+import { fail, openSteps, readArguments, readCount } from "../shared/command.ts";
 import { buildWorker } from "../shared/runtime.ts";
+import { audit, type Stored } from "./audit.ts";
+import { AGENT, makeTraffic, type Traffic } from "./traffic.ts";
 import { Victim } from "./victim.ts";
 
-const USAGE = `npm run chaos -- [--events N] [--kills N] [--seed N] [--built]
+const USAGE = `npm run chaos -- [--events N] [--kills N] [--faults N] [--seed N] [--built]
 
-Records events while the runtime is killed again and again, and checks that nothing was lost.
+Records events while the runtime is killed and its services fail, and checks that nothing was lost.
 
   --events N  how many events; 1000 when left out
   --kills N   how many kills; 20 when left out
+  --faults N  how many of a hundred calls of D1, Durable Objects and queues fail; 5 when left out
   --seed N    plays the choices of an earlier run again
   --built     takes the Worker that is built already
 `;
 
+/** How long all faults may take to come round, once the events are recorded. */
+const ROUND_MAX_MS = 300_000;
+const SETTLED_MAX_MS = 600_000;
+
 const { values } = readArguments(USAGE, {
   events: { type: "string", default: "1000" },
   kills: { type: "string", default: "20" },
+  faults: { type: "string", default: "5" },
   built: { type: "boolean", default: false },
   seed: { type: "string", default: String(Date.now() % 1_000_000) },
 });
-const [eventsWanted, killsWanted, seed] = readCounts();
+const [eventsWanted, killsWanted, percent, seed] = readCounts();
 const chance = new Chance(seed);
-const progressLine = openProgress();
+const step = openSteps();
+const startedAt = Date.now();
 
 console.error(
-  `${eventsWanted} events, ${killsWanted} kills, seed ${seed}${values.built ? "" : ": building the Worker…"}`,
+  `${eventsWanted} events, ${killsWanted} kills, ${percent} % of calls fail, seed ${seed}`,
 );
-try {
-  if (!values.built) buildWorker();
-} catch (error) {
-  fail(error);
-}
-const victim = new Victim();
+const wrapper = await prepare();
+step("starting the runtime");
+const victim = new Victim(wrapper, seed, percent);
 process.on("exit", () => victim.killNow());
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
+process.on("unhandledRejection", fail);
 await victim.start();
 
 // Receivers: quick, slow, and one that refuses the first attempt of some events.
@@ -63,23 +74,30 @@ const receivers = await Promise.all([
     return 503;
   }),
 ]);
-const { workspaceId } = await victim.insist<{ workspaceId: string }>("createWorkspace", {
+const { workspaceId } = await victim.insist<{ workspaceId: string }>("platform/createWorkspace", {
   name: "Chaos",
 });
-const { apiKey } = await victim.insist<{ apiKey: string }>("createApiKey", { workspaceId });
+const { apiKey } = await victim.insist<{ apiKey: string }>("platform/createApiKey", {
+  workspaceId,
+});
+const automation = {
+  reference: "automation",
+  type: "social_messages",
+  provider: "facebook",
+  agent: AGENT,
+  status: "active",
+};
+// Before anybody subscribes: its events are those of its pauses and activations.
+const { ids } = await victim.insist<{ ids: [string] }>("platform/recordAutomations", {
+  workspaceId,
+  automations: [automation],
+});
 for (const { url } of receivers) {
-  const answer = await fetch(new URL("/v1/webhooks", await victim.url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    body: JSON.stringify({
-      url,
-      events: ["lead.created", "run.completed", "automation.status_changed"],
-    }),
-  });
+  const body = { url, events: ["lead.created", "automation.status_changed"] };
+  const answer = await victim.request("POST", "/v1/webhooks", apiKey, { body });
   if (answer.status !== 201) throw new Error(`subscribing answered ${answer.status}`);
 }
 
-const agent = { reference: "agent", name: "Agent" };
 const recorded = new Set<string>();
 let references = 0;
 
@@ -89,30 +107,33 @@ async function recordLeads(): Promise<void> {
   const leads = Array.from({ length: count }, () => ({
     reference: `lead-${++references}`,
     source: "crm",
-    agent,
+    agent: AGENT,
     name: `Lead ${references}`,
   }));
-  const { ids } = await victim.insist<{ ids: string[] }>("recordLeads", { workspaceId, leads });
+  const { ids } = await victim.insist<{ ids: string[] }>("platform/recordLeads", {
+    workspaceId,
+    leads,
+  });
   for (const id of ids) recorded.add(id);
 }
 
 /** A call of which one item is wrong: nothing of it may be recorded. */
 async function recordNonsense(): Promise<void> {
-  const good = { source: "crm", agent, name: "Refusé" };
+  const good = { source: "crm", agent: AGENT, name: "Refusé" };
   const leads = [
     { ...good, reference: `refused-${references}` },
     { ...good, reference: "" },
   ];
-  const taken = await victim.call("recordLeads", { workspaceId, leads }).then(
+  const taken = await victim.call("platform/recordLeads", { workspaceId, leads }).then(
     () => true,
     () => false,
   );
   if (taken) throw new Error("a call with a wrong item was taken");
 }
 
-const startedAt = Date.now();
-let working = true;
-const work = (async () => {
+const traffic: Traffic = { requests: 0, changes: 0, failures: [] };
+const workSince = Date.now();
+async function record(): Promise<void> {
   while (references < eventsWanted) {
     await Promise.all([
       recordLeads(),
@@ -120,88 +141,116 @@ const work = (async () => {
       ...(chance.happens(0.2) ? [recordNonsense()] : []),
     ]);
     // Spread over the kills.
-    const share = (Date.now() - startedAt) / (killsWanted * 1_500);
+    const share = (Date.now() - workSince) / (killsWanted * 1_500);
     if (victim.kills < killsWanted && references / eventsWanted > share) await sleep(20);
   }
-  working = false;
-})();
-while (working || victim.kills < killsWanted) {
+}
+const tell = (more = "") =>
+  step(
+    `${recorded.size} of ${eventsWanted} leads, ${traffic.requests} requests, ` +
+      `${victim.kills} of ${killsWanted} kills, ${victim.injections.total} faults${more}`,
+    5_000,
+  );
+const telling = setInterval(tell, 1_000);
+let isOver = false;
+const work = record();
+const others = makeTraffic({ victim, workspaceId, apiKey }, traffic, ids[0], () => isOver);
+while (victim.kills < killsWanted) {
   await sleep(chance.between(200, 1_700));
-  if (victim.kills < killsWanted) await victim.kill();
-  progress();
+  await victim.kill();
 }
 await work;
+const missing = () => (percent > 0 ? victim.injections.missing() : []);
+for (const until = Date.now() + ROUND_MAX_MS; missing().length > 0 && Date.now() < until; )
+  await sleep(100);
+isOver = true;
+await others;
+clearInterval(telling);
+await victim.insist("end", {});
 
-let ledger = await victim.insist<Ledger>("ledger", {});
-for (const until = Date.now() + 600_000; ledger.pending > 0 && Date.now() < until; ) {
+step("waiting for what is pending");
+let ledger = await victim.insist<Ledger>("platform/ledger", {});
+for (const until = Date.now() + SETTLED_MAX_MS; ledger.pending > 0 && Date.now() < until; ) {
+  step(`${ledger.pending} deliveries are pending`, 5_000);
   await sleep(1_000);
-  progress(`, ${ledger.pending} pending`);
-  ledger = await victim.insist<Ledger>("ledger", {});
+  ledger = await victim.insist<Ledger>("platform/ledger", {});
 }
 
-const failures: string[] = [];
-const events = await victim.insist<{ id: string; body: string }[]>(
-  "query",
-  "SELECT id, body FROM events",
-);
-const rows = await victim.insist<
-  { event_id: string; url: string; state: string; settled_at: number | null }[]
->(
-  "query",
-  "SELECT d.event_id, s.url, d.state, d.settled_at FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id",
-);
+const query = <T>(sql: string) => victim.insist<T>("query", sql);
+const stored: Stored = {
+  events: await query("SELECT id, type, body FROM events"),
+  deliveries: await query(
+    "SELECT d.event_id, s.url, d.state, d.settled_at FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id",
+  ),
+  ledger,
+};
 await victim.stop();
 await Promise.all(receivers.map((receiver) => receiver.close()));
+step("");
 
-const bodies = new Map(events.map(({ id, body }) => [id, body]));
-const told = new Map(events.map(({ body }) => [JSON.parse(body).data.id as string, body]));
-for (const id of recorded) if (!told.has(id)) failures.push(`${id} was recorded, but has no event`);
-if (told.size !== events.length) failures.push("two events tell of one record");
-for (const [id, body] of told)
-  if (body.includes("Refusé")) failures.push(`${id} was refused, but has an event`);
-if (recorded.size !== eventsWanted || events.length !== recorded.size)
-  failures.push(`${recorded.size} records and ${events.length} events of ${eventsWanted}`);
-if (rows.length !== events.length * receivers.length)
-  failures.push(`${rows.length} deliveries for ${events.length} events`);
-if (!ledger.addsUp || ledger.pending > 0) failures.push(`the ledger: ${JSON.stringify(ledger)}`);
-
-let posts = 0;
-let lost = 0;
-const settledAt = new Map(rows.map((row) => [`${row.event_id} ${row.url}`, row.settled_at]));
-for (const { url, posts: got } of receivers) {
-  posts += got.length;
-  const byEvent = Map.groupBy(got, ({ headers }: Post) => String(headers["webhook-id"]));
-  for (const id of bodies.keys()) if (!byEvent.has(id)) lost++;
-  for (const { headers, body, at } of got) {
-    const id = String(headers["webhook-id"]);
-    if (bodies.get(id) !== body.toString()) failures.push(`${id} reached ${url} with other bytes`);
-    const settled = settledAt.get(`${id} ${url}`);
-    if (settled != null && at > settled) failures.push(`${id} reached ${url} after it was settled`);
-  }
-}
-const duplicates = posts - refused.size - (rows.length - lost);
-progress("\n");
+const { changes } = traffic;
+const found = audit(stored, { leads: recorded, leadsWanted: eventsWanted, changes, receivers });
+const failures = [
+  ...found.failures,
+  ...victim.failures,
+  ...traffic.failures,
+  ...missing().map((fault) => `never injected: ${fault}`),
+];
+const { posts, lost } = found;
+const duplicates = posts - refused.size - (stored.deliveries.length - lost);
+if (percent > 0)
+  console.log(`Faults injected, before / after:\n${victim.injections.lines().join("\n")}\n`);
 console.log(
-  `events ${events.length}, kills ${victim.kills}, deliveries ${posts}, duplicates ${duplicates}, ` +
-    `refused once ${refused.size}, lost ${lost}, seed ${seed}, ${Math.round((Date.now() - startedAt) / 1000)} s`,
+  `events ${stored.events.length}, kills ${victim.kills}, faults ${victim.injections.total}, ` +
+    `requests ${traffic.requests}, deliveries ${posts}, duplicates ${duplicates}, ` +
+    `refused once ${refused.size}, lost ${lost}, failures ${failures.length}, seed ${seed}, ` +
+    `${Math.round((Date.now() - startedAt) / 1000)} s`,
 );
 for (const failure of failures.slice(0, 20)) console.log(`FAILED: ${failure}`);
 process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
 
-function readCounts(): [events: number, kills: number, seed: number] {
+/** Builds the Worker, and what is put around it; gives the latter's file. */
+async function prepare(): Promise<string> {
+  const folder = join(ROOT, "dist/chaos");
+  const outfile = join(folder, "worker.js");
   try {
-    return [
-      readCount("--events", values.events),
-      readCount("--kills", values.kills, 0),
-      readCount("--seed", values.seed, 0),
-    ];
+    if (!values.built) {
+      step("building the Worker");
+      buildWorker();
+    }
+    makeWritable(folder);
+    await build({
+      entryPoints: [join(import.meta.dirname, "worker.ts")],
+      outfile,
+      bundle: true,
+      format: "esm",
+      target: "es2024",
+      plugins: [
+        {
+          name: "the shipped bundle",
+          setup: ({ onResolve }) =>
+            onResolve({ filter: /src\/index\.ts$/ }, () => ({
+              path: "../worker/index.js",
+              external: true,
+            })),
+        },
+      ],
+    });
+    return outfile;
   } catch (error) {
     fail(error);
   }
 }
 
-function progress(more = ""): void {
-  const text = `${references} events, ${victim.kills} kills${more}`;
-  if (process.stderr.isTTY) process.stderr.write(`\r${text}      `);
-  else if (more !== "\n") progressLine(text);
+function readCounts(): [events: number, kills: number, percent: number, seed: number] {
+  try {
+    return [
+      readCount("--events", values.events),
+      readCount("--kills", values.kills, 0),
+      readCount("--faults", values.faults, 0),
+      readCount("--seed", values.seed, 0),
+    ];
+  } catch (error) {
+    fail(error);
+  }
 }

@@ -1,33 +1,28 @@
-/** The runtime that `chaos.ts` kills: answers its calls over IPC, and lets the cron door run often. */
+/**
+ * The runtime that `chaos.ts` kills: tells it over IPC where it listens, and of each fault, and lets
+ * the cron door run often. Calls go to the Worker over HTTP: through Miniflare, they would make this
+ * process wait for the Worker, which waits for it whenever it has much to log.
+ */
+import { SWEEP_GRACE_MS } from "../../src/contract/limits.ts";
 import { startRuntime } from "../shared/runtime.ts";
 
 const SWEEP_EVERY_MS = 5_000;
 
-const [persist] = process.argv.slice(2);
-if (!persist || !process.send) throw new Error("started by chaos.ts only");
-const runtime = await startRuntime({ persist, vars: { QUOTA_REQUESTS: 1_000_000 } });
-const platform = runtime.env.PLATFORM as unknown as Record<
-  string,
-  (input: unknown) => Promise<unknown>
->;
-
-async function answer(target: string, input: unknown): Promise<unknown> {
-  if (target === "query") return (await runtime.env.DB.prepare(String(input)).all()).results;
-  return platform[target]?.(input);
-}
-
-process.on("disconnect", () => process.exit(1));
-process.on(
-  "message",
-  async ({ call, target, input }: { call: number; target: string; input: unknown }) => {
-    try {
-      // What comes over RPC is a proxy: as JSON it can travel on.
-      const value = JSON.parse(JSON.stringify((await answer(target, input)) ?? null));
-      process.send?.({ call, value });
-    } catch (error) {
-      process.send?.({ call, error: String(error) });
-    }
+const [persist, wrapper, settings] = process.argv.slice(2);
+if (!persist || !wrapper || !settings || !process.send) throw new Error("started by chaos.ts only");
+const { url } = await startRuntime({
+  persist,
+  wrapper,
+  vars: { QUOTA_REQUESTS: 1_000_000, AUTH_FAILURES: 1_000_000, CHAOS: settings },
+  onLog: (line) => {
+    if (line.startsWith('{"injected":')) process.send?.(JSON.parse(line));
   },
-);
-setInterval(() => runtime.scheduled().catch(() => {}), SWEEP_EVERY_MS);
-process.send({ url: runtime.url.href });
+});
+process.on("disconnect", () => process.exit(1));
+// As if a minute had passed: what is overdue by less would have to wait for it.
+const sweep = () => {
+  const body = JSON.stringify(Date.now() + SWEEP_GRACE_MS);
+  fetch(new URL("/chaos/sweep", url), { method: "POST", body }).catch(() => {});
+};
+setInterval(sweep, SWEEP_EVERY_MS);
+process.send({ url: url.href });

@@ -3,40 +3,64 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { Injections, isExcused, isInjected } from "../shared/faults.ts";
+import type { ChaosSettings, InjectedLine } from "./worker.ts";
 
 /** What a runtime says that dies, or whose process outlives it by a moment. */
 const DYING =
   /killed|Network connection lost|internal error|aborted|fetch failed|ECONN|EPIPE|socket|terminated/i;
 
+/** How long a runtime that is up may take, with all tries of a caller. */
+const PATIENCE_MS = 120_000;
+
+/** What a request over HTTP was answered. */
+export interface Answer {
+  status: number;
+  text: string;
+}
+
+type Message = Partial<InjectedLine> & { url?: string };
+
 /** The runtime in its process; calls fail when it dies, and wait while it starts again. */
 export class Victim {
   kills = 0;
+  readonly injections = new Injections();
+  /** What it answered that it should have tried again by itself. */
+  readonly failures: string[] = [];
   #folder = mkdtempSync(join(tmpdir(), "chaos-"));
   #child: ChildProcess | null = null;
   #ready: Promise<URL> | null = null;
-  #calls = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
-  #lastCall = 0;
+  readonly #wrapper: string;
+  readonly #seed: number;
+  readonly #percent: number;
+
+  /**
+   * @param wrapper the module to run, built of `worker.ts`.
+   * @param percent how many of a hundred calls of D1, objects and queues fail.
+   */
+  constructor(wrapper: string, seed: number, percent: number) {
+    this.#wrapper = wrapper;
+    this.#seed = seed;
+    this.#percent = percent;
+  }
 
   start(): Promise<URL> {
-    const child = fork(join(import.meta.dirname, "runtime.ts"), [this.#folder], {
+    const settings: ChaosSettings = {
+      seed: this.#seed + this.kills,
+      percent: this.#percent,
+      next: this.injections.next(),
+    };
+    const args = [this.#folder, this.#wrapper, JSON.stringify(settings)];
+    const child = fork(join(import.meta.dirname, "runtime.ts"), args, {
       detached: true,
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     this.#child = child;
     this.#ready = new Promise((resolve) => {
-      child.on(
-        "message",
-        (message: { url?: string; call?: number; error?: string; value?: never }) => {
-          if (message.url) resolve(new URL(message.url));
-          const call = this.#calls.get(message.call ?? -1);
-          if (message.error !== undefined) call?.reject(new Error(message.error));
-          else call?.resolve(message.value as never);
-        },
-      );
-    });
-    child.on("exit", () => {
-      for (const { reject } of this.#calls.values()) reject(new Error("killed"));
-      this.#calls.clear();
+      child.on("message", (message: Message) => {
+        if (message.url) resolve(new URL(message.url));
+        if (message.injected) this.injections.note(message.injected, message.index ?? 0);
+      });
     });
     return this.#ready;
   }
@@ -69,29 +93,81 @@ export class Victim {
       process.kill(-this.#child.pid, "SIGKILL");
   }
 
-  async call<T>(target: string, input: unknown): Promise<T> {
-    const url = await this.#ready;
-    if (!url) throw new Error("not started");
-    const call = ++this.#lastCall;
-    return new Promise<T>((resolve, reject) => {
-      this.#calls.set(call, { resolve: resolve as (value: never) => void, reject });
-      this.#child?.send({ call, target, input }, (error) => error && reject(new Error("killed")));
+  /** What the wrapper does for us: `platform/METHOD`, `query` and so on. */
+  async call<T>(door: string, input: unknown): Promise<T> {
+    const response = await fetch(new URL(`/chaos/${door}`, (await this.#ready) ?? undefined), {
+      method: "POST",
+      body: JSON.stringify(input),
+      signal: AbortSignal.timeout(PATIENCE_MS),
     });
+    const { value, error } = (await response.json()) as { value: T; error?: string };
+    if (error !== undefined) throw new Error(error);
+    return value;
   }
 
   /** A call, made again with the same input until it is answered, as a platform does. */
-  async insist<T>(target: string, input: unknown): Promise<T> {
-    for (;;) {
+  insist<T>(door: string, input: unknown): Promise<T> {
+    return this.#again(door, async () => {
       try {
-        return await this.call<T>(target, input);
+        return { answer: await this.call<T>(door, input) };
       } catch (error) {
-        if (!DYING.test(String(error))) throw error;
-        await sleep(50);
+        const text = String(error);
+        if (!isInjected(text)) throw error;
+        if (!isExcused(text)) this.failures.push(`${door} failed: ${text}`);
+        return null;
       }
-    }
+    });
   }
 
-  get url(): Promise<URL> {
-    return this.#ready ?? this.start();
+  /**
+   * A request over HTTP, made again until it is answered. A 5xx is accepted only when it was a fault
+   * that nobody tries again; and, where `isTriedOnce`, when it was any fault.
+   */
+  request(
+    method: string,
+    path: string,
+    apiKey: string,
+    { body, isTriedOnce = false }: { body?: unknown; isTriedOnce?: boolean } = {},
+  ): Promise<Answer> {
+    return this.#again(`${method} ${path}`, async () => {
+      const url = await this.#ready;
+      const { kills } = this;
+      const response = await fetch(new URL(path, url ?? undefined), {
+        method,
+        headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+        body: body === undefined ? null : JSON.stringify(body),
+        signal: AbortSignal.timeout(PATIENCE_MS),
+      });
+      const { status } = response;
+      const text = await response.text();
+      if (status < 500) return { answer: { status, text } };
+      const cause = response.headers.get("X-Cause") ?? text;
+      if (kills === this.kills && !isExcused(cause, isTriedOnce))
+        this.failures.push(`${method} ${path} answered ${status}: ${cause}`);
+      return null;
+    });
+  }
+
+  /** @throws Error when the runtime is up, and does not answer for two minutes. */
+  async #again<T>(what: string, attempt: () => Promise<{ answer: T } | null>): Promise<T> {
+    let { kills } = this;
+    let until = Date.now() + PATIENCE_MS;
+    for (;;) {
+      let reason = "it met one fault after the other";
+      try {
+        const done = await attempt();
+        if (done) return done.answer;
+      } catch (error) {
+        reason = `${error} ${(error as Error).cause ?? ""}`;
+        if (!DYING.test(reason)) throw error;
+      }
+      await sleep(50);
+      await this.#ready;
+      if (kills !== this.kills) {
+        kills = this.kills;
+        until = Date.now() + PATIENCE_MS;
+      } else if (Date.now() > until)
+        throw new Error(`${what} was not answered for two minutes: ${reason}`);
+    }
   }
 }

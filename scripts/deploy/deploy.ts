@@ -2,8 +2,8 @@
  * `npm run deploy`: brings the Worker onto a Cloudflare account, the first time and every time.
  *
  * What it needs to know is asked in a terminal, and read from the environment elsewhere
- * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS). The
- * order:
+ * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS,
+ * PORTAL_SIGNING_KEYS). The order:
  *
  * 1. the account and the secrets: without them nothing is begun;
  * 2. the database, made if it is not there: wrangler would make it with the Worker, too late for 3;
@@ -45,7 +45,7 @@ const ASKED_FOR: SecretName = "WEBHOOK_ENCRYPTION_KEYS";
 const USAGE = `npm run deploy -- [--dry-run]
 
 Brings the Worker onto a Cloudflare account: makes the database, applies its migrations, asks for the
-encryption key or makes one, makes the other secret, and deploys. Run it again for each new version.
+encryption key or makes one, makes the other secrets, and deploys. Run it again for each new version.
 
   --dry-run  looks at the account and builds the Worker, says what would be done, and changes nothing
 

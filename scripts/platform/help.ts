@@ -7,6 +7,7 @@ const USAGE = `npm run platform -- METHOD 'JSON' [--json] [--remote]
 Calls a method of the Platform door and shows its answer: as a table in a terminal, as JSON otherwise.
 
   --json           as JSON in a terminal too
+  --ndjson         of exportWorkspace: all pages, one item a line
   --remote         of the deployed Worker instead of the local server
   METHOD --help    what the method takes, field by field, with examples
 `;

@@ -9,17 +9,24 @@ import { fail, readArguments } from "../shared/command.ts";
 import { openPlatformDoor } from "../shared/platform-door.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
+import { eraseAll, exportLines } from "./long-calls.ts";
 
 try {
-  console.log(await run());
+  const answer = await run();
+  if (answer !== null) console.log(answer);
 } catch (error) {
   fail(error);
 }
 
-async function run(): Promise<string> {
+/** What is to be printed; null when it has been. */
+async function run(): Promise<string | null> {
   const { values, positionals } = readArguments(
     describeMethods(),
-    { json: { type: "boolean", default: false }, remote: { type: "boolean", default: false } },
+    {
+      json: { type: "boolean", default: false },
+      ndjson: { type: "boolean", default: false },
+      remote: { type: "boolean", default: false },
+    },
     { allowPositionals: true },
   );
   const [method, json = "{}", ...rest] = positionals;
@@ -32,7 +39,13 @@ async function run(): Promise<string> {
   // The server would say the same, later.
   readInput(method, input);
   await using door = await openPlatformDoor({ remote: values.remote });
-  const answer = await door.call(method, input);
+  if (values.ndjson) {
+    if (method !== "exportWorkspace") throw new Error("--ndjson is for exportWorkspace");
+    await exportLines(door, input);
+    return null;
+  }
+  const answer =
+    method === "eraseWorkspace" ? await eraseAll(door, input) : await door.call(method, input);
   return process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
 }
 

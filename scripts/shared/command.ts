@@ -52,3 +52,21 @@ export function openProgress(): (text: string) => void {
     console.error(text);
   };
 }
+
+/**
+ * Tells on standard error what is going on, with the seconds since the start. A terminal shows it in
+ * one line, which `""` clears; elsewhere each text is a line, unless another one was written less than
+ * `everyMs` ago.
+ */
+export function openSteps(): (text: string, everyMs?: number) => void {
+  let last = Number.NEGATIVE_INFINITY;
+  return (text, everyMs = 0) => {
+    const now = performance.now();
+    const line = text && `${Math.round(now / 1000)} s  ${text}`;
+    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${line && `${line}…`}`);
+    else if (line && now - last >= everyMs) {
+      last = now;
+      console.error(line);
+    }
+  };
+}

@@ -9,6 +9,8 @@ const LocalState = z.object({
   apiKey: z.string().nullable(),
   sampleLoaded: z.boolean(),
   webhook: z.object({ id: z.string(), secret: z.string() }).nullable(),
+  /** The link to the portal that the start made; null where it serves none. */
+  portal: z.string().nullable().default(null),
 });
 
 /** What a start leaves for the next one: what is shown once only, and how far it came. */

@@ -17,6 +17,7 @@ export interface PlatformDoor extends AsyncDisposable {
 /** How the runtime says that nobody answers at the other end: never registered, or gone. */
 const NO_SERVER = /Make sure it is running locally|Network connection lost/;
 
+/** How long a server that runs already takes to be found. */
 const SERVER_PATIENCE_MS = 2_000;
 /** How long the server may take to say that it has no method that it does not have. */
 const PROBE_PATIENCE_MS = 5_000;
@@ -45,15 +46,19 @@ const RELAY = `export default {
 /**
  * Opens the door. `remote` opens that of the deployed Worker, with the credentials of wrangler.
  *
+ * @param options.patienceMs how long a local server may take to be found.
  * @throws Error when no local server runs, or nobody is logged in.
  */
-export function openPlatformDoor({ remote = false } = {}): Promise<PlatformDoor> {
+export function openPlatformDoor({
+  remote = false,
+  patienceMs = SERVER_PATIENCE_MS,
+} = {}): Promise<PlatformDoor> {
   // What wrangler tells of its progress would stand among the answers.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
-  return remote ? openRemoteDoor() : openLocalDoor();
+  return remote ? openRemoteDoor() : openLocalDoor(patienceMs);
 }
 
-async function openLocalDoor(): Promise<PlatformDoor> {
+async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
   const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
   makeWritable(WRANGLER_ENV.WRANGLER_REGISTRY_PATH);
   const token = randomUUID();
@@ -83,7 +88,7 @@ async function openLocalDoor(): Promise<PlatformDoor> {
     }
   };
   // A server that has just started is found a moment later. It has no such method, and says so.
-  const late = performance.now() + SERVER_PATIENCE_MS;
+  const late = performance.now() + patienceMs;
   while (NO_SERVER.test((await relay("isThere", {}, PROBE_PATIENCE_MS)).error ?? "")) {
     if (performance.now() > late) {
       await miniflare.dispose();

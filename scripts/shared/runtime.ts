@@ -1,8 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { convertV4MiniflareOptions, Miniflare, type V4WorkerOptions } from "miniflare";
-import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangler";
+import type { V4WorkerOptions } from "miniflare";
 import type { Platform } from "../../src/doors/platform.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
@@ -33,6 +32,8 @@ export function buildWorker(
 export interface RuntimeOptions {
   /** The bundle to run; that of the shipped Worker when left out. */
   bundle?: string;
+  /** A module to run in place of the bundle, which it imports. */
+  wrapper?: string;
   /** The folder that keeps its storage; without one, storage ends with the process. */
   persist?: string;
   /** Overrides of the variables in wrangler.toml. */
@@ -61,6 +62,9 @@ export interface Runtime {
 
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
 export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
+  // Loaded when something is started: a command that only says how it is called is quick.
+  const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
+  const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import("wrangler");
   const settings = unstable_readConfig(
     { config: join(ROOT, "wrangler.toml") },
     { hideWarnings: true },
@@ -72,18 +76,22 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   delete config.rootPath;
   delete config.modulesRules;
   if (options.withoutAssets) delete config.assets;
+  const bundle = options.bundle ?? join(BUNDLE, "index.js");
+  const modules = options.wrapper ? [options.wrapper, bundle] : [bundle];
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
       workers: [
         {
           ...config,
           name: "public-api",
-          modules: [{ type: "ESModule", path: options.bundle ?? join(BUNDLE, "index.js") }],
+          modules: modules.map((path) => ({ type: "ESModule", path })),
           bindings: {
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",
             WEBHOOK_ENCRYPTION_KEYS: "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
+            PORTAL_SIGNING_KEYS: "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
+            PORTAL_ORIGIN: "http://localhost",
             ...options.vars,
           },
           serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },

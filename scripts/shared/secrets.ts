@@ -1,7 +1,11 @@
 import { randomBytes } from "node:crypto";
 
 /** The secrets of the Worker, each a ring of keys. */
-export const SECRET_NAMES = ["WEBHOOK_ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS"] as const;
+export const SECRET_NAMES = [
+  "WEBHOOK_ENCRYPTION_KEYS",
+  "API_KEY_CHECKSUM_KEYS",
+  "PORTAL_SIGNING_KEYS",
+] as const;
 
 export type SecretName = (typeof SECRET_NAMES)[number];
 /** Some of the secrets, by name. */

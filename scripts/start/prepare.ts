@@ -6,13 +6,15 @@
  */
 import { openPlatformDoor } from "../shared/platform-door.ts";
 import { freshLead } from "../shared/sample.ts";
-import { openSampleWorkspace, subscribe } from "./sample-workspace.ts";
+import { linkPortal, openSampleWorkspace, subscribe } from "./sample-workspace.ts";
 
 const [base, receiverUrl] = process.argv.slice(2);
 if (!base || !receiverUrl) throw new Error("name the server and the receiver");
-await using door = await openPlatformDoor();
+// On a busy machine a server that has just started is found only after some seconds.
+await using door = await openPlatformDoor({ patienceMs: 30_000 });
 const state = await openSampleWorkspace(door, base);
 await subscribe(state, base, receiverUrl);
+await linkPortal(door, state.workspaceId);
 // Something for the receiver to show.
 await door.call("recordLeads", {
   workspaceId: state.workspaceId,

@@ -50,7 +50,8 @@ export function serve(port: number, output: Output): Run & { ready: Promise<void
   const child = runNode(
     [
       ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
-      ...["--var", "ALLOW_LOCAL_WEBHOOKS:true", "--show-interactive-dev-session=false"],
+      ...["--var", "ALLOW_LOCAL_WEBHOOKS:true", `PORTAL_ORIGIN:http://localhost:${port}`],
+      "--show-interactive-dev-session=false",
     ],
     output,
   );

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
 import {
   type Page,
   type Webhook,
@@ -51,7 +52,7 @@ async function makeWorkspace(door: PlatformDoor): Promise<LocalState> {
     name: "Groupe Horizon",
     adminEmails: ["admin@example.com"],
   });
-  const state = { workspaceId, apiKey: null, sampleLoaded: false, webhook: null };
+  const state = { workspaceId, apiKey: null, sampleLoaded: false, webhook: null, portal: null };
   writeState(state);
   return state;
 }
@@ -92,4 +93,19 @@ export async function subscribe(
     if (!(error instanceof Refusal && error.code === "route_not_found")) throw error;
     writeState({ ...state, webhook: null });
   }
+}
+
+/** Makes a link to the portal of the sample workspace, for a day; there is none where PORTAL is off. */
+export async function linkPortal(door: PlatformDoor, workspaceId: string): Promise<void> {
+  const state = readState();
+  if (!state) return;
+  const validMinutes = PORTAL_LINK_MINUTES.max;
+  const portal = await door.call("createPortalLink", { workspaceId, validMinutes }).then(
+    ({ url }) => url,
+    (error: Error) => {
+      if (error.message.includes("PORTAL is off")) return null;
+      throw error;
+    },
+  );
+  writeState({ ...state, portal });
 }

@@ -139,7 +139,7 @@ function tickEachMinute(base: string): void {
 
 /** Shows what to do next, in three lines to paste. */
 async function introduce(base: string): Promise<void> {
-  const { workspaceId, apiKey, webhook } = readState() ?? {};
+  const { workspaceId, apiKey, webhook, portal } = readState() ?? {};
   if (!apiKey) throw new Error("the sample workspace has no key");
   const automation = await findControllable(openApi(base, apiKey));
   const change = automation?.status === "paused" ? "active" : "paused";
@@ -151,7 +151,7 @@ The log of the server is in ${LOG_NAME}. Ctrl-C ends everything.
 
   Workspace  ${workspaceId}
   API key    ${apiKey}
-
+${portal ? `  Portal     ${portal}\n             (its webhooks in a browser, for a day)\n` : ""}
 Three requests to paste into another terminal:
 
   ${curl} ${base}/v1/automations

@@ -12,25 +12,30 @@ const LONGEST = 512;
 
 /** The opaque cursor for what follows `position` in `list`. */
 export function encodeCursor(list: string, position: Position): string {
-  const text = JSON.stringify([VERSION, list, position.at, position.id]);
-  return toBase64Url(new TextEncoder().encode(text));
+  return encodeValues(list, [position.at, position.id]);
 }
 
 /** Where `cursor` points in `list`; `null` when it is no cursor of this list and version. */
 export function decodeCursor(list: string, cursor: string): Position | null {
+  const [at, id, ...rest] = decodeValues(list, cursor) ?? [];
+  const readable = Number.isSafeInteger(at) && typeof id === "string" && rest.length === 0;
+  return readable ? { at: at as number, id } : null;
+}
+
+/** An opaque cursor that holds other values than those of a `Position`. */
+export function encodeValues(list: string, values: (string | number)[]): string {
+  return toBase64Url(new TextEncoder().encode(JSON.stringify([VERSION, list, ...values])));
+}
+
+/** The values of a cursor; `null` when it is no cursor of this list and version. */
+export function decodeValues(list: string, cursor: string): unknown[] | null {
   if (cursor.length > LONGEST) return null;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(
       fromBase64Url(cursor),
     );
-    const [version, itsList, at, id, ...rest] = JSON.parse(text);
-    const readable =
-      version === VERSION &&
-      itsList === list &&
-      Number.isSafeInteger(at) &&
-      typeof id === "string" &&
-      rest.length === 0;
-    return readable ? { at, id } : null;
+    const [version, itsList, ...values] = JSON.parse(text);
+    return version === VERSION && itsList === list ? values : null;
   } catch {
     return null;
   }
@@ -51,3 +56,4 @@ export function runsListOf(automationId: string): string {
 export const WORKSPACES_LIST = "workspaces";
 export const API_KEYS_LIST = "api_keys";
 export const DELIVERIES_LIST = "deliveries";
+export const EXPORT_LIST = "export";

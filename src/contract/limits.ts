@@ -9,11 +9,21 @@ export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 /** Largest request body that the API reads, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
 
-/** Subscriptions that one workspace may have, disabled ones included. */
+/** Subscriptions that one workspace may have, disabled ones included, unless agreed otherwise... */
 export const SUBSCRIPTIONS_MAX = 20;
+/**
+ * ...and what may be agreed. An event is written with a delivery for each: 100 leads for 100
+ * subscriptions are 10,000 deliveries in one transaction, which keeps the database's one writer busy
+ * for half a second; 500 would be two and a half. A queue, too, takes 100 messages at once.
+ */
+export const AGREED_SUBSCRIPTIONS_MAX = 100;
 
 /** Longest webhook URL, in characters. */
 export const URL_MAX_LENGTH = 2048;
+
+/** A page of an export is full with so many items, or bytes of JSON; the last rows read may exceed it. */
+export const EXPORT_PAGE_MAX_ITEMS = 1_000;
+export const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
 /** Items that one call of the Platform door may carry. */
 export const RECORDS_MAX = 100;
@@ -27,6 +37,11 @@ export const NESTING_MAX = 32;
 export const MESSAGE_MAX_BYTES = 127_000;
 /** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
 export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
+/**
+ * Records that it writes in one: with the most subscriptions, 100,000 deliveries, which take five of
+ * the 30 seconds that D1 allows.
+ */
+export const INGEST_TRANSACTION_MAX_RECORDS = 1_000;
 /** How long after it was sent a run waits for its automation or lead; then it is set aside. */
 export const UNORDERED_MAX_SECONDS = 900;
 /** Its first wait; each one doubles its age. */
@@ -36,10 +51,25 @@ export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait of a message whose recording failed; doubled each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
+/** How long an API key that was rolled may still be used, in seconds. */
+export const KEY_OVERLAP_MAX_SECONDS = 604_800;
+
 /** How long a webhook secret that was replaced signs beside the new one, in seconds. */
 export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
 /** Secrets of one subscription that may sign beside its own at once. */
 export const EARLIER_SECRETS_MAX = 4;
+
+/** How long a link to the portal is good, in minutes. */
+export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
+/** Days whose deliveries the portal counts, today included... */
+export const PORTAL_DAYS = 7;
+/** ...and deliveries of one of them that it counts at the most, the newest ones. */
+export const PORTAL_DAY_MAX = 10_000;
+
+/** Hours of which a gate keeps the usage of its key, the current one included. */
+export const USAGE_HOURS = 24;
+/** Deliveries that a page of a list that is narrowed looks through at the most. */
+export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
 /** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;

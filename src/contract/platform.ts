@@ -2,11 +2,15 @@ import * as z from "zod";
 import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
 import { InputError } from "./input-error.ts";
 import {
+  AGREED_SUBSCRIPTIONS_MAX,
+  KEY_OVERLAP_MAX_SECONDS,
   PAGE_LIMIT,
+  PORTAL_LINK_MINUTES,
   RECORD_MAX_BYTES,
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
+  SUBSCRIPTIONS_MAX,
 } from "./limits.ts";
 import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
 import { WebhookEvent } from "./resources.ts";
@@ -16,10 +20,10 @@ const WebhookId = Id.describe("whk_…");
 const EventId = Id.describe("evt_…");
 const KeyId = Id.describe("key_…");
 
-const RedeliverableSince = Instant.refine(
-  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
-  "must be at most 30 days ago: older events are deleted",
-);
+const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
+  error: "must be at most 30 days ago: older events are deleted",
+  params: { reason: "out_of_range" },
+});
 
 const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
 
@@ -75,15 +79,36 @@ export const PLATFORM_INPUTS = {
       "Erases a workspace and all of it, its keys first; call it again until it is done. An unknown id is no error.",
     examples: [{ workspaceId: "wks_…" }],
   }),
+  exportWorkspace: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      cursor: z
+        .string()
+        .nullish()
+        .describe("nextCursor of the page before; the first page when left out"),
+    })
+    .meta({
+      description: "Exports all that is kept about a workspace, but for secrets, page by page.",
+      examples: [{ workspaceId: "wks_…" }],
+    }),
   updateWorkspace: z
     .strictObject({
       workspaceId: WorkspaceId,
       name: Name.nullish().describe("administrators read it in e-mails"),
       adminEmails: AdminEmails,
+      webhooksMax: z
+        .int()
+        .min(1)
+        .max(AGREED_SUBSCRIPTIONS_MAX)
+        .nullish()
+        .describe(`subscriptions that it may have; ${SUBSCRIPTIONS_MAX} unless told`),
     })
     .meta({
-      description: "Changes the name of a workspace, or whom it names; what is left out stays.",
-      examples: [{ workspaceId: "wks_…", adminEmails: ["admin@example.com"] }],
+      description: "Changes a workspace's name, administrators or limit; what is left out stays.",
+      examples: [
+        { workspaceId: "wks_…", adminEmails: ["admin@example.com"] },
+        { workspaceId: "wks_…", webhooksMax: 50 },
+      ],
     }),
   listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
     description: "Lists workspaces, newest first, 100 a page.",
@@ -97,6 +122,21 @@ export const PLATFORM_INPUTS = {
     .meta({
       description: "Grants or denies a workspace access, at once.",
       examples: [{ workspaceId: "wks_…", granted: false }],
+    }),
+  createPortalLink: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      validMinutes: z
+        .int()
+        .min(1)
+        .max(PORTAL_LINK_MINUTES.max)
+        .nullish()
+        .describe("how long the link is good; an hour when left out"),
+    })
+    .meta({
+      description:
+        "Makes a link to the portal: whoever has it manages the workspace's webhooks for that time.",
+      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", validMinutes: 15 }],
     }),
   createApiKey: z
     .strictObject({
@@ -117,6 +157,20 @@ export const PLATFORM_INPUTS = {
     .meta({
       description: "Gives a live API key another quota, at once.",
       examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
+    }),
+  rollApiKey: z
+    .strictObject({
+      keyId: KeyId,
+      overlapSeconds: z
+        .int()
+        .min(0)
+        .max(KEY_OVERLAP_MAX_SECONDS)
+        .describe("how long the old key is still good; 0 revokes it at once"),
+    })
+    .meta({
+      description:
+        "Replaces an API key and shows the new one this once; both are good until the overlap ends.",
+      examples: [{ keyId: "key_…", overlapSeconds: 86_400 }],
     }),
   revokeApiKey: z
     .strictObject({

@@ -19,6 +19,9 @@ const TOO_MUCH = { retried: false, mayBeCommitted: false, fault: "query" } as co
  * which of them to retry, of reads and idempotent writes alike; the last one is the runtime's own, of
  * the object that D1 is made of. What is overloaded is left alone: a retry would add to it
  * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
+ *
+ * The simulation and `npm run chaos` inject every one of them: before a statement runs and, where
+ * `mayBeCommitted`, after it was committed. `test/worker/db/errors.test.ts` holds what each is met with.
  */
 export const D1_ERRORS: readonly D1ErrorRule[] = [
   { message: "D1 DB reset because its code was updated.", ...PASSES },

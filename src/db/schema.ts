@@ -28,6 +28,8 @@ export const workspaces = sqliteTable(
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+    /** Subscriptions that it may have; null for `SUBSCRIPTIONS_MAX`. */
+    webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
     /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
     sweptTo: text("swept_to").notNull().default(""),
@@ -52,6 +54,8 @@ export const apiKeys = sqliteTable(
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
+    /** From then on it is refused: it was rolled; null for a key without an end. */
+    expiresAt: integer("expires_at"),
     /** The beginning of the last hour in which the key was used; null while its gate has never seen it. */
     lastUsedAt: integer("last_used_at"),
   },
@@ -89,6 +93,9 @@ export const automations = sqliteTable(
     index("automations_newest_crm")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`removed_at IS NULL AND type = 'crm_source'`),
+    index("automations_removed")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`removed_at IS NOT NULL`),
   ],
 );
 
@@ -200,6 +207,9 @@ export const subscriptions = sqliteTable(
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`deleted_at IS NULL`),
+    index("subscriptions_deleted")
+      .on(table.workspaceId, table.createdAt, table.id)
+      .where(sql`deleted_at IS NOT NULL`),
   ],
 );
 

@@ -1,7 +1,7 @@
 import { openDatabase } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, findBody } from "../model/deliveries.ts";
-import type { Outcome } from "../webhooks/outcome.ts";
+import { type Outcome, succeeded } from "../webhooks/outcome.ts";
 import { post } from "../webhooks/post.ts";
 import { createRecheck, type Recheck } from "../webhooks/recheck.ts";
 import { mustCheckNames } from "../webhooks/resolve.ts";
@@ -19,7 +19,7 @@ interface Prepared {
   signer: Promise<Signer>;
 }
 
-/** Makes attempts, each signed afresh and logged. */
+/** Makes attempts, each signed afresh; those that fail are logged. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
   const targets = new Map<string, Prepared>();
   const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
@@ -33,21 +33,24 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       prepared = prepare(env, subscriptionId, target);
       targets.set(key, prepared);
     }
-    const about = {
+    const { host } = prepared;
+    const about = () => ({
       delivery: eventId,
       subscription: subscriptionId,
-      host: prepared.host,
+      host,
       attempt: attempts + 1,
-    };
+    });
     try {
       const outcome = await send(env, prepared, delivery, target, startedAt, recheck);
+      // A success is counted in the line of its dispatch: one of its own would cost more than signing.
+      if (succeeded(outcome)) return outcome;
       const status = outcome.kind === "answered" ? outcome.status : null;
       const durationMs = Date.now() - startedAt;
-      log("attempt", { ...about, outcome: outcome.kind, status, durationMs });
+      log("attempt_failed", { ...about(), outcome: outcome.kind, status, durationMs });
       return outcome;
     } catch (error) {
       if (error instanceof EventErased) throw error;
-      logError("attempt_impossible", error, about);
+      logError("attempt_impossible", error, about());
       throw error;
     }
   };

@@ -63,7 +63,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   body_too_large: "The body has more bytes than `max`. The status is 413.",
   unsupported_media_type: "`Content-Type` is not `application/json`. The status is 415.",
   subscription_limit_reached:
-    "The workspace has as many subscriptions as it may: delete one first.",
+    "The workspace has as many subscriptions as it may, `max`: delete one first.",
 };
 
 const { min, max } = PAGE_LIMIT;

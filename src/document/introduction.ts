@@ -125,7 +125,7 @@ Be ready for what may grow within a version: \`provider\` is a free string, and 
 function webhooks(): string {
   return `## Webhooks
 
-Subscribe with \`POST /v1/webhooks\`: a URL of yours (HTTPS, a public host, no credentials) and the kinds of events to send there. The answer holds the \`secret\` that its deliveries are signed with; no later answer does. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions.
+Subscribe with \`POST /v1/webhooks\`: a URL of yours (HTTPS, a public host, no credentials) and the kinds of events to send there. The answer holds the \`secret\` that its deliveries are signed with; no later answer does. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise.
 
 ### Receiving
 

@@ -162,7 +162,7 @@ export const PATHS = {
       operationId: "createWebhook",
       tags: ["Webhooks"],
       summary: "Subscribe to events",
-      description: `From now on, the events that you list are posted to your URL, signed with the \`secret\` of the answer. Store it: no later answer holds it. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions. The request is not idempotent: sent twice, it makes two subscriptions.`,
+      description: `From now on, the events that you list are posted to your URL, signed with the \`secret\` of the answer. Store it: no later answer holds it. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. The request is not idempotent: sent twice, it makes two subscriptions.`,
       requestBody: body("WebhookCreation", CREATION),
       responses: {
         201: json("The subscription, with its secret.", "WebhookWithSecret", {

@@ -5,7 +5,8 @@ import { createAttempt } from "../delivery/attempt.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../delivery/dispatch.ts";
 import { type WakeMessage, wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
-import { logError } from "../log.ts";
+import { log, logError } from "../log.ts";
+import { succeeded } from "../webhooks/outcome.ts";
 
 const RETRY_DELAY_SECONDS = 10;
 
@@ -86,6 +87,8 @@ async function dispatchAndWake(
   attempt: DispatchTools["attempt"],
 ): Promise<void> {
   const session = env.DB.withSession("first-primary");
+  const startedAt = Date.now();
+  const count = { delivered: 0, failed: 0 };
   const ended: EndedTurn[] = [];
   const waking: Promise<void>[] = [];
   const tools: DispatchTools = {
@@ -93,7 +96,11 @@ async function dispatchAndWake(
     random: Math.random,
     sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     tellGates: (keyHashes) => advanceGates(env, keyHashes, session.getBookmark()),
-    attempt,
+    async attempt(delivery, target) {
+      const outcome = await attempt(delivery, target);
+      count[succeeded(outcome) ? "delivered" : "failed"]++;
+      return outcome;
+    },
     ended(turn) {
       // Those that end together are woken together.
       if (ended.push(turn) > 1) return;
@@ -103,6 +110,10 @@ async function dispatchAndWake(
   try {
     await dispatch(openDatabase(session), subscriptionIds, lane, tools);
   } finally {
+    const durationMs = Date.now() - startedAt;
+    const subscriptions = subscriptionIds.length;
+    if (count.delivered + count.failed > 0)
+      log("dispatched", { lane, subscriptions, ...count, durationMs });
     await Promise.all(waking);
   }
 }

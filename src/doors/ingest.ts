@@ -1,6 +1,7 @@
 import { InputError } from "../contract/input-error.ts";
 import {
   INGEST_TRANSACTION_MAX_BYTES,
+  INGEST_TRANSACTION_MAX_RECORDS,
   INGEST_WAIT_SECONDS,
   MESSAGE_MAX_BYTES,
   UNORDERED_FIRST_WAIT_SECONDS,
@@ -47,7 +48,7 @@ type Outcome =
 export async function ingest(messages: readonly Message[], env: Env): Promise<void> {
   const items = messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));
   try {
-    for (const group of transactionsOf(items)) await wake(env, await recordAll(env, group));
+    for (const group of groupsOf(items)) await recordAll(env, group);
   } catch (error) {
     // What is left would fail alike, and keeps its order.
     logError("records_failed", error, { messages: items.length });
@@ -67,28 +68,39 @@ export async function ingest(messages: readonly Message[], env: Env): Promise<vo
   });
 }
 
-/** The messages in order, in groups that one transaction can hold. */
-function transactionsOf(items: Item[]): Item[][] {
-  const groups: Item[][] = [];
-  let size = Number.POSITIVE_INFINITY;
+/** The messages in order, in groups whose bytes one transaction can hold. */
+function groupsOf(items: Item[]): Item[][] {
+  return grouped(items, ({ message }) => bytesOf(contentOf(message)), INGEST_TRANSACTION_MAX_BYTES);
+}
+
+/** Items in order, in groups whose sizes sum up to at most `max`, but for one that exceeds it alone. */
+function grouped<T>(items: T[], sizeOf: (item: T) => number, max: number): T[][] {
+  const groups: T[][] = [];
+  let total = Number.POSITIVE_INFINITY;
   for (const item of items) {
-    const bytes = bytesOf(contentOf(item.message));
-    if (size + bytes > INGEST_TRANSACTION_MAX_BYTES) {
+    const size = sizeOf(item);
+    if (total + size > max) {
       groups.push([]);
-      size = 0;
+      total = 0;
     }
     groups.at(-1)?.push(item);
-    size += bytes;
+    total += size;
   }
   return groups;
 }
 
+/** A message that can be committed, and how many records it holds. */
+interface Ready extends Prepared {
+  item: Item;
+  records: number;
+}
+
 /**
- * Records messages in one transaction; gives the subscriptions to be woken.
+ * Records messages, in one transaction unless they hold too many records, and wakes subscriptions.
  *
  * @throws the error of a database that is out of order.
  */
-async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
+async function recordAll(env: Env, items: Item[]): Promise<void> {
   const db = openDatabase(env.DB);
   const now = Date.now();
   const read = await Promise.all(
@@ -103,20 +115,26 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
     }),
   );
   const readable = read.flat();
-  if (readable.length === 0) return [];
+  if (readable.length === 0) return;
   const recordings = readable.map(({ recording }) => recording);
   const known = await lookUp(db, recordings);
-  const prepared: (Prepared & { item: Item })[] = [];
+  const prepared: Ready[] = [];
   for (const { item, recording } of readable) {
-    const { workspaceId, leaves, once } = recording;
+    const { workspaceId, leaves, once, ids } = recording;
     const statements = await judged(item, () => {
       checkReferences(recording, known);
       addLeftovers(known, workspaceId, leaves);
       return recording.statements(known.automations);
     });
-    if (statements) prepared.push({ item, workspaceId, once, statements });
+    if (statements) prepared.push({ item, workspaceId, once, statements, records: ids.length });
   }
-  if (prepared.length === 0) return [];
+  const transactions = grouped(prepared, (one) => one.records, INGEST_TRANSACTION_MAX_RECORDS);
+  for (const transaction of transactions)
+    await wake(env, await commitTogether(db, transaction, now));
+}
+
+/** Commits messages in one transaction, or, where the database refuses that, one after another. */
+async function commitTogether(db: Database, prepared: Ready[], now: number): Promise<Wake[]> {
   try {
     return await commitAll(db, prepared, now);
   } catch (error) {
@@ -126,7 +144,7 @@ async function recordAll(env: Env, items: Item[]): Promise<Wake[]> {
   }
 }
 
-async function commitAll(db: Database, prepared: (Prepared & { item: Item })[], now: number) {
+async function commitAll(db: Database, prepared: Ready[], now: number) {
   const wakes = await commitRecordings(db, prepared, now);
   for (const { item } of prepared) item.outcome = { kind: "recorded" };
   return wakes;
@@ -136,7 +154,7 @@ async function commitAll(db: Database, prepared: (Prepared & { item: Item })[], 
  * Commits one message after another, so that one that fails fails by itself; when it comes back,
  * what it refers to is looked up anew.
  */
-async function commitEach(db: Database, prepared: (Prepared & { item: Item })[], now: number) {
+async function commitEach(db: Database, prepared: Ready[], now: number) {
   const wakes: Wake[] = [];
   for (const one of prepared) {
     try {

@@ -6,33 +6,41 @@ import {
   type Position,
   WORKSPACES_LIST,
 } from "../contract/cursor.ts";
+import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
-import { ERASURE_MAX_MS, PAGE_LIMIT, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
+import {
+  ERASURE_MAX_MS,
+  PAGE_LIMIT,
+  PORTAL_LINK_MINUTES,
+  SECRET_OVERLAP_SECONDS,
+} from "../contract/limits.ts";
 import type { PlatformInput, PlatformMethod, RecordingMethod } from "../contract/platform.ts";
 import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
 import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
 import { usedUpKeys } from "../gate/memory.ts";
+import { signPortalToken } from "../gate/portal-token.ts";
 import {
   type GatedKey,
   insertApiKey,
   listApiKeys,
   liveKeys,
   revokeKey,
+  rollKey,
   updateQuota,
 } from "../model/api-keys.ts";
 import { type Backlog, findBacklog } from "../model/due.ts";
 import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
+import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { findDelivery, listDeliveries } from "../model/history.ts";
 import { findLedger, type Ledger } from "../model/ledger.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
-import { ALL_STATES, redeliver, redeliverEvents, redeliverRange } from "../model/redelivery.ts";
+import { ALL_STATES, enableAgain, redeliverAgain } from "../model/redelivery.ts";
 import {
   deleteAnySubscription,
   disableSubscription,
-  enableSubscription,
   findSubscription,
   withdrawWorkspace,
 } from "../model/subscriptions.ts";
@@ -61,7 +69,7 @@ async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
  * method takes one plain object and gives one; wrong input is an `Error` that says what and where,
- * and then nothing is written. All but the two that create a workspace and a key can be called again
+ * and then nothing is written. All but those that create a workspace or a key can be called again
  * after a lost reply.
  */
 export class Platform extends WorkerEntrypoint<Env> {
@@ -74,10 +82,12 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { workspaceId: id };
   }
 
-  /** Changes the name of a workspace, or its administrators; what is left out stays. */
+  /**
+   * Changes the name of a workspace, its administrators, or how many subscriptions it may have; what
+   * is left out stays. A lower limit removes no subscription, and lets no new one in.
+   */
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
-    const { workspaceId, name, adminEmails } = await readInput("updateWorkspace", input);
-    const changes = { ...(name != null && { name }), ...(adminEmails != null && { adminEmails }) };
+    const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
     const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
     if (updated === 0) throw (await references()).unknownWorkspace();
     return {};
@@ -95,7 +105,8 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
     const db = this.#db;
-    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, Date.now())];
+    const now = Date.now();
+    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
     const [updated, [left = []]] = await commit(
       db,
@@ -105,8 +116,25 @@ export class Platform extends WorkerEntrypoint<Env> {
     if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, wakes));
-    await Promise.all((await liveKeys(db, workspaceId)).map((key) => this.#forget(key)));
+    await Promise.all((await liveKeys(db, workspaceId, now)).map((key) => this.#forget(key)));
     return {};
+  }
+
+  /**
+   * Makes a link to the portal: whoever has it manages the webhooks of the workspace until it ends, or
+   * until the workspace has no access any more.
+   */
+  async createPortalLink(input: PlatformInput<"createPortalLink">): Promise<{ url: string }> {
+    const { workspaceId, validMinutes } = await readInput("createPortalLink", input);
+    const { PORTAL, PORTAL_ORIGIN, PORTAL_SIGNING_KEYS } = this.env;
+    if (PORTAL === "off") throw new Error("this deployment serves no portal: PORTAL is off");
+    if (PORTAL_ORIGIN === "")
+      throw new Error("PORTAL_ORIGIN is empty: set it to the public address of this deployment");
+    await this.#expectWorkspace(workspaceId);
+    const endsAt = Date.now() + (validMinutes ?? PORTAL_LINK_MINUTES.default) * 60_000;
+    const token = await signPortalToken(PORTAL_SIGNING_KEYS, { workspaceId, endsAt });
+    // In the fragment: no server, proxy or log on the way gets to see it.
+    return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
   }
 
   /** Creates a key of a workspace. The key is in this answer only; what is kept is its SHA-256. */
@@ -127,13 +155,29 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { keyId: id, apiKey };
   }
 
-  /** Gives a key that is not revoked another quota; when this returns, its gate decides by it. */
+  /** Gives a live key another quota; when this returns, its gate decides by it. */
   async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
     const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
-    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow);
-    if (!updated) throw new Error("keyId: no such key, or it is revoked");
+    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow, Date.now());
+    if (!updated) throw new Error("keyId: no such key, or it is revoked or expired");
     await this.#forget(updated);
     return {};
+  }
+
+  /**
+   * Gives a client a new key of the same workspace and quota, in this answer only. The old key is
+   * good until the overlap ends, and is then refused by its gate without anybody's doing; when this
+   * returns, the gate knows the end. A key is rolled once.
+   */
+  async rollApiKey(input: PlatformInput<"rollApiKey">): Promise<{ keyId: string; apiKey: string }> {
+    const { keyId, overlapSeconds } = await readInput("rollApiKey", input);
+    const id = randomId("key");
+    const apiKey = await mintApiKey(this.env.API_KEY_CHECKSUM_KEYS);
+    const key = { id, keyHash: await hashApiKey(apiKey) };
+    const now = Date.now();
+    const rolled = rollKey(keyId, key, now + overlapSeconds * 1000, now);
+    await this.#forget(await commit(this.#db, rolled));
+    return { keyId: id, apiKey };
   }
 
   /** Revokes a key for good; when this returns, it is refused everywhere. */
@@ -207,6 +251,15 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { done: remaining === 0, remaining };
   }
 
+  /** Exports all that is kept about a workspace, but for secrets, in pages of about a megabyte. */
+  async exportWorkspace(
+    input: PlatformInput<"exportWorkspace">,
+  ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
+    const { workspaceId, cursor } = await readInput("exportWorkspace", input);
+    await this.#expectWorkspace(workspaceId);
+    return exportPage(this.#db, workspaceId, cursor ?? null);
+  }
+
   /** Counts the deliveries of a workspace, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
     const { workspaceId } = await readInput("ledger", input);
@@ -250,18 +303,11 @@ export class Platform extends WorkerEntrypoint<Env> {
   async redeliver(input: PlatformInput<"redeliver">): Promise<{ count: number }> {
     const now = Date.now();
     const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
-    const { isOwed, lane } = await findSubscription(this.#db, webhookId, now);
-    if (!isOwed) throw new Error("webhookId: the subscription is disabled, or without access");
-    const count = eventIds
-      ? await redeliverEvents(this.#db, webhookId, eventIds, now)
-      : await redeliverRange(
-          this.#db,
-          webhookId,
-          { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES },
-          now,
-        );
-    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane }]));
-    return { count };
+    const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
+    const owed = await redeliverAgain(this.#db, webhookId, eventIds ?? range, now);
+    if (!owed) throw new Error("webhookId: the subscription is disabled, or without access");
+    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: owed.lane }]));
+    return { count: owed.count };
   }
 
   /**
@@ -270,10 +316,8 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
     const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
-    const enabled = await enableSubscription(this.#db, webhookId);
-    if (enabled.length === 0) throw new Error("webhookId: no such subscription");
-    if (redeliverSince == null) return { count: 0 };
-    const count = await redeliver(this.#db, webhookId, redeliverSince, Date.now());
+    const count = await enableAgain(this.#db, webhookId, redeliverSince ?? null, Date.now());
+    if (redeliverSince == null) return { count };
     this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
     return { count };
   }

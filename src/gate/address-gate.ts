@@ -1,6 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
 import ipaddr from "ipaddr.js";
-import { toHex } from "../contract/bytes.ts";
 import { mac } from "./mac.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
@@ -74,5 +73,5 @@ export function addressName(address: string | undefined): string {
  */
 export async function addressAlias(secret: string, name: string): Promise<string> {
   const bytes = await mac(secret, `address ${name}`);
-  return toHex(new Uint8Array(bytes.buffer, 0, 8));
+  return new Uint8Array(bytes.buffer, 0, 8).toHex();
 }

@@ -1,4 +1,3 @@
-import { toHex } from "../contract/bytes.ts";
 import { mac, macs } from "./mac.ts";
 
 const PREFIX = "key_live_";
@@ -37,9 +36,8 @@ export async function isApiKey(secret: string, text: string): Promise<boolean> {
 
 /** The SHA-256 of a key, in hexadecimal: all that is ever stored of it. */
 export async function hashApiKey(key: string): Promise<string> {
-  return toHex(
-    new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key))),
-  );
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
+  return new Uint8Array(digest).toHex();
 }
 
 /** The first 48 bits, of which 6 digits of base62 are kept. */

@@ -4,6 +4,7 @@ import { openDatabase } from "../db/client.ts";
 import { isOlder } from "../db/session.ts";
 import { type Standing, useKey } from "../model/api-keys.ts";
 import type { KeyRefusal } from "./memory.ts";
+import { countUsage, type HourUsage } from "./usage.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
@@ -19,11 +20,24 @@ export type Admission =
       bookmark: string | null;
     };
 
+/** Requests with the key that were answered 429 without asking its gate. */
+export interface RefusedElsewhere {
+  count: number;
+  /** About when: Unix milliseconds. */
+  at: number;
+}
+
 interface Kept {
-  /** Null for a key that is unknown or revoked: no such key becomes good again. */
+  /** Null for a key that is unknown, revoked or expired: no such key becomes good again. */
   standing: Standing | null;
   /** When it must be read anew, Unix milliseconds. */
   until: number;
+}
+
+/** What is written of the window: with it, and so without a write of its own, the usage of the key. */
+interface KeptWindow extends Window {
+  /** Absent in what was written before usage was counted. */
+  hours?: HourUsage[];
 }
 
 /**
@@ -34,7 +48,8 @@ interface Kept {
  */
 export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
-  #window = this.ctx.storage.kv.get<Window>("window");
+  #window = this.ctx.storage.kv.get<KeptWindow>("window");
+  #hours = this.#window?.hours ?? [];
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
   /** When the window was written last, Unix milliseconds, and whether the next write is waiting. */
   #savedAt = 0;
@@ -49,8 +64,9 @@ export class KeyGate extends DurableObject<Env> {
    *
    * @param keyHash the name of this object.
    * @param at Unix milliseconds; the time of the decision when left out.
+   * @param elsewhere requests that were refused without asking, since this gate refused one.
    */
-  async admit(keyHash: string, at?: number): Promise<Admission> {
+  async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
     while (!this.#isFresh(at ?? Date.now())) {
       this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
         this.#loading = undefined;
@@ -58,7 +74,18 @@ export class KeyGate extends DurableObject<Env> {
       await this.#loading;
     }
     // From here on nothing waits: decisions are made one after the other.
+    if (elsewhere) this.#countRefused(elsewhere);
     return this.#decide(at ?? Date.now());
+  }
+
+  /** The requests of the key, in the hours that had any, oldest first. */
+  usage(): HourUsage[] {
+    return this.#hours;
+  }
+
+  #countRefused({ at, count }: RefusedElsewhere): void {
+    this.#hours = countUsage(this.#hours, at, { refused: count });
+    this.#saveWindow();
   }
 
   #decide(now: number): Admission {
@@ -68,17 +95,21 @@ export class KeyGate extends DurableObject<Env> {
       limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
-    const { keyId, workspaceId } = standing;
+    const { keyId, workspaceId, expiresAt } = standing;
     const window = windowAt(this.#window, rule, now);
     // A request that is denied access counts too, or a denied client could ask without limit.
     const taken = take(window, rule);
     if (taken) {
       this.#window = taken;
+      this.#hours = countUsage(this.#hours, now, { requests: 1 });
       this.#saveWindow();
     }
     const known = { keyId, workspaceId, figures: figuresOf(taken ?? window, rule, now) };
-    if (!standing.accessGranted) return { verdict: "access_denied", ...known };
-    if (!taken) return { verdict: "quota_exceeded", ...known };
+    if (!standing.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
+    if (!taken) {
+      this.#countRefused({ at: now, count: 1 });
+      return { verdict: "quota_exceeded", ...known, expiresAt };
+    }
     return { verdict: "admitted", ...known, bookmark: this.#bookmark };
   }
 
@@ -113,7 +144,8 @@ export class KeyGate extends DurableObject<Env> {
   #writeWindow(): void {
     this.#saving = false;
     this.#savedAt = Date.now();
-    this.ctx.waitUntil(this.ctx.storage.put("window", this.#window, { allowUnconfirmed: true }));
+    const kept = { ...this.#window, hours: this.#hours };
+    this.ctx.waitUntil(this.ctx.storage.put("window", kept, { allowUnconfirmed: true }));
   }
 
   #isFresh(now: number): boolean {
@@ -134,7 +166,10 @@ export class KeyGate extends DurableObject<Env> {
       if (forgotten !== this.#forgotten) continue;
       // Read anew when its use is to be noted again, even if it was forgotten and read in between.
       const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
-      this.#kept = { standing, until: usedAt + STANDING_MAX_AGE_MS };
+      const staleAt = usedAt + STANDING_MAX_AGE_MS;
+      // And when the key expires, which the look-up then sees.
+      const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
+      this.#kept = { standing, until: Math.min(staleAt, lastMs) };
       // Not written: a flood of invented keys leaves nothing behind.
       if (!standing) return;
       // From then on, whoever writes what this key shall see finds it used, and tells this gate.

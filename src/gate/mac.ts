@@ -4,8 +4,8 @@ type Keys = [CryptoKey, ...CryptoKey[]];
 
 const encoder = new TextEncoder();
 
-/** The keys of the secret that was read last: each request needs them. */
-let imported: { secret: string; keys: Promise<Keys> } | undefined;
+/** The keys of each secret, as it was read last: each request needs them. */
+const imported = new Map<string, { secret: string; keys: Promise<Keys> }>();
 
 /**
  * The HMAC-SHA256 of `text` under the first key of a secret.
@@ -13,26 +13,34 @@ let imported: { secret: string; keys: Promise<Keys> } | undefined;
  * @param secret `API_KEY_CHECKSUM_KEYS`.
  */
 export async function mac(secret: string, text: string): Promise<DataView> {
-  const [first] = await importKeys(secret);
+  const [first] = await importKeys("API_KEY_CHECKSUM_KEYS", secret);
   return sign(first, text);
 }
 
 /** The HMAC-SHA256 of `text` under each key of the secret. */
 export async function macs(secret: string, text: string): Promise<DataView[]> {
-  const keys = await importKeys(secret);
+  const keys = await importKeys("API_KEY_CHECKSUM_KEYS", secret);
   return Promise.all(keys.map((key) => sign(key, text)));
 }
 
-function importKeys(secret: string): Promise<Keys> {
-  if (imported?.secret !== secret) imported = { secret, keys: readKeys(secret) };
-  return imported.keys;
+/**
+ * The keys of a secret for HMAC-SHA256, in their order.
+ *
+ * @param name the secret's: the last ring of each is remembered.
+ */
+export function importKeys(name: string, secret: string): Promise<Keys> {
+  const known = imported.get(name);
+  if (known?.secret === secret) return known.keys;
+  const keys = readKeys(name, secret);
+  imported.set(name, { secret, keys });
+  return keys;
 }
 
-async function readKeys(secret: string): Promise<Keys> {
-  const ring = parseKeyRing("API_KEY_CHECKSUM_KEYS", secret);
+async function readKeys(name: string, secret: string): Promise<Keys> {
+  const ring = parseKeyRing(name, secret);
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const keys = [...ring.values()].map((bytes) =>
-    crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign"]),
+    crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign", "verify"]),
   );
   // A ring that was read has an entry.
   return (await Promise.all(keys)) as Keys;

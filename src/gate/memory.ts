@@ -36,13 +36,23 @@ interface KnownKey {
 
 /** Refusals whose window is used up, so that a flood costs no call to its gate. */
 class UsedUp<Refusal extends { figures: Figures }> {
-  readonly #refusals = new Recent<{ refusal: Refusal; resetAt: number; askAt: number }>();
+  readonly #refusals = new Recent<{
+    refusal: Refusal;
+    resetAt: number;
+    askAt: number;
+    /** Requests that were refused by it. */
+    count: number;
+  }>();
 
-  /** @param askedAt when the gate was asked: before it answered, so that no window is held too long. */
-  note(name: string, refusal: Refusal, askedAt: number): void {
+  /**
+   * @param askedAt when the gate was asked: before it answered, so that no window is held too long.
+   * @param until when the refusal ends at the latest, Unix milliseconds.
+   */
+  note(name: string, refusal: Refusal, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + refusal.figures.resetMs;
-    const askAt = Math.min(askedAt + REFUSING_MS, resetAt);
-    this.#refusals.set(name, { refusal, resetAt, askAt });
+    const askAt = Math.min(askedAt + REFUSING_MS, resetAt, until);
+    const count = this.#refusals.get(name)?.count ?? 0;
+    this.#refusals.set(name, { refusal, resetAt, askAt, count });
   }
 
   /** The refusal of what is known to be used up, as it is now; `null` when its gate must be asked. */
@@ -50,7 +60,15 @@ class UsedUp<Refusal extends { figures: Figures }> {
     const known = this.#refusals.get(name);
     if (!known || now >= known.askAt) return null;
     const { refusal, resetAt } = known;
+    known.count++;
     return { ...refusal, figures: { ...refusal.figures, remaining: 0, resetMs: resetAt - now } };
+  }
+
+  /** Forgets a refusal, and gives it with how often, and about when, it was found. */
+  take(name: string): { refusal: Refusal; count: number; at: number } | null {
+    const known = this.#refusals.get(name);
+    this.#refusals.delete(name);
+    return known ? { refusal: known.refusal, count: known.count, at: known.askAt } : null;
   }
 
   delete(name: string): void {
@@ -64,6 +82,8 @@ export interface KeyRefusal {
   keyId: string;
   workspaceId: string;
   figures: Figures;
+  /** When the key expires, and is refused as unknown, Unix milliseconds; null for one without an end. */
+  expiresAt: number | null;
 }
 
 // What this isolate has seen. None of it admits a request: it only spares waiting for the gates.

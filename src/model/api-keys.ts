@@ -1,7 +1,8 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
+import { InputError } from "../contract/input-error.ts";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { select, update } from "../db/builder.ts";
+import { insertFrom, select, update } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -10,10 +11,12 @@ import {
   query,
   readAs,
   retrying,
+  rows,
   type Statements,
   write,
 } from "../db/client.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
+import { isoTimeOrNull } from "./health.ts";
 import {
   isBehind,
   type Listing,
@@ -53,28 +56,87 @@ export function revokeKey(
   );
 }
 
-/** Gives a key another quota, null for the deployment's; nothing when there is no such key, or it is revoked. */
+/**
+ * Replaces a live key that has no end yet by a new one of the same workspace and quota.
+ *
+ * @param endsAt when the old key is refused, Unix milliseconds; revoked at once unless later than `now`.
+ * @returns the old key, whose gate must be told; or why it cannot be rolled.
+ */
+export function rollKey(
+  oldId: string,
+  { id, keyHash }: { id: string; keyHash: string },
+  endsAt: number,
+  now: number,
+): Statements<GatedKey> {
+  const { revokedAt, expiresAt } = apiKeys;
+  // Until it has been done: a second try changes nothing.
+  const isRollable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
+  const statements = inOrder([
+    write(
+      insertFrom(
+        apiKeys,
+        {
+          id: sql`${id}`,
+          workspaceId: sql`${apiKeys.workspaceId}`,
+          keyHash: sql`${keyHash}`,
+          requestsPerWindow: sql`${apiKeys.requestsPerWindow}`,
+          createdAt: sql`${now}`,
+        },
+        sql`FROM ${apiKeys} WHERE ${isRollable}`,
+      ),
+    ),
+    write(
+      update(apiKeys)
+        .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
+        .where(isRollable),
+    ),
+    rows(
+      select({ ...GATED_KEY, revokedAt })
+        .from(apiKeys)
+        .where(eq(apiKeys.id, oldId)),
+    ),
+    rows(select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id))),
+  ]);
+  return readAs(statements, ([, , [old], [rolled]]) => {
+    if (!old) throw new InputError("keyId: no such key");
+    if (rolled) return { keyHash: old.keyHash, lastUsedAt: old.lastUsedAt };
+    throw new InputError(
+      old.revokedAt === null
+        ? "keyId: this key was rolled before; listApiKeys shows when it expires, and the new key"
+        : "keyId: this key is revoked",
+    );
+  });
+}
+
+/** True in SQL for a key that is neither revoked nor expired. */
+export function isLive(now: number | Placeholder): SQL | undefined {
+  const { revokedAt, expiresAt } = apiKeys;
+  return and(isNull(revokedAt), or(isNull(expiresAt), gt(expiresAt, now)));
+}
+
+/** Gives a live key another quota, null for the deployment's; nothing when there is no such key. */
 export function updateQuota(
   db: Database,
   id: string,
   requestsPerWindow: number | null,
+  now: number,
 ): Promise<GatedKey[]> {
   return retrying(() =>
     db
       .update(apiKeys)
       .set({ requestsPerWindow })
-      .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
+      .where(and(eq(apiKeys.id, id), isLive(now)))
       .returning(GATED_KEY),
   );
 }
 
-/** A workspace's keys that are not revoked. */
-export function liveKeys(db: Database, workspaceId: string): Promise<GatedKey[]> {
+/** A workspace's live keys. */
+export function liveKeys(db: Database, workspaceId: string, now: number): Promise<GatedKey[]> {
   return retrying(() =>
     db
       .select(GATED_KEY)
       .from(apiKeys)
-      .where(and(eq(apiKeys.workspaceId, workspaceId), isNull(apiKeys.revokedAt))),
+      .where(and(eq(apiKeys.workspaceId, workspaceId), isLive(now))),
   );
 }
 
@@ -87,15 +149,19 @@ interface ApiKeyEntry {
   /** Null for the deployment's quota. */
   requestsPerWindow: number | null;
   revokedAt: string | null;
+  /** When a key that was rolled is refused; null for a key without an end. */
+  expiresAt: string | null;
 }
 
 const page = prepared(
   select({
     id: apiKeys.id,
+    keyHash: apiKeys.keyHash,
     createdAt: apiKeys.createdAt,
     lastUsedAt: apiKeys.lastUsedAt,
     requestsPerWindow: apiKeys.requestsPerWindow,
     revokedAt: apiKeys.revokedAt,
+    expiresAt: apiKeys.expiresAt,
   })
     .from(apiKeys)
     .where(
@@ -108,21 +174,36 @@ const page = prepared(
     .limit(ROWS),
 );
 
+/** A key as it is stored; times are Unix milliseconds. */
+export type StoredKey = ReturnType<ReturnType<typeof page>["read"]>[number];
+
 /** One page of a workspace's keys, newest first, revoked ones included. */
+export async function listStoredKeys(
+  db: Database,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Listing<StoredKey>> {
+  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
+  const position = ({ createdAt, id }: StoredKey) => ({ at: createdAt, id });
+  return toListing(found, request.limit, position, (row) => row);
+}
+
+/** The same, as the platform sees them. */
 export async function listApiKeys(
   db: Database,
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<ApiKeyEntry>> {
-  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
-  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
-  return toListing(found, request.limit, position, (row) => ({
+  const { items, next } = await listStoredKeys(db, workspaceId, request);
+  const entries = items.map((row) => ({
     keyId: row.id,
     createdAt: isoTime(row.createdAt),
-    lastUsedAt: row.lastUsedAt === null ? null : isoTime(row.lastUsedAt),
+    lastUsedAt: isoTimeOrNull(row.lastUsedAt),
     requestsPerWindow: row.requestsPerWindow,
-    revokedAt: row.revokedAt === null ? null : isoTime(row.revokedAt),
+    revokedAt: isoTimeOrNull(row.revokedAt),
+    expiresAt: isoTimeOrNull(row.expiresAt),
   }));
+  return { items: entries, next };
 }
 
 /** What a gate must know of a key. */
@@ -133,11 +214,13 @@ export interface Standing {
   /** The key's own quota; null for the deployment's. */
   requestsPerWindow: number | null;
   lastUsedAt: number | null;
+  /** From then on the key is refused, Unix milliseconds; null for a key without an end. */
+  expiresAt: number | null;
 }
 
-/** The standing of a key; `null` when it is unknown or revoked. */
-export function findStanding(db: Database, keyHash: string): Promise<Standing | null> {
-  return commit(db, standingOf(keyHash));
+/** The standing of a key at `now`; `null` when it is unknown, revoked or expired. */
+export function findStanding(db: Database, keyHash: string, now: number): Promise<Standing | null> {
+  return commit(db, standingOf(keyHash, now));
 }
 
 /**
@@ -146,23 +229,18 @@ export function findStanding(db: Database, keyHash: string): Promise<Standing | 
  * gate.
  */
 export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
-  const [, standing] = await commit(
-    db,
-    inOrder([
-      write(
-        update(apiKeys)
-          .set({ lastUsedAt: now })
-          .where(
-            and(
-              eq(apiKeys.keyHash, keyHash),
-              isNull(apiKeys.revokedAt),
-              sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
-            ),
-          ),
+  const noted = write(
+    update(apiKeys)
+      .set({ lastUsedAt: now })
+      .where(
+        and(
+          eq(apiKeys.keyHash, keyHash),
+          isLive(now),
+          sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
+        ),
       ),
-      standingOf(keyHash),
-    ]),
   );
+  const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash, now)]));
   return standing;
 }
 
@@ -173,12 +251,13 @@ const standing = prepared(
     accessGranted: workspaces.accessGranted,
     requestsPerWindow: apiKeys.requestsPerWindow,
     lastUsedAt: apiKeys.lastUsedAt,
+    expiresAt: apiKeys.expiresAt,
   })
     .from(apiKeys)
     .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
-    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isNull(apiKeys.revokedAt))),
+    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
 );
 
-function standingOf(keyHash: string): Statements<Standing | null> {
-  return readAs(standing({ keyHash }), ([row = null]) => row);
+function standingOf(keyHash: string, now: number): Statements<Standing | null> {
+  return readAs(standing({ keyHash, now }), ([row = null]) => row);
 }

@@ -96,7 +96,7 @@ export function exchange(
     claim(values),
     subscriptionsAsked(values),
     claimed(values),
-    keysOfSubscribers(claiming),
+    keysOfSubscribers(claiming, now),
   ]);
   return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
     found,

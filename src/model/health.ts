@@ -1,9 +1,9 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { UnknownInput } from "../contract/input-error.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
-import { type Database, prepared, query } from "../db/client.ts";
+import { type Database, query, rows } from "../db/client.ts";
 import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
 import { newestFirst } from "./page.ts";
 
@@ -36,43 +36,55 @@ const RECENT = 100;
 const ITS_DELIVERIES = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}`;
 const ITS_PENDING = sql`${ITS_DELIVERIES} AND ${deliveries.state} = 'pending'`;
 
-const health = prepared(
-  select({
-    webhookId: subscriptions.id,
-    url: subscriptions.url,
-    events: subscriptions.events,
-    createdAt: subscriptions.createdAt,
-    disabledAt: subscriptions.disabledAt,
-    failingSince: subscriptions.failingSince,
-    failures: subscriptions.failures,
-    slow: subscriptions.slow,
-    nextAt: subscriptions.nextAt,
-    /** Of a failure, or a success after one. */
-    noted: subscriptions.lastAttempt,
-    /** Of any of the last deliveries. */
-    recent:
-      sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
-        'durationMs', last_duration_ms)
-      FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${sql.raw(String(RECENT))})
-      WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
-    pending: sql<number>`(SELECT count(*) ${ITS_PENDING})`,
-    dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
-  })
-    .from(subscriptions)
-    .where(
-      and(
-        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
-        isNull(subscriptions.deletedAt),
-      ),
-    )
-    .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id)),
-);
+const HEALTH = {
+  webhookId: subscriptions.id,
+  url: subscriptions.url,
+  events: subscriptions.events,
+  createdAt: subscriptions.createdAt,
+  disabledAt: subscriptions.disabledAt,
+  failingSince: subscriptions.failingSince,
+  failures: subscriptions.failures,
+  slow: subscriptions.slow,
+  nextAt: subscriptions.nextAt,
+  /** Of a failure, or a success after one. */
+  noted: subscriptions.lastAttempt,
+  /** Of any of the last deliveries. */
+  recent:
+    sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
+      'durationMs', last_duration_ms)
+    FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${RECENT})
+    WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
+  pending: sql<number>`(SELECT count(*) ${ITS_PENDING})`,
+  dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+};
 
-type HealthRow = ReturnType<ReturnType<typeof health>["read"]>[number];
+const healthOf = (workspaceId: string, webhookId?: string) =>
+  rows(
+    select(HEALTH)
+      .from(subscriptions)
+      .where(
+        and(
+          eq(subscriptions.workspaceId, workspaceId),
+          isNull(subscriptions.deletedAt),
+          webhookId === undefined ? undefined : eq(subscriptions.id, webhookId),
+        ),
+      )
+      .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id)),
+  );
 
-/** The subscriptions of a workspace, newest first, each with its health. */
-export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
-  return (await query(db, health({ workspaceId }))).map(toView);
+type HealthRow = ReturnType<ReturnType<typeof healthOf>["read"]>[number];
+
+/**
+ * The subscriptions of a workspace, newest first, each with its health.
+ *
+ * @param webhookId of this one alone, if it is one of the workspace.
+ */
+export async function listHealth(
+  db: Database,
+  workspaceId: string,
+  webhookId?: string,
+): Promise<WebhookView[]> {
+  return (await query(db, healthOf(workspaceId, webhookId))).map(toView);
 }
 
 function toView(row: HealthRow): WebhookView {
@@ -105,6 +117,6 @@ export function isoTimeOrNull(time: number | null): string | null {
 }
 
 /** The fault of an input whose subscription nobody knows. */
-export function unknownWebhook(): InputError {
-  return new InputError("webhookId: no such subscription");
+export function unknownWebhook(): UnknownInput {
+  return new UnknownInput("webhookId", "no such subscription");
 }

@@ -1,9 +1,10 @@
-import { and, desc, eq, isNull, lt, sql } from "drizzle-orm";
-import { InputError } from "../contract/input-error.ts";
+import { and, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
+import { UnknownInput } from "../contract/input-error.ts";
+import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
-import { commit, type Database, inOrder, rows } from "../db/client.ts";
+import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
 import { attempts, type DeliveryState, deliveries, events, subscriptions } from "../db/schema.ts";
 import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
 import { type Listing, type PageRequest, toListing } from "./page.ts";
@@ -60,9 +61,10 @@ const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND $
 
 /**
  * One page of a subscription's deliveries, newest first. Unfiltered, it reads the rows that it shows
- * and one more, each with its event; a filter reads what it leaves out, too.
+ * and one more, each with its event. A filter reads what it leaves out, too, up to a bound: a page may
+ * then be short, or empty, and have a next one.
  *
- * @throws InputError when there is no such subscription.
+ * @throws UnknownInput when there is no such subscription.
  */
 export async function listDeliveries(
   db: Database,
@@ -70,10 +72,21 @@ export async function listDeliveries(
   { state, type }: DeliveryFilter,
   { limit, after }: PageRequest,
 ): Promise<Listing<DeliveryView>> {
-  const [known, found] = await commit(
+  const { subscriptionId, eventId } = deliveries;
+  const isBehind = and(eq(subscriptionId, webhookId), after ? lt(eventId, after.id) : undefined);
+  const last = select({ id: eventId })
+    .from(deliveries)
+    .where(isBehind)
+    .orderBy(desc(eventId))
+    .limit(1)
+    .offset(DELIVERIES_LOOKED_THROUGH - 1);
+  const isFiltered = Boolean(state || type);
+  const lookedThrough: Statements<{ id: string }[]> = isFiltered ? rows(last) : inOrder([]);
+  const [known, [bound], found] = await commit(
     db,
     inOrder([
       isThere(webhookId),
+      lookedThrough,
       rows(
         select(SHOWN)
           .from(deliveries)
@@ -82,23 +95,25 @@ export async function listDeliveries(
           .where(
             and(
               IS_ITS_EVENT,
-              eq(deliveries.subscriptionId, webhookId),
-              after ? lt(deliveries.eventId, after.id) : undefined,
+              isBehind,
+              isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
               state ? eq(deliveries.state, state) : undefined,
               type ? eq(events.type, type) : undefined,
             ),
           )
-          .orderBy(desc(deliveries.eventId))
+          .orderBy(desc(eventId))
           .limit(limit + 1),
       ),
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
   const position = (row: DeliveryRow) => ({ at: row.createdAt, id: row.eventId });
-  return toListing(found, limit, position, toView);
+  const listing = toListing(found, limit, position, toView);
+  // Behind what was looked through.
+  return !listing.next && bound ? { ...listing, next: { at: 0, id: bound.id } } : listing;
 }
 
-/** One delivery with all that is kept of it. @throws InputError when there is none. */
+/** One delivery with all that is kept of it. @throws UnknownInput when there is none. */
 export async function findDelivery(
   db: Database,
   webhookId: string,
@@ -124,7 +139,7 @@ export async function findDelivery(
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
-  if (!row) throw new InputError("eventId: no such delivery to this subscription");
+  if (!row) throw new UnknownInput("eventId", "no such delivery to this subscription");
   const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
   return { ...toView(row), failedAttempts, body: row.body };
 }

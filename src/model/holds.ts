@@ -47,7 +47,11 @@ export interface Request {
   underWay: string[];
 }
 
-/** True in SQL where a delivery is under way, as `HoldValues` say. */
-export const IS_UNDER_WAY = sql`${deliveries.eventId} IN (
-  SELECT e.value FROM json_each(${ASKED}) AS a, json_each(a.value, '$.underWay') AS e
-  WHERE a.value->>'subscriptionId' = ${deliveries.subscriptionId})`;
+/**
+ * True in SQL where a delivery is under way, as `HoldValues` say. By one text for each: SQLite then
+ * makes a set of them once, and looks them up. A pair, or a condition on the delivery, is compared with
+ * every one of them.
+ */
+export const IS_UNDER_WAY = sql`${deliveries.subscriptionId} || ${deliveries.eventId} IN (
+  SELECT (a.value->>'subscriptionId') || e.value
+  FROM json_each(${ASKED}) AS a, json_each(a.value, '$.underWay') AS e)`;

@@ -1,7 +1,8 @@
 import { and, eq, gt, gte, isNotNull, lt, or, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
-import { InputError } from "../contract/input-error.ts";
+import { UnknownInput } from "../contract/input-error.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
+import type { Lane } from "../contract/pace.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import {
@@ -15,7 +16,9 @@ import {
 } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
+import { unknownWebhook } from "./health.ts";
 import { IS_OWED } from "./holds.ts";
+import { enableSubscription, findSubscription } from "./subscriptions.ts";
 
 const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 
@@ -56,6 +59,46 @@ export function redeliver(
   return oweRange(db, subscriptionId, { since, until: null, states: UNDELIVERED }, now);
 }
 
+/**
+ * Makes a disabled subscription active again; with `since`, it is also owed what it has missed since
+ * then, Unix milliseconds.
+ *
+ * @returns how many deliveries are pending by that.
+ * @throws UnknownInput when there is no such subscription.
+ */
+export async function enableAgain(
+  db: Database,
+  subscriptionId: string,
+  since: number | null,
+  now: number,
+): Promise<number> {
+  const enabled = await enableSubscription(db, subscriptionId);
+  if (enabled.length === 0) throw unknownWebhook();
+  return since === null ? 0 : redeliver(db, subscriptionId, since, now);
+}
+
+/**
+ * Owes a subscription again events by name, or those of a range.
+ *
+ * @returns how many deliveries are pending by that, and the lane to wake it in; null when nothing is
+ *   owed to it: it is disabled, or without access.
+ * @throws UnknownInput for a subscription that is not there, or an event that it could not get.
+ */
+export async function redeliverAgain(
+  db: Database,
+  subscriptionId: string,
+  wanted: readonly string[] | Range,
+  now: number,
+): Promise<{ count: number; lane: Lane } | null> {
+  const { isOwed, lane } = await findSubscription(db, subscriptionId, now);
+  if (!isOwed) return null;
+  const count =
+    "since" in wanted
+      ? await redeliverRange(db, subscriptionId, wanted, now)
+      : await redeliverEvents(db, subscriptionId, wanted, now);
+  return { count, lane };
+}
+
 /** The same of a range and of states; nothing is added once the subscription is not active. */
 export function redeliverRange(
   db: Database,
@@ -69,12 +112,12 @@ export function redeliverRange(
 /**
  * The same of events by name, whatever has become of them.
  *
- * @throws InputError for one that is not of the subscription's workspace or of no kind that it lists.
+ * @throws UnknownInput for one that is not of the subscription's workspace or of no kind that it lists.
  */
 export async function redeliverEvents(
   db: Database,
   subscriptionId: string,
-  eventIds: string[],
+  eventIds: readonly string[],
   now: number,
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
@@ -96,8 +139,9 @@ export async function redeliverEvents(
   const known = new Set(found.map(({ id }) => id));
   const unknown = eventIds.findIndex((id) => !known.has(id));
   if (unknown >= 0)
-    throw new InputError(
-      `eventIds[${unknown}]: no such event, or of no kind that the subscription lists`,
+    throw new UnknownInput(
+      `eventIds[${unknown}]`,
+      "no such event, or of no kind that the subscription lists",
     );
   const ids = found.flatMap(({ id, owable }) => (owable ? [id] : []));
   if (ids.length > 0) await commit(db, oweAgain(subscriptionId, ids, ALL_STATES, now, now));

@@ -15,7 +15,7 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { subscriptions } from "../db/schema.ts";
+import { subscriptions, workspaces } from "../db/schema.ts";
 import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
 import { unknownWebhook } from "./health.ts";
 import { IS_OWED } from "./holds.ts";
@@ -51,14 +51,20 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return toListing(found, request.limit, position, toWebhook);
 }
 
-/** Inserts a subscription, unless the workspace has as many as it may; gives whether it is there. */
+/**
+ * Inserts a subscription, unless the workspace has as many as it may; gives whether it is there, and
+ * how many the workspace may have.
+ */
 export function insertSubscription(
   row: Pick<
     SubscriptionRow,
     "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
   >,
-): Statements<boolean> {
+): Statements<{ isThere: boolean; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
+  const max = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
+  const isWorkspace = eq(workspaces.id, row.workspaceId);
+  const isThere = sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${eq(id, row.id)})`;
   const inserted = inOrder([
     write(
       insertFrom(
@@ -71,14 +77,22 @@ export function insertSubscription(
           sealedSecret: sql`${row.sealedSecret}`,
           createdAt: sql`${row.createdAt}`,
         },
-        sql`WHERE (SELECT count(*) FROM ${subscriptions}
-            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${SUBSCRIPTIONS_MAX}
+        sql`FROM ${workspaces}
+          WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
+            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${max}
           ON CONFLICT (id) DO NOTHING`,
       ),
     ),
-    rows(select({ id }).from(subscriptions).where(eq(id, row.id))),
+    rows(
+      select({ isThere: isThere.mapWith(Boolean), max })
+        .from(workspaces)
+        .where(isWorkspace),
+    ),
   ]);
-  return readAs(inserted, ([, found]) => found.length > 0);
+  return readAs(inserted, ([, [found]]) => ({
+    isThere: found?.isThere === true,
+    max: found?.max ?? SUBSCRIPTIONS_MAX,
+  }));
 }
 
 /**

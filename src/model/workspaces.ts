@@ -1,5 +1,5 @@
 import { and, eq, inArray, isNotNull, isNull, sql } from "drizzle-orm";
-import { GATES_TOLD_MAX } from "../contract/limits.ts";
+import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { select, selectDistinct, update } from "../db/builder.ts";
 import {
@@ -12,6 +12,7 @@ import {
   write,
 } from "../db/client.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { isLive } from "./api-keys.ts";
 import {
   isBehind,
   type Listing,
@@ -38,19 +39,59 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return found.length > 0;
 }
 
+/** What a link to the portal opens of a workspace. */
+export interface PortalAccess {
+  name: string;
+  accessGranted: boolean;
+  /** Whether the subscription that was asked for is one of the workspace. */
+  webhookFound: boolean;
+}
+
+/**
+ * What a link to the portal opens of a workspace, and of one of its subscriptions; `null` when there
+ * is no such workspace.
+ */
+export async function findPortalAccess(
+  db: Database,
+  workspaceId: string,
+  webhookId: string | null,
+): Promise<PortalAccess | null> {
+  const { id, workspaceId: itsWorkspace, deletedAt } = subscriptions;
+  const [row = null] = await query(
+    db,
+    rows(
+      select({
+        name: workspaces.name,
+        accessGranted: workspaces.accessGranted,
+        webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
+      })
+        .from(workspaces)
+        .leftJoin(
+          subscriptions,
+          and(eq(id, webhookId ?? ""), eq(itsWorkspace, workspaces.id), isNull(deletedAt)),
+        )
+        .where(eq(workspaces.id, workspaceId)),
+    ),
+  );
+  return row;
+}
+
 /** A workspace as the platform sees it. */
 interface WorkspaceEntry {
   workspaceId: string;
   name: string;
   accessGranted: boolean;
+  /** Subscriptions that it may have. */
+  webhooksMax: number;
   createdAt: string;
 }
 
 const page = prepared(
   select({
-    id: workspaces.id,
+    workspaceId: workspaces.id,
     name: workspaces.name,
     accessGranted: workspaces.accessGranted,
+    webhooksMax: sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`,
     createdAt: workspaces.createdAt,
   })
     .from(workspaces)
@@ -65,12 +106,13 @@ export async function listWorkspaces(
   request: PageRequest,
 ): Promise<Listing<WorkspaceEntry>> {
   const found = await query(db, page(pageValues(request)));
-  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
-  return toListing(found, request.limit, position, ({ id, name, accessGranted, createdAt }) => ({
-    workspaceId: id,
-    name,
-    accessGranted,
-    createdAt: isoTime(createdAt),
+  const position = ({ createdAt, workspaceId }: (typeof found)[number]) => ({
+    at: createdAt,
+    id: workspaceId,
+  });
+  return toListing(found, request.limit, position, (row) => ({
+    ...row,
+    createdAt: isoTime(row.createdAt),
   }));
 }
 
@@ -83,16 +125,24 @@ export function findWorkspaces(ids: string[]) {
   );
 }
 
+/** What may change of a workspace; what is null or left out stays. */
+interface WorkspaceChanges {
+  name?: string | null | undefined;
+  adminEmails?: string[] | null | undefined;
+  webhooksMax?: number | null | undefined;
+}
+
 /** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
 export function updateWorkspace(
   id: string,
-  { name, adminEmails }: Partial<Pick<typeof workspaces.$inferInsert, "name" | "adminEmails">>,
+  { name, adminEmails, webhooksMax }: WorkspaceChanges,
 ): Statements<number> {
   return write(
     update(workspaces)
       .set({
         name: name ?? sql`${workspaces.name}`,
         adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
+        webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
       })
       .where(eq(workspaces.id, id)),
   );
@@ -111,7 +161,7 @@ const keys = prepared(
       apiKeys,
       and(
         eq(apiKeys.workspaceId, subscriptions.workspaceId),
-        isNull(apiKeys.revokedAt),
+        isLive(sql.placeholder("now")),
         isNotNull(apiKeys.lastUsedAt),
       ),
     )
@@ -119,9 +169,9 @@ const keys = prepared(
 );
 
 /**
- * The keys of the workspaces that the subscriptions belong to, without revoked ones and those that
- * were never used: a gate stays where it is first called, which is to be near its client.
+ * The live keys of the workspaces that the subscriptions belong to, without those that were never
+ * used: a gate stays where it is first called, which is to be near its client.
  */
-export function keysOfSubscribers(subscriptionIds: string[]) {
-  return keys({ subscriptionIds: JSON.stringify(subscriptionIds) });
+export function keysOfSubscribers(subscriptionIds: string[], now: number) {
+  return keys({ subscriptionIds: JSON.stringify(subscriptionIds), now });
 }

@@ -28,8 +28,9 @@ export async function post(
     });
     // Nobody waits for what is not read.
     answer.body?.cancel().catch(() => {});
-    const retryAfterSeconds = readRetryAfter(answer.headers.get("Retry-After"), now);
-    return { kind: "answered", status: answer.status, retryAfterSeconds };
+    const { ok, status, headers: given } = answer;
+    const retryAfterSeconds = ok ? null : readRetryAfter(given.get("Retry-After"), now);
+    return { kind: "answered", status, retryAfterSeconds };
   } catch (error) {
     if (error instanceof Error && /too many subrequests/i.test(error.message))
       throw new InvocationLimit(error.message);

@@ -6,12 +6,15 @@ import { rotate } from "../model/secrets.ts";
 import { readKeyRing, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
+/** Too many earlier secrets of a subscription still sign: none can be added to them. */
+export class TooManySecrets extends InputError {}
+
 /**
  * Gives a subscription a new secret; the one before it signs beside it for as long as told. Calling it
  * again gives one more: what a receiver knows stays valid, even if an answer was lost.
  *
  * @param overlapSeconds 0 ends all earlier secrets at once.
- * @throws InputError when there is no such subscription, or too many of its secrets are valid.
+ * @throws UnknownInput when there is no such subscription; TooManySecrets.
  */
 export async function rotateSecret(
   db: Database,
@@ -26,7 +29,7 @@ export async function rotateSecret(
   const rotation = await commit(db, rotate(webhookId, sealed, until, now));
   if (rotation === "unknown") throw unknownWebhook();
   if (rotation === "too_many")
-    throw new InputError(
+    throw new TooManySecrets(
       "webhookId: too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
     );
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };

@@ -19,7 +19,7 @@ const BELOW: Record<string, string[]> = {
   "doors/http": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
   "doors/platform": ["recording", "gate", "webhooks", "delivery", "model", "db", "contract", "log"],
   "doors/ingest": ["recording", "delivery", "model", "db", "contract", "log"],
-  "doors/deliveries": ["gate", "delivery", "model", "db", "contract", "log"],
+  "doors/deliveries": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
   "doors/sweep": ["delivery", "model", "db", "contract", "log"],
   index: [
     "doors/http",

@@ -23,9 +23,9 @@ async function failureOf(query: PromiseLike<unknown>): Promise<unknown> {
 }
 
 test("a line is JSON: the event and its fields", () => {
-  log("attempt", { host: "hooks.example.com", status: 200, final: true, claim: null });
+  log("attempt_failed", { host: "hooks.example.com", status: 200, final: true, claim: null });
   expect(written()).toEqual({
-    event: "attempt",
+    event: "attempt_failed",
     host: "hooks.example.com",
     status: 200,
     final: true,

@@ -5,6 +5,7 @@ import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { gate } from "./gate.ts";
 import { leads } from "./leads.ts";
+import { portal } from "./portal/portal.ts";
 import { runs } from "./runs.ts";
 import { webhooks } from "./webhooks.ts";
 
@@ -21,4 +22,5 @@ app.route("/v1", leads);
 app.route("/v1", runs);
 app.route("/v1", webhooks);
 
+app.route("/", portal);
 app.route("/", docs);

@@ -18,14 +18,30 @@ export async function readBody<N extends keyof Bodies>(
   c: Context<AppEnv>,
   name: N,
 ): Promise<z.output<Bodies[N]>> {
-  if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
-    throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
-  const value = decode(await readBounded(c.req.raw.body));
+  const value = await readJson(c);
   // Loaded with the first body: most requests have none, and a start should not wait for schemas.
   const schemas = await import("../../contract/requests.ts");
-  const result = schemas[name].safeParse(value);
+  return judge(schemas[name], value) as z.output<Bodies[N]>;
+}
+
+/** The same as a schema that is at hand. */
+export async function readBodyAs<S extends z.ZodType>(
+  c: Context<AppEnv>,
+  schema: S,
+): Promise<z.output<S>> {
+  return judge(schema, await readJson(c)) as z.output<S>;
+}
+
+async function readJson(c: Context<AppEnv>): Promise<unknown> {
+  if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
+    throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
+  return decode(await readBounded(c.req.raw.body));
+}
+
+function judge(schema: z.ZodType, value: unknown): unknown {
+  const result = schema.safeParse(value);
   if (!result.success) throw new ApiError("invalid_request", toDetails(result.error, value));
-  return result.data as z.output<Bodies[N]>;
+  return result.data;
 }
 
 async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
@@ -82,6 +98,9 @@ function toDetails({ issues: [issue] }: z.ZodError, input: unknown): ErrorDetail
     case "invalid_value":
       if (typeof valueAt(issue.path, input) !== "string") break;
       return { ...named, reason: "unknown_value", allowed: issue.values.map(String) };
+    case "custom":
+      if (!issue.params?.reason) break;
+      return { ...named, reason: issue.params.reason };
   }
   const isAbsent = valueAt(issue.path, input) === undefined;
   return { ...named, reason: isAbsent ? "required" : "invalid_type" };

@@ -1,5 +1,6 @@
 import type { Database } from "../../db/client.ts";
 import type { Figures } from "../../gate/window.ts";
+import type { PortalAccess } from "../../model/workspaces.ts";
 
 /** What a handler finds in its Hono context. */
 export interface AppEnv {
@@ -9,6 +10,10 @@ export interface AppEnv {
     requestId: string;
     /** The window that the answer's headers tell of. */
     figures: Figures | undefined;
+    /** Whether no window is told of: the portal has none. */
+    unmetered: boolean | undefined;
+    /** What the link grants that opened the portal, and what it opens; null for a workspace that is gone. */
+    portal: { endsAt: number; access: Promise<PortalAccess | null> };
     /** Whether the answer is a file that never changes, rather than one of the API. */
     immutable: boolean | undefined;
     /** The id of the key, once it is known to be good. */

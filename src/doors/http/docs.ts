@@ -1,23 +1,15 @@
-import { type Context, Hono } from "hono";
+import { Hono } from "hono";
+import { answerHashed, policyOf, readAsset } from "./assets.ts";
 import type { AppEnv } from "./context.ts";
-
-/** The page runs the scripts of this deployment, has its styles, and talks to it alone. */
-const PAGE_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
 
 /** What stands for the address of the API in documents that are made with the build (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
 
 /** A file of the page, whose name holds a hash of its content; one spelling for each. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
+
+/** A file of the client that the docs offer; one spelling for each. */
+const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 
 /**
  * What is made with the build: OpenAPI, the docs page, the docs as text, and the checker of receivers.
@@ -41,27 +33,10 @@ for (const [path, type] of Object.entries(DOCUMENTS))
     return new Response(text, { headers: { "Content-Type": type, ...policyOf(type) } });
   });
 
-docs.get("/docs/assets/*", async (c) => {
-  const asset = HASHED.test(c.req.path) ? await readAsset(c, c.req.path) : null;
+docs.get("/docs/assets/*", (c) => answerHashed(c, HASHED));
+
+docs.get("/docs/client/*", async (c) => {
+  const asset = OF_CLIENT.test(c.req.path) ? await readAsset(c, c.req.path) : null;
   if (!asset) return c.notFound();
-  c.set("immutable", true);
-  const type = asset.headers.get("Content-Type") ?? "application/octet-stream";
-  return new Response(asset.body, { headers: { "Content-Type": type, ...policyOf("text/html") } });
+  return new Response(asset.body, { headers: { "Content-Type": "text/plain; charset=utf-8" } });
 });
-
-/** The static file at `path`, whole, whatever the request's conditions; null when there is none. */
-async function readAsset(c: Context<AppEnv>, path: string): Promise<Response | null> {
-  const asset = await c.env.ASSETS.fetch(new URL(path, c.req.url));
-  if (asset.status === 200) return asset;
-  await asset.body?.cancel();
-  return null;
-}
-
-/** A page may load what it is made of; any other answer has the policy of the API. */
-function policyOf(type: string): Record<string, string> {
-  if (!type.startsWith("text/html")) return {};
-  return {
-    "Content-Security-Policy": PAGE_POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-  };
-}

@@ -28,18 +28,20 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   await next();
   // A file whose name changes with its content is the same for everybody and for ever: no window
   // is asked about it.
-  const figures = c.get("immutable") ? null : (c.get("figures") ?? (await peekFigures(c)));
+  const immutable = c.get("immutable");
+  const unmetered = immutable || c.get("unmetered");
+  const figures = unmetered ? null : (c.get("figures") ?? (await peekFigures(c)));
   const { headers } = c.res;
   headers.set("X-Request-Id", requestId);
-  headers.set("Cache-Control", figures ? "no-store" : "public, max-age=31536000, immutable");
+  headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-store");
   if (figures) {
     headers.set("X-RateLimit-Limit", String(figures.limit));
     headers.set("X-RateLimit-Remaining", String(figures.remaining));
     headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
-    // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
-    if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
     if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
   }
+  // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
+  if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
   log("request", {

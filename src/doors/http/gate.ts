@@ -6,6 +6,7 @@ import { EarlySession, isOlder } from "../../db/session.ts";
 import { addressAlias, addressName } from "../../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
 import { callObject } from "../../gate/call.ts";
+import type { RefusedElsewhere } from "../../gate/key-gate.ts";
 import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../../gate/memory.ts";
 import { type Figures, resetSeconds } from "../../gate/window.ts";
 import { logError } from "../../log.ts";
@@ -77,7 +78,10 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
  */
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
   const askedAt = Date.now();
-  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.admit(keyHash));
+  const refused = takeRefused(keyHash);
+  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) =>
+    gate.admit(keyHash, undefined, refused),
+  );
   if (admission.verdict === "unknown_key") {
     knownKeys.delete(keyHash);
     throw await countFailure(c);
@@ -86,10 +90,17 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
     identify(c, admission);
     return admission.bookmark;
   }
-  const { verdict, keyId, workspaceId, figures } = admission;
-  const refusal = { verdict, keyId, workspaceId, figures };
-  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt);
+  const { verdict, keyId, workspaceId, figures, expiresAt } = admission;
+  const refusal = { verdict, keyId, workspaceId, figures, expiresAt };
+  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
   throw refuse(c, keyHash, refusal);
+}
+
+/** The requests that were answered 429 here since the gate was asked last: it counts them, too. */
+function takeRefused(keyHash: string): RefusedElsewhere | undefined {
+  const known = usedUpKeys.take(keyHash);
+  if (!known?.count || known.refusal.verdict !== "quota_exceeded") return undefined;
+  return { count: known.count, at: known.at };
 }
 
 /** @throws ApiError for a key whose quota is known to be used up. */
@@ -112,7 +123,7 @@ function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiEr
 /** Tells the handlers, the headers and the log whose request it is. */
 function identify(
   c: Context<AppEnv>,
-  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict">,
+  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict" | "expiresAt">,
 ): void {
   c.set("keyId", keyId);
   c.set("workspaceId", workspaceId);
@@ -129,7 +140,7 @@ function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null):
 }
 
 /** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
-function readBearer(header: string | undefined): string | null {
+export function readBearer(header: string | undefined): string | null {
   return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
 }
 

@@ -30,6 +30,24 @@ export function toPage<Item>(list: string, { items, next }: Listing<Item>): Page
   };
 }
 
+/**
+ * A query parameter that is one of these values; null when it is absent or empty.
+ *
+ * @throws ApiError `invalid_request` that names the parameter.
+ */
+export function readChoice<T extends string>(
+  c: Context<AppEnv>,
+  parameter: string,
+  allowed: readonly T[],
+): T | null {
+  const text = readOnce(c.req.queries(), parameter) ?? "";
+  if (text === "") return null;
+  const found = allowed.find((value) => value === text);
+  if (found) return found;
+  const reason = "unknown_value";
+  throw new ApiError("invalid_request", { parameter, reason, allowed: [...allowed] });
+}
+
 /** A parameter that may come once or not at all. */
 function readOnce(queries: Record<string, string[]>, parameter: string): string | undefined {
   const values = Object.hasOwn(queries, parameter) ? queries[parameter] : undefined;

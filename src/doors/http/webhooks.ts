@@ -1,8 +1,7 @@
-import { Hono } from "hono";
+import { type Context, Hono } from "hono";
 import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
-import { SUBSCRIPTIONS_MAX } from "../../contract/limits.ts";
 import { commit } from "../../db/client.ts";
 import { wake } from "../../delivery/wake.ts";
 import {
@@ -22,7 +21,18 @@ import { served } from "./served.ts";
 
 export const webhooks = new Hono<AppEnv>();
 
-webhooks.post("/webhooks", served("webhooks"), async (c) => {
+webhooks.post("/webhooks", served("webhooks"), createWebhook);
+
+webhooks.get("/webhooks", served("webhooks"), async (c) => {
+  const request = readPageRequest(c, WEBHOOKS_LIST);
+  const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
+  return c.json(toPage(WEBHOOKS_LIST, found), 200);
+});
+
+webhooks.delete("/webhooks/:id", served("webhooks"), (c) => deleteWebhook(c, c.req.param("id")));
+
+/** Subscribes to events, and shows the secret this once. */
+export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
   const { url, events } = await readBody(c, "WebhookCreation");
   const fault = await findFault(c.env, url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
@@ -36,22 +46,14 @@ webhooks.post("/webhooks", served("webhooks"), async (c) => {
     sealedSecret: await seal(readKeyRing(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
     createdAt: Date.now(),
   };
-  if (!(await commit(c.get("db"), insertSubscription(row))))
-    throw new ApiError("invalid_request", {
-      reason: "subscription_limit_reached",
-      max: SUBSCRIPTIONS_MAX,
-    });
+  const { isThere, max } = await commit(c.get("db"), insertSubscription(row));
+  if (!isThere)
+    throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   return c.json({ ...toWebhook({ ...row, disabledAt: null }), secret }, 201);
-});
+}
 
-webhooks.get("/webhooks", served("webhooks"), async (c) => {
-  const request = readPageRequest(c, WEBHOOKS_LIST);
-  const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
-  return c.json(toPage(WEBHOOKS_LIST, found), 200);
-});
-
-webhooks.delete("/webhooks/:id", served("webhooks"), async (c) => {
-  const id = c.req.param("id");
+/** Deletes a subscription of the workspace. */
+export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Response> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // Once: a try after a lost reply would find nothing, and take that for an unknown one.
@@ -59,7 +61,7 @@ webhooks.delete("/webhooks/:id", served("webhooks"), async (c) => {
   if (!found) throw new ApiError("webhook_not_found");
   if (left) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId: id, lane: "slow" }]));
   return c.body(null, 204);
-});
+}
 
 /** What speaks against a subscription's URL, by the policy and, where there is a resolver, by DNS. */
 async function findFault(env: Env, url: string): Promise<Reason | null> {

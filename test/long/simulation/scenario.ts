@@ -1,5 +1,6 @@
 import { pathToFileURL } from "node:url";
-import { DISPATCHES_AT_ONCE } from "../../../src/contract/limits.ts";
+import type { Fault } from "../../../scripts/shared/faults.ts";
+import { DISPATCHES_AT_ONCE, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
@@ -49,6 +50,8 @@ export interface Report {
   events: number;
   posts: number;
   crashes: number;
+  /** How D1 has failed. */
+  injected: Set<Fault>;
   /** True time that passed in the world. */
   simulatedMs: number;
 }
@@ -78,8 +81,6 @@ const BEHAVIOURS: Behaviour[] = [
 
 /** One wave and the probes of two ladders: a delivery may end after its subscription was enabled. */
 const DEAD_POSTS_MAX = 6 + 22;
-/** A fast subscriber waits no longer than this for an event, once nothing fails but subscribers. */
-const PROMPT_MS = 6_000;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
@@ -110,6 +111,7 @@ export async function simulate(seed: number, doors: Doors): Promise<Report> {
     events: count?.n ?? 0,
     posts: scenario.posts.length,
     crashes: world.history.filter((line) => line.endsWith("crashes")).length,
+    injected: store.injected,
     simulatedMs: world.now - startedAt,
   };
 }
@@ -121,6 +123,8 @@ class Scenario {
   #workspaces: string[] = [];
   #references = 0;
   #healthySince = 0;
+  /** A fast subscriber waits no longer than this for an event, once nothing fails but subscribers. */
+  #promptMs = 6_000;
   #behaviours = new Map<string, Behaviour>();
   /** When subscriptions were withdrawn, and the call that did it had returned. */
   #withdrawnAt = new Map<string, number>();
@@ -137,6 +141,8 @@ class Scenario {
     const concurrency = world.chance.pick([1, 3, 10, 250]);
     // An isolate that is full of dispatches waits for one more.
     const dispatches = world.chance.pick([0, DISPATCHES_AT_ONCE]);
+    // The only consumer there is may wait for somebody of whom it learns only then that he is slow.
+    if (concurrency === 1 && dispatches > 0) this.#promptMs += POST_TIMEOUT_MS;
     const broker = (name: string) =>
       new Broker(world, name, concurrency, (messages, isolate) => {
         const attempt = (delivery: Claimed, target: Target) =>
@@ -220,7 +226,7 @@ class Scenario {
           (post) =>
             post.subscriptionId === id &&
             post.eventId > (last?.id ?? "") &&
-            post.startedAt - recordedAt > PROMPT_MS,
+            post.startedAt - recordedAt > this.#promptMs,
         );
         if (late[0])
           throw new Violation(

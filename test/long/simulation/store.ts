@@ -1,20 +1,23 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { D1_ERRORS } from "../../../src/db/errors.ts";
+import { D1_FAULTS, type Fault, toError } from "../../../scripts/shared/faults.ts";
 import type { Isolate, World } from "./world.ts";
 
-/** What D1 may answer instead of what it found. */
-const BEFORE_COMMIT = D1_ERRORS.filter(({ fault }) => fault !== "query");
-const AFTER_COMMIT = D1_ERRORS.filter(({ mayBeCommitted }) => mayBeCommitted);
+const BEFORE_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "before");
+const AFTER_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "after");
+
+const LOGS_ATTEMPTS = /INSERT INTO "attempts"/;
 
 const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 
 /** A real SQLite database that looks like D1 to the code under test. */
 export class Store {
   readonly db = new DatabaseSync(":memory:");
-  /** Rows that the consumers have written. */
+  /** Rows that the consumers have written, without the log of attempts: a row for each that failed. */
   consumerWrites = 0;
+  /** How D1 has failed. */
+  readonly injected = new Set<Fault>();
   /** Called in the very moment in which a write has been committed. */
   onCommit: () => void = () => {};
   #statements = new Map<string, StatementSync>();
@@ -44,7 +47,8 @@ export class Store {
       this.#mayFail(BEFORE_COMMIT);
       const results = this.#transaction(statements);
       if (isolate.name.endsWith("consumer"))
-        for (const { meta } of results) this.consumerWrites += meta.changes;
+        for (const [i, { meta }] of results.entries())
+          if (!LOGS_ATTEMPTS.test(statements[i]?.sql ?? "")) this.consumerWrites += meta.changes;
       await isolate.step();
       this.#mayFail(AFTER_COMMIT);
       await world.sleep(world.chance.between(1, 40));
@@ -73,10 +77,12 @@ export class Store {
     return d1 as unknown as D1Database;
   }
 
-  #mayFail(errors: typeof D1_ERRORS): void {
-    const { chance, faults } = this.world;
-    if (faults && chance.happens(0.02))
-      throw new Error(`D1_ERROR: ${chance.pick([...errors]).message}`);
+  #mayFail(faults: readonly Fault[]): void {
+    const { chance } = this.world;
+    if (!this.world.faults || !chance.happens(0.02)) return;
+    const fault = chance.pick(faults);
+    this.injected.add(fault);
+    throw toError(fault);
   }
 
   #transaction(statements: Bound[]) {

@@ -48,6 +48,8 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
   const { PLATFORM, DB } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
   const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
+  const { url: link } = await PLATFORM.createPortalLink({ workspaceId });
+  const token = new URL(String(link)).hash.slice(1);
   const refused: string[] = [];
   const call = async (method: string, path: string, body?: string, key = String(apiKey)) => {
     const answer = await fetch(new URL(path, runtime.url), {
@@ -75,6 +77,8 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
     otherSecret: secrets[1] ?? "",
     query: "canari-jeton",
     path: "canari-chemin",
+    // Without the workspace, which logs name.
+    portal: token.slice(token.indexOf(".") + 1),
   };
 
   const lead = {
@@ -108,6 +112,19 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
     await call("POST", "/v1/webhooks", body);
     await call("PATCH", "/v1/automations/aut_x", body);
   }
+  const hook = JSON.stringify({ url: "https://hooks.example.com/", events: ["lead.created"] });
+  const listed = await call("GET", "/portal/api/webhooks", undefined, token);
+  expect(listed.status).toBe(200);
+  const own = `/portal/api/webhooks/${JSON.parse(listed.text).data[0].id}`;
+  const wrongBody = JSON.stringify({ type: everything, states: [everything] });
+  for (const wrongly of [token, `${token}x`, String(apiKey)]) {
+    await call("GET", `${own}/deliveries?${query}&state=${query}`, undefined, wrongly);
+    await call("GET", `${own}/deliveries/${encodeURIComponent(token)}`, undefined, wrongly);
+    await call("GET", `/portal/${encodeURIComponent(token)}`, undefined, wrongly);
+    for (const action of ["test", "redeliver", "secret", "enable"])
+      await call("POST", `${own}/${action}`, wrongBody, wrongly);
+    if (wrongly !== token) await call("POST", "/portal/api/webhooks", hook, wrongly);
+  }
   // What the platform can do wrong with them, and what the database then says.
   const wrong = [
     { workspaceId, leads: [lead, { ...lead, source: everything as "crm" }] },
@@ -124,7 +141,11 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
 
   const { results: attempts } = await DB.prepare("SELECT * FROM deliveries").all();
   expect(attempts).toHaveLength(2);
-  expect(logs.filter((line) => line.includes('"attempt"'))).toHaveLength(2);
+  expect(logs.filter((line) => line.includes('"attempt_failed"'))).toHaveLength(1);
+  const delivered = logs
+    .filter((line) => line.includes('"dispatched"'))
+    .map((line) => JSON.parse(line).delivered);
+  expect(delivered.reduce((sum, count) => sum + count, 0)).toBe(1);
   expect(refused.length).toBeGreaterThan(15);
   expect(canariesIn(logs.join("\n"), canaries)).toEqual([]);
   expect(canariesIn(JSON.stringify(attempts), canaries)).toEqual([]);

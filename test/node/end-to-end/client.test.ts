@@ -1,101 +1,242 @@
-import { execFile } from "node:child_process";
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { until } from "../../support/until.ts";
+import { type BuiltClient, buildClient, runNpm } from "../support/client.ts";
+import { startReceiver } from "../support/receiver.ts";
 
-const run = promisify(execFile);
-
-const LEADS = 250;
 const WINDOW_SECONDS = 3;
+const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
 
 let runtime: Runtime;
-let folder: string;
-/** The statuses of the answers to `GET /v1/leads`, as the service logs them. */
-const statuses: number[] = [];
+let built: BuiltClient;
+/** The requests, as the service logs them. */
+const requests: { workspace: string; route: string; status: number }[] = [];
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "client-"));
   runtime = await startRuntime({
     vars: { QUOTA_WINDOW_SECONDS: WINDOW_SECONDS },
     onLog: (line) => {
       // The runtime itself writes lines too.
       if (!line.startsWith("{")) return;
-      const { event, route, status } = JSON.parse(line);
-      if (event === "request" && route === "/v1/leads") statuses.push(status);
+      const { event, workspace, route, status } = JSON.parse(line);
+      if (event === "request") requests.push({ workspace, route, status });
     },
   });
-});
+  const client = await buildClient(runtime.url.origin);
+  if (client) built = client;
+}, 300_000);
 
 afterAll(async () => {
   await runtime.stop();
-  rmSync(folder, { recursive: true });
+  built?.remove();
 });
 
-/** A workspace with leads, and a key that may ask once in a window. */
-async function openWorkspace() {
+beforeEach((t) => {
+  if (!built) t.skip("the package registry cannot be reached");
+});
+
+/** A workspace, its key, and the client that has it. */
+async function openWorkspace(requestsPerWindow = 1_000, maxWaitSeconds?: number) {
   const { PLATFORM } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId, requestsPerWindow: 1 });
-  const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
-  const recorded: string[] = [];
-  while (recorded.length < LEADS) {
-    const leads = Array.from({ length: Math.min(100, LEADS - recorded.length) }, (_, i) => ({
-      reference: `lead-${recorded.length + i}`,
-      source: "crm" as const,
-      agent,
-    }));
-    const { ids } = await PLATFORM.recordLeads({ workspaceId, leads });
-    recorded.push(...[...ids].map(String));
+  const apiKey = String((await PLATFORM.createApiKey({ workspaceId, requestsPerWindow })).apiKey);
+  const client = new built.main.Client({ url: runtime.url.origin, apiKey, maxWaitSeconds });
+  return { workspaceId, apiKey, client };
+}
+
+/** Records `count` records, a hundred a call; their ids. */
+async function recordMany(
+  count: number,
+  record: (references: string[]) => Promise<{ ids: Iterable<unknown> }>,
+): Promise<string[]> {
+  const ids: string[] = [];
+  while (ids.length < count) {
+    const { length } = ids;
+    const size = Math.min(100, count - length);
+    const references = Array.from({ length: size }, (_, i) => `reference-${length + i}`);
+    ids.push(...[...(await record(references)).ids].map(String));
   }
-  return { apiKey: String(apiKey), recorded };
+  return ids;
 }
 
-/** Runs npm in the copied example, with what its user sets; its output. */
-async function npm(words: string[], settings: Record<string, string> = {}): Promise<string> {
-  // The npm that runs this test hands down the shell of this project, which the example has not.
-  const { npm_config_script_shell: _, ...inherited } = process.env;
-  const env = { ...inherited, ...settings };
-  const { stdout } = await run("npm", words, { cwd: folder, env, timeout: 60_000 });
-  return stdout;
-}
-
-/** Installs what the example needs; false without a network, which is allowed only outside CI. */
-async function install(): Promise<boolean> {
-  const isCi = process.env.CI === "true";
-  const patience = isCi ? [] : ["--fetch-retries=0"];
-  try {
-    await npm(["ci", "--prefer-offline", "--no-audit", "--no-fund", ...patience]);
-    return true;
-  } catch (error) {
-    const unreachable = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|ETIMEDOUT/;
-    if (!isCi && unreachable.test(String(error))) return false;
-    throw error;
-  }
-}
-
-test("the example client reads every lead, within its quota", { timeout: 120_000 }, async (t) => {
-  cpSync(join(ROOT, "examples/client"), folder, {
-    recursive: true,
-    filter: (path) => !/\/(node_modules|dist|api\.d\.ts)$/.test(path),
+function recordLeads(workspaceId: string, count: number): Promise<string[]> {
+  const rest = { source: "crm", agent: AGENT } as const;
+  return recordMany(count, (references) => {
+    const leads = references.map((reference) => ({ reference, ...rest }));
+    return runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
   });
-  if (!(await install())) t.skip("the package registry cannot be reached");
-  const { apiKey, recorded } = await openWorkspace();
-  await npm(["run", "generate", "--", new URL("/openapi.json", runtime.url).href]);
-  const settings = { API_URL: runtime.url.origin, API_KEY: apiKey };
-  const output = await npm(["start", "--silent"], settings);
-  const ids = output
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line).id);
-  expect(ids).toHaveLength(LEADS);
-  expect(ids.toSorted()).toEqual(recorded.toSorted());
-  // The log may come after what it tells of.
-  await until(() => statuses.length >= 5, 5_000).catch(() => {});
-  // A client that did not wait as long as it was told would be refused more often.
-  expect(statuses).toEqual([200, 429, 200, 429, 200]);
+}
+
+function recordAutomations(
+  workspaceId: string,
+  count: number,
+  status = "active" as "active" | "draft",
+) {
+  const rest = { type: "lead_ads", provider: "facebook", agent: AGENT, status } as const;
+  return recordMany(count, (references) => {
+    const automations = references.map((reference) => ({ reference, ...rest }));
+    return runtime.env.PLATFORM.recordAutomations({ workspaceId, automations });
+  });
+}
+
+function recordRuns(workspaceId: string, automationId: string, count: number) {
+  const rest = { automationId, status: "success", triggerType: "lead_ads" } as const;
+  return recordMany(count, (references) => {
+    const runs = references.map((reference) => ({ reference, ...rest }));
+    return runtime.env.PLATFORM.recordRuns({ workspaceId, runs });
+  });
+}
+
+async function idsOf(items: AsyncIterable<{ id: string }>): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const { id } of items) ids.push(id);
+  return ids;
+}
+
+/** The statuses of `count` requests on a route: their log may come after the answers. */
+async function statusesOf(workspaceId: string, route: string, count: number): Promise<number[]> {
+  const logged = () =>
+    requests.filter((one) => one.workspace === workspaceId && one.route === route);
+  await until(() => logged().length >= count, 5_000).catch(() => {});
+  return logged().map(({ status }) => status);
+}
+
+describe("the example client", () => {
+  test("prints every lead, and waits when its quota is used up", { timeout: 120_000 }, async () => {
+    const { workspaceId, apiKey } = await openWorkspace(1);
+    const recorded = await recordLeads(workspaceId, 250);
+    const settings = { API_URL: runtime.url.origin, API_KEY: apiKey };
+    const output = await runNpm(built.folder, ["start", "--silent"], settings);
+    const printed = output
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line).id);
+    expect(printed).toHaveLength(250);
+    expect(printed.toSorted()).toEqual(recorded.toSorted());
+    // A client that did not wait as long as it was told would be refused more often.
+    expect(await statusesOf(workspaceId, "/v1/leads", 5)).toEqual([200, 429, 200, 429, 200]);
+  });
+
+  test("reads every page of automations and runs, and only those that are reached", async () => {
+    const { workspaceId, client } = await openWorkspace();
+    const automations = await recordAutomations(workspaceId, 120);
+    expect((await idsOf(client.listAutomations())).toSorted()).toEqual(automations.toSorted());
+    const [automationId = "", other] = automations;
+    const runs = await recordRuns(workspaceId, automationId, 120);
+    expect((await idsOf(client.listRuns())).toSorted()).toEqual(runs.toSorted());
+    expect((await idsOf(client.listRunsOf(automationId))).toSorted()).toEqual(runs.toSorted());
+    expect(await idsOf(client.listRunsOf(other))).toEqual([]);
+    for await (const _ of client.listRuns()) break;
+    expect(await statusesOf(workspaceId, "/v1/runs", 3)).toEqual([200, 200, 200]);
+  });
+
+  test("reads, pauses and activates an automation", async () => {
+    const { workspaceId, client } = await openWorkspace();
+    const [id] = await recordAutomations(workspaceId, 1);
+    expect(await client.getAutomation(id)).toMatchObject({ id, status: "active" });
+    expect(await client.pauseAutomation(id)).toMatchObject({ id, status: "paused" });
+    expect(await client.getAutomation(id)).toMatchObject({ id, status: "paused" });
+    expect(await client.activateAutomation(id)).toMatchObject({ id, status: "active" });
+  });
+
+  test("creates, lists and deletes subscriptions", async () => {
+    const { client } = await openWorkspace();
+    const url = "http://localhost:1/hooks";
+    const { secret, ...created } = await client.createSubscription({
+      url,
+      events: ["lead.created"],
+    });
+    expect(secret).toMatch(/^whsec_/);
+    expect(created).toMatchObject({ url, events: ["lead.created"], disabled_at: null });
+    const listed = [];
+    for await (const subscription of client.listSubscriptions()) listed.push(subscription);
+    expect(listed).toEqual([created]);
+    await client.deleteSubscription(created.id);
+    expect(await idsOf(client.listSubscriptions())).toEqual([]);
+  });
+});
+
+/** What a promise is rejected with. */
+function refusalOf(promise: Promise<unknown>) {
+  return promise.then(
+    () => expect.unreachable("it was to be refused"),
+    (error) => error,
+  );
+}
+
+describe("a call that is refused", () => {
+  const REQUEST_ID = expect.stringMatching(/^[0-9a-f-]{36}/);
+
+  test("throws an ApiError with status, code, details and the id of the request", async () => {
+    const { workspaceId, client } = await openWorkspace();
+    const [draft] = await recordAutomations(workspaceId, 1, "draft");
+    const creation = { url: "http://localhost:1", events: ["lead.deleted"] };
+    const stranger = new built.main.Client({ url: runtime.url.origin, apiKey: "none" });
+    for (const [call, status, code, details] of [
+      [() => client.getAutomation("aut_unknown"), 404, "automation_not_found", {}],
+      [() => client.deleteSubscription("whk_unknown"), 404, "webhook_not_found", {}],
+      [() => client.pauseAutomation(draft), 422, "automation_not_controllable", {}],
+      [
+        () => client.createSubscription(creation),
+        400,
+        "invalid_request",
+        { parameter: "events.0" },
+      ],
+      [() => idsOf(stranger.listLeads()), 401, "invalid_api_key", {}],
+    ] as const) {
+      const error = await refusalOf(call());
+      expect(error).toBeInstanceOf(built.main.ApiError);
+      expect(error).toMatchObject({ status, code, details, requestId: REQUEST_ID });
+      expect(error.message).toContain(code);
+    }
+  });
+
+  test("by what stands in between has a status and no code", async () => {
+    const { url, close } = await startReceiver(() => 502);
+    const error = await refusalOf(
+      new built.main.Client({ url, apiKey: "none" }).getAutomation("aut_1"),
+    );
+    await close();
+    expect(error).toBeInstanceOf(built.main.ApiError);
+    expect(error).toMatchObject({ status: 502, code: null, details: {}, requestId: null });
+  });
+
+  test("for its quota is sent again once Retry-After has passed, a PATCH too", async () => {
+    const { workspaceId, client } = await openWorkspace(1);
+    const [id] = await recordAutomations(workspaceId, 1);
+    await client.getAutomation(id);
+    expect(await client.pauseAutomation(id)).toMatchObject({ status: "paused" });
+    expect(await statusesOf(workspaceId, "/v1/automations/:id", 3)).toEqual([200, 429, 200]);
+  });
+
+  test("for its quota throws when it may not wait", async () => {
+    const { workspaceId, client } = await openWorkspace(1, 0);
+    await idsOf(client.listLeads());
+    const error = await refusalOf(idsOf(client.listLeads()));
+    const details = { retry_after_seconds: expect.any(Number) };
+    expect(error).toMatchObject({ status: 429, code: "rate_limited", details });
+    expect(await statusesOf(workspaceId, "/v1/leads", 2)).toEqual([200, 429]);
+  });
+
+  test("for its quota waits no longer in all than it may", async () => {
+    const busy = await startReceiver(() => ({ status: 429, headers: { "Retry-After": "1" } }));
+    const client = new built.main.Client({ url: busy.url, apiKey: "none", maxWaitSeconds: 2 });
+    expect(await refusalOf(client.getAutomation("aut_1"))).toMatchObject({ status: 429 });
+    await busy.close();
+    const [first = 0, second = 0, third = 0, ...others] = busy.posts.map(({ at }) => at);
+    expect(others).toEqual([]);
+    for (const wait of [second - first, third - second]) expect(wait).toBeGreaterThanOrEqual(990);
+  });
+
+  test("for its quota stops waiting when its signal says so, with the signal's reason", async () => {
+    const busy = await startReceiver(() => ({ status: 429, headers: { "Retry-After": "60" } }));
+    const client = new built.main.Client({ url: busy.url, apiKey: "none" });
+    const signal = AbortSignal.timeout(1_000);
+    const start = Date.now();
+    const error = await refusalOf(client.getAutomation("aut_1", { signal }));
+    expect(Date.now() - start).toBeLessThan(20_000);
+    await busy.close();
+    expect(error).toBe(signal.reason);
+    expect(busy.posts).toHaveLength(1);
+  });
 });

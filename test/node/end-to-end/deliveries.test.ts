@@ -163,7 +163,9 @@ describe("a subscriber over HTTP", () => {
     const outcomes = () =>
       logs
         .map((line) => JSON.parse(line))
-        .filter(({ event, host }) => event === "attempt" && `http://${host}` === hanging.url);
+        .filter(
+          ({ event, host }) => event === "attempt_failed" && `http://${host}` === hanging.url,
+        );
     await until(() => outcomes().length === 1, 20_000);
     expect(outcomes()[0]).toMatchObject({ outcome: "timed_out", status: null, attempt: 1 });
     expect(outcomes()[0].durationMs).toBeGreaterThanOrEqual(9_900);

@@ -11,6 +11,7 @@ import {
   openAccount,
   readAccount,
   SECRET,
+  SECRETS,
   start,
   takeCalls,
   useFolders,
@@ -42,15 +43,18 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     expect(output).toContain("Deployed: https://public-api.example.workers.dev");
     expect(code).toBe(0);
     const secrets = readAccount().secrets ?? {};
-    const { WEBHOOK_ENCRYPTION_KEYS = "", API_KEY_CHECKSUM_KEYS = "" } = secrets;
-    for (const secret of [WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS]) {
+    expect(Object.keys(secrets)).toEqual(Object.keys(SECRETS));
+    for (const secret of Object.values(secrets)) {
       expect(secret).toMatch(MADE);
       expect(output).not.toContain(secret.split(":")[1]);
     }
-    expect(WEBHOOK_ENCRYPTION_KEYS).not.toBe(API_KEY_CHECKSUM_KEYS);
-    const copy = join(home(), `public-api.${WEBHOOK_ENCRYPTION_KEYS.split(":")[0]}.txt`);
+    expect(new Set(Object.values(secrets)).size).toBe(3);
+    const [id] = secrets.WEBHOOK_ENCRYPTION_KEYS?.split(":") ?? [];
+    const copy = join(home(), `public-api.${id}.txt`);
     expect(readFileSync(copy, "utf8")).toBe(
-      `WEBHOOK_ENCRYPTION_KEYS="${WEBHOOK_ENCRYPTION_KEYS}"\nAPI_KEY_CHECKSUM_KEYS="${API_KEY_CHECKSUM_KEYS}"\n`,
+      Object.entries(secrets)
+        .map(([name, secret]) => `${name}="${secret}"\n`)
+        .join(""),
     );
     expect(statSync(copy).mode & 0o777).toBe(0o600);
   });
@@ -72,6 +76,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
       WEBHOOK_ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
     });
   });
 

@@ -46,7 +46,7 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(readAccount().secrets).toEqual(SECRETS);
   });
 
-  test("makes the secret of the checksums by itself, once", async () => {
+  test("makes the other secrets by itself, once", async () => {
     openAccount();
     const first = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
     expect(first.code).toBe(0);
@@ -55,18 +55,22 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(secrets).toEqual({
       WEBHOOK_ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
     });
-    expect(first.output).not.toContain(secrets?.API_KEY_CHECKSUM_KEYS?.split(":")[1]);
+    for (const secret of Object.values(secrets ?? {}))
+      expect(first.output).not.toContain(secret.split(":")[1]);
+    expect(secrets?.API_KEY_CHECKSUM_KEYS).not.toBe(secrets?.PORTAL_SIGNING_KEYS);
     await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
     expect(readAccount().secrets).toEqual(secrets);
   });
 
-  test("gives it to a Worker that was deployed before there was one, and leaves the other", async () => {
+  test("gives them to a Worker that was deployed before there were any, and leaves the first", async () => {
     openAccount({ secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } });
     const { code, calls } = await deploy();
     expect(code).toBe(0);
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
+      PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
     });
   });
 
@@ -101,6 +105,7 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(output).toContain(`Nothing was changed. A deployment would
   - ask for WEBHOOK_ENCRYPTION_KEYS, or make it
   - make API_KEY_CHECKSUM_KEYS
+  - make PORTAL_SIGNING_KEYS
   - make the database public-api
   - apply the migrations that the database lacks
   - deploy the Worker

@@ -8,10 +8,11 @@ import type { Call, FakeAccount } from "./fake-wrangler.ts";
 
 /** A secret that the Worker takes. */
 export const SECRET = "k1:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
-/** Both secrets, as a pipeline gives them. */
+/** All secrets, as a pipeline gives them. */
 export const SECRETS = {
   WEBHOOK_ENCRYPTION_KEYS: SECRET,
   API_KEY_CHECKSUM_KEYS: `c1:${Buffer.alloc(32, "c").toString("base64")}`,
+  PORTAL_SIGNING_KEYS: `p1:${Buffer.alloc(32, "p").toString("base64")}`,
 };
 /** A secret that was made, in the words of its day. */
 export const MADE = /^k\d{8}:[A-Za-z0-9+/]{43}=$/;

@@ -1,16 +1,16 @@
-import { createRequire } from "node:module";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { findChromium } from "../../../scripts/shared/chromium.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import {
+  findBrowser,
+  openPage,
+  PHONE_WIDTH,
+  type Visit,
+  violationsIn,
+  widthOf,
+} from "../support/browser.ts";
 
-const PHONE_WIDTH = 390;
-const AXE = createRequire(import.meta.url).resolve("axe-core");
-
-const executablePath = findChromium();
-if (!executablePath && process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
-if (!executablePath)
-  console.warn("The docs page is not tested: no Chromium found; install it, or set CHROMIUM.");
+const executablePath = findBrowser();
 
 describe.skipIf(!executablePath)("the docs page in a browser", () => {
   let runtime: Runtime;
@@ -35,7 +35,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     desktop = await visit(browser, url, { viewport: { width: 1280, height: 900 } });
     const viewport = { width: PHONE_WIDTH, height: 844 };
     phone = await visit(browser, url, { viewport, isMobile: true, hasTouch: true });
-  });
+  }, 300_000);
 
   afterAll(async () => {
     await browser?.close();
@@ -122,18 +122,13 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     async (colorScheme) => {
       for (const width of [1440, PHONE_WIDTH]) {
         const viewport = { width, height: 900 };
-        // axe is brought in from outside, which the policy of the page forbids.
         const page = await browser.newPage({ viewport, colorScheme, bypassCSP: true });
         await page.goto(new URL("/docs", runtime.url).href, { waitUntil: "networkidle" });
-        await page.addScriptTag({ path: AXE });
         for (const open of [false, true]) {
           await page.evaluate(
             `for (const fold of document.querySelectorAll("main details")) fold.open = ${open}`,
           );
-          const found = await page.evaluate<string[]>(
-            "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))",
-          );
-          expect(found).toEqual([]);
+          expect(await violationsIn(page)).toEqual([]);
         }
         await page.close();
       }
@@ -180,35 +175,11 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   });
 });
 
-/** An open page, and all that went wrong in it so far. */
-interface Visit {
-  page: Page;
-  faults: () => Promise<string[]>;
-}
-
 async function visit(browser: Browser, base: URL, device: BrowserContextOptions): Promise<Visit> {
-  const page = await browser.newPage(device);
-  page.setDefaultTimeout(20_000);
-  const seen: string[] = [];
-  page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) seen.push(message.text());
-  });
-  page.on("pageerror", (error) => seen.push(String(error)));
-  page.on("request", (request) => {
-    const { host, protocol } = new URL(request.url());
-    if (host !== base.host && protocol !== "data:") seen.push(request.url());
-  });
-  await page.addInitScript(`
-    globalThis.breaches = [];
-    document.addEventListener("securitypolicyviolation", (event) =>
-      breaches.push(event.violatedDirective + " " + event.blockedURI));
-  `);
-  const answer = await page.goto(new URL("/docs", base).href, { waitUntil: "networkidle" });
+  const opened = await openPage(browser, base, device);
+  const answer = await opened.page.goto(new URL("/docs", base).href, { waitUntil: "networkidle" });
   expect(answer?.status()).toBe(200);
-  return {
-    page,
-    faults: async () => [...seen, ...(await page.evaluate<string[]>("breaches"))],
-  };
+  return opened;
 }
 
 /** Makes the first request of the page with `apiKey`, and finds `text` in the answer. */
@@ -232,11 +203,6 @@ async function readThrough(page: Page): Promise<void> {
       await new Promise(requestAnimationFrame);
     }
   })()`);
-}
-
-/** How far the page reaches to the right, once it is pushed there. */
-async function widthOf(page: Page): Promise<number> {
-  return page.evaluate("(scrollTo({ left: 1_000, behavior: 'instant' }), scrollX + innerWidth)");
 }
 
 type OpenApiDocument = Record<

@@ -43,6 +43,14 @@ function filesWith(texts: string[]): string[] {
   });
 }
 
+/** How many rows the tables have that could tell of a lead. */
+async function rowsOf(tables: string[]): Promise<number[]> {
+  const counts = tables.map((table) =>
+    runtime.env.DB.prepare(`SELECT count(*) AS n FROM ${table}`).first<number>("n"),
+  );
+  return (await Promise.all(counts)).map(Number);
+}
+
 /** So few that the database has not moved rows from page to page, which leaves copies behind. */
 const LEADS = 6;
 
@@ -62,7 +70,8 @@ function reports() {
 /** A workspace with leads, some of whose deliveries are made and some pending. */
 async function fill() {
   const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+  const adminEmails = ["admin@example.com"];
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence", adminEmails });
   const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
   const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
     method: "POST",
@@ -77,16 +86,35 @@ async function fill() {
     ids.push(...(await PLATFORM.recordLeads({ workspaceId, leads: part })).ids);
   }
   await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1);
+  // A notice that is owed, which the sweep addresses to the administrators.
+  await runtime.env.DB.prepare(
+    `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+      SELECT 'failing', workspace_id, id, 'localhost', events, 1, 2, 3 FROM subscriptions WHERE workspace_id = ?`,
+  )
+    .bind(workspaceId)
+    .run();
+  await runtime.scheduled();
   const texts = leads.flatMap(({ name, email, phone }) => [name, email, phone]);
   return { workspaceId, ids, texts };
 }
 
 test("of a few leads that were erased, no byte of a name, an e-mail or a phone is in the database's files", async () => {
   const { workspaceId, ids, texts } = await fill();
+  const tables = ["leads", "events", "deliveries", "attempts", "notices", "emails"];
+  for (const [i, rows] of (await rowsOf(tables)).entries())
+    expect(rows, tables[i]).toBeGreaterThan(0);
   for (let at = 0; at < ids.length; at += 100)
     await runtime.env.PLATFORM.eraseLeads({ workspaceId, ids: ids.slice(at, at + 100) });
   await runtime.scheduled();
+  expect(await rowsOf(tables)).toEqual([0, 0, 0, 0, 1, 1]);
   await runtime.stop();
+  // The database, and the objects of the gates, which hold the standing of the key.
+  const kept = files().filter((name) => name.endsWith(".sqlite"));
+  for (const part of ["D1DatabaseObject", "KeyGate"])
+    expect(
+      kept.some((name) => name.includes(part)),
+      kept.join(),
+    ).toBe(true);
   expect(filesWith(texts)).toEqual([]);
 });
 

@@ -1,9 +1,11 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { eraseAll } from "../../../scripts/platform/long-calls.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../../src/contract/platform.ts";
 
@@ -167,6 +169,116 @@ describe("npm run platform", () => {
   });
 });
 
+describe("exportWorkspace --ndjson", () => {
+  let workspaceId: string;
+  let ids: string[];
+  beforeAll(async () => {
+    workspaceId = await makeWorkspace();
+    ids = [];
+    for (let from = 0; from < 1_200; from += 100) {
+      const leads = Array.from({ length: 100 }, (_, i) => ({
+        reference: `${from + i}`,
+        source: "crm" as const,
+        agent: { reference: "agent", name: "Agence" },
+        customFields: { lines: "a\nb\u2028c" },
+      }));
+      ids.push(...(await runtime.env.PLATFORM.recordLeads({ workspaceId, leads })).ids);
+    }
+  });
+
+  /** The lines of an export, read. */
+  const itemsOf = (text: string) =>
+    text
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { kind: string; id: string });
+  const leadsOf = (text: string) =>
+    itemsOf(text)
+      .filter(({ kind }) => kind === "lead")
+      .map(({ id }) => id);
+
+  test("writes all pages, one item a line, and nothing else", async () => {
+    const { code, stdout, stderr } = await platform(
+      "exportWorkspace",
+      JSON.stringify({ workspaceId }),
+      "--ndjson",
+    );
+    expect(stderr).toBe("");
+    expect(code).toBe(0);
+    expect(itemsOf(stdout)[0]).toMatchObject({ kind: "workspace", id: workspaceId });
+    expect(leadsOf(stdout).toSorted()).toEqual(ids.toSorted());
+  });
+
+  test("goes on from a cursor", async () => {
+    const { nextCursor: cursor, items } = await runtime.env.PLATFORM.exportWorkspace({
+      workspaceId,
+    });
+    const first = JSON.parse(JSON.stringify(items)) as { kind: string; id: string }[];
+    const rest = await platform(
+      "exportWorkspace",
+      JSON.stringify({ workspaceId, cursor: String(cursor) }),
+      "--ndjson",
+    );
+    const before = first.filter(({ kind }) => kind === "lead").map(({ id }) => id);
+    expect([...before, ...leadsOf(rest.stdout)].toSorted()).toEqual(ids.toSorted());
+  });
+
+  test.runIf(process.platform === "linux")(
+    "draws a bar on standard error, in a terminal",
+    async () => {
+      const file = join(registry, "export.ndjson");
+      const { stdout: shown } = await inTerminal(
+        `scripts/platform/platform.ts exportWorkspace '{"workspaceId":"${workspaceId}"}' --ndjson > ${file}`,
+      );
+      expect(shown).toContain("━");
+      expect(shown).toContain("1,201 items");
+      expect(leadsOf(readFileSync(file, "utf8"))).toHaveLength(1_200);
+    },
+  );
+
+  test("is refused of another method", async () => {
+    const { code, stderr } = await platform("ledger", "--ndjson");
+    expect(stderr).toContain("--ndjson is for exportWorkspace");
+    expect(code).toBe(1);
+  });
+});
+
+describe("eraseWorkspace", () => {
+  test("erases the whole workspace, and says so; run again, it is done", async () => {
+    const workspaceId = await makeWorkspace();
+    await seed("--leads", "3000", "--workspace", workspaceId);
+    for (let time = 0; time < 2; time++) {
+      const { code, stdout } = await platform("eraseWorkspace", JSON.stringify({ workspaceId }));
+      expect(JSON.parse(stdout)).toEqual({ done: true, remaining: 0 });
+      expect(code).toBe(0);
+    }
+    expect(await countLeads(workspaceId)).toBe(0);
+  });
+
+  /** A door behind which so many rows remain after each call. */
+  const doorOf = (remaining: number[]) => {
+    const left = [...remaining];
+    const call = async () => {
+      const rows = left.shift() ?? expect.unreachable("called once too often");
+      return { done: rows === 0, remaining: rows };
+    };
+    return { left, door: { call } as unknown as PlatformDoor };
+  };
+
+  test("is called until it is done", async () => {
+    const { door, left } = doorOf([5_000, 3_000, 1, 0]);
+    expect(await eraseAll(door, { workspaceId: "wks_1" })).toEqual({ done: true, remaining: 0 });
+    expect(left).toEqual([]);
+  });
+
+  test("gives up where others record as fast, and says how to go on", async () => {
+    const { door } = doorOf([5_000, 5_000]);
+    await expect(eraseAll(door, { workspaceId: "wks_1" })).rejects.toThrow(
+      "5,000 rows remain: stop recording into the workspace, and run this again",
+    );
+  });
+});
+
 describe("npm run seed", () => {
   test("records as many leads as it is told, and doubles none when it runs again", async () => {
     const workspaceId = await makeWorkspace();
@@ -206,4 +318,19 @@ describe("npm run seed", () => {
     expect(stdout).toBe("");
     expect(code).toBe(1);
   });
+});
+
+test("the door waits for a server that is found late, for as long as it is told to", async () => {
+  const later = mkdtempSync(join(tmpdir(), "registry-"));
+  const script = `
+    const { openPlatformDoor } = await import("${join(ROOT, "scripts/shared/platform-door.ts")}");
+    await using door = await openPlatformDoor({ patienceMs: 60_000 });
+    console.log("found");`;
+  const node = [process.execPath, "--input-type=module", "--eval", script];
+  const opened = run(node, { WRANGLER_REGISTRY_PATH: later });
+  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  const late = await startRuntime({ registry: later });
+  expect(await opened).toEqual({ code: 0, stdout: "found\n", stderr: "" });
+  await late.stop();
+  rmSync(later, { recursive: true, force: true });
 });

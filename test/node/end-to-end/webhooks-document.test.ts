@@ -8,19 +8,10 @@ import { EXAMPLES } from "../support/examples.ts";
 const PATH = join(ROOT, "docs/webhooks.md");
 const document = readFileSync(PATH, "utf8");
 
-/** A link to an example, and the code block below it. */
-const EMBEDDED = /(\]\(\.\.\/examples\/receivers\/([\w.]+)\)\n\n```\w+\n)(?:[^`]|`(?!``))*```/g;
-
-test("docs/webhooks.md holds the receivers as they are; `vitest run webhooks-document -u` writes them", async () => {
-  const files = [...document.matchAll(EMBEDDED)].map(([, , file]) => file);
+test("docs/webhooks.md links every receiver", () => {
+  const linked = [...document.matchAll(/\]\(\.\.\/examples\/receivers\/([\w.]+)\)/g)];
   const present = readdirSync(EXAMPLES).filter((file) => !file.startsWith("."));
-  expect(files.toSorted()).toEqual(present.toSorted());
-  const current = document.replace(
-    EMBEDDED,
-    (_block, opening: string, file: string) =>
-      `${opening}${readFileSync(join(EXAMPLES, file), "utf8")}\`\`\``,
-  );
-  await expect(current).toMatchFileSnapshot(PATH);
+  expect(linked.map(([, file]) => file).toSorted()).toEqual(present.toSorted());
 });
 
 test("docs/webhooks.md shows a delivery of each kind, as the contract has it", () => {

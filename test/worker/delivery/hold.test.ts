@@ -214,6 +214,22 @@ describe("a dispatch beside 5,000 deliveries that are settled", () => {
   });
 });
 
+describe("a dispatch of 1,000 deliveries", () => {
+  test("reads some rows for each, however many are waiting or under way meanwhile", async () => {
+    const { id } = await owed(1_000, NOW);
+    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(NOW, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 1_000 });
+    expect(rows.read / 1_000).toBeLessThan(20);
+  });
+});
+
 describe("a single healthy delivery", () => {
   test("costs seven rows written from record to settlement, of which its lead is two", async () => {
     const workspaceId = await createWorkspace();

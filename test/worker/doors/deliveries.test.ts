@@ -260,7 +260,9 @@ describe("a batch", () => {
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
     await consumeFor([bad.id], isolated({ DB }).env);
     const log = lines.join("\n");
-    for (const { id, url, drafts } of [fine, bad, unopened])
+    // What succeeds is counted, and what fails is named.
+    expect(log).toContain('"delivered":1,"failed":1');
+    for (const { id, url, drafts } of [bad, unopened])
       for (const known of [id, new URL(url).host, drafts[0]?.id ?? ""])
         expect(log).toContain(known);
     const { sealedSecret } = await subscriptionRow(bad.id);

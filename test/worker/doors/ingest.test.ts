@@ -115,6 +115,24 @@ describe("a batch", () => {
     expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
   });
 
+  test("of too many records for one transaction is several, in order", async () => {
+    const workspace = await openListeningWorkspace();
+    const { workspaceId } = workspace;
+    const bodies = range(25).map((i) =>
+      call("recordLeads", {
+        workspaceId,
+        leads: range(90).map((n) => leadReport(`lead-${90 * i + n}`)),
+      }),
+    );
+    const { DB, trips } = observedDatabase();
+    const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
+    expect(acknowledged).toEqual(range(25));
+    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
+    expect(inserted).toEqual([0, 11, 11, 3]);
+    const stored = env.DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
+    expect(await stored.bind(workspaceId).first("n")).toBe(2_250);
+  });
+
   test("says in one line what became of it", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });

@@ -1,6 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { commit } from "../../../src/db/client.ts";
+import { rollKey } from "../../../src/model/api-keys.ts";
 import { errorOf, figuresOf, openApi, openWorkspace } from "../../support/api.ts";
+import { db } from "../../support/deliveries.ts";
 
 const { Platform } = exports;
 
@@ -45,6 +48,7 @@ describe("listApiKeys", () => {
       lastUsedAt: null,
       requestsPerWindow: null,
       revokedAt: null,
+      expiresAt: null,
     };
     const used = { ...entry, keyId, requestsPerWindow: 7, lastUsedAt: INSTANT };
     const expected = [{ ...entry, keyId: unused.keyId }, used];
@@ -131,6 +135,111 @@ describe("updateApiKey", () => {
   });
 });
 
+describe("rollApiKey", () => {
+  test("gives a new key of the same workspace and quota, and the old one an end", async () => {
+    const { workspaceId, keyId, apiKey } = await openWorkspace({ requestsPerWindow: 7 });
+    const rolledFrom = Date.now();
+    const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 604_800 });
+    const rolledTo = Date.now();
+    expect(rolled).toEqual({
+      keyId: expect.stringMatching(/^key_/),
+      apiKey: expect.stringMatching(/^key_live_[0-9A-Za-z]{32}$/),
+    });
+    expect(rolled.apiKey).not.toBe(apiKey);
+    const { items } = await Platform.listApiKeys({ workspaceId });
+    const [fresh, old] = [rolled.keyId, keyId].map((id) => items.find((i) => i.keyId === id));
+    const same = { requestsPerWindow: 7, revokedAt: null };
+    expect(fresh).toMatchObject({ ...same, expiresAt: null });
+    expect(old).toMatchObject({ ...same, expiresAt: INSTANT });
+    const end = Date.parse(old?.expiresAt ?? "") - 604_800_000;
+    expect(end).toBeGreaterThanOrEqual(rolledFrom);
+    expect(end).toBeLessThanOrEqual(rolledTo);
+    expect(figuresOf(await openApi(rolled.apiKey).get("/v1/leads")).limit).toBe(7);
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
+  });
+
+  test("without an overlap shows the old key as revoked", async () => {
+    const { workspaceId, keyId } = await openWorkspace();
+    const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 0 });
+    const { items } = await Platform.listApiKeys({ workspaceId });
+    expect(items).toContainEqual(
+      expect.objectContaining({ keyId, revokedAt: INSTANT, expiresAt: null }),
+    );
+    expect(items).toContainEqual(
+      expect.objectContaining({ keyId: rolled.keyId, revokedAt: null, expiresAt: null }),
+    );
+  });
+
+  test("makes one key when it is called twenty times at once", async () => {
+    const { workspaceId, keyId } = await openWorkspace();
+    const calls = Array.from({ length: 20 }, () =>
+      Platform.rollApiKey({ keyId, overlapSeconds: 60 }),
+    );
+    const ended = await Promise.allSettled(calls);
+    expect(ended.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
+  });
+
+  test("after a lost reply, the key that nobody saw can be found and rolled in its turn", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
+    const unseen = await Platform.rollApiKey({ keyId, overlapSeconds: 3600 });
+    expect(await errorOf(Platform.rollApiKey({ keyId, overlapSeconds: 3600 }))).toBe(
+      "keyId: this key was rolled before; listApiKeys shows when it expires, and the new key",
+    );
+    const { items } = await Platform.listApiKeys({ workspaceId });
+    const [found] = items.filter((item) => item.expiresAt === null && item.lastUsedAt === null);
+    expect(found?.keyId).toBe(unseen.keyId);
+    const seen = await Platform.rollApiKey({ keyId: unseen.keyId, overlapSeconds: 0 });
+    expect((await openApi(unseen.apiKey).get("/v1/leads")).status).toBe(401);
+    expect(figuresOf(await openApi(seen.apiKey).get("/v1/leads")).limit).toBe(7);
+    expect((await api.get("/v1/leads")).status).toBe(200);
+  });
+
+  test("whose database reply was lost gives the key that is stored", async () => {
+    const { workspaceId, keyId } = await openWorkspace();
+    const rolled = rollKey(
+      keyId,
+      { id: "key_new", keyHash: "new" },
+      Date.now() + 1_000,
+      Date.now(),
+    );
+    const first = await commit(db, rolled);
+    expect(await commit(db, rolled)).toEqual(first);
+    expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
+  });
+
+  test("refuses a key that is none, revoked, expiring or expired, and names the parameter", async () => {
+    const roll = (keyId: string) => errorOf(Platform.rollApiKey({ keyId, overlapSeconds: 1 }));
+    expect(await roll("key_unknown")).toBe("keyId: no such key");
+    const { workspaceId, keyId } = await openWorkspace();
+    await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
+    expect(await roll(keyId)).toContain("keyId: this key was rolled before");
+    await env.DB.prepare("UPDATE api_keys SET expires_at = 1 WHERE id = ?").bind(keyId).run();
+    expect(await roll(keyId)).toContain("keyId: this key was rolled before");
+    const update = Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
+    expect(await errorOf(update)).toContain("keyId: no such key");
+    await Platform.revokeApiKey({ keyId });
+    expect(await roll(keyId)).toBe("keyId: this key is revoked");
+    expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
+  });
+
+  test("refuses an overlap that is none, or longer than seven days", async () => {
+    const { keyId } = await openWorkspace();
+    for (const overlapSeconds of [undefined, null, -1, 1.5, "60", 604_801])
+      expect(await errorOf(Platform.rollApiKey(wrong({ keyId, overlapSeconds })))).toContain(
+        "rollApiKey: overlapSeconds: ",
+      );
+  });
+
+  test("leaves a key that expires revocable at once", async () => {
+    const { keyId, api } = await openWorkspace();
+    await api.get("/v1/leads");
+    await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
+    await Platform.revokeApiKey({ keyId });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+});
+
 describe("listWorkspaces", () => {
   test("shows all workspaces by pages, newest first", async () => {
     await env.DB.batch(
@@ -148,6 +257,7 @@ describe("listWorkspaces", () => {
       workspaceId,
       name: "Agence Lumière",
       accessGranted: false,
+      webhooksMax: 20,
       createdAt: INSTANT,
     });
     const second = await Platform.listWorkspaces({ cursor: first.nextCursor });
@@ -175,10 +285,19 @@ describe("updateWorkspace", () => {
     expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: "[]" });
     await Platform.updateWorkspace({ workspaceId });
     expect(await read(workspaceId)).toEqual({ name: "Agence Lumière", admin_emails: "[]" });
+    await Platform.updateWorkspace({ workspaceId, webhooksMax: 100 });
+    await Platform.updateWorkspace({ workspaceId, name: "Agence" });
+    expect(await read(workspaceId)).toEqual({ name: "Agence", admin_emails: "[]" });
+    const { items } = await Platform.listWorkspaces({});
+    expect(items).toContainEqual(expect.objectContaining({ workspaceId, webhooksMax: 100 }));
   });
 
   test("says what is wrong, and then changes nothing", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    for (const webhooksMax of [0, -1, 1.5, "30", 101])
+      expect(
+        await errorOf(Platform.updateWorkspace(wrong({ workspaceId, webhooksMax }))),
+      ).toContain("updateWorkspace: webhooksMax: ");
     const input = { workspaceId, name: "", adminEmails: ["b"] };
     expect(await errorOf(Platform.updateWorkspace(input))).toContain("updateWorkspace: name: ");
     expect(await read(workspaceId)).toEqual({ name: "Agence", admin_emails: "[]" });

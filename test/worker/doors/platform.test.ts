@@ -72,6 +72,7 @@ describe("createApiKey", () => {
       .all();
     expect(results).toEqual([
       {
+        expires_at: null,
         id: created.keyId,
         workspace_id: workspaceId,
         key_hash: await hashApiKey(created.apiKey),

@@ -49,7 +49,7 @@ describe("a key that was never used", () => {
   test("is none of those whose gates are told of deliveries, until it is used", async () => {
     const { workspaceId, keyHash, admit } = await openKey();
     const { id } = await subscribe(workspaceId);
-    const told = () => commit(openDatabase(env.DB), keysOfSubscribers([id]));
+    const told = () => commit(openDatabase(env.DB), keysOfSubscribers([id], Date.now()));
     expect(await told()).toEqual([]);
     await admit();
     expect(await told()).toEqual([{ keyHash }]);

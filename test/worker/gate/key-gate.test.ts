@@ -39,6 +39,7 @@ describe("the quota of a key", () => {
       keyId,
       workspaceId,
       figures: { limit: 2, remaining: 0, resetMs: 60_000 },
+      expiresAt: null,
     };
     expect(await admit()).toEqual(exceeded);
     expect(await admit()).toEqual(exceeded);
@@ -157,6 +158,7 @@ describe("a workspace without access", () => {
       keyId,
       workspaceId,
       figures: { limit: 3, remaining, resetMs: 60_000 },
+      expiresAt: null,
     });
     expect(await admit()).toEqual(denied(1));
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });

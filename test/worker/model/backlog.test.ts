@@ -1,11 +1,12 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { findBacklog } from "../../../src/model/due.ts";
 import { errorOf } from "../../support/api.ts";
 import { announceLeads, createWorkspace, db, MINUTE_MS, owed } from "../../support/deliveries.ts";
-import { countingDatabase } from "../../support/rows-read.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 
@@ -56,9 +57,10 @@ describe("the backlog", () => {
 
   test("costs rows for what is pending, and none for what is settled", async () => {
     const rowsOf = async (workspaceId?: string) => {
-      const { database, counted } = countingDatabase();
+      const { DB, rows } = meteredDatabase();
+      const database = openDatabase(DB);
       await findBacklog(database, workspaceId, NOW);
-      return counted.rows;
+      return rows.read;
     };
     const { id, workspaceId } = await owed(500, NOW);
     const [all, own] = [await rowsOf(), await rowsOf(workspaceId)];

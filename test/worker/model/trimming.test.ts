@@ -2,6 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, expect, test, vi } from "vitest";
 import { SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../../../src/contract/limits.ts";
+import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { sweep } from "../../../src/doors/sweep.ts";
 import { EVENT_BYTES } from "../../../src/model/event-size.ts";
@@ -20,7 +21,7 @@ import {
   statesOf,
   subscribe,
 } from "../../support/deliveries.ts";
-import { countingDatabase } from "../../support/rows-read.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 const MB = 1_000_000;
@@ -166,9 +167,10 @@ test("A sweep reads rows in proportion to the events since the last one", async 
   const { workspaceId } = await owed(2_000, NOW - 3 * HOUR_MS);
   await trimEvents(db, 100 * MB, NOW, ALWAYS);
   const rowsOfTrim = async () => {
-    const { counted, database } = countingDatabase();
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
     await trimEvents(database, 100 * MB, NOW, ALWAYS);
-    return counted.rows;
+    return rows.read;
   };
   const idle = await rowsOfTrim();
   const [{ workspaces } = { workspaces: 0 }] = await db.all<{ workspaces: number }>(

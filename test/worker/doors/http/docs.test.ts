@@ -146,6 +146,27 @@ describe("the checker of receivers", () => {
   });
 });
 
+describe("the client", () => {
+  test("is served file by file, as plain text, with the headers of every answer", async () => {
+    const docs = (await fetchFile("/docs.md")).text;
+    const [, names = ""] = /\/docs\/client\/\{([^}]+)\}/.exec(docs) ?? [];
+    expect(names.split(",").toSorted()).toEqual(
+      [
+        ...["README.md", "package-lock.json", "package.json", "tsconfig.json"],
+        ...["api-error.ts", "client.ts", "events.ts", "leads.ts", "webhooks.ts"],
+      ].toSorted(),
+    );
+    for (const name of names.split(",")) {
+      const { status, headers, text } = await fetchFile(`/docs/client/${name}`);
+      expect({ status, headers }, name).toEqual({
+        status: 200,
+        headers: { ...EVERY_ANSWER, "content-type": "text/plain; charset=utf-8" },
+      });
+      if (name.endsWith(".ts")) expect(docs).toContain(`#### ${name}\n\n\`\`\`ts\n${text}`);
+    }
+  });
+});
+
 describe("a path that is no file of the page", () => {
   test("is 404 in the error body", async () => {
     const paths = [
@@ -158,6 +179,11 @@ describe("a path that is no file of the page", () => {
       "/docs/assets//page.js",
       "/docs/assets/%ff",
       "/docs/assets/%00",
+      "/docs/client",
+      "/docs/client/",
+      "/docs/client/unknown.ts",
+      "/docs/client//client.ts",
+      "/docs/client/..%2findex.html",
       "/docs/assets/..%2findex.html",
       "/Docs",
       "/docsx",
@@ -177,6 +203,7 @@ describe("a path that is no file of the page", () => {
         "/docs",
         "/docs.md",
         "/docs/check-receiver.mjs",
+        "/docs/client/client.ts",
         "/llms.txt",
         "/openapi.json",
       ])
@@ -257,7 +284,8 @@ describe("the docs as text", () => {
       expect(text).toContain(`### ${schema}\n`);
     for (const name of ["Node", "Workers", "Python", "PHP", "Stripe library", "Standard Webhooks"])
       expect(text).toContain(`#### ${name}\n\n\`\`\``);
-    expect(text).not.toMatch(/\{\{|undefined|\[object/);
+    const prose = text.replace(/```ts\n[^`]*(`[^`]+)*?```/g, "");
+    expect(prose).not.toMatch(/\{\{|undefined|\[object/);
   });
 
   test("are told of in llms.txt, which leads to them", async () => {

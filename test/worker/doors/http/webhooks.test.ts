@@ -273,6 +273,42 @@ describe("the ceiling of subscriptions", () => {
     );
   });
 
+  test.each([3, 45])(
+    "is %i where that is agreed, exact under 60 creations at once",
+    async (max) => {
+      const { workspaceId, api } = await openWorkspace();
+      await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: max });
+      const answers = await Promise.all(
+        Array.from({ length: 60 }, () => api.post<Created>("/v1/webhooks", body)),
+      );
+      const refused = answers.filter(({ status }) => status !== 201);
+      expect(refused).toHaveLength(60 - max);
+      const details = { reason: "subscription_limit_reached", max } as const;
+      for (const answer of refused)
+        expect(answer).toEqual(refusal(400, "invalid_request", details));
+      const page = await api.get<{ data: Webhook[] }>("/v1/webhooks?limit=100");
+      expect(page.body.data).toHaveLength(max);
+    },
+  );
+
+  test("lowered below what there is removes nothing and refuses new ones until there is room", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i++) ids.push((await api.post<Created>("/v1/webhooks", body)).body.id);
+    await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 2 });
+    const details = { reason: "subscription_limit_reached", max: 2 } as const;
+    const full = refusal(400, "invalid_request", details);
+    expect(await api.post("/v1/webhooks", body)).toEqual(full);
+    const page = await api.get<{ data: Webhook[] }>("/v1/webhooks");
+    expect(page.body.data).toHaveLength(3);
+    await api.delete(`/v1/webhooks/${ids[0]}`);
+    expect(await api.post("/v1/webhooks", body)).toEqual(full);
+    await api.delete(`/v1/webhooks/${ids[1]}`);
+    expect((await api.post("/v1/webhooks", body)).status).toBe(201);
+    await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 3 });
+    expect((await api.post("/v1/webhooks", body)).status).toBe(201);
+  });
+
   test("is each workspace's own, and a deletion makes room", async () => {
     const [full, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const ids: string[] = [];

@@ -1,0 +1,242 @@
+import { align } from "../scripts/shared/table.ts";
+
+interface Meaning {
+  /** What it is counted in; `×` is a ratio. */
+  unit: string;
+  /** What is measured. */
+  about: string;
+  /** What it is held against: the counterpart of a ratio, or what is best. */
+  comparedWith: string;
+}
+
+/** Every figure that a run writes with `--json`, by its name there. */
+export const FIGURES = {
+  hot_read_hops: {
+    unit: "round trips",
+    about: "a read with a key that the isolate knows",
+    comparedWith: "1, the fewest possible; naive_read_hops",
+  },
+  cold_read_hops: {
+    unit: "round trips",
+    about: "a read with a key that it does not know",
+    comparedWith: "naive_read_hops",
+  },
+  naive_read_hops: {
+    unit: "round trips",
+    about: "key, quota and data one after the other",
+    comparedWith: "3, one for each question",
+  },
+  flood_hops: {
+    unit: "round trips",
+    about: "a request over a quota that is known to be used up",
+    comparedWith: "0: the isolate answers by itself",
+  },
+  rows_read_over_limit: {
+    unit: "rows",
+    about: "read by the dearest page of 25 beyond its items",
+    comparedWith: "1, which tells whether there is more",
+  },
+  deep_page_ratio: {
+    unit: "×",
+    about: "time of the deepest page",
+    comparedWith: "time of the first page",
+  },
+  framework_ratio: {
+    unit: "×",
+    about: "requests a second of the shipped Worker",
+    comparedWith: "a bare handler with the same gate and query",
+  },
+  cpu_ms_per_request: {
+    unit: "ms CPU",
+    about: "a request, runtime and database included",
+    comparedWith: "bare_cpu_ms_per_request",
+  },
+  bare_cpu_ms_per_request: {
+    unit: "ms CPU",
+    about: "the same of the bare handler",
+    comparedWith: "the floor of cpu_ms_per_request",
+  },
+  leads_per_second: {
+    unit: "leads / s",
+    about: "recorded, 100 a call",
+    comparedWith: "raw inserts: recording_ratio",
+  },
+  single_leads_per_second: {
+    unit: "leads / s",
+    about: "recorded one by one",
+    comparedWith: "raw inserts one by one, in the table above",
+  },
+  recording_ratio: {
+    unit: "×",
+    about: "leads recorded a second, 100 a call",
+    comparedWith: "raw inserts a second in D1 batches",
+  },
+  deliveries_per_second: {
+    unit: "deliveries / s",
+    about: "to one fast receiver",
+    comparedWith: "bare posts: delivering_ratio",
+  },
+  delivering_ratio: {
+    unit: "×",
+    about: "deliveries a second to one fast receiver",
+    comparedWith: "bare posts a second, six at once",
+  },
+  receipt_p50_ms: {
+    unit: "ms",
+    about: "from the record to its receipt, median",
+    comparedWith: "0",
+  },
+  receipt_p99_ms: {
+    unit: "ms",
+    about: "from the record to its receipt, 99th percentile",
+    comparedWith: "receipt_p50_ms",
+  },
+  isolation_ratio: {
+    unit: "×",
+    about: "p99 of nine healthy subscribers beside one that hangs",
+    comparedWith: "their p99 without it",
+  },
+  batches_behind_a_burst: {
+    unit: "batches",
+    about: "that a single event waits for behind a burst",
+    comparedWith: "0: it does not wait",
+  },
+  flooded_p99_ratio: {
+    unit: "×",
+    about: "p99 of a good client in a flood of bad ones",
+    comparedWith: "its p99 alone",
+  },
+  d1_round_trips_per_batch: {
+    unit: "round trips",
+    about: "to D1 for a batch of the consumer",
+    comparedWith: "the other shapes, in the table above",
+  },
+  bundle_gzip_bytes: {
+    unit: "bytes",
+    about: "the bundle, gzipped",
+    comparedWith: "a Hono hello world, in the table above",
+  },
+  startup_cpu_ms: {
+    unit: "ms CPU",
+    about: "a start of the Worker",
+    comparedWith: "a Hono hello world, in the table above",
+  },
+  hostile_p99_ratio: {
+    unit: "×",
+    about: "p99 of a fast subscriber beside slow and hanging ones, the worse of both loads",
+    comparedWith: "its p99 alone",
+  },
+  hostile_steady_p99_ratio: {
+    unit: "×",
+    about: "the same of a steady stream",
+    comparedWith: "its p99 alone",
+  },
+  hostile_burst_p99_ratio: {
+    unit: "×",
+    about: "the same of bursts",
+    comparedWith: "its p99 alone",
+  },
+  hostile_p50_ratio: {
+    unit: "×",
+    about: "the same by the median, the worse of both loads",
+    comparedWith: "its median alone",
+  },
+  hostile_received: {
+    unit: "×",
+    about: "events that the fast subscriber got in time",
+    comparedWith: "events that it was owed",
+  },
+  trips_per_further_hundred: {
+    unit: "round trips",
+    about: "to D1 for each further hundred deliveries",
+    comparedWith: "1, the fewest possible",
+  },
+  rows_written_per_delivery: {
+    unit: "rows",
+    about: "an event with one delivery, from its record to its end",
+    comparedWith: "rows_written_stage, the part after the record",
+  },
+  rows_written_stage: {
+    unit: "rows",
+    about: "a delivery after its record, single events",
+    comparedWith: "rows_written_stage_hundred",
+  },
+  rows_written_stage_hundred: {
+    unit: "rows",
+    about: "a delivery after its record, a hundred at once",
+    comparedWith: "1: its outcome",
+  },
+  rows_written_half_429: {
+    unit: "rows",
+    about: "a delivery after its record, every second answer a 429",
+    comparedWith: "rows_written_stage",
+  },
+  rows_written_dead: {
+    unit: "rows",
+    about: "a delivery to a dead receiver until it is disabled",
+    comparedWith: "rows_written_stage",
+  },
+  dead_posts_45s: {
+    unit: "posts",
+    about: "to a dead receiver with 300 pending, in 45 s",
+    comparedWith: "2: one, and one probe after 10 s",
+  },
+  retry_after_posts_12s: {
+    unit: "posts",
+    about: "to one that asks for 15 s, 50 pending, in 12 s",
+    comparedWith: "1: the one that it answered",
+  },
+  posts_after_delete: {
+    unit: "posts",
+    about: "that start later than 2 s after DELETE",
+    comparedWith: "0",
+  },
+  posts_after_access: {
+    unit: "posts",
+    about: "that start later than 2 s after access was withdrawn",
+    comparedWith: "0",
+  },
+  posts_at_once: {
+    unit: "posts",
+    about: "at once to one subscription, eight consumers",
+    comparedWith: "6, the connections of an invocation",
+  },
+  bytes_per_status_change: {
+    unit: "bytes",
+    about: "that a pause or activation leaves in the database",
+    comparedWith: "0",
+  },
+  burst_read_p99_ratio: {
+    unit: "×",
+    about: "p99 of a read beside a burst, as many consumers as wrangler.toml allows",
+    comparedWith: "its p99 without a burst",
+  },
+  burst_read_p99_ratio_50_consumers: {
+    unit: "×",
+    about: "the same with 50 consumers",
+    comparedWith: "its p99 without a burst",
+  },
+  retention_events_per_second: {
+    unit: "events / s",
+    about: "expired and deleted",
+    comparedWith: "deliveries_per_second: faster than they come",
+  },
+  retention_events_per_run: {
+    unit: "events",
+    about: "deleted by one run of the sweep",
+    comparedWith: "all that had expired",
+  },
+} satisfies Record<string, Meaning>;
+
+/** What a run has measured; a figure without a meaning above does not compile. */
+export type Figures = { [name in keyof typeof FIGURES]?: number };
+
+/** A line for each figure: its name in `--json`, value and unit, and what it is compared with. */
+export function describeFigures(figures: Figures): string[] {
+  const rows = Object.entries(figures).map(([name, value]) => {
+    const { unit, about, comparedWith } = FIGURES[name as keyof Figures];
+    const text = value.toLocaleString("en-US", { maximumFractionDigits: 3 });
+    return [name, text, unit, about, comparedWith];
+  });
+  return align([["figure", "value", "unit", "of", "compared with"], ...rows]);
+}

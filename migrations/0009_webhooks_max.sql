@@ -1,0 +1,1 @@
+ALTER TABLE `workspaces` ADD `webhooks_max` integer;

@@ -1,0 +1,87 @@
+import type { Victim } from "./victim.ts";
+
+export const AGENT = { reference: "agent", name: "Agent" };
+
+/** Who calls while events are recorded, and what they found wrong. */
+export interface Traffic {
+  /** Requests that were answered. */
+  requests: number;
+  /** Pauses and activations that were answered. */
+  changes: number;
+  failures: string[];
+}
+
+interface Client {
+  victim: Victim;
+  workspaceId: string;
+  apiKey: string;
+}
+
+/** Lets clients and an operator call, one after the other each, until `isOver`. */
+export async function makeTraffic(
+  client: Client,
+  traffic: Traffic,
+  automationId: string,
+  isOver: () => boolean,
+): Promise<void> {
+  const again = async (round: () => Promise<void>) => {
+    while (!isOver()) await round();
+  };
+  const ask = async (
+    expected: number,
+    ...[method, path, apiKey, options]: Parameters<Victim["request"]>
+  ) => {
+    const answer = await client.victim.request(method, path, apiKey, options);
+    traffic.requests++;
+    if (answer.status !== expected)
+      traffic.failures.push(
+        `${method} ${path} answered ${answer.status} instead of ${expected}: ${answer.text}`,
+      );
+    return answer;
+  };
+  const { victim, workspaceId, apiKey } = client;
+
+  const read = async () => {
+    for (const path of ["leads", "automations", "runs", "webhooks", `automations/${automationId}`])
+      await ask(200, "GET", `/v1/${path}`, apiKey);
+  };
+
+  /** Each pause and each activation is one event, however often it had to be asked for. */
+  const control = async () => {
+    for (const status of ["paused", "active"]) {
+      await ask(200, "PATCH", `/v1/automations/${automationId}`, apiKey, { body: { status } });
+      traffic.changes++;
+    }
+  };
+
+  /** Subscriptions to what never happens come and go. */
+  const subscribe = async () => {
+    const body = { url: "http://127.0.0.1:9/", events: ["run.completed"] };
+    await ask(201, "POST", "/v1/webhooks", apiKey, { body });
+    const list = await ask(200, "GET", "/v1/webhooks?limit=100", apiKey);
+    const { data } = JSON.parse(list.text) as { data: { id: string; events: string[] }[] };
+    for (const { id, events } of data) {
+      if (events[0] !== "run.completed") continue;
+      // Whoever did not get the answer to the first is told by the second that it is gone.
+      const options = { isTriedOnce: true };
+      const { status } = await victim.request("DELETE", `/v1/webhooks/${id}`, apiKey, options);
+      if (status !== 204 && status !== 404)
+        traffic.failures.push(`DELETE /v1/webhooks/${id} answered ${status}`);
+    }
+  };
+
+  /** A key lives: it is admitted until it is revoked, and not after. */
+  const handleKeys = async () => {
+    const key = await victim.insist<{ keyId: string; apiKey: string }>("platform/createApiKey", {
+      workspaceId,
+    });
+    const { keyId } = key;
+    for (let quota = 1_000; quota < 1_010; quota++)
+      await victim.insist("platform/updateApiKey", { keyId, requestsPerWindow: quota });
+    await ask(200, "GET", "/v1/automations", key.apiKey);
+    await victim.insist("platform/revokeApiKey", { keyId });
+    await ask(401, "GET", "/v1/automations", key.apiKey);
+  };
+
+  await Promise.all([read, control, subscribe, handleKeys].map(again));
+}

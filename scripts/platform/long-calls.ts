@@ -1,0 +1,96 @@
+import { progress } from "@clack/prompts";
+import { EXPORT_KINDS, type ExportItem } from "../../src/contract/export.ts";
+import type { PlatformInput } from "../../src/contract/platform.ts";
+import { openProgress } from "../shared/command.ts";
+import type { PlatformDoor } from "../shared/platform-door.ts";
+
+/** How far a command is, of a total that is known: a bar in a terminal, else a line now and then. */
+interface Meter {
+  /** @param done so much of the total. */
+  show(done: number, text: string): void;
+  end(text: string): void;
+}
+
+/** Shows progress on standard error: standard output is for what the command gives. */
+function openMeter(total: number, first: string): Meter {
+  if (!process.stderr.isTTY) {
+    const line = openProgress();
+    return { show: (_, text) => line(text), end: () => {} };
+  }
+  const bar = progress({ max: total, size: 40, output: process.stderr });
+  bar.start(first);
+  let shown = 0;
+  return {
+    show(done, text) {
+      bar.advance(Math.max(0, done - shown), text);
+      shown = Math.max(shown, done);
+    },
+    end: (text) => bar.stop(text),
+  };
+}
+
+/**
+ * Writes all pages of an export to standard output, one item a line (NDJSON).
+ *
+ * @throws Error that says where to go on.
+ */
+export async function exportLines(
+  door: PlatformDoor,
+  input: PlatformInput<"exportWorkspace">,
+): Promise<void> {
+  const meter = openMeter(EXPORT_KINDS.length, "Exporting");
+  // Whoever reads may stop: `print` then fails, which is enough.
+  process.stdout.on("error", () => {});
+  let { cursor = null } = input;
+  let count = 0;
+  const text = () => `${count.toLocaleString("en-US")} items`;
+  try {
+    do {
+      const page = await door.call("exportWorkspace", { ...input, cursor });
+      const items = page.items as ExportItem[];
+      await print(items.map((item) => `${JSON.stringify(item)}\n`).join(""));
+      cursor = page.nextCursor;
+      count += items.length;
+      meter.show(EXPORT_KINDS.indexOf(items.at(-1)?.kind ?? "workspace"), text());
+    } while (cursor !== null);
+  } catch (error) {
+    meter.end(text());
+    if (cursor === null) throw error;
+    const rest = JSON.stringify({ ...input, cursor });
+    throw new Error(`${(error as Error).message}\nWhat is written is whole; go on with '${rest}'`);
+  }
+  meter.show(EXPORT_KINDS.length, text());
+  meter.end(text());
+}
+
+/** Writes to standard output, once the reader of a pipe has taken what came before. */
+function print(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+/**
+ * Erases a workspace, however many calls it takes. When it is interrupted, the same command goes on.
+ *
+ * @throws Error when others record into the workspace as fast.
+ */
+export async function eraseAll(door: PlatformDoor, input: PlatformInput<"eraseWorkspace">) {
+  let answer = await door.call("eraseWorkspace", input);
+  const total = answer.remaining;
+  if (answer.done) return answer;
+  const text = () => `${answer.remaining.toLocaleString("en-US")} rows remain`;
+  const meter = openMeter(total, text());
+  try {
+    while (!answer.done) {
+      meter.show(total - answer.remaining, text());
+      const before = answer.remaining;
+      answer = await door.call("eraseWorkspace", input);
+      if (!answer.done && answer.remaining >= before)
+        throw new Error(`${text()}: stop recording into the workspace, and run this again`);
+    }
+  } finally {
+    meter.end(text());
+  }
+  return answer;
+}

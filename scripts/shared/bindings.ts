@@ -1,0 +1,61 @@
+import type { Call } from "./faults.ts";
+
+/** Carries out a call to a binding, in whatever way: late, or not at all. */
+export type CarryOut = <T>(call: Call, name: string, work: () => Promise<T>) => Promise<T>;
+
+const WRITES = /\b(insert|update|delete)\b/i;
+
+/** A statement, and what it is told by when it runs in a batch. */
+interface Wrapped {
+  statement: D1PreparedStatement;
+  query: string;
+}
+
+/** The database with each of its calls carried out by `carryOut`, under the text of its queries. */
+export function wrapDatabase<T extends D1Database | D1DatabaseSession>(
+  db: T,
+  carryOut: CarryOut,
+): T {
+  const wrap = (statement: D1PreparedStatement, query: string): D1PreparedStatement => {
+    const call = WRITES.test(query) ? "D1 write" : "D1 read";
+    return {
+      statement,
+      query,
+      bind: (...values: unknown[]) => wrap(statement.bind(...values), query),
+      all: () => carryOut(call, query, () => statement.all()),
+      run: () => carryOut(call, query, () => statement.run()),
+      raw: () => carryOut(call, query, () => statement.raw()),
+    } satisfies Wrapped & Record<string, unknown> as unknown as D1PreparedStatement;
+  };
+  return {
+    prepare: (query: string) => wrap(db.prepare(query), query),
+    batch: (statements: D1PreparedStatement[]) => {
+      const wrapped = statements as unknown as Wrapped[];
+      const name = wrapped.map(({ query }) => query).join(";");
+      return carryOut("D1 batch", name, () => db.batch(wrapped.map(({ statement }) => statement)));
+    },
+    withSession: (since: string) => wrapDatabase((db as D1Database).withSession(since), carryOut),
+    getBookmark: () => (db as D1DatabaseSession).getBookmark(),
+  } as unknown as T;
+}
+
+type Methods = Record<string, (...parameters: unknown[]) => Promise<unknown>>;
+
+/** The objects with each of their methods carried out by `carryOut`, under their names. */
+export function wrapObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(
+  objects: T,
+  carryOut: CarryOut,
+): T {
+  const getByName = (name: string) => {
+    const stub = objects.getByName(name) as unknown as Methods;
+    return new Proxy(stub, {
+      get:
+        (_, method: string) =>
+        (...parameters: unknown[]) =>
+          carryOut("object", `${name} ${method}`, () =>
+            (stub[method] as Methods[string])(...parameters),
+          ),
+    });
+  };
+  return { getByName } as unknown as T;
+}

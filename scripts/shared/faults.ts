@@ -1,0 +1,137 @@
+import { D1_ERRORS } from "../../src/db/errors.ts";
+
+/** One way in which a call of a service of the platform fails. */
+export interface Fault {
+  message: string;
+  /** `after`: the service did what it was asked, and only its reply is lost. */
+  moment: "before" | "after";
+  /** Whether the code that meets it tries again at once. */
+  retried: boolean;
+  /** What the runtime sets on the error beside its message. */
+  marks?: { retryable?: boolean; durableObjectReset?: boolean; overloaded?: boolean };
+}
+
+/** Every error of D1's table, before the commit and, where that is possible, after it. */
+export const D1_FAULTS: readonly Fault[] = D1_ERRORS.flatMap(
+  ({ message, retried, mayBeCommitted }) => {
+    const moments = mayBeCommitted ? (["before", "after"] as const) : (["before"] as const);
+    return moments.map((moment) => ({ message: `D1_ERROR: ${message}`, moment, retried }));
+  },
+);
+
+const RESET = {
+  message: "Durable Object reset because its code was updated.",
+  marks: { retryable: true, durableObjectReset: true },
+  retried: true,
+};
+const LOST = { message: "Network connection lost.", marks: { retryable: true }, retried: true };
+
+/** https://developers.cloudflare.com/durable-objects/best-practices/error-handling/ */
+const OBJECT_FAULTS: readonly Fault[] = [
+  { ...RESET, moment: "before" },
+  { ...RESET, moment: "after" },
+  { ...LOST, moment: "before" },
+  { ...LOST, moment: "after" },
+  {
+    message: "Durable Object is overloaded. Too many requests queued.",
+    marks: { overloaded: true },
+    moment: "before",
+    retried: false,
+  },
+];
+
+const QUEUE_FAULTS: readonly Fault[] = [
+  { message: "Queue is overloaded. Please back off.", moment: "before", retried: false },
+  { message: "Queue is overloaded. Please back off.", moment: "after", retried: false },
+];
+
+/** How each kind of call can fail. */
+export const FAULTS = {
+  "D1 batch": D1_FAULTS,
+  "D1 read": D1_FAULTS,
+  "D1 write": D1_FAULTS,
+  object: OBJECT_FAULTS,
+  queue: QUEUE_FAULTS,
+} as const satisfies Record<string, readonly Fault[]>;
+
+export type Call = keyof typeof FAULTS;
+const CALLS = Object.keys(FAULTS) as Call[];
+
+const INJECTED = "[injected]";
+
+/** The error that a fault shows as; it can be told from one that nobody injected. */
+export function toError({ message, marks }: Fault): Error {
+  return Object.assign(new Error(`${message} ${INJECTED}`), marks);
+}
+
+/**
+ * Whether what ended a call was injected, and is an error that the code is right to pass on.
+ *
+ * @param error the text of the error.
+ * @param isTriedOnce whether the call is one that never tries again, whatever the error.
+ */
+export function isExcused(error: string, isTriedOnce = false): boolean {
+  if (!isInjected(error)) return false;
+  const fault = Object.values(FAULTS)
+    .flat()
+    .find(({ message }) => error.includes(message));
+  return isTriedOnce || fault?.retried === false;
+}
+
+export function isInjected(error: string): boolean {
+  return error.includes(INJECTED);
+}
+
+/** How often each fault was injected into each kind of call. */
+export class Injections {
+  #counts = Object.fromEntries(CALLS.map((call) => [call, FAULTS[call].map(() => 0)])) as Record<
+    Call,
+    number[]
+  >;
+
+  /** @param index of the fault in `FAULTS`. */
+  note(call: Call, index: number): void {
+    this.#counts[call][index] = (this.#counts[call][index] ?? 0) + 1;
+  }
+
+  get total(): number {
+    return sum(CALLS.flatMap((call) => this.#counts[call]));
+  }
+
+  /** For each kind of call, the first of the faults that were injected least. */
+  next(): Record<Call, number> {
+    return Object.fromEntries(
+      CALLS.map((call) => [call, this.#counts[call].indexOf(Math.min(...this.#counts[call]))]),
+    ) as Record<Call, number>;
+  }
+
+  /** What was never injected. */
+  missing(): string[] {
+    return CALLS.flatMap((call) =>
+      FAULTS[call].flatMap(({ message, moment }, index) =>
+        this.#counts[call][index] ? [] : [`${call}, ${moment}: ${message}`],
+      ),
+    );
+  }
+
+  /** A line for each error: into what it was injected, and how often before and after. */
+  lines(): string[] {
+    const messages = new Set(CALLS.flatMap((call) => FAULTS[call].map(({ message }) => message)));
+    return [...messages].map((message) => {
+      const cells = CALLS.flatMap((call) => {
+        const counts = (["before", "after"] as const).map((moment) => {
+          const index = FAULTS[call].findIndex(
+            (fault) => fault.message === message && fault.moment === moment,
+          );
+          return index < 0 ? "–" : String(this.#counts[call][index]);
+        });
+        return counts.every((count) => count === "–") ? [] : [`${call} ${counts.join(" / ")}`];
+      });
+      return `${message}  ${cells.join(", ")}`;
+    });
+  }
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, each) => total + each, 0);
+}

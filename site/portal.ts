@@ -1,0 +1,38 @@
+import { readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { build } from "esbuild";
+
+/** Where the portal is served. */
+const FOLDER = "portal";
+
+/** The portal's page, and its script and style, bundled, under hashed names, by their paths. */
+export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
+  const { outputFiles } = await build({
+    entryPoints: {
+      portal: join(root, "site/portal/main.tsx"),
+      style: join(root, "site/portal/style/portal.css"),
+      icon: join(root, "site/page/icon.svg"),
+    },
+    bundle: true,
+    write: false,
+    minify: true,
+    format: "esm",
+    target: "es2023",
+    jsx: "automatic",
+    jsxImportSource: "preact",
+    outdir: join(root, "dist/assets", FOLDER),
+    entryNames: "[name].[hash]",
+    loader: { ".svg": "copy" },
+  });
+  const files = new Map(
+    outputFiles.map(({ path, contents }) => [`${FOLDER}/${basename(path)}`, Buffer.from(contents)]),
+  );
+  const pathOf = (kind: string) => {
+    const found = [...files.keys()].find((path) => path.endsWith(kind));
+    if (!found) throw new Error(`the portal has no ${kind}`);
+    return `/${found}`;
+  };
+  const shell = readFileSync(join(root, "site/portal/index.html"), "utf8");
+  const page = shell.replace(/%(\.\w+)%/g, (_, kind: string) => pathOf(kind));
+  return files.set(`${FOLDER}/index.html`, Buffer.from(page));
+}

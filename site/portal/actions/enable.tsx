@@ -1,0 +1,55 @@
+import { useState } from "preact/hooks";
+import { enableWebhook } from "../api.ts";
+import { useAction } from "../load.ts";
+import { announce } from "../parts/announce.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
+import { readSince, SinceField } from "../parts/since.tsx";
+import type { Webhook } from "../shapes.ts";
+import { t } from "../text.ts";
+
+interface Props {
+  webhook: Webhook;
+  onClose(): void;
+  onDone(): void;
+}
+
+/** Enables a disabled subscription, and sends what it has missed if that is wanted. */
+export function EnableDialog({ webhook, onClose, onDone }: Props) {
+  const action = useAction();
+  const [withMissed, setWithMissed] = useState(true);
+  const [sinceFault, setSinceFault] = useState<string | null>(null);
+  const submit = (form: FormData, close: () => void) => {
+    const since = withMissed ? readSince(form, webhook, Date.now()) : null;
+    setSinceFault(withMissed && since === null ? t.since.required : null);
+    if (withMissed && since === null) return;
+    void action.run(async () => {
+      const { count } = await enableWebhook(webhook.id, since ? { redeliver_since: since } : {});
+      close();
+      announce(t.enable.result(count));
+      onDone();
+    });
+  };
+  return (
+    <Dialog title={t.enable.title} onClose={onClose}>
+      {(close) => (
+        <DialogForm
+          {...{ action, close }}
+          submit={t.enable.submit}
+          onSubmit={(form) => submit(form, close)}
+        >
+          <p>{t.enable.text}</p>
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={withMissed}
+              onInput={({ currentTarget }) => setWithMissed(currentTarget.checked)}
+            />
+            {t.enable.missed}
+          </label>
+          {withMissed && <SinceField webhook={webhook} fault={sinceFault} />}
+        </DialogForm>
+      )}
+    </Dialog>
+  );
+}

@@ -1,0 +1,85 @@
+import { useState } from "preact/hooks";
+import type { Fault } from "../api.ts";
+import { renewSecret } from "../api.ts";
+import { formatTime } from "../format.ts";
+import { useAction } from "../load.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
+import { Secret } from "../parts/secret.tsx";
+import type { NewSecret, Webhook } from "../shapes.ts";
+import { t } from "../text.ts";
+
+/** How long the earlier secret may sign beside the new one, in seconds. */
+const OVERLAPS = [
+  ["now", 0],
+  ["hour", 3_600],
+  ["day", 86_400],
+  ["week", 604_800],
+] as const;
+
+/** Makes a new secret and shows it this once. */
+export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
+  const action = useAction();
+  const [made, setMade] = useState<NewSecret | null>(null);
+  return (
+    <Dialog title={t.secret.title} isHeld={made !== null} onClose={onClose}>
+      {(close) =>
+        made ? (
+          <>
+            <Secret secret={made.secret} />
+            <p>
+              {made.overlap_ends_at
+                ? t.secret.until(formatTime(made.overlap_ends_at))
+                : t.secret.ended}
+            </p>
+            <div class="buttons">
+              <button type="button" class="primary" onClick={close}>
+                {t.secret.stored}
+              </button>
+            </div>
+          </>
+        ) : (
+          <DialogForm
+            {...{ action, close }}
+            submit={t.secret.submit}
+            fault={isTooMany(action.fault) ? <TooMany /> : undefined}
+            onSubmit={(form) =>
+              void action.run(async () =>
+                setMade(await renewSecret(webhook.id, Number(form.get("overlap")))),
+              )
+            }
+          >
+            <p>{t.secret.text}</p>
+            <fieldset>
+              <legend>{t.secret.overlap}</legend>
+              {OVERLAPS.map(([name, seconds]) => (
+                <label class="check" key={name}>
+                  <input
+                    type="radio"
+                    name="overlap"
+                    value={seconds}
+                    defaultChecked={name === "day"}
+                  />
+                  {t.secret.overlaps[name]}
+                </label>
+              ))}
+            </fieldset>
+          </DialogForm>
+        )
+      }
+    </Dialog>
+  );
+}
+
+function TooMany() {
+  return (
+    <p class="note bad" role="alert">
+      {t.secret.tooMany}
+    </p>
+  );
+}
+
+/** Whether too many earlier secrets would sign beside the new one. */
+function isTooMany(fault: Fault | null): boolean {
+  return fault?.body?.details.parameter === "overlap_seconds";
+}

@@ -1,0 +1,66 @@
+import { useState } from "preact/hooks";
+import { sendTest } from "../api.ts";
+import { formatOutcome, isAccepted } from "../format.ts";
+import { useAction } from "../load.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { DialogForm } from "../parts/dialog-form.tsx";
+import type { Kind, TestResult, Webhook } from "../shapes.ts";
+import { t } from "../text.ts";
+
+/** Sends a test event and shows what the server answered. */
+export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
+  const action = useAction();
+  const [result, setResult] = useState<TestResult | null>(null);
+  const send = (kind: Kind) =>
+    action.run(async () => {
+      setResult(null);
+      setResult(await sendTest(webhook.id, kind));
+    });
+  return (
+    <Dialog title={t.test.title} onClose={onClose}>
+      {(close) => (
+        <DialogForm
+          {...{ action, close }}
+          submit={result ? t.test.again : t.test.submit}
+          cancel={t.close}
+          onSubmit={(form) => void send(form.get("kind") as Kind)}
+        >
+          <p>{t.test.text}</p>
+          <label class="field">
+            {t.test.kind}
+            <select name="kind">
+              {webhook.events.map((kind) => (
+                <option key={kind} value={kind}>
+                  {t.kinds[kind]} ({kind})
+                </option>
+              ))}
+            </select>
+          </label>
+          <div role="status">
+            {action.isBusy && <p class="note">{t.test.sending}</p>}
+            {result && <Result result={result} />}
+          </div>
+        </DialogForm>
+      )}
+    </Dialog>
+  );
+}
+
+function Result({ result }: { result: TestResult }) {
+  const good = isAccepted(result);
+  return (
+    <div class={`note ${good ? "good" : "bad"}`}>
+      <p>
+        <b>{formatOutcome(result)}</b> · {t.milliseconds(result.duration_ms)}
+      </p>
+      <p>{good ? t.test.accepted : describe(result)}</p>
+      <p class="mono small">{result.event_id}</p>
+    </div>
+  );
+}
+
+function describe({ outcome }: TestResult): string {
+  if (outcome === "timed_out") return t.test.timed_out;
+  if (outcome === "unreachable") return t.test.unreachable;
+  return outcome === "refused" ? t.test.notSent : t.test.refused;
+}

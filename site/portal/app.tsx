@@ -1,0 +1,134 @@
+import { useEffect, useState } from "preact/hooks";
+import { readWorkspace } from "./api.ts";
+import { formatTime } from "./format.ts";
+import { useLoad } from "./load.ts";
+import { Delivery } from "./pages/delivery.tsx";
+import { Subscribe } from "./pages/subscribe.tsx";
+import { Usage } from "./pages/usage.tsx";
+import { Webhook } from "./pages/webhook.tsx";
+import { Webhooks } from "./pages/webhooks.tsx";
+import { Announcements } from "./parts/announce.tsx";
+import { Loading } from "./parts/basics.tsx";
+import { LoadFault, NotFound } from "./parts/faults.tsx";
+import { type Route, readRoute } from "./route.ts";
+import { readSession, readToken, resumeSession, watchSession } from "./session.ts";
+import type { Workspace } from "./shapes.ts";
+import { t } from "./text.ts";
+
+/** The portal: who may see it, and the place that the address names. */
+export function App({ icon }: { icon: string }) {
+  const [session, setSession] = useState(readSession);
+  const [route, setRoute] = useState(() => readRoute(location.hash));
+  useEffect(() => {
+    const follow = () => setRoute(readRoute(location.hash));
+    watchSession(() => setSession(readSession()));
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  return (
+    <>
+      <button
+        type="button"
+        class="skip"
+        onClick={() => document.getElementById("content")?.focus()}
+      >
+        {t.skip}
+      </button>
+      {session === "open" ? (
+        <Portal key={readToken()} route={route} icon={icon} />
+      ) : (
+        <>
+          <Bar icon={icon} />
+          <main id="content" tabIndex={-1}>
+            <Closed session={session} />
+          </main>
+        </>
+      )}
+      <Announcements />
+    </>
+  );
+}
+
+function Closed({ session }: { session: "missing" | "expired" | "withdrawn" }) {
+  const { title, text } = t.session[session];
+  return (
+    <div class="closed" role="alert">
+      <h1>{title}</h1>
+      <p class="lead">{text}</p>
+      {session === "withdrawn" && (
+        <button type="button" onClick={resumeSession}>
+          {t.retry}
+        </button>
+      )}
+    </div>
+  );
+}
+
+const WORKSPACE_REFRESH_MS = 300_000;
+
+function Portal({ route, icon }: { route: Route; icon: string }) {
+  const loaded = useLoad(readWorkspace, "", WORKSPACE_REFRESH_MS);
+  const workspace = loaded.data;
+  useEffect(() => {
+    document.title = workspace ? `${workspace.name} – ${t.product}` : t.product;
+  }, [workspace?.name]);
+  return (
+    <>
+      <Bar icon={icon} workspace={workspace} route={route} />
+      <main id="content" tabIndex={-1}>
+        {workspace ? (
+          <Place workspace={workspace} route={route} />
+        ) : loaded.fault ? (
+          <LoadFault loaded={loaded} />
+        ) : (
+          <Loading />
+        )}
+      </main>
+      {workspace && (
+        <footer>
+          <p>{t.linkUntil(formatTime(workspace.expires_at))}.</p>
+        </footer>
+      )}
+    </>
+  );
+}
+
+function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
+  switch (route.page) {
+    case "webhooks":
+      return <Webhooks workspace={workspace} />;
+    case "webhook":
+      return <Webhook key={route.id} id={route.id} query={route.query} />;
+    case "delivery":
+      return <Delivery key={route.eventId} {...{ workspace, ...route }} />;
+    case "subscribe":
+      return <Subscribe workspace={workspace} />;
+    case "usage":
+      return <Usage />;
+    case "unknown":
+      return <NotFound />;
+  }
+}
+
+function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route }) {
+  const { icon, workspace, route } = props;
+  const link = (href: string, text: string, isHere: boolean) => (
+    <a href={href} aria-current={isHere ? "page" : undefined}>
+      {text}
+    </a>
+  );
+  return (
+    <header class="bar">
+      <p class="brand">
+        <img src={icon} alt="" width="26" height="26" />
+        <span>{workspace?.name ?? t.product}</span>
+      </p>
+      {workspace && route && (
+        <nav aria-label={t.sections}>
+          {link("#/webhooks", t.subscriptions, route.page !== "usage")}
+          {link("#/usage", t.usage, route.page === "usage")}
+        </nav>
+      )}
+    </header>
+  );
+}

@@ -1,0 +1,72 @@
+import type { Attempt } from "./shapes.ts";
+import { locale, t } from "./text.ts";
+
+const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+const exactTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
+const day = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", timeZone: "UTC" });
+const hour = new Intl.DateTimeFormat(locale, { hour: "numeric", minute: "2-digit" });
+const number = new Intl.NumberFormat(locale);
+const percent = new Intl.NumberFormat(locale, { style: "percent", maximumSignificantDigits: 2 });
+const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
+
+/** Seconds of each unit, the largest first. */
+const UNITS = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+  ["second", 1],
+] as const;
+
+/** A time to the minute, where the reader is. */
+export function formatTime(time: string | number): string {
+  return dateTime.format(new Date(time));
+}
+
+/** A time to the second, where the reader is. */
+export function formatExactTime(time: string): string {
+  return exactTime.format(new Date(time));
+}
+
+/** A day of the API, `2026-11-21`: its days are those of UTC. */
+export function formatDay(date: string): string {
+  return day.format(new Date(date));
+}
+
+/** The time of day of an hour of the API. */
+export function formatHour(time: string): string {
+  return hour.format(new Date(time));
+}
+
+export function formatNumber(n: number): string {
+  return number.format(n);
+}
+
+export function formatShare(share: number): string {
+  return percent.format(share);
+}
+
+/** How long ago a time was, or how long it is until then: `3 minutes ago`. */
+export function formatRelative(time: string, now: number): string {
+  const seconds = Math.round((Date.parse(time) - now) / 1000);
+  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS[3];
+  return relative.format(Math.trunc(seconds / size), unit);
+}
+
+/** How an attempt ended: `Answered 500`. */
+export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "status">): string {
+  const { answered, ...others } = t.outcomes;
+  if (outcome === "answered") return answered(status ?? 0);
+  return others[outcome as keyof typeof others] ?? outcome;
+}
+
+/** Whether the server acknowledged: any 2xx. */
+export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "status">): boolean {
+  return outcome === "answered" && status !== null && status >= 200 && status < 300;
+}
+
+/** The host of a URL, and what follows it. */
+export function splitUrl(url: string): { host: string; path: string } {
+  const { host, pathname, search } = new URL(url);
+  const path = pathname + search;
+  return { host, path: path === "/" ? "" : path };
+}

@@ -1,0 +1,13 @@
+import { render } from "preact";
+import { App } from "./app.tsx";
+import { openSession } from "./session.ts";
+import { language, t } from "./text.ts";
+
+const root = document.getElementById("portal");
+const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");
+if (!root || !icon) throw new Error("the page is not whole");
+// Before anything else: the token leaves the address.
+openSession();
+document.documentElement.lang = language;
+document.title = t.product;
+render(<App icon={icon.href} />, root);

@@ -1,0 +1,49 @@
+import { formatDay } from "../format.ts";
+import { Chart } from "../parts/chart.tsx";
+import type { Day } from "../shapes.ts";
+import { t } from "../text.ts";
+
+/** The last days of a subscription: what became of its deliveries, and how many attempts it took. */
+export function Days({ days }: { days: Day[] }) {
+  const labels = days.map(({ date }) => formatDay(date));
+  const ticks = [0, Math.floor((days.length - 1) / 2), days.length - 1];
+  const valuesOf = (name: "delivered" | "failed" | "cancelled" | "pending" | "attempts") =>
+    days.map((day) => day[name]);
+  const sumOf = (name: "delivered" | "failed" | "pending" | "attempts") =>
+    valuesOf(name).reduce((sum, value) => sum + value, 0);
+  const series = (
+    [
+      ["delivered", "delivered"],
+      ["exhausted", "failed"],
+      ["cancelled", "cancelled"],
+      ["pending", "pending"],
+    ] as const
+  ).map(([state, name]) => ({
+    name: t.deliveryStates[state],
+    tone: state,
+    values: valuesOf(name),
+  }));
+  return (
+    <section>
+      <h2>{t.subscription.lastDays(days.length)}</h2>
+      <div class="charts">
+        <Chart
+          title={t.subscription.byDay}
+          summary={t.subscription.chart(sumOf("delivered"), sumOf("failed"), sumOf("pending"))}
+          column={t.subscription.day}
+          {...{ labels, ticks, series }}
+        />
+        <Chart
+          title={t.subscription.attemptsByDay}
+          summary={t.subscription.attemptsChart(sumOf("attempts"))}
+          column={t.subscription.day}
+          {...{ labels, ticks }}
+          series={[
+            { name: t.subscription.attempts, tone: "attempts", values: valuesOf("attempts") },
+          ]}
+        />
+      </div>
+      {days.some(({ truncated }) => truncated) && <p class="hint">{t.subscription.truncated}</p>}
+    </section>
+  );
+}

@@ -1,0 +1,183 @@
+import { redeliver } from "../api.ts";
+import { formatOutcome, formatTime } from "../format.ts";
+import { type Loaded, useAction } from "../load.ts";
+import { announce } from "../parts/announce.tsx";
+import { Badge, Empty, Loading, Time } from "../parts/basics.tsx";
+import { ActionFault, LoadFault } from "../parts/faults.tsx";
+import { deliveryHref, goTo, webhookHref } from "../route.ts";
+import { DELIVERY_STATES, type Delivery, type DeliveryPage, type Webhook } from "../shapes.ts";
+import { t } from "../text.ts";
+
+interface Props {
+  webhook: Webhook;
+  /** The filters and the page. */
+  query: URLSearchParams;
+  loaded: Loaded<DeliveryPage>;
+  onDone(): void;
+}
+
+/** The deliveries to a subscription, newest first, narrowed by filters, a page at a time. */
+export function Deliveries({ webhook, query, loaded, onDone }: Props) {
+  const { isBusy, fault, run } = useAction();
+  const isNarrowed = [...query.keys()].length > 0;
+  const page = loaded.data;
+  const isEmpty = page?.data.length === 0 && !loaded.isStale;
+  const sendAgain = ({ event_id }: Delivery) =>
+    run(async () => {
+      const { count } = await redeliver(webhook.id, { event_ids: [event_id] });
+      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
+      onDone();
+    });
+  return (
+    <section>
+      <h2>{t.deliveries.title}</h2>
+      <Filters webhook={webhook} query={query} />
+      <LoadFault loaded={loaded} />
+      <ActionFault fault={fault} />
+      {page === null && !loaded.fault && <Loading />}
+      {isEmpty && isNarrowed && (
+        <Empty {...(page.has_more ? t.deliveries.noneSoFar : t.deliveries.noneAtAll)}>
+          <a class="button" href={webhookHref(webhook.id)}>
+            {t.deliveries.showAll}
+          </a>
+        </Empty>
+      )}
+      {isEmpty && !isNarrowed && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
+      {page !== null && page.data.length > 0 && (
+        <table class="rows" aria-busy={loaded.isStale}>
+          <thead>
+            <tr>
+              <th scope="col">{t.deliveries.state}</th>
+              <th scope="col">{t.deliveries.kind}</th>
+              <th scope="col">{t.deliveries.recorded}</th>
+              <th scope="col">{t.deliveries.attempts}</th>
+              <th scope="col">{t.deliveries.lastAnswer}</th>
+              <td />
+            </tr>
+          </thead>
+          <tbody>
+            {page.data.map((delivery) => (
+              <Row
+                key={delivery.event_id}
+                {...{ webhook, delivery, isBusy }}
+                onSendAgain={() => sendAgain(delivery)}
+              />
+            ))}
+          </tbody>
+        </table>
+      )}
+      {page && <Pages {...{ webhook, query, page }} />}
+    </section>
+  );
+}
+
+function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
+  const filter = (name: "state" | "type", value: string) =>
+    goTo(
+      webhookHref(webhook.id, {
+        state: query.get("state"),
+        type: query.get("type"),
+        [name]: value,
+      }),
+    );
+  const field = (name: "state" | "type", label: string, options: [string, string][]) => (
+    <label class="field">
+      {label}
+      <select
+        value={query.get(name) ?? ""}
+        onInput={({ currentTarget }) => filter(name, currentTarget.value)}
+      >
+        <option value="">{t.deliveries.all}</option>
+        {options.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+  return (
+    <div class="filters">
+      {field(
+        "state",
+        t.deliveries.state,
+        DELIVERY_STATES.map((state) => [state, t.deliveryStates[state]]),
+      )}
+      {field("type", t.deliveries.kind, Object.entries(t.kinds))}
+    </div>
+  );
+}
+
+function Row(props: {
+  webhook: Webhook;
+  delivery: Delivery;
+  isBusy: boolean;
+  onSendAgain(): void;
+}) {
+  const { webhook, delivery, isBusy, onSendAgain } = props;
+  const { state, type, created_at, attempts, last_attempt, due_at, event_id } = delivery;
+  const kind = t.kinds[type] ?? type;
+  const mayBeSent = state !== "pending" && webhook.state !== "disabled";
+  return (
+    <tr>
+      <td>
+        <Badge tone={state}>{t.deliveryStates[state]}</Badge>
+      </td>
+      <th scope="row">
+        <a href={deliveryHref(webhook.id, event_id)}>{kind}</a>
+        <span class="mono small">{event_id}</span>
+      </th>
+      <td data-name={t.deliveries.recorded}>
+        <Time at={created_at} />
+      </td>
+      <td data-name={t.deliveries.attempts}>{attempts}</td>
+      <td data-name={t.deliveries.lastAnswer}>
+        {last_attempt ? formatOutcome(last_attempt) : "–"}
+        {due_at && Date.parse(due_at) > Date.now() && (
+          <span class="small">
+            {t.deliveries.next} <Time at={due_at} />
+          </span>
+        )}
+      </td>
+      <td class="row-action">
+        {mayBeSent && (
+          <button
+            type="button"
+            class="quiet"
+            disabled={isBusy}
+            aria-label={t.deliveries.sendAgainOf(kind, formatTime(created_at))}
+            onClick={onSendAgain}
+          >
+            {t.deliveries.sendAgain}
+          </button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** Pages from which an older one was opened, by the cursor of the latter. */
+const newerPages = new Map<string, string | null>();
+
+function Pages(props: { webhook: Webhook; query: URLSearchParams; page: DeliveryPage }) {
+  const { webhook, query, page } = props;
+  const cursor = query.get("cursor");
+  const next = page.next_cursor;
+  if (cursor === null && next === null) return null;
+  const href = (to: string | null) =>
+    webhookHref(webhook.id, { state: query.get("state"), type: query.get("type"), cursor: to });
+  return (
+    <nav class="pages" aria-label={t.deliveries.pages}>
+      {cursor !== null && (
+        <a class="button" href={href(newerPages.get(cursor) ?? null)}>
+          ← {t.deliveries.newer}
+        </a>
+      )}
+      {next !== null && (
+        <a class="button" href={href(next)} onClick={() => newerPages.set(next, cursor)}>
+          {t.deliveries.older} →
+        </a>
+      )}
+    </nav>
+  );
+}

@@ -1,0 +1,117 @@
+import { readDelivery, redeliver } from "../api.ts";
+import { formatExactTime, formatOutcome, isAccepted } from "../format.ts";
+import { useAction, useLoad } from "../load.ts";
+import { announce } from "../parts/announce.tsx";
+import { Badge, Facts, Loading } from "../parts/basics.tsx";
+import { Body } from "../parts/body.tsx";
+import { ActionFault, LoadFault } from "../parts/faults.tsx";
+import { Heading } from "../parts/heading.tsx";
+import { webhookHref } from "../route.ts";
+import type { Attempt, DeliveryDetails, Workspace } from "../shapes.ts";
+import { t } from "../text.ts";
+
+/** One delivery with its attempts and its body. */
+export function Delivery(props: { workspace: Workspace; id: string; eventId: string }) {
+  const { workspace, id, eventId } = props;
+  const loaded = useLoad(() => readDelivery(id, eventId));
+  const { isBusy, fault, run } = useAction();
+  const delivery = loaded.data;
+  const sendAgain = () =>
+    run(async () => {
+      const { count } = await redeliver(id, { event_ids: [eventId] });
+      announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
+      loaded.reload();
+    });
+  return (
+    <>
+      <p class="crumb">
+        <a href={webhookHref(id)}>← {t.delivery.back}</a>
+      </p>
+      {delivery === null ? (
+        <>
+          <Heading>{loaded.fault ? t.deliveries.title : t.loading}</Heading>
+          {loaded.fault ? <LoadFault loaded={loaded} /> : <Loading />}
+        </>
+      ) : (
+        <>
+          <div class="head">
+            <Heading>{t.kinds[delivery.type] ?? delivery.type}</Heading>
+            <Badge tone={delivery.state}>{t.deliveryStates[delivery.state]}</Badge>
+          </div>
+          <LoadFault loaded={loaded} />
+          <About delivery={delivery} />
+          <ActionFault fault={fault} />
+          {delivery.state !== "pending" && (
+            <div class="buttons">
+              <button type="button" disabled={isBusy} onClick={sendAgain}>
+                {t.deliveries.sendAgain}
+              </button>
+            </div>
+          )}
+          <Attempts delivery={delivery} />
+          <section>
+            <h2>{t.delivery.body}</h2>
+            <Body body={delivery.body} />
+            <p class="hint">{t.delivery.kept(workspace.retention_days)}</p>
+          </section>
+        </>
+      )}
+    </>
+  );
+}
+
+function About({ delivery }: { delivery: DeliveryDetails }) {
+  const { due_at, settled_at, created_at, attempts, event_id } = delivery;
+  const facts: [string, string][] = [
+    [t.delivery.id, event_id],
+    [t.delivery.recorded, formatExactTime(created_at)],
+    [t.delivery.attempts, String(attempts)],
+  ];
+  if (settled_at) facts.push([t.delivery.settled, formatExactTime(settled_at)]);
+  if (due_at) facts.push([t.delivery.due, formatExactTime(due_at)]);
+  return <Facts of={facts} />;
+}
+
+/** Every failed attempt that is kept, and the last one where it succeeded. */
+function attemptsOf({ failed_attempts, last_attempt }: DeliveryDetails): Attempt[] {
+  return last_attempt && isAccepted(last_attempt)
+    ? [...failed_attempts, last_attempt]
+    : failed_attempts;
+}
+
+function Attempts({ delivery }: { delivery: DeliveryDetails }) {
+  const attempts = attemptsOf(delivery);
+  return (
+    <section>
+      <h2>{t.delivery.failedAttempts}</h2>
+      {attempts.length === 0 ? (
+        <p class="hint">{t.delivery.noAttempt}</p>
+      ) : (
+        <table class="rows">
+          <thead>
+            <tr>
+              <th scope="col">{t.delivery.time}</th>
+              <th scope="col">{t.delivery.answer}</th>
+              <th scope="col">{t.delivery.duration}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {attempts.map((attempt) => (
+              <tr key={attempt.at}>
+                <th scope="row">{attempt.at ? formatExactTime(attempt.at) : "–"}</th>
+                <td data-name={t.delivery.answer}>
+                  <Badge tone={isAccepted(attempt) ? "delivered" : "exhausted"}>
+                    {formatOutcome(attempt)}
+                  </Badge>
+                </td>
+                <td data-name={t.delivery.duration}>
+                  {attempt.duration_ms === null ? "–" : t.milliseconds(attempt.duration_ms)}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </section>
+  );
+}

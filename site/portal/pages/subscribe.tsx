@@ -1,0 +1,122 @@
+import { useId, useState } from "preact/hooks";
+import { createWebhook, type Fault } from "../api.ts";
+import { useAction } from "../load.ts";
+import { ActionFault, describeFault } from "../parts/faults.tsx";
+import { Heading } from "../parts/heading.tsx";
+import { Secret } from "../parts/secret.tsx";
+import { webhookHref } from "../route.ts";
+import type { Kind, Webhook, Workspace } from "../shapes.ts";
+import { t } from "../text.ts";
+
+type Field = "url" | "events";
+type FieldFaults = Partial<Record<Field, string>>;
+
+/** Subscribes a URL to kinds of events, and shows the secret this once. */
+export function Subscribe({ workspace }: { workspace: Workspace }) {
+  const [made, setMade] = useState<(Webhook & { secret: string }) | null>(null);
+  return (
+    <>
+      <p class="crumb">
+        <a href="#/webhooks">← {t.subscriptions}</a>
+      </p>
+      {made ? (
+        <div class="narrow" key="made">
+          <Heading>{t.subscribe.doneTitle}</Heading>
+          <p class="lead breakable">{made.url}</p>
+          <Secret secret={made.secret} />
+          <div class="buttons">
+            <a class="button primary" href={webhookHref(made.id)}>
+              {t.subscribe.open}
+            </a>
+          </div>
+        </div>
+      ) : (
+        <div class="narrow" key="form">
+          <Heading>{t.subscribe.title}</Heading>
+          <p class="lead">{t.subscribe.lead}</p>
+          <Form kinds={workspace.events} onMade={setMade} />
+        </div>
+      )}
+    </>
+  );
+}
+
+interface FormProps {
+  kinds: Kind[];
+  onMade(webhook: Webhook & { secret: string }): void;
+}
+
+function Form({ kinds, onMade }: FormProps) {
+  const { isBusy, fault, run } = useAction();
+  const [missing, setMissing] = useState<FieldFaults>({});
+  const urlFaultId = useId();
+  const eventsFaultId = useId();
+  const faults = { ...faultsOf(fault), ...missing };
+  const submit = (form: HTMLFormElement) => {
+    const entries = new FormData(form);
+    const url = String(entries.get("url")).trim();
+    const events = entries.getAll("events") as Kind[];
+    const next: FieldFaults = {};
+    if (url === "") next.url = t.subscribe.urlRequired;
+    if (events.length === 0) next.events = t.subscribe.eventsRequired;
+    setMissing(next);
+    const first = Object.keys(next)[0];
+    if (first) return form.querySelector<HTMLElement>(`[name=${first}]`)?.focus();
+    void run(async () => onMade(await createWebhook({ url, events })));
+  };
+  return (
+    <form
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit(event.currentTarget);
+      }}
+    >
+      <label class="field">
+        {t.subscribe.url}
+        <input
+          type="url"
+          name="url"
+          class="mono"
+          placeholder="https://hooks.example.com/events"
+          autocomplete="off"
+          spellcheck={false}
+          aria-invalid={faults.url !== undefined}
+          aria-describedby={urlFaultId}
+        />
+      </label>
+      <p id={urlFaultId} class={faults.url ? "fault" : "hint"} aria-live="polite">
+        {faults.url ?? t.subscribe.urlHint}
+      </p>
+      <fieldset aria-describedby={eventsFaultId}>
+        <legend>{t.subscribe.events}</legend>
+        {kinds.map((kind) => (
+          <label class="check" key={kind}>
+            <input type="checkbox" name="events" value={kind} defaultChecked />
+            <span>
+              {t.kinds[kind] ?? kind} <span class="mono small">{kind}</span>
+            </span>
+          </label>
+        ))}
+        <p id={eventsFaultId} class="fault" aria-live="polite">
+          {faults.events}
+        </p>
+      </fieldset>
+      <ActionFault fault={fault && Object.keys(faultsOf(fault)).length === 0 ? fault : null} />
+      <div class="buttons">
+        <button type="submit" class="primary" disabled={isBusy}>
+          {t.subscribe.submit}
+        </button>
+        <a class="button" href="#/webhooks">
+          {t.cancel}
+        </a>
+      </div>
+    </form>
+  );
+}
+
+/** What the server has against a field, beside the field. */
+function faultsOf(fault: Fault | null): FieldFaults {
+  const field = fault?.body?.details.parameter?.split(/[.[]/)[0];
+  return fault && (field === "url" || field === "events") ? { [field]: describeFault(fault) } : {};
+}

@@ -1,0 +1,104 @@
+import type { ComponentChildren } from "preact";
+import { listKeys } from "../api.ts";
+import { formatHour, formatShare, formatTime } from "../format.ts";
+import { useLoad } from "../load.ts";
+import { Badge, Empty, Facts, Loading, Time } from "../parts/basics.tsx";
+import { Chart } from "../parts/chart.tsx";
+import { LoadFault } from "../parts/faults.tsx";
+import { Heading } from "../parts/heading.tsx";
+import type { Key } from "../shapes.ts";
+import { t } from "../text.ts";
+
+const HOUR_SECONDS = 3_600;
+
+/** What each key has been used for, against its quota. */
+export function Usage() {
+  const loaded = useLoad(listKeys);
+  const keys = loaded.data;
+  return (
+    <>
+      <Heading>{t.usage}</Heading>
+      <p class="lead">{t.usagePage.lead}</p>
+      <LoadFault loaded={loaded} />
+      {keys === null && !loaded.fault && <Loading />}
+      {keys?.length === 0 && <Empty title={t.usagePage.empty} text={t.usagePage.emptyText} />}
+      {keys?.map((key) => (
+        <KeyUsage key={key.id} of={key} />
+      ))}
+    </>
+  );
+}
+
+function KeyUsage({ of: key }: { of: Key }) {
+  const { hours, requests_per_window, window_seconds } = key;
+  const sum = (name: "requests" | "refused") =>
+    hours.reduce((count, hour) => count + hour[name], 0);
+  const all = sum("requests") + sum("refused");
+  const facts: [string, ComponentChildren][] = [
+    [t.usagePage.lastUsed, key.last_used_at ? <Time at={key.last_used_at} /> : t.never],
+    [t.usagePage.quota, t.usagePage.quotaValue(requests_per_window, window_seconds)],
+  ];
+  if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} />]);
+  facts.push([t.usagePage.created, formatTime(key.created_at)]);
+  return (
+    <section class="key">
+      <div class="head">
+        <h2 class="mono">{key.id}</h2>
+        <Standing of={key} />
+      </div>
+      <Facts of={facts} />
+      {all === 0 && <p class="hint">{t.usagePage.unused}</p>}
+      {all > 0 && (
+        <Chart
+          title={t.usagePage.byHour}
+          summary={t.usagePage.chart(all, sum("refused"))}
+          column={t.usagePage.hour}
+          labels={hours.map(({ hour }) => formatHour(hour))}
+          ticks={[0, 8, 16, hours.length - 1]}
+          series={[
+            {
+              name: t.usagePage.requests,
+              tone: "attempts",
+              values: hours.map(({ requests }) => requests),
+            },
+            {
+              name: t.usagePage.refused,
+              tone: "exhausted",
+              values: hours.map(({ refused }) => refused),
+            },
+          ]}
+        />
+      )}
+    </section>
+  );
+}
+
+/** The busiest hour, in words and as a bar, against what the quota allows in an hour. */
+function Peak({ of: key }: { of: Key }) {
+  const requests = Math.max(...key.hours.map((hour) => hour.requests));
+  const share = requests / ((key.requests_per_window * HOUR_SECONDS) / key.window_seconds);
+  return (
+    <>
+      {t.usagePage.peakValue(requests, formatShare(share))}
+      <svg class="meter" aria-hidden="true" viewBox="0 0 100 4" preserveAspectRatio="none">
+        <rect class="meter-all" width={100} height={4} />
+        <rect
+          class={share < 0.8 ? "attempts" : "exhausted"}
+          width={100 * Math.min(1, share)}
+          height={4}
+        />
+      </svg>
+    </>
+  );
+}
+
+function Standing({ of: { revoked_at, expires_at } }: { of: Key }) {
+  if (revoked_at)
+    return <Badge tone="disabled">{t.usagePage.revoked(formatTime(revoked_at))}</Badge>;
+  if (!expires_at) return <Badge tone="healthy">{t.usagePage.active}</Badge>;
+  return Date.parse(expires_at) <= Date.now() ? (
+    <Badge tone="disabled">{t.usagePage.expired(formatTime(expires_at))}</Badge>
+  ) : (
+    <Badge tone="healthy">{t.usagePage.expires(formatTime(expires_at))}</Badge>
+  );
+}

@@ -1,0 +1,139 @@
+import { EnableDialog } from "../actions/enable.tsx";
+import { RedeliverDialog } from "../actions/redeliver.tsx";
+import { RemoveDialog } from "../actions/remove.tsx";
+import { SecretDialog } from "../actions/secret.tsx";
+import { TestDialog } from "../actions/test.tsx";
+import { listDeliveries, readWebhook } from "../api.ts";
+import { formatNumber, formatOutcome, formatTime, splitUrl } from "../format.ts";
+import { useLoad } from "../load.ts";
+import { Badge, Facts, Kinds, Loading, Time } from "../parts/basics.tsx";
+import { DialogButton } from "../parts/dialog.tsx";
+import { LoadFault } from "../parts/faults.tsx";
+import { Heading } from "../parts/heading.tsx";
+import type { Webhook as Subscription } from "../shapes.ts";
+import { t } from "../text.ts";
+import { Days } from "./days.tsx";
+import { Deliveries } from "./deliveries.tsx";
+
+/** One subscription: its health, what can be done with it, its last days, its deliveries. */
+export function Webhook({ id, query }: { id: string; query: URLSearchParams }) {
+  const loaded = useLoad(() => readWebhook(id));
+  const deliveries = useLoad(() => listDeliveries(id, query), query.toString());
+  const reload = () => {
+    loaded.reload();
+    deliveries.reload();
+  };
+  const webhook = loaded.data;
+  if (loaded.fault?.status === 404) return <LoadFault loaded={loaded} />;
+  return (
+    <>
+      <p class="crumb">
+        <a href="#/webhooks">← {t.subscriptions}</a>
+      </p>
+      {webhook === null ? (
+        <>
+          <Heading>{loaded.fault ? t.subscriptions : t.loading}</Heading>
+          {loaded.fault ? <LoadFault loaded={loaded} /> : <Loading />}
+        </>
+      ) : (
+        <>
+          <Title webhook={webhook} />
+          <LoadFault loaded={loaded} />
+          <Trouble webhook={webhook} />
+          <Actions webhook={webhook} onDone={reload} />
+          <About webhook={webhook} />
+          <Days days={webhook.days} />
+          <Deliveries webhook={webhook} query={query} loaded={deliveries} onDone={reload} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Title({ webhook }: { webhook: Subscription }) {
+  const { host, path } = splitUrl(webhook.url);
+  return (
+    <div class="head">
+      <Heading>
+        {host}
+        <span class="path">{path}</span>
+      </Heading>
+      <Badge tone={webhook.state}>{t.states[webhook.state]}</Badge>
+    </div>
+  );
+}
+
+/** What is wrong with it, and what comes of that. */
+function Trouble({ webhook }: { webhook: Subscription }) {
+  const { state, failing_since, disabled_at, failures } = webhook;
+  if (state === "disabled" && disabled_at !== null)
+    return <p class="note bad">{t.subscription.disabled(formatTime(disabled_at))}</p>;
+  if (state === "failing" && failing_since !== null)
+    return <p class="note bad">{t.subscription.failing(failures, formatTime(failing_since))}</p>;
+  return state === "slow" ? <p class="note warn">{t.subscription.slow}</p> : null;
+}
+
+function Actions({ webhook, onDone }: { webhook: Subscription; onDone(): void }) {
+  const isDisabled = webhook.state === "disabled";
+  return (
+    <div class="buttons">
+      {isDisabled && (
+        <DialogButton label={t.enable.button} class="primary">
+          {(onClose) => <EnableDialog {...{ webhook, onClose, onDone }} />}
+        </DialogButton>
+      )}
+      <DialogButton label={t.test.button}>
+        {(onClose) => <TestDialog {...{ webhook, onClose }} />}
+      </DialogButton>
+      {!isDisabled && (
+        <DialogButton label={t.sendAgain.button}>
+          {(onClose) => <RedeliverDialog {...{ webhook, onClose, onDone }} />}
+        </DialogButton>
+      )}
+      <DialogButton label={t.secret.button}>
+        {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
+      </DialogButton>
+      <DialogButton label={t.remove.button} class="danger-quiet">
+        {(onClose) => <RemoveDialog {...{ webhook, onClose }} />}
+      </DialogButton>
+    </div>
+  );
+}
+
+function About({ webhook }: { webhook: Subscription }) {
+  const { next_attempt_at: next, last_attempt: last, created_at, pending } = webhook;
+  return (
+    <Facts
+      of={[
+        [t.subscription.events, <Kinds key="" kinds={webhook.events} />],
+        [
+          t.subscription.lastAttempt,
+          last ? (
+            <>
+              {formatOutcome(last)}
+              {last.at && (
+                <>
+                  , <Time at={last.at} />
+                </>
+              )}
+            </>
+          ) : (
+            t.never
+          ),
+        ],
+        [t.subscription.pending, formatNumber(pending)],
+        [
+          t.subscription.nextAttempt,
+          next === null ? (
+            t.none
+          ) : Date.parse(next) <= Date.now() ? (
+            t.subscription.asap
+          ) : (
+            <Time at={next} />
+          ),
+        ],
+        [t.subscription.created, formatTime(created_at)],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,90 @@
+import type { ComponentChildren } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { formatExactTime, formatRelative } from "../format.ts";
+import type { Kind } from "../shapes.ts";
+import { t } from "../text.ts";
+
+const COPIED_MS = 1_800;
+
+/** A time as people tell it; pointed at, to the second. */
+export function Time({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={formatExactTime(at)}>
+      {formatRelative(at, Date.now())}
+    </time>
+  );
+}
+
+/** The colour of a state goes with its word. */
+export function Badge({ tone, children }: { tone: string; children: ComponentChildren }) {
+  return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+/** What kinds of events there are, as words. */
+export function Kinds({ kinds }: { kinds: Kind[] }) {
+  return (
+    <ul class="kinds">
+      {kinds.map((kind) => (
+        <li key={kind}>{t.kinds[kind] ?? kind}</li>
+      ))}
+    </ul>
+  );
+}
+
+/** Names and values, side by side. */
+export function Facts({ of }: { of: [name: string, value: ComponentChildren][] }) {
+  return (
+    <dl class="facts">
+      {of.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** Nothing to show: what that means, and what to do next. */
+export function Empty(props: { title: string; text: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{props.title}</p>
+      <p>{props.text}</p>
+      {props.children}
+    </div>
+  );
+}
+
+/** Stands where something is being loaded. */
+export function Loading() {
+  return (
+    <div class="loading" role="status">
+      <span class="hidden">{t.loading}</span>
+      <span class="bone" />
+      <span class="bone" />
+      <span class="bone" />
+    </div>
+  );
+}
+
+/** Copies `text`; where the browser does not let it, it says so. */
+export function Copy({ text }: { text: string }) {
+  const [label, setLabel] = useState(t.copy);
+  const timer = useRef(0);
+  const copy = async () => {
+    clearTimeout(timer.current);
+    try {
+      await navigator.clipboard.writeText(text);
+      setLabel(t.copied);
+    } catch {
+      setLabel(t.copyFailed);
+    }
+    timer.current = setTimeout(() => setLabel(t.copy), COPIED_MS);
+  };
+  return (
+    <button type="button" class="quiet" onClick={copy}>
+      <span aria-live="polite">{label}</span>
+    </button>
+  );
+}

@@ -1,0 +1,48 @@
+import type { ComponentChildren } from "preact";
+import type { Action } from "../load.ts";
+import { t } from "../text.ts";
+import { ActionFault } from "./faults.tsx";
+
+interface Props {
+  action: Action;
+  /** What the button that submits says. */
+  submit: string;
+  /** What the button that closes the dialog says. */
+  cancel?: string;
+  isDangerous?: boolean;
+  isIncomplete?: boolean;
+  /** Shown in place of the action's own fault. */
+  fault?: ComponentChildren;
+  onSubmit(form: FormData): void;
+  close(): void;
+  children: ComponentChildren;
+}
+
+/** The form in a dialog: it does one thing, says why that failed, and can be left. */
+export function DialogForm(props: Props) {
+  const { action, isDangerous = false, isIncomplete = false } = props;
+  return (
+    <form
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        props.onSubmit(new FormData(event.currentTarget));
+      }}
+    >
+      {props.children}
+      {props.fault ?? <ActionFault fault={action.fault} />}
+      <div class="buttons">
+        <button
+          type="submit"
+          class={isDangerous ? "danger" : "primary"}
+          disabled={action.isBusy || isIncomplete}
+        >
+          {props.submit}
+        </button>
+        <button type="button" onClick={props.close}>
+          {props.cancel ?? t.cancel}
+        </button>
+      </div>
+    </form>
+  );
+}

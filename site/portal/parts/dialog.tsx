@@ -1,0 +1,48 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+
+interface DialogProps {
+  title: string;
+  /** Whether it stays until it is closed by its own button: what it shows is shown once. */
+  isHeld?: boolean;
+  onClose(): void;
+  children: (close: () => void) => ComponentChildren;
+}
+
+/** A dialog over the page; closed, it gives the focus back to what opened it. */
+export function Dialog({ title, isHeld = false, onClose, children }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const titleId = useId();
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={titleId}
+      closedby={isHeld ? "none" : "closerequest"}
+      // For browsers that do not know `closedby`.
+      onKeyDown={(event) => isHeld && event.key === "Escape" && event.preventDefault()}
+      onCancel={(event) => isHeld && event.preventDefault()}
+      onClose={onClose}
+    >
+      <h2 id={titleId}>{title}</h2>
+      {children(() => dialog.current?.close())}
+    </dialog>
+  );
+}
+
+/** A button that opens a dialog. */
+export function DialogButton(props: {
+  label: string;
+  class?: string;
+  children: (close: () => void) => ComponentChildren;
+}) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" class={props.class} onClick={() => setOpen(true)}>
+        {props.label}
+      </button>
+      {isOpen && props.children(() => setOpen(false))}
+    </>
+  );
+}

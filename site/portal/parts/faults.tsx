@@ -1,0 +1,64 @@
+import type { Fault } from "../api.ts";
+import type { Loaded } from "../load.ts";
+import { t } from "../text.ts";
+import { Empty } from "./basics.tsx";
+
+/** Why a call failed, in a sentence. */
+export function describeFault({ status, body, retryAfterSeconds }: Fault): string {
+  if (status === null) return t.faults.offline;
+  if (retryAfterSeconds !== null) return t.faults.waitBefore(retryAfterSeconds);
+  const reason = body?.details.reason;
+  return (reason && t.reasons[reason]) || t.errors[body?.code ?? "internal_error"];
+}
+
+/** Says why what the reader asked for did not happen. */
+export function ActionFault({ fault }: { fault: Fault | null }) {
+  return (
+    <div role="alert">
+      {fault && (
+        <p class="note bad">
+          {describeFault(fault)} <Reference fault={fault} />
+        </p>
+      )}
+    </div>
+  );
+}
+
+/**
+ * Says why something could not be loaded, or loaded anew, and offers to try again; nothing when all
+ * is well.
+ */
+export function LoadFault({ loaded }: { loaded: Loaded<unknown> }) {
+  const { fault, data, reload } = loaded;
+  if (!fault) return null;
+  if (fault.status === 404) return <NotFound />;
+  const seconds = fault.retryAfterSeconds;
+  return (
+    <div class="note bad" role="alert">
+      <p>
+        {seconds === null ? describeFault(fault) : t.faults.rateLimited(seconds)}{" "}
+        {data !== null && t.faults.stale} <Reference fault={fault} />
+      </p>
+      <button type="button" onClick={reload}>
+        {t.retry}
+      </button>
+    </div>
+  );
+}
+
+/** What is shown where there is nothing, and the way back. */
+export function NotFound() {
+  return (
+    <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
+      <a class="button" href="#/webhooks">
+        {t.faults.toSubscriptions}
+      </a>
+    </Empty>
+  );
+}
+
+/** What finds a request in the logs, where the fault is not the reader's. */
+function Reference({ fault }: { fault: Fault }) {
+  if (fault.requestId === null || (fault.status ?? 0) < 500) return null;
+  return <small>{t.faults.reference(fault.requestId)}</small>;
+}

@@ -1,0 +1,68 @@
+import { useId, useState } from "preact/hooks";
+import { formatTime } from "../format.ts";
+import type { Webhook } from "../shapes.ts";
+import { t } from "../text.ts";
+
+const HOUR_MS = 3_600_000;
+const MAX_AGE_MS = 30 * 24 * HOUR_MS;
+
+/** How long ago each choice is. */
+const AGES_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
+
+/** Asks from when on something is sent again; the form that it stands in reads it with `readSince`. */
+export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
+  const began = webhook.failing_since;
+  const isRecent = began !== null && Date.parse(began) > Date.now() - MAX_AGE_MS;
+  const [choice, setChoice] = useState(isRecent ? "failing" : "day");
+  const faultId = useId();
+  return (
+    <>
+      <label class="field">
+        {t.since.label}
+        <select
+          name="since"
+          value={choice}
+          onInput={({ currentTarget }) => setChoice(currentTarget.value)}
+        >
+          {isRecent && <option value="failing">{t.since.failing(formatTime(began))}</option>}
+          <option value="hour">{t.since.hour}</option>
+          <option value="day">{t.since.day}</option>
+          <option value="week">{t.since.week}</option>
+          <option value="other">{t.since.other}</option>
+        </select>
+      </label>
+      {choice === "other" && (
+        <label class="field">
+          {t.since.time}
+          <input
+            type="datetime-local"
+            name="time"
+            min={localTime(Date.now() - MAX_AGE_MS + HOUR_MS)}
+            max={localTime(Date.now())}
+            aria-invalid={fault !== null}
+            aria-describedby={faultId}
+          />
+          <small id={faultId} class={fault ? "fault" : ""}>
+            {fault ?? t.since.hint}
+          </small>
+        </label>
+      )}
+    </>
+  );
+}
+
+/** The time that a form's `SinceField` names, in ISO 8601; null when it names none that will do. */
+export function readSince(form: FormData, webhook: Webhook, now: number): string | null {
+  const choice = String(form.get("since"));
+  if (choice === "failing") return webhook.failing_since;
+  if (choice !== "other")
+    return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
+  const time = Date.parse(String(form.get("time")));
+  return time <= now && time > now - MAX_AGE_MS ? new Date(time).toISOString() : null;
+}
+
+/** A time as `datetime-local` has it: where the reader is, to the minute. */
+function localTime(time: number): string {
+  const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
+  return new Date(time - offsetMs).toISOString().slice(0, 16);
+}

@@ -1,0 +1,42 @@
+/** A place in the portal, which the fragment of the address names. */
+export type Route =
+  | { page: "webhooks" | "subscribe" | "usage" | "unknown" }
+  | { page: "webhook"; id: string; query: URLSearchParams }
+  | { page: "delivery"; id: string; eventId: string };
+
+/** The place that a fragment such as `#/webhooks/whk_…?state=pending` names. */
+export function readRoute(fragment: string): Route {
+  const [path = "", query = ""] = fragment.replace(/^#/, "").split("?");
+  const [first, id, eventId, ...more] = path.split("/").filter(Boolean).map(decode);
+  if (more.length > 0) return { page: "unknown" };
+  if (first === "usage" && !id) return { page: "usage" };
+  if (first === "subscribe" && !id) return { page: "subscribe" };
+  if (first !== undefined && first !== "webhooks") return { page: "unknown" };
+  if (!id) return { page: "webhooks" };
+  if (eventId) return { page: "delivery", id, eventId };
+  return { page: "webhook", id, query: new URLSearchParams(query) };
+}
+
+/** A part of an address that somebody may have mangled. */
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** The address of a subscription, its list of deliveries narrowed by `query`. */
+export function webhookHref(id: string, query: Record<string, string | null> = {}): string {
+  const given = Object.entries(query).filter((pair): pair is [string, string] => !!pair[1]);
+  const search = new URLSearchParams(given).toString();
+  return `#/webhooks/${encodeURIComponent(id)}${search && `?${search}`}`;
+}
+
+export function deliveryHref(id: string, eventId: string): string {
+  return `#/webhooks/${encodeURIComponent(id)}/${encodeURIComponent(eventId)}`;
+}
+
+export function goTo(href: string): void {
+  location.hash = href;
+}

@@ -1,0 +1,114 @@
+import type { WebhookEvent } from "../../src/contract/enumerations.ts";
+
+/** The shapes that the portal's API answers with; times are ISO 8601. */
+
+export type Kind = WebhookEvent;
+
+export interface Workspace {
+  id: string;
+  name: string;
+  /** When the link ends. */
+  expires_at: string;
+  webhooks_max: number;
+  retention_days: number;
+  events: Kind[];
+}
+
+export interface Attempt {
+  at: string | null;
+  /** `answered`, `timed_out`, `unreachable` or `refused`. */
+  outcome: string;
+  status: number | null;
+  duration_ms: number | null;
+}
+
+export interface Webhook {
+  id: string;
+  url: string;
+  events: Kind[];
+  created_at: string;
+  state: "healthy" | "slow" | "failing" | "disabled";
+  failing_since: string | null;
+  failures: number;
+  pending: number;
+  next_attempt_at: string | null;
+  disabled_at: string | null;
+  last_attempt: Attempt | null;
+}
+
+export interface Day {
+  /** `2026-11-21`, in UTC. */
+  date: string;
+  delivered: number;
+  failed: number;
+  cancelled: number;
+  pending: number;
+  attempts: number;
+  /** Whether there are more than are counted. */
+  truncated: boolean;
+}
+
+export interface WebhookWithDays extends Webhook {
+  /** The last days, oldest first. */
+  days: Day[];
+}
+
+export const DELIVERY_STATES = ["pending", "delivered", "exhausted", "cancelled"] as const;
+
+type DeliveryState = (typeof DELIVERY_STATES)[number];
+
+export interface Delivery {
+  event_id: string;
+  type: Kind;
+  created_at: string;
+  state: DeliveryState;
+  attempts: number;
+  due_at: string | null;
+  settled_at: string | null;
+  last_attempt: Attempt | null;
+}
+
+export interface DeliveryDetails extends Delivery {
+  failed_attempts: Attempt[];
+  /** The exact text that is signed. */
+  body: string;
+}
+
+export interface DeliveryPage {
+  data: Delivery[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+export interface TestResult {
+  event_id: string;
+  outcome: string;
+  status: number | null;
+  duration_ms: number;
+}
+
+export interface NewSecret {
+  secret: string;
+  /** When the earlier secret stops signing; null when it has. */
+  overlap_ends_at: string | null;
+}
+
+interface KeyHour {
+  hour: string;
+  /** Those that took from the quota. */
+  requests: number;
+  /** Those beyond it. */
+  refused: number;
+}
+
+export interface Key {
+  id: string;
+  created_at: string;
+  last_used_at: string | null;
+  revoked_at: string | null;
+  expires_at: string | null;
+  requests_per_window: number;
+  window_seconds: number;
+  /** The last 24 hours, oldest first. */
+  hours: KeyHour[];
+}

@@ -1,0 +1,17 @@
+import { en, type Texts } from "./texts/en.ts";
+import { fr } from "./texts/fr.ts";
+
+const LANGUAGES: Record<string, Texts> = { en, fr };
+
+function languageOf(tag: string): string {
+  return tag.split("-")[0]?.toLowerCase() ?? "";
+}
+
+/** The first language tag of the browser that the portal speaks, such as `fr-CA`; else English. */
+export const locale = navigator.languages.find((tag) => languageOf(tag) in LANGUAGES) ?? "en";
+
+/** Its language, such as `fr`. */
+export const language = languageOf(locale);
+
+/** The texts of that language. */
+export const t: Texts = LANGUAGES[language] ?? en;

@@ -1,0 +1,318 @@
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
+import { counter } from "./count.ts";
+
+const count = counter("en");
+
+const errors: Record<ErrorCode, string> = {
+  invalid_request: "The request is not valid.",
+  invalid_api_key: "The link is no longer valid.",
+  workspace_access_denied: "The workspace has no access to this service.",
+  automation_not_found: "This automation does not exist in the workspace.",
+  webhook_not_found: "This subscription does not exist in the workspace.",
+  route_not_found: "This deployment does not offer that.",
+  automation_not_controllable: "This automation cannot be activated or paused.",
+  rate_limited: "Too many requests at once.",
+  internal_error: "Something failed on our side. Try again in a moment.",
+};
+
+const reasons: Record<Reason, string> = {
+  required: "Enter a value.",
+  invalid_type: "This value is not valid.",
+  unknown_value: "This value is not one of the choices.",
+  out_of_range: "This value is outside the allowed range.",
+  unreadable: "This page of the list can no longer be read.",
+  unknown_property: "The request holds an unknown property.",
+  invalid_url: "This is not a valid URL.",
+  https_required: "The URL must start with https://.",
+  credentials_not_allowed: "The URL must not contain a user name or password.",
+  private_address: "The URL must not point to a private or local address.",
+  unresolvable_host: "The host name of this URL cannot be found.",
+  invalid_json: "The request is not readable.",
+  body_too_large: "The request is too large.",
+  unsupported_media_type: "The request is not JSON.",
+  subscription_limit_reached: "The workspace has as many subscriptions as it may have.",
+};
+
+const kinds: Record<WebhookEvent, string> = {
+  "lead.created": "New lead",
+  "run.completed": "Run completed",
+  "automation.status_changed": "Automation status changed",
+};
+
+/** Every text of the portal in English; the type of all languages. */
+export const en = {
+  errors,
+  reasons,
+  kinds,
+  skip: "Skip to the content",
+  product: "API and webhooks",
+  sections: "Sections",
+  subscriptions: "Subscriptions",
+  usage: "Usage",
+  linkUntil: (time: string) => `This link works until ${time}`,
+  loading: "Loading…",
+  never: "Never",
+  none: "None",
+  retry: "Try again",
+  cancel: "Cancel",
+  close: "Close",
+  done: "Done",
+  copy: "Copy",
+  copied: "Copied",
+  copyFailed: "Select the text and copy it",
+  asTable: "Show as a table",
+  milliseconds: (n: number) => `${new Intl.NumberFormat("en").format(n)} ms`,
+
+  session: {
+    missing: {
+      title: "Open the portal from its link",
+      text: "This page opens with a personal link. Ask for one in your product’s settings.",
+    },
+    expired: {
+      title: "This link has expired",
+      text: "Links to the portal work for a limited time. Ask for a new link in your product’s settings.",
+    },
+    withdrawn: {
+      title: "This workspace has no access",
+      text: "Access to the API and its webhooks has been withdrawn from this workspace. Contact whoever manages your subscription to the product; then try again.",
+    },
+  },
+
+  faults: {
+    offline: "The server cannot be reached. Check your connection.",
+    rateLimited: (seconds: number) =>
+      `Too many requests at once. The page tries again in ${count(seconds, "second", "seconds")}.`,
+    waitBefore: (seconds: number) =>
+      `Too many requests at once. Try again in ${count(seconds, "second", "seconds")}.`,
+    stale: "What you see may be out of date.",
+    reference: (id: string) => `Reference: ${id}`,
+    notFound: "There is nothing here",
+    notFoundText: "It was deleted, or the address is wrong.",
+    toSubscriptions: "See the subscriptions",
+  },
+
+  states: { healthy: "Healthy", slow: "Slow", failing: "Failing", disabled: "Disabled" },
+  deliveryStates: {
+    pending: "Waiting",
+    delivered: "Delivered",
+    exhausted: "Failed",
+    cancelled: "Cancelled",
+  },
+  outcomes: {
+    answered: (status: number) => `Answered ${status}`,
+    timed_out: "No answer in time",
+    unreachable: "Unreachable",
+    refused: "Not sent: address refused",
+  },
+
+  list: {
+    lead: "Events of this workspace are sent to these servers as they happen.",
+    subscribe: "Add a subscription",
+    full: (max: number) =>
+      `This workspace has all ${max} of its subscriptions. Delete one to add another.`,
+    emptyTitle: "No subscription yet",
+    emptyText:
+      "Subscribe a URL of your server, and every new lead, run or change of an automation is posted to it, signed, within seconds.",
+    pending: (n: number) => count(n, "delivery waiting", "deliveries waiting"),
+    lastAttempt: "Last attempt:",
+    noAttempt: "Nothing sent yet",
+    failingSince: (time: string) => `Failing since ${time}`,
+    disabledAt: (time: string) => `Disabled ${time}`,
+  },
+
+  subscription: {
+    created: "Created",
+    events: "Events",
+    pending: "Waiting",
+    nextAttempt: "Next attempt",
+    lastAttempt: "Last attempt",
+    asap: "As soon as possible",
+    failing: (failures: number, since: string) =>
+      `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for three days the subscription is disabled.`,
+    slow: "The server takes long to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
+    disabled: (time: string) =>
+      `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
+    truncated: "Of a day with very many deliveries, only the newest are counted.",
+    lastDays: (n: number) => `Last ${n} days`,
+    byDay: "Deliveries by day",
+    attemptsByDay: "Attempts by day",
+    attempts: "Attempts",
+    day: "Day",
+    chart: (delivered: number, failed: number, pending: number) =>
+      `Deliveries by day: ${delivered} delivered, ${failed} failed, ${pending} waiting.`,
+    attemptsChart: (n: number) => `Attempts by day: ${count(n, "attempt", "attempts")}.`,
+  },
+
+  deliveries: {
+    title: "Deliveries",
+    state: "State",
+    kind: "Event",
+    all: "All",
+    recorded: "Recorded",
+    attempts: "Attempts",
+    lastAnswer: "Last answer",
+    next: "next attempt",
+    newer: "Newer",
+    older: "Older",
+    pages: "Pages of deliveries",
+    empty: "No delivery yet",
+    emptyText:
+      "The next event of this workspace shows up here. Send a test event to check your server now.",
+    noneAtAll: { title: "No delivery matches these filters", text: "" },
+    noneSoFar: {
+      title: "No match so far",
+      text: "The newest deliveries were looked through. Go on with older ones.",
+    },
+    showAll: "Show all deliveries",
+    sendAgain: "Send again",
+    sendAgainOf: (kind: string, time: string) => `Send again: ${kind}, ${time}`,
+  },
+
+  delivery: {
+    back: "All deliveries",
+    id: "Event",
+    recorded: "Recorded",
+    settled: "Settled",
+    due: "Next attempt",
+    attempts: "Attempts",
+    failedAttempts: "Attempts",
+    time: "Time",
+    answer: "Answer",
+    duration: "Duration",
+    noAttempt: "No attempt has been made yet.",
+    body: "Body",
+    pretty: "Formatted",
+    exact: "Exact",
+    exactHint: "These are the bytes that the signature covers.",
+    kept: (days: number) => `Events are kept for ${count(days, "day", "days")}.`,
+  },
+
+  sendAgain: {
+    one: "It will be sent again in a moment.",
+    none: "Nothing was sent again: it is already waiting, or the subscription no longer lists it.",
+    button: "Send failed again…",
+    title: "Send failed deliveries again",
+    text: "They keep their identifier and content, and go out oldest first, ten a second.",
+    which: "Which ones",
+    exhausted: "Failed: every attempt was used",
+    cancelled: "Cancelled: the subscription was disabled meanwhile",
+    missed: "Missed: recorded while the subscription was disabled",
+    submit: "Send again",
+    result: (n: number) =>
+      n === 0
+        ? "Nothing to send again."
+        : `${count(n, "delivery", "deliveries")} will be sent again.`,
+  },
+
+  since: {
+    label: "Since",
+    failing: (time: string) => `The failures began (${time})`,
+    hour: "One hour ago",
+    day: "24 hours ago",
+    week: "7 days ago",
+    other: "Another time…",
+    time: "Time",
+    hint: "At most 30 days ago.",
+    required: "Choose a time in the last 30 days.",
+  },
+
+  test: {
+    button: "Send a test event…",
+    title: "Send a test event",
+    text: "A sample is posted now, once, signed like any other, with the header X-Service-Test: true. It is not recorded.",
+    kind: "Event",
+    submit: "Send",
+    again: "Send another",
+    sending: "Waiting for the server to answer…",
+    accepted: "Your server accepted it.",
+    refused: "Your server did not accept it: an answer from 200 to 299 is expected.",
+    timed_out: "Your server did not answer within 10 seconds.",
+    unreachable:
+      "Your server could not be reached: check its name, its certificate and its firewall.",
+    notSent: "Nothing was sent: the address of this subscription is not allowed.",
+  },
+
+  enable: {
+    button: "Enable…",
+    title: "Enable the subscription",
+    text: "Deliveries start again with the next event.",
+    missed: "Also send what was missed",
+    submit: "Enable",
+    result: (n: number) =>
+      n === 0
+        ? "The subscription is enabled."
+        : `The subscription is enabled; ${count(n, "missed event", "missed events")} will be sent.`,
+  },
+
+  secret: {
+    button: "New secret…",
+    title: "Make a new secret",
+    text: "Deliveries are signed with the new secret at once. The present one can sign beside it for a time, so that you can change your server without losing an event.",
+    overlap: "The present secret keeps signing",
+    overlaps: { now: "Not at all", hour: "For 1 hour", day: "For 24 hours", week: "For 7 days" },
+    submit: "Make a new secret",
+    label: "Signing secret",
+    once: "Copy this secret now: it is not shown again. Your server needs it to check the signature of each delivery.",
+    howTo: "How to check signatures",
+    until: (time: string) => `The earlier secret signs too until ${time}.`,
+    tooMany:
+      "Too many earlier secrets still sign. Choose “Not at all”, or wait until one has ended.",
+    ended: "The earlier secret no longer signs.",
+    stored: "I have stored it",
+  },
+
+  remove: {
+    button: "Delete…",
+    title: "Delete this subscription?",
+    text: (host: string) =>
+      `Nothing more will be sent to ${host}. The history of its deliveries goes with it. This cannot be undone.`,
+    pending: (n: number) =>
+      `${count(n, "waiting delivery", "waiting deliveries")} will be cancelled.`,
+    submit: "Delete",
+    result: "The subscription is deleted.",
+  },
+
+  subscribe: {
+    title: "Add a subscription",
+    lead: "Each event is posted to your URL as JSON, signed. Your server answers with a status from 200 to 299 within 10 seconds.",
+    url: "URL of your server",
+    urlHint: "Reachable from the internet, starting with https://.",
+    events: "Events to receive",
+    eventsRequired: "Choose at least one event.",
+    urlRequired: "Enter the URL of your server.",
+    submit: "Subscribe",
+    doneTitle: "Subscription created",
+    open: "I have stored it: open the subscription",
+  },
+
+  usagePage: {
+    lead: "The requests of each API key over the last 24 hours, against its quota.",
+    empty: "No API key yet",
+    emptyText: "Create a key in your product’s settings; its requests are counted here.",
+    created: "Created",
+    lastUsed: "Last used",
+    quota: "Quota",
+    quotaValue: (requests: number, seconds: number) =>
+      seconds === 60
+        ? `${count(requests, "request", "requests")} per minute`
+        : `${count(requests, "request", "requests")} per ${count(seconds, "second", "seconds")}`,
+    peak: "Busiest hour",
+    peakValue: (requests: number, share: string) =>
+      `${count(requests, "request", "requests")}, ${share} of what the quota allows`,
+    revoked: (time: string) => `Revoked ${time}`,
+    expires: (time: string) => `Expires ${time}`,
+    expired: (time: string) => `Expired ${time}`,
+    active: "Active",
+    unused: "No request in the last 24 hours.",
+    requests: "Answered",
+    refused: "Refused (429)",
+    hour: "Hour",
+    chart: (requests: number, refused: number) =>
+      `Requests by hour: ${requests} in 24 hours, of them ${refused} refused.`,
+    byHour: "Requests by hour",
+  },
+};
+
+/** What every language says. */
+export type Texts = typeof en;

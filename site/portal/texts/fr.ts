@@ -1,0 +1,321 @@
+import { counter } from "./count.ts";
+import type { Texts } from "./en.ts";
+
+const count = counter("fr");
+
+/** Every text of the portal in French. */
+export const fr: Texts = {
+  errors: {
+    invalid_request: "La demande n’est pas valide.",
+    invalid_api_key: "Le lien n’est plus valide.",
+    workspace_access_denied: "L’espace de travail n’a pas accès à ce service.",
+    automation_not_found: "Cette automatisation n’existe pas dans l’espace de travail.",
+    webhook_not_found: "Cet abonnement n’existe pas dans l’espace de travail.",
+    route_not_found: "Ce déploiement ne propose pas cette fonction.",
+    automation_not_controllable: "Cette automatisation ne peut être ni activée ni mise en pause.",
+    rate_limited: "Trop de demandes à la fois.",
+    internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
+  },
+  reasons: {
+    required: "Saisissez une valeur.",
+    invalid_type: "Cette valeur n’est pas valide.",
+    unknown_value: "Cette valeur ne fait pas partie des choix.",
+    out_of_range: "Cette valeur est hors des bornes admises.",
+    unreadable: "Cette page de la liste n’est plus lisible.",
+    unknown_property: "La demande contient une propriété inconnue.",
+    invalid_url: "Cette URL n’est pas valide.",
+    https_required: "L’URL doit commencer par https://.",
+    credentials_not_allowed: "L’URL ne doit contenir ni identifiant ni mot de passe.",
+    private_address: "L’URL ne doit pas désigner une adresse privée ou locale.",
+    unresolvable_host: "Le nom d’hôte de cette URL est introuvable.",
+    invalid_json: "La demande est illisible.",
+    body_too_large: "La demande est trop volumineuse.",
+    unsupported_media_type: "La demande n’est pas au format JSON.",
+    subscription_limit_reached: "L’espace de travail a atteint son nombre maximal d’abonnements.",
+  },
+  kinds: {
+    "lead.created": "Nouveau lead",
+    "run.completed": "Exécution terminée",
+    "automation.status_changed": "Changement d’état d’une automatisation",
+  },
+  skip: "Aller au contenu",
+  product: "API et webhooks",
+  sections: "Rubriques",
+  subscriptions: "Abonnements",
+  usage: "Utilisation",
+  linkUntil: (time) => `Ce lien est valable jusqu’au ${time}`,
+  loading: "Chargement…",
+  never: "Jamais",
+  none: "Aucun",
+  retry: "Réessayer",
+  cancel: "Annuler",
+  close: "Fermer",
+  done: "Terminé",
+  copy: "Copier",
+  copied: "Copié",
+  copyFailed: "Sélectionnez le texte et copiez-le",
+  asTable: "Afficher sous forme de tableau",
+  milliseconds: (n) => `${new Intl.NumberFormat("fr").format(n)} ms`,
+
+  session: {
+    missing: {
+      title: "Ouvrez le portail depuis son lien",
+      text: "Cette page s’ouvre avec un lien personnel. Demandez-en un dans les paramètres de votre produit.",
+    },
+    expired: {
+      title: "Ce lien a expiré",
+      text: "Les liens vers le portail sont valables pour une durée limitée. Demandez un nouveau lien dans les paramètres de votre produit.",
+    },
+    withdrawn: {
+      title: "Cet espace de travail n’a pas accès au service",
+      text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail. Adressez-vous à la personne qui gère votre abonnement au produit, puis réessayez.",
+    },
+  },
+
+  faults: {
+    offline: "Le serveur est injoignable. Vérifiez votre connexion.",
+    rateLimited: (seconds) =>
+      `Trop de demandes à la fois. Nouvel essai automatique dans ${count(seconds, "seconde", "secondes")}.`,
+    waitBefore: (seconds) =>
+      `Trop de demandes à la fois. Réessayez dans ${count(seconds, "seconde", "secondes")}.`,
+    stale: "Les données affichées ne sont peut-être plus à jour.",
+    reference: (id) => `Référence : ${id}`,
+    notFound: "Il n’y a rien ici",
+    notFoundText: "L’élément a été supprimé, ou l’adresse est erronée.",
+    toSubscriptions: "Voir les abonnements",
+  },
+
+  states: { healthy: "En bon état", slow: "Lent", failing: "En échec", disabled: "Désactivé" },
+  deliveryStates: {
+    pending: "En attente",
+    delivered: "Livrée",
+    exhausted: "Échouée",
+    cancelled: "Annulée",
+  },
+  outcomes: {
+    answered: (status) => `Réponse ${status}`,
+    timed_out: "Pas de réponse à temps",
+    unreachable: "Injoignable",
+    refused: "Non envoyée : adresse refusée",
+  },
+
+  list: {
+    lead: "Les événements de cet espace de travail sont envoyés à ces serveurs dès qu’ils se produisent.",
+    subscribe: "Ajouter un abonnement",
+    full: (max) =>
+      `Cet espace de travail compte déjà ${max} abonnements, le maximum. Supprimez-en un pour en ajouter un autre.`,
+    emptyTitle: "Aucun abonnement pour l’instant",
+    emptyText:
+      "Abonnez une URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’automatisation lui sont envoyés, signés, en quelques secondes.",
+    pending: (n) => count(n, "livraison en attente", "livraisons en attente"),
+    lastAttempt: "Dernière tentative :",
+    noAttempt: "Rien n’a encore été envoyé",
+    failingSince: (time) => `En échec depuis le ${time}`,
+    disabledAt: (time) => `Désactivé le ${time}`,
+  },
+
+  subscription: {
+    created: "Créé le",
+    events: "Événements",
+    pending: "En attente",
+    nextAttempt: "Prochaine tentative",
+    lastAttempt: "Dernière tentative",
+    asap: "Dès que possible",
+    failing: (failures, since) =>
+      `${count(failures, "tentative échouée", "tentatives échouées")} d’affilée depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après trois jours sans succès, l’abonnement est désactivé.`,
+    slow: "Le serveur tarde à répondre : les livraisons partent une par une. Il devrait répondre d’abord, et traiter les événements ensuite.",
+    disabled: (time) =>
+      `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
+    truncated:
+      "Lorsqu’une journée compte un très grand nombre de livraisons, seules les plus récentes sont prises en compte.",
+    lastDays: (n) => `${n} derniers jours`,
+    byDay: "Livraisons par jour",
+    attemptsByDay: "Tentatives par jour",
+    attempts: "Tentatives",
+    day: "Jour",
+    chart: (delivered, failed, pending) =>
+      `Livraisons par jour : ${delivered} livrées, ${failed} échouées, ${pending} en attente.`,
+    attemptsChart: (n) => `Tentatives par jour : ${count(n, "tentative", "tentatives")}.`,
+  },
+
+  deliveries: {
+    title: "Livraisons",
+    state: "État",
+    kind: "Événement",
+    all: "Tous",
+    recorded: "Enregistré",
+    attempts: "Tentatives",
+    lastAnswer: "Dernière réponse",
+    next: "prochaine tentative",
+    newer: "Plus récentes",
+    older: "Plus anciennes",
+    pages: "Pages des livraisons",
+    empty: "Aucune livraison pour l’instant",
+    emptyText:
+      "Le prochain événement de cet espace de travail apparaîtra ici. Envoyez un événement de test pour vérifier votre serveur dès maintenant.",
+    noneAtAll: { title: "Aucune livraison ne correspond à ces filtres", text: "" },
+    noneSoFar: {
+      title: "Aucun résultat pour l’instant",
+      text: "Les livraisons les plus récentes ont été parcourues. Continuez avec les plus anciennes.",
+    },
+    showAll: "Afficher toutes les livraisons",
+    sendAgain: "Renvoyer",
+    sendAgainOf: (kind, time) => `Renvoyer : ${kind}, ${time}`,
+  },
+
+  delivery: {
+    back: "Toutes les livraisons",
+    id: "Événement",
+    recorded: "Enregistré",
+    settled: "Terminée",
+    due: "Prochaine tentative",
+    attempts: "Tentatives",
+    failedAttempts: "Tentatives",
+    time: "Heure",
+    answer: "Réponse",
+    duration: "Durée",
+    noAttempt: "Aucune tentative n’a encore eu lieu.",
+    body: "Contenu",
+    pretty: "Mis en forme",
+    exact: "Exact",
+    exactHint: "Ce sont les octets sur lesquels porte la signature.",
+    kept: (days) => `Les événements sont conservés ${count(days, "jour", "jours")}.`,
+  },
+
+  sendAgain: {
+    one: "La livraison sera renvoyée dans un instant.",
+    none: "Rien n’a été renvoyé : la livraison est déjà en attente, ou l’abonnement ne comprend plus cet événement.",
+    button: "Renvoyer les échecs…",
+    title: "Renvoyer les livraisons échouées",
+    text: "Elles gardent leur identifiant et leur contenu, et partent de la plus ancienne à la plus récente, dix par seconde.",
+    which: "Lesquelles",
+    exhausted: "Échouées : toutes les tentatives ont été épuisées",
+    cancelled: "Annulées : l’abonnement a été désactivé entre-temps",
+    missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
+    submit: "Renvoyer",
+    result: (n) =>
+      n === 0
+        ? "Il n’y a rien à renvoyer."
+        : n === 1
+          ? "1 livraison sera renvoyée."
+          : `${count(n, "", "livraisons")} seront renvoyées.`,
+  },
+
+  since: {
+    label: "Depuis",
+    failing: (time) => `Le début des échecs (${time})`,
+    hour: "Il y a une heure",
+    day: "Il y a 24 heures",
+    week: "Il y a 7 jours",
+    other: "Un autre moment…",
+    time: "Date et heure",
+    hint: "Il y a 30 jours au plus.",
+    required: "Choisissez un moment des 30 derniers jours.",
+  },
+
+  test: {
+    button: "Envoyer un événement de test…",
+    title: "Envoyer un événement de test",
+    text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Il n’est pas enregistré.",
+    kind: "Événement",
+    submit: "Envoyer",
+    again: "En envoyer un autre",
+    sending: "En attente de la réponse du serveur…",
+    accepted: "Votre serveur l’a accepté.",
+    refused: "Votre serveur ne l’a pas accepté : une réponse de 200 à 299 est attendue.",
+    timed_out: "Votre serveur n’a pas répondu dans les 10 secondes.",
+    unreachable:
+      "Votre serveur est injoignable : vérifiez son nom, son certificat et son pare-feu.",
+    notSent: "Rien n’a été envoyé : l’adresse de cet abonnement n’est pas admise.",
+  },
+
+  enable: {
+    button: "Réactiver…",
+    title: "Réactiver l’abonnement",
+    text: "Les livraisons reprennent dès le prochain événement.",
+    missed: "Envoyer aussi ce qui a été manqué",
+    submit: "Réactiver",
+    result: (n) =>
+      n === 0
+        ? "L’abonnement est réactivé."
+        : n === 1
+          ? "L’abonnement est réactivé ; 1 événement manqué sera envoyé."
+          : `L’abonnement est réactivé ; ${count(n, "", "événements manqués")} seront envoyés.`,
+  },
+
+  secret: {
+    button: "Nouveau secret…",
+    title: "Créer un nouveau secret",
+    text: "Les livraisons sont aussitôt signées avec le nouveau secret. Le secret actuel peut signer en parallèle pendant un temps, pour que vous changiez votre serveur sans perdre d’événement.",
+    overlap: "Le secret actuel signe encore",
+    overlaps: {
+      now: "Plus du tout",
+      hour: "Pendant 1 heure",
+      day: "Pendant 24 heures",
+      week: "Pendant 7 jours",
+    },
+    submit: "Créer un nouveau secret",
+    label: "Secret de signature",
+    once: "Copiez ce secret maintenant : il ne sera plus affiché. Votre serveur en a besoin pour vérifier la signature de chaque livraison.",
+    howTo: "Comment vérifier les signatures",
+    until: (time) => `Le secret précédent signe aussi jusqu’au ${time}.`,
+    tooMany:
+      "Trop de secrets précédents signent encore. Choisissez « Plus du tout », ou attendez que l’un d’eux ait pris fin.",
+    ended: "Le secret précédent ne signe plus.",
+    stored: "Je l’ai conservé",
+  },
+
+  remove: {
+    button: "Supprimer…",
+    title: "Supprimer cet abonnement ?",
+    text: (host) =>
+      `Plus rien ne sera envoyé à ${host}. L’historique de ses livraisons disparaît avec lui. Cette action est irréversible.`,
+    pending: (n) =>
+      n === 1
+        ? "1 livraison en attente sera annulée."
+        : `${count(n, "", "livraisons en attente")} seront annulées.`,
+    submit: "Supprimer",
+    result: "L’abonnement est supprimé.",
+  },
+
+  subscribe: {
+    title: "Ajouter un abonnement",
+    lead: "Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur répond par un statut de 200 à 299 dans les 10 secondes.",
+    url: "URL de votre serveur",
+    urlHint: "Accessible depuis Internet, commençant par https://.",
+    events: "Événements à recevoir",
+    eventsRequired: "Choisissez au moins un événement.",
+    urlRequired: "Saisissez l’URL de votre serveur.",
+    submit: "S’abonner",
+    doneTitle: "Abonnement créé",
+    open: "Je l’ai conservé : ouvrir l’abonnement",
+  },
+
+  usagePage: {
+    lead: "Les requêtes de chaque clé d’API au cours des dernières 24 heures, au regard de son quota.",
+    empty: "Aucune clé d’API pour l’instant",
+    emptyText:
+      "Créez une clé dans les paramètres de votre produit ; ses requêtes seront comptées ici.",
+    created: "Créée le",
+    lastUsed: "Dernière utilisation",
+    quota: "Quota",
+    quotaValue: (requests, seconds) =>
+      seconds === 60
+        ? `${count(requests, "requête", "requêtes")} par minute`
+        : `${count(requests, "requête", "requêtes")} par ${count(seconds, "seconde", "secondes")}`,
+    peak: "Heure la plus chargée",
+    peakValue: (requests, share) =>
+      `${count(requests, "requête", "requêtes")}, soit ${share} de ce que permet le quota`,
+    revoked: (time) => `Révoquée le ${time}`,
+    expires: (time) => `Expire le ${time}`,
+    expired: (time) => `Expirée le ${time}`,
+    active: "Active",
+    unused: "Aucune requête au cours des dernières 24 heures.",
+    requests: "Servies",
+    refused: "Refusées (429)",
+    hour: "Heure",
+    chart: (requests, refused) =>
+      `Requêtes par heure : ${requests} en 24 heures, dont ${refused} refusées.`,
+    byHour: "Requêtes par heure",
+  },
+};

@@ -1,0 +1,40 @@
+import type { Context } from "hono";
+import type { AppEnv } from "./context.ts";
+
+/** A page runs the scripts of this deployment, has its styles, and talks to it alone. */
+const PAGE_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+/** Answers with the file that a path names, for ever, if the path is one of `hashed`: its name holds a hash. */
+export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<Response> {
+  const asset = hashed.test(c.req.path) ? await readAsset(c, c.req.path) : null;
+  if (!asset) return c.notFound() as Response;
+  c.set("immutable", true);
+  const type = asset.headers.get("Content-Type") ?? "application/octet-stream";
+  return new Response(asset.body, { headers: { "Content-Type": type, ...policyOf("text/html") } });
+}
+
+/** The static file at `path`, whole, whatever the request's conditions; null when there is none. */
+export async function readAsset(c: Context<AppEnv>, path: string): Promise<Response | null> {
+  const asset = await c.env.ASSETS.fetch(new URL(path, c.req.url));
+  if (asset.status === 200) return asset;
+  await asset.body?.cancel();
+  return null;
+}
+
+/** A page may load what it is made of; any other answer has the policy of the API. */
+export function policyOf(type: string): Record<string, string> {
+  if (!type.startsWith("text/html")) return {};
+  return {
+    "Content-Security-Policy": PAGE_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+  };
+}

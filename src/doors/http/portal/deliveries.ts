@@ -1,0 +1,46 @@
+import type { Context } from "hono";
+import { DELIVERIES_LIST } from "../../../contract/cursor.ts";
+import { WebhookEvent } from "../../../contract/enumerations.ts";
+import { ApiError } from "../../../contract/errors.ts";
+import { RedeliveryRequest } from "../../../contract/portal.ts";
+import { wake } from "../../../delivery/wake.ts";
+import { findDelivery, listDeliveries } from "../../../model/history.ts";
+import { ALL_STATES, redeliverAgain } from "../../../model/redelivery.ts";
+import { readBodyAs } from "../body.ts";
+import type { AppEnv } from "../context.ts";
+import { readChoice, readPageRequest, toPage } from "../paging.ts";
+import { toAttempt, toDelivery } from "./shapes.ts";
+import { idOf } from "./webhooks.ts";
+
+const STATES = ["pending", "delivered", "exhausted", "cancelled"] as const;
+
+/** `GET /portal/api/webhooks/{id}/deliveries` */
+export async function listWebhookDeliveries(c: Context<AppEnv>): Promise<Response> {
+  const request = readPageRequest(c, DELIVERIES_LIST);
+  const filter = {
+    state: readChoice(c, "state", STATES),
+    type: readChoice(c, "type", WebhookEvent.options),
+  };
+  const { items, next } = await listDeliveries(c.get("db"), idOf(c), filter, request);
+  return c.json(toPage(DELIVERIES_LIST, { items: items.map(toDelivery), next }));
+}
+
+/** `GET /portal/api/webhooks/{id}/deliveries/{event_id}` */
+export async function showDelivery(c: Context<AppEnv>): Promise<Response> {
+  const eventId = c.req.param("event_id") ?? "";
+  const { failedAttempts, body, ...view } = await findDelivery(c.get("db"), idOf(c), eventId);
+  return c.json({ ...toDelivery(view), failed_attempts: failedAttempts.map(toAttempt), body });
+}
+
+/** `POST /portal/api/webhooks/{id}/redeliver` */
+export async function redeliver(c: Context<AppEnv>): Promise<Response> {
+  const { event_ids, since, until, states } = await readBodyAs(c, RedeliveryRequest);
+  const now = Date.now();
+  const subscriptionId = idOf(c);
+  const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
+  const owed = await redeliverAgain(c.get("db"), subscriptionId, event_ids ?? range, now);
+  // Nothing is owed to a subscription that is disabled.
+  if (!owed) throw new ApiError("invalid_request", { parameter: "id" });
+  c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId, lane: owed.lane }]));
+  return c.json({ count: owed.count });
+}

@@ -1,0 +1,77 @@
+import type { Context } from "hono";
+import { ApiError } from "../../../contract/errors.ts";
+import { SECRET_OVERLAP_SECONDS } from "../../../contract/limits.ts";
+import { SecretRotation, TestRequest, WebhookEnabling } from "../../../contract/portal.ts";
+import { wake } from "../../../delivery/wake.ts";
+import { countDays } from "../../../model/days.ts";
+import { listHealth } from "../../../model/health.ts";
+import { enableAgain } from "../../../model/redelivery.ts";
+import { findSubscription } from "../../../model/subscriptions.ts";
+import { rotateSecret, TooManySecrets } from "../../../webhooks/rotation.ts";
+import { sendTestEvent } from "../../../webhooks/test-event.ts";
+import { readBodyAs } from "../body.ts";
+import type { AppEnv } from "../context.ts";
+import { deleteWebhook } from "../webhooks.ts";
+import { toDay, toWebhook } from "./shapes.ts";
+
+/** `GET /portal/api/webhooks` */
+export async function listWebhooks(c: Context<AppEnv>): Promise<Response> {
+  const views = await listHealth(c.get("db"), c.get("workspaceId"));
+  return c.json({ data: views.map(toWebhook) });
+}
+
+/** `GET /portal/api/webhooks/{id}` */
+export async function showWebhook(c: Context<AppEnv>): Promise<Response> {
+  const [db, id] = [c.get("db"), idOf(c)];
+  const [[view], days] = await Promise.all([
+    listHealth(db, c.get("workspaceId"), id),
+    countDays(db, id, Date.now()),
+  ]);
+  if (!view) throw new ApiError("webhook_not_found");
+  return c.json({ ...toWebhook(view), days: days.map(toDay) });
+}
+
+/** `DELETE /portal/api/webhooks/{id}` */
+export function removeWebhook(c: Context<AppEnv>): Promise<Response> {
+  return deleteWebhook(c, idOf(c));
+}
+
+/** `POST /portal/api/webhooks/{id}/enable` */
+export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
+  const { redeliver_since } = await readBodyAs(c, WebhookEnabling);
+  const subscriptionId = idOf(c);
+  const since = redeliver_since ?? null;
+  const count = await enableAgain(c.get("db"), subscriptionId, since, Date.now());
+  if (since !== null) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId, lane: "fast" }]));
+  return c.json({ count });
+}
+
+/** `POST /portal/api/webhooks/{id}/secret` */
+export async function rotateWebhookSecret(c: Context<AppEnv>): Promise<Response> {
+  const { overlap_seconds } = await readBodyAs(c, SecretRotation);
+  const overlap = overlap_seconds ?? SECRET_OVERLAP_SECONDS.default;
+  const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
+  try {
+    const rotated = await rotateSecret(c.get("db"), keys, idOf(c), overlap, Date.now());
+    return c.json({ secret: rotated.secret, overlap_ends_at: rotated.overlapEndsAt });
+  } catch (error) {
+    if (!(error instanceof TooManySecrets)) throw error;
+    const parameter = "overlap_seconds";
+    throw new ApiError("invalid_request", { parameter, reason: "out_of_range", max: 0 });
+  }
+}
+
+/** `POST /portal/api/webhooks/{id}/test` */
+export async function testWebhook(c: Context<AppEnv>): Promise<Response> {
+  const { type } = await readBodyAs(c, TestRequest);
+  const now = Date.now();
+  const subscription = await findSubscription(c.get("db"), idOf(c), now);
+  const result = await sendTestEvent(c.env, subscription, type, now);
+  const { eventId: event_id, outcome, status, durationMs: duration_ms } = result;
+  return c.json({ event_id, outcome, status, duration_ms });
+}
+
+/** The subscription that the path names: the gate knows it. */
+export function idOf(c: Context<AppEnv>): string {
+  return c.req.param("id") ?? "";
+}

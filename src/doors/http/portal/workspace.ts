@@ -1,0 +1,61 @@
+import type { Context } from "hono";
+import { WebhookEvent } from "../../../contract/enumerations.ts";
+import { ApiError } from "../../../contract/errors.ts";
+import { PAGE_LIMIT, STANDING_MAX_AGE_MS, SUBSCRIPTIONS_MAX } from "../../../contract/limits.ts";
+import { isoTime } from "../../../contract/time.ts";
+import { callObject } from "../../../gate/call.ts";
+import { type HourUsage, lastHours } from "../../../gate/usage.ts";
+import { listStoredKeys, type StoredKey } from "../../../model/api-keys.ts";
+import { isoTimeOrNull } from "../../../model/health.ts";
+import type { AppEnv } from "../context.ts";
+
+const DAY_MS = 86_400_000;
+
+/** `GET /portal/api/workspace` */
+export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
+  const { endsAt, access } = c.get("portal");
+  const found = await access;
+  if (!found) throw new ApiError("invalid_api_key");
+  const { DELIVERED_KEPT_DAYS, UNDELIVERED_KEPT_DAYS } = c.env;
+  return c.json({
+    id: c.get("workspaceId"),
+    name: found.name,
+    expires_at: isoTime(endsAt),
+    webhooks_max: SUBSCRIPTIONS_MAX,
+    // For as long, whatever became of an event.
+    retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
+    events: WebhookEvent.options,
+  });
+}
+
+/** `GET /portal/api/keys`: the newest 100. */
+export async function listKeys(c: Context<AppEnv>): Promise<Response> {
+  const request = { limit: PAGE_LIMIT.max, after: null };
+  const { items } = await listStoredKeys(c.get("db"), c.get("workspaceId"), request);
+  const now = Date.now();
+  const keys = items.map(async (key) => toKey(c.env, key, await usageOf(c.env, key, now), now));
+  return c.json({ data: await Promise.all(keys) });
+}
+
+/** What the gate of a key has counted. One that was not used of late is not asked, or made. */
+async function usageOf(env: Env, { keyHash, lastUsedAt }: StoredKey, now: number) {
+  const isRecent = lastUsedAt !== null && lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS;
+  return isRecent ? callObject(env.KEY_GATE, keyHash, (gate) => gate.usage()) : [];
+}
+
+function toKey(env: Env, key: StoredKey, usage: HourUsage[], now: number) {
+  return {
+    id: key.id,
+    created_at: isoTime(key.createdAt),
+    last_used_at: isoTimeOrNull(key.lastUsedAt),
+    revoked_at: isoTimeOrNull(key.revokedAt),
+    expires_at: isoTimeOrNull(key.expiresAt),
+    requests_per_window: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
+    window_seconds: Number(env.QUOTA_WINDOW_SECONDS),
+    hours: lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
+      hour: isoTime(startsAt).replace(".000", ""),
+      requests,
+      refused,
+    })),
+  };
+}

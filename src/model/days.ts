@@ -1,0 +1,53 @@
+import { sql } from "drizzle-orm";
+import { eventIdAt } from "../contract/ids.ts";
+import { PORTAL_DAY_MAX, PORTAL_DAYS } from "../contract/limits.ts";
+import { commit, type Database, inOrder, rows } from "../db/client.ts";
+import { type DeliveryState, deliveries } from "../db/schema.ts";
+
+const DAY_MS = 86_400_000;
+
+/** The deliveries of the events of one day to one subscription. */
+export interface DayFigures extends Record<DeliveryState, number> {
+  /** When the day begins, in UTC: Unix milliseconds. */
+  startsAt: number;
+  /** Attempts at them all. */
+  attempts: number;
+  /** Whether there are more: only the newest `PORTAL_DAY_MAX` are counted. */
+  truncated: boolean;
+}
+
+/**
+ * Counts the deliveries to a subscription by the day of their events, the last days, oldest first. It
+ * reads the rows that it counts, and so a bounded number for each day.
+ */
+export async function countDays(
+  db: Database,
+  subscriptionId: string,
+  now: number,
+): Promise<DayFigures[]> {
+  const today = Math.floor(now / DAY_MS) * DAY_MS;
+  const days = Array.from(
+    { length: PORTAL_DAYS },
+    (_, i) => today - (PORTAL_DAYS - 1 - i) * DAY_MS,
+  );
+  // Event ids are ordered by time: a day is a stretch of the table's own order.
+  const counts = days.map((startsAt) =>
+    rows<{ state: DeliveryState; deliveries: number; attempts: number }>(sql`
+      SELECT state, count(*) AS deliveries, sum(attempts) AS attempts
+      FROM (SELECT state, attempts FROM ${deliveries} WHERE subscription_id = ${subscriptionId}
+        AND event_id >= ${eventIdAt(startsAt)} AND event_id < ${eventIdAt(startsAt + DAY_MS)}
+        ORDER BY event_id DESC LIMIT ${PORTAL_DAY_MAX + 1})
+      GROUP BY state`),
+  );
+  const found = await commit(db, inOrder(counts));
+  return found.map((states, i) => {
+    const figures = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, attempts: 0 };
+    for (const { state, deliveries, attempts } of states) {
+      figures[state] = deliveries;
+      figures.attempts += attempts;
+    }
+    const { pending, delivered, exhausted, cancelled } = figures;
+    const truncated = pending + delivered + exhausted + cancelled > PORTAL_DAY_MAX;
+    return { startsAt: days[i] ?? today, ...figures, truncated };
+  });
+}

@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import { describeFigures, FIGURES, type Figures } from "../../bench/figures.ts";
+
+const NAMES = Object.keys(FIGURES) as (keyof Figures)[];
+
+test("the names in --json stay as programs know them", () => {
+  expect(NAMES).toEqual(
+    expect.arrayContaining([
+      "hostile_p99_ratio",
+      "delivering_ratio",
+      "rows_written_per_delivery",
+      "rows_written_half_429",
+      "rows_written_dead",
+      "retention_events_per_second",
+      "startup_cpu_ms",
+      "bundle_gzip_bytes",
+    ]),
+  );
+});
+
+test("each figure of the benchmark is a line with its unit and what it is compared with", () => {
+  const figures: Figures = Object.fromEntries(NAMES.map((name, i) => [name, 1000.25 + i]));
+  const [head, ...lines] = describeFigures(figures);
+  expect(head).toMatch(/^figure +value +unit +of +compared with$/);
+  expect(lines).toHaveLength(NAMES.length);
+  for (const [i, line] of lines.entries()) {
+    const cells = line.split(/ {2,}/);
+    expect(cells.slice(0, 2)).toEqual([NAMES[i], (1000.25 + i).toLocaleString("en-US")]);
+    expect(cells).toHaveLength(5);
+    expect(cells.every((cell) => cell.length > 0)).toBe(true);
+  }
+});

@@ -1,0 +1,267 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import type { Page } from "playwright-core";
+import { beforeAll, describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { signPortalToken } from "../../../src/gate/portal-token.ts";
+import { until } from "../../support/until.ts";
+import {
+  findBrowser,
+  openPage,
+  PHONE_WIDTH,
+  type Visit,
+  violationsIn,
+  widthOf,
+} from "../support/browser.ts";
+import { PORTAL_SIGNING_KEYS, type Stage, setStage } from "../support/portal.ts";
+
+const executablePath = findBrowser();
+
+test("the page weighs less than 60 KB, compressed", () => {
+  const folder = join(ROOT, "dist/assets/portal");
+  const files = readdirSync(folder);
+  expect(files.map((file) => file.split(".").at(-1)).toSorted()).toEqual([
+    ...["css", "html", "js", "svg"],
+  ]);
+  const sizes = files.map((file) => gzipSync(readFileSync(join(folder, file))).length);
+  expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
+});
+
+describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, () => {
+  let stage: Stage;
+
+  beforeAll(async () => {
+    stage = await setStage(String(executablePath));
+    return () => stage.stop();
+  }, 300_000);
+
+  /** Opens an empty page in English. */
+  const openEmpty = () => openPage(stage.browser, stage.runtime.url, { locale: "en-GB" });
+  const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
+
+  test("comes by a link, whose token leaves the address and is sent in a header alone", async () => {
+    const link = await stage.makeLink(await stage.makeWorkspace());
+    const token = new URL(link).hash.slice(1);
+    const { page, faults, close } = await openEmpty();
+    const requests: string[] = [];
+    const authorizations = new Set<string | undefined>();
+    page.on("request", async (request) => {
+      const { authorization, ...headers } = await request.allHeaders();
+      requests.push(`${request.url()} ${JSON.stringify(headers)}`);
+      if (request.url().includes("/portal/api/")) authorizations.add(authorization);
+    });
+    await page.goto(link);
+    await page.getByText("No subscription yet").waitFor();
+    expect(page.url()).toBe(new URL("/portal#/webhooks", stage.runtime.url).href);
+    expect(await page.title()).toBe("Groupe Horizon – API and webhooks");
+    expect(await page.evaluate("history.length")).toBe(2);
+    await page.getByRole("link", { name: "Usage" }).click();
+    await heading(page, "Usage").waitFor();
+    await page.reload();
+    await heading(page, "Usage").waitFor();
+    expect(await page.evaluate("JSON.stringify([localStorage, document.cookie])")).toBe('[{},""]');
+    expect(await page.content()).not.toContain(token);
+    expect(requests.length).toBeGreaterThan(5);
+    expect([...authorizations]).toEqual([`Bearer ${token}`]);
+    expect(requests.filter((request) => request.includes(token))).toEqual([]);
+    expect(requests.filter((request) => /"referer":"[^"]|cookie/.test(request))).toEqual([]);
+    expect(await faults()).toEqual([]);
+
+    // Another workspace's link in the same tab.
+    await page.goto(await stage.makeLink(await stage.makeWorkspace()));
+    await page.getByText("No subscription yet").waitFor();
+    const kept = await page.evaluate<string>("JSON.stringify(sessionStorage)");
+    expect(kept).toContain("wks_");
+    expect(kept).not.toContain(token);
+    await close();
+  });
+
+  test("is asked for by a page without a link", async () => {
+    const { page, faults, close } = await openEmpty();
+    await page.goto(new URL("/portal", stage.runtime.url).href);
+    await heading(page, "Open the portal from its link").waitFor();
+    expect(await faults()).toEqual([]);
+    await close();
+  });
+
+  test("ends with the link, at once or while it is used", async () => {
+    const workspaceId = await stage.makeWorkspace();
+    const linkUntil = async (endsAt: number) => {
+      const token = await signPortalToken(PORTAL_SIGNING_KEYS, { workspaceId, endsAt });
+      return new URL(`/portal#${token}`, stage.runtime.url).href;
+    };
+    const { page, close } = await openEmpty();
+    await page.goto(await linkUntil(Date.now() - 1_000));
+    await heading(page, "This link has expired").waitFor();
+    await page.getByText("Ask for a new link in your product’s settings.").waitFor();
+    expect(await page.evaluate("sessionStorage.length")).toBe(0);
+
+    const endsAt = Date.now() + 10_000;
+    await page.goto(await linkUntil(endsAt));
+    await heading(page, "Subscriptions").waitFor();
+    await until(() => Date.now() > endsAt);
+    await page.getByRole("link", { name: "Usage" }).click();
+    await heading(page, "This link has expired").waitFor();
+    await close();
+  });
+
+  test("is lost when it is withdrawn, and comes back with it", async () => {
+    const workspaceId = await stage.makeWorkspace();
+    const { page, close } = await stage.open(workspaceId, {});
+    const { PLATFORM } = stage.runtime.env;
+    await PLATFORM.setWorkspaceAccess({ workspaceId, granted: false });
+    await page.getByRole("link", { name: "Usage" }).click();
+    await heading(page, "This workspace has no access").waitFor();
+    await page.getByRole("button", { name: "Try again" }).click();
+    await heading(page, "This workspace has no access").waitFor();
+    await PLATFORM.setWorkspaceAccess({ workspaceId, granted: true });
+    await page.getByRole("button", { name: "Try again" }).click();
+    await heading(page, "Usage").waitFor();
+    await close();
+  });
+
+  test("a network that goes away, and too many requests, are told and got over", async () => {
+    const { page, close } = await stage.open(await stage.makeWorkspace());
+    await page.getByText("No subscription yet").waitFor();
+    await page.context().setOffline(true);
+    await page.getByRole("link", { name: "Usage" }).click();
+    await page.getByText("The server cannot be reached.").waitFor();
+    await page.context().setOffline(false);
+    await page.getByText("600 requests per minute").waitFor();
+
+    const limited = { code: "rate_limited", message: "…", details: { retry_after_seconds: 2 } };
+    await page.route("**/portal/api/webhooks", (route) =>
+      route.fulfill({ status: 429, headers: { "Retry-After": "2" }, json: { error: limited } }),
+    );
+    await page.getByRole("link", { name: "Subscriptions" }).click();
+    await page.getByText("The page tries again in 2 seconds.").waitFor();
+    await page.unrouteAll();
+    await page.getByText("No subscription yet").waitFor();
+    await close();
+  });
+
+  test("what is not there says so, and leads on", async () => {
+    const { page, close } = await stage.open(await stage.makeWorkspace());
+    for (const place of ["webhooks/whk_none", "webhooks/whk_none/evt_none", "nowhere"]) {
+      await page.evaluate(`location.hash = "#/${place}"`);
+      await page.getByText("There is nothing here").waitFor();
+      await page.getByRole("link", { name: "See the subscriptions" }).click();
+      await page.getByText("No subscription yet").waitFor();
+    }
+    await close();
+  });
+
+  test("can be used by the keyboard alone, with the focus always in sight", async () => {
+    const workspaceId = await stage.makeWorkspace();
+    await stage.subscribe(workspaceId);
+    const { page, close } = await stage.open(workspaceId);
+    const focused = () =>
+      page.evaluate<string>(
+        "document.activeElement === document.body ? '' : document.activeElement.textContent",
+      );
+    await page.getByText("Healthy").waitFor();
+    await page.keyboard.press("Tab");
+    expect(await focused()).toBe("Skip to the content");
+    const reach = async (text: string) => {
+      for (let i = 0; i < 30 && !(await focused()).includes(text); i++) {
+        await page.keyboard.press("Tab");
+        const outline = `(({ outlineStyle }) => outlineStyle)`;
+        const element = "document.activeElement";
+        expect(
+          await page.evaluate(
+            `${element} === document.body ? "solid" : [getComputedStyle(${element}), getComputedStyle(${element}, "::after")].map(${outline}).join()`,
+          ),
+        ).toContain("solid");
+      }
+      expect(await focused()).toContain(text);
+      await page.keyboard.press("Enter");
+    };
+    await reach("/in");
+    await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
+    await reach("New secret…");
+    const dialog = page.getByRole("dialog", { name: "Make a new secret" });
+    await dialog.waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "hidden" });
+    expect(await focused()).toBe("New secret…");
+    await close();
+  });
+
+  /** Brings the page to each of its places, and opens each dialog; a name for each. */
+  async function* places({ page }: Visit): AsyncGenerator<string> {
+    await page.locator(".card").waitFor();
+    yield "subscriptions";
+    await page.locator(".card a").click();
+    await page.locator("table.rows").waitFor();
+    await page.locator("summary").first().click();
+    yield "a subscription";
+    const buttons = page.locator("main > .buttons > button");
+    for (let i = 0; i < (await buttons.count()); i++) {
+      await buttons.nth(i).click();
+      await page.getByRole("dialog").waitFor();
+      yield `dialog ${i}`;
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog").waitFor({ state: "hidden" });
+    }
+    await page.locator("tbody th a").first().click();
+    await page.locator("pre").waitFor();
+    yield "a delivery";
+    await page.evaluate(`location.hash = "#/subscribe"`);
+    await page.locator("form").waitFor();
+    await page.locator("[type=submit]").click();
+    yield "the form";
+    await page.evaluate(`location.hash = "#/usage"`);
+    await page.locator(".key").waitFor();
+    yield "usage";
+  }
+
+  test.each(["light", "dark"] as const)(
+    "fits a desk and a phone, and has no fault that axe finds, in %s",
+    async (colorScheme) => {
+      const workspaceId = await stage.makeWorkspace();
+      const path = "/a/path/of/a/customer/that/is/too/long/for/any/phone?token=t0ken-t0ken-t0ken";
+      await stage.subscribe(workspaceId, ["lead.created"], path);
+      stage.answerWith(500);
+      await stage.recordLeads(workspaceId, 3);
+      await until(() => stage.receiver.posts.length > 0);
+      for (const width of [1440, PHONE_WIDTH]) {
+        const viewport = { width, height: 900 };
+        const locale = width === PHONE_WIDTH ? "fr-FR" : "en-GB";
+        const device = { viewport, colorScheme, locale, bypassCSP: true };
+        const visit = await stage.open(workspaceId, device);
+        for await (const place of places(visit)) {
+          expect([place, await violationsIn(visit.page)]).toEqual([place, []]);
+          expect([place, await widthOf(visit.page)]).toEqual([place, width]);
+        }
+        await visit.close();
+      }
+    },
+  );
+
+  test("speaks French to whoever reads French, and English to anybody else", async () => {
+    const workspaceId = await stage.makeWorkspace();
+    const id = await stage.subscribe(workspaceId);
+    stage.answerWith(204);
+    for (const [locale, lang, texts] of [
+      [
+        "fr-CA",
+        "fr",
+        ["Abonnements", "En bon état", "Livraisons", "Aucune livraison", "S’abonner"],
+      ],
+      ["de-DE", "en", ["Subscriptions", "Healthy", "Deliveries", "No delivery yet", "Subscribe"]],
+    ] as const) {
+      const { page, faults, close } = await stage.open(workspaceId, { locale });
+      expect(await page.locator("html").getAttribute("lang")).toBe(lang);
+      const seen = [await page.locator("body").innerText()];
+      for (const place of [`webhooks/${id}`, "subscribe", "usage"]) {
+        await page.evaluate(`location.hash = "#/${place}"`);
+        await page.locator("main .empty, form, .key").first().waitFor();
+        seen.push(await page.locator("body").innerText());
+      }
+      for (const text of texts) expect(seen.join("\n")).toContain(text);
+      expect(await faults()).toEqual([]);
+      await close();
+    }
+  });
+});

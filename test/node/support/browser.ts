@@ -1,0 +1,75 @@
+import { createRequire } from "node:module";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { findChromium } from "../../../scripts/shared/chromium.ts";
+
+/** The width of a phone, in CSS pixels. */
+export const PHONE_WIDTH = 390;
+
+/** What a page may take on a machine that others load. */
+const PATIENCE_MS = 45_000;
+
+const AXE = createRequire(import.meta.url).resolve("axe-core");
+
+/**
+ * The browser that pages are tested in; null, with a warning, on a machine without one.
+ *
+ * @throws Error in CI, where every page has to be tested.
+ */
+export function findBrowser(): string | null {
+  const path = findChromium();
+  if (!path && process.env.CI) throw new Error("no Chromium: install it, or set CHROMIUM");
+  if (!path) console.warn("No page is tested: no Chromium found; install it, or set CHROMIUM.");
+  return path;
+}
+
+/** An open page, and all that went wrong in it so far. */
+export interface Visit {
+  page: Page;
+  /** Errors and warnings of the console, breaches of the page's policy, requests to other hosts. */
+  faults(): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+/** Opens an empty page that may only ask the host of `base`. */
+export async function openPage(
+  browser: Browser,
+  base: URL,
+  device: BrowserContextOptions = {},
+): Promise<Visit> {
+  const context = await browser.newContext(device);
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  const seen: string[] = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) seen.push(message.text());
+  });
+  page.on("pageerror", (error) => seen.push(String(error)));
+  page.on("request", (request) => {
+    const { host, protocol } = new URL(request.url());
+    if (host !== base.host && protocol !== "data:") seen.push(request.url());
+  });
+  await page.addInitScript(`
+    globalThis.breaches = [];
+    document.addEventListener("securitypolicyviolation", (event) =>
+      breaches.push(event.violatedDirective + " " + event.blockedURI));
+  `);
+  return {
+    page,
+    faults: async () => [...seen, ...(await page.evaluate<string[]>("breaches"))],
+    close: () => context.close(),
+  };
+}
+
+/** How far the page reaches to the right, once it is pushed there. */
+export async function widthOf(page: Page): Promise<number> {
+  return page.evaluate("(scrollTo({ left: 1_000, behavior: 'instant' }), scrollX + innerWidth)");
+}
+
+/** What axe finds wrong in the page as it is; the page must be opened with `bypassCSP`. */
+export async function violationsIn(page: Page): Promise<string[]> {
+  // axe is brought in from outside, which the policy of the page forbids.
+  if (!(await page.evaluate("'axe' in globalThis"))) await page.addScriptTag({ path: AXE });
+  return page.evaluate<string[]>(
+    "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))",
+  );
+}

@@ -1,0 +1,83 @@
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+// biome-ignore lint/suspicious/noExplicitAny: the types are made during the test, and checked by the build
+type Built = any;
+
+/** The example client, built in a folder of its own. */
+export interface BuiltClient {
+  folder: string;
+  /** What `public-api-client` exports. */
+  main: Built;
+  /** What `public-api-client/webhooks` exports. */
+  webhooks: Built;
+  remove(): void;
+}
+
+/**
+ * Builds the client as the docs at `origin` say: from the files that they offer, with the types of the
+ * document. The code in its README is built along. Null without a network, which only CI must have.
+ */
+export async function buildClient(origin: string): Promise<BuiltClient | null> {
+  const folder = mkdtempSync(join(tmpdir(), "client-"));
+  const remove = () => rmSync(folder, { recursive: true });
+  const read = (name: string) => readFileSync(join(folder, name), "utf8");
+  await download(origin, folder);
+  if (!(await install(folder))) {
+    remove();
+    return null;
+  }
+  await runNpm(folder, ["run", "generate", "--", `${origin}/openapi.json`]);
+  const [, usage = ""] = /```ts\n([^`]+)```/.exec(read("README.md")) ?? [];
+  writeFileSync(join(folder, "usage.ts"), usage);
+  await runNpm(folder, ["run", "build"]);
+  const { exports } = JSON.parse(read("package.json"));
+  const main = await import(join(folder, exports["."]));
+  const webhooks = await import(join(folder, exports["./webhooks"]));
+  return { folder, main, webhooks, remove };
+}
+
+async function download(origin: string, folder: string): Promise<void> {
+  const docs = await fetchText(`${origin}/docs.md`);
+  const command = /curl -fsSO "\$API_URL(\/docs\/client\/)\{([^}]+)\}"/;
+  const [, path = "", names = ""] = command.exec(docs) ?? [];
+  for (const name of names.split(","))
+    writeFileSync(join(folder, name), await fetchText(origin + path + name));
+}
+
+async function fetchText(url: string): Promise<string> {
+  const answer = await fetch(url);
+  if (!answer.ok) throw new Error(`${url} answers ${answer.status}`);
+  return answer.text();
+}
+
+async function install(folder: string): Promise<boolean> {
+  const isCi = process.env.CI === "true";
+  const patience = isCi ? [] : ["--fetch-retries=0"];
+  try {
+    await runNpm(folder, ["ci", "--prefer-offline", "--no-audit", "--no-fund", ...patience]);
+    return true;
+  } catch (error) {
+    const unreachable = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|ETIMEDOUT/;
+    if (!isCi && unreachable.test(String(error))) return false;
+    throw error;
+  }
+}
+
+/** Runs npm in `folder`, with what its user sets; its output. */
+export async function runNpm(
+  folder: string,
+  words: string[],
+  settings: Record<string, string> = {},
+): Promise<string> {
+  // The npm that runs this test hands down the shell of this project, which the client has not.
+  const { npm_config_script_shell: _, ...inherited } = process.env;
+  const env = { ...inherited, ...settings };
+  const { stdout } = await run("npm", words, { cwd: folder, env, timeout: 120_000 });
+  return stdout;
+}

@@ -1,0 +1,86 @@
+import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import type { WebhookEvent } from "../../../src/contract/resources.ts";
+import { openPage, type Visit } from "./browser.ts";
+import { type Answer, type Receiver, startReceiver } from "./receiver.ts";
+
+/** What signs links to the portal on the stage. */
+export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
+
+/** The built Worker, a subscriber's server and a browser. */
+export interface Stage {
+  runtime: Runtime;
+  receiver: Receiver;
+  browser: Browser;
+  /** How the subscriber's server answers from now on. */
+  answerWith(answer: Answer): void;
+  /** Makes a workspace with a key. */
+  makeWorkspace(): Promise<string>;
+  /** Records leads that nobody has recorded before. */
+  recordLeads(workspaceId: string, count?: number): Promise<void>;
+  /** Subscribes the subscriber's server. @returns the id. */
+  subscribe(workspaceId: string, events?: WebhookEvent[], path?: string): Promise<string>;
+  /** Opens the portal of a workspace by its link. */
+  open(workspaceId: string, device?: BrowserContextOptions): Promise<Visit>;
+  /** The address of a link to the portal. */
+  makeLink(workspaceId: string): Promise<string>;
+  stop(): Promise<void>;
+}
+
+/** Sets the stage, with the browser at `executablePath`. */
+export async function setStage(executablePath: string): Promise<Stage> {
+  let answer: Answer = 204;
+  let leads = 0;
+  const runtime = await startRuntime({ vars: { PORTAL_SIGNING_KEYS } });
+  const receiver = await startReceiver(() => answer);
+  const browser = await chromium.launch({ executablePath });
+  const { PLATFORM } = runtime.env;
+  const makeLink = async (workspaceId: string) => {
+    const { url } = await PLATFORM.createPortalLink({ workspaceId });
+    const { pathname, hash } = new URL(String(url));
+    return new URL(pathname + hash, runtime.url).href;
+  };
+  return {
+    runtime,
+    receiver,
+    browser,
+    answerWith: (next) => {
+      answer = next;
+    },
+    makeWorkspace: async () => {
+      const { workspaceId } = await PLATFORM.createWorkspace({ name: "Groupe Horizon" });
+      await PLATFORM.createApiKey({ workspaceId });
+      return String(workspaceId);
+    },
+    recordLeads: async (workspaceId, count = 1) => {
+      const items = Array.from({ length: count }, () => ({
+        reference: `lead-${++leads}`,
+        source: "widget" as const,
+        agent: { reference: "lyon", name: "Agence Lumière Lyon" },
+        name: `Zoë “${leads}” 🌻`,
+      }));
+      await PLATFORM.recordLeads({ workspaceId, leads: items });
+    },
+    subscribe: async (workspaceId, events = ["lead.created", "run.completed"], path = "/in") => {
+      const token = new URL(await makeLink(workspaceId)).hash.slice(1);
+      const made = await fetch(new URL("/portal/api/webhooks", runtime.url), {
+        method: "POST",
+        headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+        body: JSON.stringify({ url: receiver.url + path, events }),
+      });
+      return ((await made.json()) as { id: string }).id;
+    },
+    open: async (workspaceId, device) => {
+      const visit = await openPage(browser, runtime.url, { locale: "en-GB", ...device });
+      await visit.page.goto(await makeLink(workspaceId));
+      await visit.page.getByRole("heading", { level: 1 }).waitFor();
+      return visit;
+    },
+    makeLink,
+    stop: async () => {
+      await browser.close();
+      await receiver.close();
+      await runtime.stop();
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import { exports } from "cloudflare:workers";
+import { type Answer, EVERY_ANSWER, openApi, refusal, success } from "./api.ts";
+
+/** The token in a link to the portal, as the page reads it from the fragment. */
+export async function portalToken(workspaceId: string, validMinutes?: number): Promise<string> {
+  const { url } = await exports.Platform.createPortalLink({ workspaceId, validMinutes });
+  return new URL(url).hash.slice(1);
+}
+
+/** The portal of a workspace, as whoever has a link to it uses its API; paths begin behind `/portal/api`. */
+export async function openPortal(workspaceId: string, fetch?: Parameters<typeof openApi>[1]) {
+  return portalOf(await portalToken(workspaceId), fetch);
+}
+
+/** The same with a token. */
+export function portalOf(token: string, fetch?: Parameters<typeof openApi>[1]) {
+  const api = openApi(token, fetch);
+  const under = (path: string) => `/portal/api${path}`;
+  return {
+    send: <Body = unknown>(path: string, init?: RequestInit) => api.send<Body>(under(path), init),
+    get: <Body = unknown>(path: string) => api.get<Body>(under(path)),
+    post: <Body = unknown>(path: string, body: unknown) => api.post<Body>(under(path), body),
+    delete: (path: string) => api.delete(under(path)),
+  };
+}
+
+/** The headers of every answer of the portal: those of the API, without a quota. */
+export const PORTAL_ANSWER = Object.fromEntries(
+  Object.entries(EVERY_ANSWER).filter(([name]) => !name.startsWith("x-ratelimit-")),
+);
+
+/** What a success of the portal should look like, whole. */
+export function portalSuccess(status: number, body: unknown): Answer {
+  return unmetered(success(status, body));
+}
+
+/** What an error of the portal should look like, whole. */
+export function portalRefusal(...error: Parameters<typeof refusal>): Answer {
+  return unmetered(refusal(...error));
+}
+
+function unmetered({ status, headers, body }: Answer): Answer {
+  const own = Object.entries(headers).filter(([name]) => !name.startsWith("x-ratelimit-"));
+  return { status, headers: Object.fromEntries(own), body };
+}

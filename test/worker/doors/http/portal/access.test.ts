@@ -1,0 +1,252 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { randomId } from "../../../../../src/contract/ids.ts";
+import { signPortalToken } from "../../../../../src/gate/portal-token.ts";
+import { deployedWith, errorOf, openWorkspace, send } from "../../../../support/api.ts";
+import { announceLeads, subscribe } from "../../../../support/deliveries.ts";
+import { countHops } from "../../../../support/hops.ts";
+import { keepLog } from "../../../../support/log-lines.ts";
+import {
+  openPortal,
+  PORTAL_ANSWER,
+  portalOf,
+  portalRefusal,
+  portalToken,
+} from "../../../../support/portal.ts";
+
+const { Platform } = exports;
+const lines = keepLog();
+const UNAUTHORIZED = portalRefusal(401, "invalid_api_key");
+const NO_WEBHOOK = portalRefusal(404, "webhook_not_found");
+const LATER = Date.now() + 60_000;
+
+/** Every route, of this webhook and event, with a body that is right. */
+function routes(webhook: string, event: string): [string, string, object?][] {
+  const path = `/webhooks/${webhook}`;
+  return [
+    ["GET", path],
+    ["GET", `${path}/deliveries`],
+    ["GET", `${path}/deliveries/${event}`],
+    ["POST", `${path}/enable`, {}],
+    ["POST", `${path}/secret`, {}],
+    ["POST", `${path}/test`, { type: "lead.created" }],
+    ["POST", `${path}/redeliver`, { event_ids: [event] }],
+    ["DELETE", path],
+  ];
+}
+
+const GENERAL: [string, string, object?][] = [
+  ["GET", "/workspace"],
+  ["GET", "/keys"],
+  ["GET", "/webhooks"],
+  ["POST", "/webhooks", { url: "https://hooks.example.com/", events: ["lead.created"] }],
+  ["GET", "/nothing"],
+];
+
+type Portal = ReturnType<typeof portalOf>;
+
+function call(portal: Portal, [method, path, body]: [string, string, object?]) {
+  const json = { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return portal.send(path, { method, ...(body && json) });
+}
+
+/** A workspace with a webhook that is owed an event. */
+async function openOwed() {
+  const { workspaceId } = await openWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const [draft] = await announceLeads(workspaceId, 1, Date.now());
+  const eventId: string = JSON.parse(draft?.body ?? "").id;
+  return { workspaceId, id, eventId, all: [...GENERAL, ...routes(id, eventId)] };
+}
+
+/** All that is stored of a webhook and its deliveries. */
+async function stored(id: string) {
+  const [webhook, deliveries] = await env.DB.batch([
+    env.DB.prepare("SELECT * FROM subscriptions WHERE id = ?").bind(id),
+    env.DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?").bind(id),
+  ]);
+  return [webhook?.results, deliveries?.results];
+}
+
+describe("the portal's API refuses with 401", () => {
+  test("no token, a forged one and one that has ended, everywhere", async () => {
+    const { workspaceId, id, all } = await openOwed();
+    const before = await stored(id);
+    const forged = await signPortalToken(`x:${btoa("x".repeat(32))}`, {
+      workspaceId,
+      endsAt: LATER,
+    });
+    const ended = await signPortalToken(env.PORTAL_SIGNING_KEYS, {
+      workspaceId,
+      endsAt: Date.now(),
+    });
+    for (const token of [forged, ended, "x"])
+      for (const route of all) expect(await call(portalOf(token), route)).toEqual(UNAUTHORIZED);
+    for (const [method, path] of all)
+      expect(await send(`/portal/api${path}`, { method })).toEqual(UNAUTHORIZED);
+    expect(await stored(id)).toEqual(before);
+  });
+
+  test("an API key, as /v1 refuses a token", async () => {
+    const { workspaceId, apiKey, api } = await openWorkspace();
+    expect(await portalOf(apiKey).get("/webhooks")).toEqual(UNAUTHORIZED);
+    const token = await portalToken(workspaceId);
+    const headers = { Authorization: `Bearer ${token}` };
+    expect(await send("/v1/webhooks", { headers })).toMatchObject({ status: 401 });
+    expect(await api.get("/v1/webhooks")).toMatchObject({ status: 200 });
+  });
+
+  test("without touching a database or an object, where the token is not ours", async () => {
+    const touched: string[] = [];
+    const untouchable = (name: string) =>
+      new Proxy({}, { get: () => touched.push(name) && expect.unreachable(name) });
+    const fetch = deployedWith({
+      DB: untouchable("DB"),
+      KEY_GATE: untouchable("KEY_GATE"),
+      ADDRESS_GATE: untouchable("ADDRESS_GATE"),
+    } as unknown as Partial<Env>);
+    for (let i = 0; i < 30; i++)
+      expect(await portalOf(`forged${i}`, fetch).get("/webhooks")).toEqual(UNAUTHORIZED);
+    expect(touched).toEqual([]);
+  });
+
+  test("a workspace that was erased", async () => {
+    const { workspaceId, all } = await openOwed();
+    const portal = await openPortal(workspaceId);
+    while (!(await Platform.eraseWorkspace({ workspaceId })).done);
+    for (const route of all) expect(await call(portal, route)).toEqual(UNAUTHORIZED);
+    expect(lines.filter((line) => line.includes("request_failed"))).toEqual([]);
+  });
+});
+
+test("the portal's API answers 403 once the workspace has no access, and changes nothing", async () => {
+  const { workspaceId, id, all } = await openOwed();
+  const portal = await openPortal(workspaceId);
+  await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  const before = await stored(id);
+  const denied = portalRefusal(403, "workspace_access_denied");
+  for (const route of all) expect(await call(portal, route)).toEqual(denied);
+  expect(await stored(id)).toEqual(before);
+  await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+  expect(await portal.get("/webhooks")).toMatchObject({ status: 200 });
+});
+
+describe("another workspace's", () => {
+  test("webhook answers as an unknown one, whatever is asked, and stays as it is", async () => {
+    const foreign = await openOwed();
+    const own = await openPortal((await openWorkspace()).workspaceId);
+    const before = await stored(foreign.id);
+    for (const id of [foreign.id, randomId("webhook"), "whk_1", "x", `%77${foreign.id.slice(1)}`])
+      for (const route of routes(id, foreign.eventId))
+        expect(await call(own, route), route.join(" ")).toEqual(NO_WEBHOOK);
+    expect(await stored(foreign.id)).toEqual(before);
+    expect((await own.get<{ data: [] }>("/webhooks")).body.data).toEqual([]);
+  });
+
+  test("event answers as an unknown one", async () => {
+    const [foreign, own] = [await openOwed(), await openOwed()];
+    const portal = await openPortal(own.workspaceId);
+    for (const event of [foreign.eventId, randomId("event"), "x"]) {
+      expect(await portal.get(`/webhooks/${own.id}/deliveries/${event}`)).toEqual(
+        portalRefusal(404, "webhook_not_found", { parameter: "event_id" }),
+      );
+      const event_ids = [own.eventId, event];
+      expect(await portal.post(`/webhooks/${own.id}/redeliver`, { event_ids })).toEqual(
+        portalRefusal(404, "webhook_not_found", { parameter: "event_ids.1" }),
+      );
+    }
+  });
+
+  test("keys are not shown", async () => {
+    await openWorkspace();
+    const { workspaceId, keyId } = await openWorkspace();
+    const { body } = await (await openPortal(workspaceId)).get("/keys");
+    expect(body).toMatchObject({ data: [{ id: keyId }] });
+    expect((body as { data: [] }).data).toHaveLength(1);
+  });
+});
+
+test("a webhook that was deleted is unknown", async () => {
+  const { workspaceId, id, eventId } = await openOwed();
+  const portal = await openPortal(workspaceId);
+  await portal.delete(`/webhooks/${id}`);
+  for (const route of routes(id, eventId)) expect(await call(portal, route)).toEqual(NO_WEBHOOK);
+});
+
+test("an unknown path and another method answer 404", async () => {
+  const portal = await openPortal((await openWorkspace()).workspaceId);
+  for (const [method, path] of [
+    ["GET", "/nothing"],
+    ["PUT", "/webhooks"],
+    ["OPTIONS", "/keys"],
+  ] as const)
+    expect(await portal.send(path, { method })).toEqual(portalRefusal(404, "route_not_found"));
+});
+
+test("HEAD answers as GET, without a body", async () => {
+  const portal = await openPortal((await openWorkspace()).workspaceId);
+  expect(await portal.send("/workspace", { method: "HEAD" })).toMatchObject({
+    status: 200,
+    headers: PORTAL_ANSWER,
+    body: null,
+  });
+});
+
+test("a read makes one round trip to the database, a write one before its own", async () => {
+  const { workspaceId, id } = await openOwed();
+  const { overrides, taken } = countHops();
+  const portal = await openPortal(workspaceId, deployedWith(overrides));
+  for (const path of ["/workspace", "/webhooks", `/webhooks/${id}`, `/webhooks/${id}/deliveries`]) {
+    expect(await portal.get(path)).toMatchObject({ status: 200 });
+    expect([path, taken()]).toEqual([path, 1]);
+  }
+  await portal.post(`/webhooks/${id}/enable`, {});
+  expect(taken()).toBe(2);
+});
+
+test("without webhooks in SERVED_ROUTES, there are none in the portal", async () => {
+  const { workspaceId, id, eventId } = await openOwed();
+  const portal = await openPortal(workspaceId, deployedWith({ SERVED_ROUTES: "leads" }));
+  for (const route of [["GET", "/webhooks"] as [string, string], ...routes(id, eventId)])
+    expect(await call(portal, route)).toEqual(portalRefusal(404, "route_not_found"));
+  expect(await portal.get("/workspace")).toMatchObject({ status: 200 });
+});
+
+test("no log line holds a token, and one names the workspace", async () => {
+  const { workspaceId, all } = await openOwed();
+  const token = await portalToken(workspaceId);
+  const ended = await signPortalToken(env.PORTAL_SIGNING_KEYS, { workspaceId, endsAt: 1 });
+  for (const route of all) await call(portalOf(token), route);
+  for (const route of all) await call(portalOf(`${token}x`), route);
+  for (const route of all) await call(portalOf(ended), route);
+  const broken = deployedWith({ DB: {} as D1Database });
+  expect(await portalOf(token, broken).get("/webhooks")).toEqual(
+    portalRefusal(500, "internal_error"),
+  );
+  const own = lines.filter((line) => line.includes(workspaceId));
+  expect(own.length).toBeGreaterThanOrEqual(all.length);
+  expect(lines.length).toBeGreaterThan(3 * all.length);
+  const parts = [...token.split(".").slice(1), ...ended.split(".").slice(2)];
+  expect(parts).toHaveLength(3);
+  for (const part of parts) expect(lines.filter((line) => line.includes(part))).toEqual([]);
+});
+
+describe("createPortalLink", () => {
+  test("makes a link that is good for as long as told", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { url } = await Platform.createPortalLink({ workspaceId, validMinutes: 1440 });
+    expect(url).toMatch(/^https:\/\/api\.example\/portal#wks_[\w.-]+$/);
+    const portal = portalOf(new URL(url).hash.slice(1));
+    const { body } = await portal.get<{ expires_at: string }>("/workspace");
+    expect(Date.parse(body.expires_at) - Date.now()).toBeGreaterThan(1_439 * 60_000);
+  });
+
+  test.each([
+    [{ workspaceId: "wks_none" }, "workspaceId: no such workspace"],
+    [{ workspaceId: "wks_none", validMinutes: 0 }, "validMinutes"],
+    [{ workspaceId: "wks_none", validMinutes: 1441 }, "validMinutes"],
+    [{ workspaceId: "wks_none", validMinutes: 1.5 }, "validMinutes"],
+  ])("refuses %o", async (input, message) => {
+    expect(await errorOf(Platform.createPortalLink(input))).toContain(message);
+  });
+});

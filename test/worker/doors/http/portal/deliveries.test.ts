@@ -1,0 +1,204 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { ErrorDetails } from "../../../../../src/contract/errors.ts";
+import { openWorkspace } from "../../../../support/api.ts";
+import {
+  announceLeads,
+  HOUR_MS,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+} from "../../../../support/deliveries.ts";
+import { openPortal, portalRefusal, portalSuccess } from "../../../../support/portal.ts";
+import { until } from "../../../../support/until.ts";
+
+const { Platform } = exports;
+const SOME_TIME = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
+interface Shown {
+  data: { event_id: string; state: string }[];
+  next_cursor: string;
+}
+
+/** A webhook with three deliveries that are pending, an hour old, oldest first. */
+async function openOwed(behaviour = "ok") {
+  const { workspaceId } = await openWorkspace();
+  const subscription = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
+  const at = Date.now() - HOUR_MS;
+  const eventIds: string[] = [];
+  for (let i = 0; i < 3; i++) {
+    const [draft] = await announceLeads(workspaceId, 1, at + i * 1000);
+    eventIds.push(JSON.parse(draft?.body ?? "").id);
+  }
+  const portal = await openPortal(workspaceId);
+  return { workspaceId, subscription, eventIds, portal, path: `/webhooks/${subscription.id}` };
+}
+
+describe("deliveries in the portal", () => {
+  test("are listed newest first, page by page", async () => {
+    const { eventIds, portal, path } = await openOwed();
+    const first = await portal.get<Shown>(`${path}/deliveries?limit=2`);
+    const pending = (event_id: string | undefined) => ({
+      event_id,
+      type: "lead.created",
+      created_at: SOME_TIME,
+      state: "pending",
+      attempts: 0,
+      due_at: SOME_TIME,
+      settled_at: null,
+      last_attempt: null,
+    });
+    expect(first).toEqual(
+      portalSuccess(200, {
+        data: [pending(eventIds[2]), pending(eventIds[1])],
+        has_more: true,
+        next_cursor: expect.any(String),
+      }),
+    );
+    const { next_cursor } = first.body;
+    expect(await portal.get(`${path}/deliveries?limit=2&cursor=${next_cursor}`)).toEqual(
+      portalSuccess(200, { data: [pending(eventIds[0])], has_more: false, next_cursor: null }),
+    );
+  });
+
+  test("are narrowed by state and type", async () => {
+    const { subscription, portal, path } = await openOwed();
+    const lengthOf = async (query: string) =>
+      (await portal.get<Shown>(`${path}/deliveries?${query}`)).body.data.length;
+    expect(await lengthOf("state=pending&type=lead.created")).toBe(3);
+    expect(await lengthOf("state=cancelled")).toBe(0);
+    expect(await lengthOf("type=run.completed")).toBe(0);
+    expect(await lengthOf("state=&type=")).toBe(3);
+    await Platform.disableWebhook({ webhookId: subscription.id });
+    expect(await lengthOf("state=pending")).toBe(0);
+    expect(await lengthOf("state=cancelled")).toBe(3);
+  });
+
+  test.each<[string, ErrorDetails]>([
+    ["limit=0", { parameter: "limit", reason: "out_of_range", min: 1, max: 100 }],
+    ["cursor=x", { parameter: "cursor", reason: "unreadable" }],
+    ["state=a&state=b", { parameter: "state", reason: "invalid_type" }],
+    [
+      "state=lost",
+      {
+        parameter: "state",
+        reason: "unknown_value",
+        allowed: ["pending", "delivered", "exhausted", "cancelled"],
+      },
+    ],
+    [
+      "type=lead.lost",
+      {
+        parameter: "type",
+        reason: "unknown_value",
+        allowed: ["run.completed", "lead.created", "automation.status_changed"],
+      },
+    ],
+  ])("refuse %s", async (query, details) => {
+    const { portal, path } = await openOwed();
+    expect(await portal.get(`${path}/deliveries?${query}`)).toEqual(
+      portalRefusal(400, "invalid_request", details),
+    );
+  });
+
+  test("are shown with the exact body and every failed attempt", async () => {
+    const { workspaceId, subscription, portal, path } = await openOwed("status-500");
+    await Platform.recordLeads({
+      workspaceId,
+      leads: [{ reference: "1", source: "crm", agent: { reference: "a", name: "A" } }],
+    });
+    await until(async () => (await receivedBy(subscription)).length > 0);
+    const [posted] = await receivedBy(subscription);
+    const { id } = JSON.parse(posted?.body ?? "");
+    const attempt = {
+      at: SOME_TIME,
+      outcome: "answered",
+      status: 500,
+      duration_ms: expect.any(Number),
+    };
+    const shown = () => portal.get<{ failed_attempts: object[] }>(`${path}/deliveries/${id}`);
+    await until(async () => (await shown()).body.failed_attempts.length > 0);
+    expect(await shown()).toEqual(
+      portalSuccess(200, {
+        event_id: id,
+        type: "lead.created",
+        created_at: SOME_TIME,
+        state: "pending",
+        attempts: 1,
+        due_at: SOME_TIME,
+        settled_at: null,
+        last_attempt: attempt,
+        failed_attempts: [attempt],
+        body: posted?.body,
+      }),
+    );
+    expect((await portal.get(path)).body).toMatchObject({
+      state: "failing",
+      last_attempt: attempt,
+    });
+  });
+});
+
+describe("POST /portal/api/webhooks/{id}/redeliver", () => {
+  test("delivers events by name once more", async () => {
+    const { subscription, eventIds, portal, path } = await openOwed();
+    await Platform.disableWebhook({ webhookId: subscription.id });
+    await Platform.enableWebhook({ webhookId: subscription.id });
+    const event_ids = eventIds.slice(0, 2);
+    expect(await portal.post(`${path}/redeliver`, { event_ids })).toEqual(
+      portalSuccess(200, { count: 2 }),
+    );
+    await until(async () => (await statesOf(subscription.id)).delivered === 2);
+    const received = await receivedBy(subscription);
+    expect(received.map(({ body }) => JSON.parse(body).id).sort()).toEqual(event_ids);
+  });
+
+  test("delivers those of a range, by what became of them", async () => {
+    const { subscription, portal, path } = await openOwed();
+    await Platform.disableWebhook({ webhookId: subscription.id });
+    await Platform.enableWebhook({ webhookId: subscription.id });
+    const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+    const redeliver = async (range: object) =>
+      (await portal.post(`${path}/redeliver`, { since, ...range })).body;
+    expect(await redeliver({ until: since })).toEqual({ count: 0 });
+    expect(await redeliver({ states: ["exhausted"] })).toEqual({ count: 0 });
+    expect(await redeliver({ states: ["cancelled"] })).toEqual({ count: 3 });
+    await until(async () => (await statesOf(subscription.id)).delivered === 3);
+  });
+
+  test.each<[object, ErrorDetails]>([
+    [{}, { parameter: "event_ids", reason: "required" }],
+    [{ event_ids: [] }, { parameter: "event_ids", reason: "out_of_range", min: 1 }],
+    [
+      { event_ids: ["evt_1"], since: new Date().toISOString() },
+      { parameter: "since", reason: "unknown_property" },
+    ],
+    [
+      { event_ids: ["evt_1"], states: ["missed"] },
+      { parameter: "states", reason: "unknown_property" },
+    ],
+    [{ since: "2020-01-01T00:00:00Z" }, { parameter: "since", reason: "out_of_range" }],
+    [
+      { since: new Date().toISOString(), states: ["pending"] },
+      {
+        parameter: "states.0",
+        reason: "unknown_value",
+        allowed: ["delivered", "exhausted", "cancelled", "missed"],
+      },
+    ],
+  ])("refuses %o", async (body, details) => {
+    const { portal, path } = await openOwed();
+    expect(await portal.post(`${path}/redeliver`, body)).toEqual(
+      portalRefusal(400, "invalid_request", details),
+    );
+  });
+
+  test("is refused for a webhook that is disabled", async () => {
+    const { subscription, eventIds, portal, path } = await openOwed();
+    await Platform.disableWebhook({ webhookId: subscription.id });
+    expect(await portal.post(`${path}/redeliver`, { event_ids: eventIds })).toEqual(
+      portalRefusal(400, "invalid_request", { parameter: "id" }),
+    );
+  });
+});

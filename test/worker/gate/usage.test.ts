@@ -1,0 +1,155 @@
+import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { hashApiKey } from "../../../src/gate/api-key.ts";
+import { KeyGate } from "../../../src/gate/key-gate.ts";
+import { countUsage, type HourUsage, lastHours } from "../../../src/gate/usage.ts";
+import { openWorkspace } from "../../support/api.ts";
+import { HOUR_MS } from "../../support/deliveries.ts";
+import { openPortal } from "../../support/portal.ts";
+
+const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
+
+async function openGate(requestsPerWindow: number) {
+  const workspace = await openWorkspace({ requestsPerWindow });
+  const keyHash = await hashApiKey(workspace.apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return { ...workspace, keyHash, gate, admit: (at: number) => gate().admit(keyHash, at) };
+}
+
+interface ShownKey {
+  id: string;
+  hours: { hour: string; requests: number; refused: number }[];
+}
+
+describe("the usage of a key", () => {
+  test("counts what took from the quota, and what was beyond it, hour by hour", async () => {
+    const { gate, admit } = await openGate(2);
+    for (let i = 0; i < 5; i++) await admit(HOUR + HOUR_MS - 1);
+    for (let i = 0; i < 3; i++) await admit(HOUR + 2 * HOUR_MS);
+    expect(await gate().usage()).toEqual([
+      { startsAt: HOUR, requests: 2, refused: 3 },
+      { startsAt: HOUR + 2 * HOUR_MS, requests: 2, refused: 1 },
+    ]);
+  });
+
+  test("counts a request that is denied access, as the quota does", async () => {
+    const { workspaceId, gate, admit } = await openGate(1);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
+    expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
+  });
+
+  test("survives the eviction of the object, what was refused last too", async () => {
+    const { gate, admit } = await openGate(1);
+    await admit(HOUR);
+    await evictDurableObject(gate());
+    await admit(HOUR);
+    await admit(HOUR);
+    await evictDurableObject(gate());
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 2 }]);
+  });
+
+  test("goes on from a window that was written before there was any", async () => {
+    const { gate, admit } = await openGate(5);
+    await runInDurableObject(gate(), async (_, state) => {
+      await state.storage.put("window", { startedAt: HOUR, count: 3 });
+    });
+    await evictDurableObject(gate());
+    expect(await admit(HOUR)).toMatchObject({ figures: { remaining: 1 } });
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
+  });
+
+  test("is written with the window: no write more, one value, however many requests", async () => {
+    const { keyHash, gate } = await openGate(1_000);
+    await runInDurableObject(gate(), async (_, state) => {
+      const writes: unknown[][] = [];
+      const { storage } = state;
+      const put = storage.put.bind(storage);
+      storage.put = ((...args: Parameters<typeof put>) => {
+        writes.push(args);
+        return put(...args);
+      }) as typeof storage.put;
+      const gate = new KeyGate(state, env);
+      for (let i = 0; i < 100; i++) await gate.admit(keyHash);
+      await new Promise((resolve) => setTimeout(resolve, 700));
+      expect(writes.length).toBeGreaterThanOrEqual(1);
+      expect(writes.length).toBeLessThanOrEqual(3);
+      expect(new Set(writes.map(([name]) => name))).toEqual(new Set(["window"]));
+      expect(writes.at(-1)?.[1]).toMatchObject({ count: 100, hours: [{ requests: 100 }] });
+    });
+  });
+
+  test("is bounded: a day of it is kept", () => {
+    let hours: HourUsage[] = [];
+    for (let i = 0; i < 100; i++) hours = countUsage(hours, HOUR + i * HOUR_MS, { requests: 1 });
+    expect(hours).toHaveLength(24);
+    expect(hours.at(-1)?.startsAt).toBe(HOUR + 99 * HOUR_MS);
+    // A clock that was set back counts in its own hour, in order.
+    hours = countUsage(hours, HOUR + 98 * HOUR_MS, { refused: 1 });
+    expect(hours.slice(-2)).toEqual([
+      { startsAt: HOUR + 98 * HOUR_MS, requests: 1, refused: 1 },
+      { startsAt: HOUR + 99 * HOUR_MS, requests: 1, refused: 0 },
+    ]);
+    const shown = lastHours(hours, HOUR + 101 * HOUR_MS + 5);
+    expect(shown).toHaveLength(24);
+    expect(shown.map(({ requests }) => requests)).toEqual([...Array(22).fill(1), 0, 0]);
+    expect(shown[0]?.startsAt).toBe(HOUR + 78 * HOUR_MS);
+  });
+});
+
+describe("GET /portal/api/keys", () => {
+  test("shows the keys newest first, each with its last 24 hours", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
+    for (let i = 0; i < 10; i++) await api.get("/v1/leads");
+    const other = await exports.Platform.createApiKey({ workspaceId });
+    await exports.Platform.revokeApiKey({ keyId: other.keyId });
+    const { status, body } = await (await openPortal(workspaceId)).get<{ data: ShownKey[] }>(
+      "/keys",
+    );
+    expect(status).toBe(200);
+    const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    const common = { created_at: time, expires_at: null, window_seconds: 60 };
+    expect(body.data).toMatchObject([
+      {
+        ...common,
+        id: other.keyId,
+        last_used_at: null,
+        revoked_at: time,
+        requests_per_window: 600,
+      },
+      { ...common, id: keyId, last_used_at: time, revoked_at: null, requests_per_window: 3 },
+    ]);
+    const hours = body.data[1]?.hours ?? [];
+    expect(hours).toHaveLength(24);
+    const hour = new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS).toISOString();
+    expect(hours.at(-1)).toMatchObject({ hour: hour.replace(".000Z", "Z"), requests: 3 });
+    expect(hours.slice(0, -1).every(({ requests, refused }) => requests + refused === 0)).toBe(
+      true,
+    );
+    expect(body.data[0]?.hours.every(({ requests }) => requests === 0)).toBe(true);
+  });
+
+  test("counts what was refused without asking the gate, once it is asked again", async () => {
+    const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 1 });
+    for (let i = 0; i < 10; i++) await api.get("/v1/leads");
+    // For two seconds an isolate refuses on its own.
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    await api.get("/v1/leads");
+    const { body } = await (await openPortal(workspaceId)).get<{ data: ShownKey[] }>("/keys");
+    const total = (body.data[0]?.hours ?? []).reduce((sum, { refused }) => sum + refused, 0);
+    expect(total).toBe(10);
+  });
+
+  test("makes no gate for a key that was never used", async () => {
+    const { workspaceId, apiKey, api } = await openWorkspace();
+    const id = String(env.KEY_GATE.idFromName(await hashApiKey(apiKey)));
+    const gates = async () => (await listDurableObjectIds(env.KEY_GATE)).map(String);
+    const portal = await openPortal(workspaceId);
+    expect(await portal.get("/keys")).toMatchObject({ status: 200, body: { data: [{}] } });
+    expect(await gates()).not.toContain(id);
+    await api.get("/v1/leads");
+    expect(await gates()).toContain(id);
+  });
+});
