@@ -161,10 +161,16 @@ export async function commit<R>(
 }
 
 /** Runs one query by itself. Failures of D1 that pass are retried. */
-export async function query<R>({ $client }: Database, one: Statements<R>): Promise<R> {
-  const [{ sql, params }] = one.queries as [Query];
+export function query<R>(db: Database, one: Statements<R>): Promise<R>;
+export function query<Row>(db: Database, one: TypedQuery<Row> | SQL): Promise<Row[]>;
+export async function query(
+  { $client }: Database,
+  one: Statements<unknown> | TypedQuery<unknown> | SQL,
+): Promise<unknown> {
+  const { queries, read } = "queries" in one ? one : rows(one);
+  const [{ sql, params }] = queries as [Query];
   const statement = $client.prepare(sql).bind(...params);
-  return one.read([await retrying(() => statement.all())]);
+  return read([await retrying(() => statement.all())]);
 }
 
 /** Runs an idempotent query anew while D1 fails in passing. */

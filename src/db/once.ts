@@ -22,9 +22,7 @@ export async function commitOnce<R>(
 ): Promise<R | null> {
   const token = `${isoTime(now)}/${crypto.randomUUID()}`;
   const isCommitted = sql`EXISTS (SELECT 1 FROM ${commits} WHERE ${commits.token} = ${token})`;
-  const mark = write(
-    insertFrom(commits, { token: sql`${token}` }, sql`WHERE ${guard} OR ${isCommitted}`),
-  );
+  const mark = write(insertFrom(commits, { token }, sql`WHERE ${guard} OR ${isCommitted}`));
   try {
     const [, result] = await commit(db, inOrder([mark, statements]));
     return result;

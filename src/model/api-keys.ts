@@ -1,4 +1,14 @@
-import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  eq,
+  getTableColumns,
+  gt,
+  isNull,
+  or,
+  type Placeholder,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
@@ -8,7 +18,6 @@ import {
   type Database,
   inOrder,
   prepared,
-  query,
   readAs,
   retrying,
   rows,
@@ -18,13 +27,13 @@ import {
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { isoTimeOrNull } from "./health.ts";
 import {
+  byCreation,
   isBehind,
   type Listing,
+  listPage,
   newestFirst,
   type PageRequest,
-  pageValues,
   ROWS,
-  toListing,
 } from "./page.ts";
 
 /** Inserts an API key, known by its hash only. */
@@ -76,11 +85,11 @@ export function rollKey(
       insertFrom(
         apiKeys,
         {
-          id: sql`${id}`,
-          workspaceId: sql`${apiKeys.workspaceId}`,
-          keyHash: sql`${keyHash}`,
-          requestsPerWindow: sql`${apiKeys.requestsPerWindow}`,
-          createdAt: sql`${now}`,
+          id,
+          workspaceId: apiKeys.workspaceId,
+          keyHash,
+          requestsPerWindow: apiKeys.requestsPerWindow,
+          createdAt: now,
         },
         sql`FROM ${apiKeys} WHERE ${isRollable}`,
       ),
@@ -154,15 +163,7 @@ interface ApiKeyEntry {
 }
 
 const page = prepared(
-  select({
-    id: apiKeys.id,
-    keyHash: apiKeys.keyHash,
-    createdAt: apiKeys.createdAt,
-    lastUsedAt: apiKeys.lastUsedAt,
-    requestsPerWindow: apiKeys.requestsPerWindow,
-    revokedAt: apiKeys.revokedAt,
-    expiresAt: apiKeys.expiresAt,
-  })
+  select(getTableColumns(apiKeys))
     .from(apiKeys)
     .where(
       and(
@@ -175,7 +176,7 @@ const page = prepared(
 );
 
 /** A key as it is stored; times are Unix milliseconds. */
-export type StoredKey = ReturnType<ReturnType<typeof page>["read"]>[number];
+export type StoredKey = typeof apiKeys.$inferSelect;
 
 /** One page of a workspace's keys, newest first, revoked ones included. */
 export async function listStoredKeys(
@@ -183,9 +184,7 @@ export async function listStoredKeys(
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<StoredKey>> {
-  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
-  const position = ({ createdAt, id }: StoredKey) => ({ at: createdAt, id });
-  return toListing(found, request.limit, position, (row) => row);
+  return listPage(db, page, { workspaceId }, request, byCreation, (row) => row);
 }
 
 /** The same, as the platform sees them. */

@@ -1,11 +1,18 @@
 import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import { derivedId } from "../contract/ids.ts";
-import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Automation, AutomationType } from "../contract/resources.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
-import { assign, bare, excluded, insertFrom, select, update } from "../db/builder.ts";
+import {
+  assign,
+  bare,
+  each,
+  excluded,
+  fromJson,
+  insertFrom,
+  select,
+  update,
+} from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -17,7 +24,7 @@ import {
   write,
 } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
-import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
+import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
 
 /** An automation as it is before it is recorded. */
 const known = alias(automations, "known");
@@ -84,9 +91,7 @@ export async function listAutomations(
   request: PageRequest,
 ) {
   const page = visibility.crmSource ? wholePage : socialPage;
-  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
-  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
-  return toListing(found, request.limit, position, toAutomation);
+  return listPage(db, page, { workspaceId }, request, byCreation, toAutomation);
 }
 
 const automation = prepared(
@@ -144,32 +149,8 @@ export interface ReportedAutomation
   asOf: number | null;
 }
 
-/** What the name of a social automation says of its kind, before the agent's name. */
-const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
-  social_comments: "Réponse aux commentaires",
-  social_story: "Réponse aux stories",
-  social_messages: "Réponse aux messages",
-  lead_ads: "Réponse aux formulaires publicitaires",
-};
-
-/** What the platform reports of an automation: a social one's name is composed. */
-export async function parseAutomation(
-  workspaceId: string,
-  { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
-  { sentAt, now }: Moment,
-): Promise<ReportedAutomation> {
-  return {
-    ...report,
-    id: await derivedId("automation", workspaceId, report.reference),
-    agentId: await derivedId("agent", workspaceId, agent.reference),
-    agentName: agent.name,
-    name:
-      report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
-    updatedAt: updatedAt ?? sentAt ?? now,
-    dated: updatedAt != null,
-    asOf: updatedAt ?? sentAt,
-  };
-}
+/** What a report says of an automation, but for when. */
+const TOLD = ["reference", "type", "provider", "agentId", "agentName", "name", "status"] as const;
 
 /**
  * Inserts automations, or brings those that are known up to date. A report that is older than what is
@@ -182,8 +163,8 @@ export function upsertAutomations(
   reported: ReportedAutomation[],
   createdAt: number,
 ): Statements<unknown> {
-  const isSame = sql`(${known.reference}, ${known.type}, ${known.provider}, ${known.agentId}, ${known.agentName}, ${known.name}, ${known.status})
-    IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
+  const told = each(automations, TOLD, fromJson("r"));
+  const isSame = and(...TOLD.map((name) => sql`${known[name]} IS ${told[name]}`));
   const chunks = jsonParameters(reported);
   return inOrder([
     ...chunks.map((chunk) =>
@@ -203,17 +184,10 @@ export function upsertAutomations(
         insertFrom(
           automations,
           {
-            id: sql`r.value->>'id'`,
-            workspaceId: sql`${workspaceId}`,
-            reference: sql`r.value->>'reference'`,
-            type: sql`r.value->>'type'`,
-            provider: sql`r.value->>'provider'`,
-            agentId: sql`r.value->>'agentId'`,
-            agentName: sql`r.value->>'agentName'`,
-            name: sql`r.value->>'name'`,
-            status: sql`r.value->>'status'`,
-            updatedAt: sql`r.value->>'updatedAt'`,
-            createdAt: sql`${createdAt}`,
+            ...each(automations, ["id", "updatedAt"], fromJson("r")),
+            ...told,
+            workspaceId,
+            createdAt,
           },
           sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
             WHERE ${known.id} IS NULL OR ${known.removedAt} IS NOT NULL OR ${IS_IN_ORDER}
@@ -229,15 +203,8 @@ export function upsertAutomations(
 const MERGED = assign(automations, {
   createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
   generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
-  removedAt: sql`NULL`,
-  reference: excluded(automations.reference),
-  type: excluded(automations.type),
-  provider: excluded(automations.provider),
-  agentId: excluded(automations.agentId),
-  agentName: excluded(automations.agentName),
-  name: excluded(automations.name),
-  status: excluded(automations.status),
-  updatedAt: excluded(automations.updatedAt),
+  removedAt: null,
+  ...each(automations, ["updatedAt", ...TOLD], excluded),
   revision: sql`${automations.revision} + 1`,
 });
 

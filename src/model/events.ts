@@ -63,12 +63,12 @@ export function announce(
       insertFrom(
         deliveries,
         {
-          subscriptionId: sql`${subscriptions.id}`,
+          subscriptionId: subscriptions.id,
           eventId: sql`draft.value->>'id'`,
-          workspaceId: sql`${workspaceId}`,
-          state: sql`'pending'`,
-          dueAt: sql`${now}`,
-          generation: sql`${subscriptions.generation}`,
+          workspaceId,
+          state: "pending",
+          dueAt: now,
+          generation: subscriptions.generation,
         },
         sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isOwed}
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
@@ -81,11 +81,11 @@ export function announce(
           events,
           {
             id: sql`draft.value->>'id'`,
-            workspaceId: sql`${workspaceId}`,
-            type: sql`${type}`,
+            workspaceId,
+            type,
             body: sql`draft.value->>'body'`,
             owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
-            createdAt: sql`${now}`,
+            createdAt: now,
           },
           sql`FROM json_each(${chunk}) AS draft
             WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})

@@ -1,21 +1,18 @@
 import { and, eq, sql } from "drizzle-orm";
-import { derivedId } from "../contract/ids.ts";
-import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Lead } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { insertFrom, select } from "../db/builder.ts";
+import { each, fromJson, insertFrom, select } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
   jsonParameters,
   prepared,
-  query,
   rows,
   type Statements,
   write,
 } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
+import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
 
 type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
@@ -43,31 +40,24 @@ const page = prepared(
 
 /** One page of the workspace's leads, newest first. */
 export async function listLeads(db: Database, workspaceId: string, request: PageRequest) {
-  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
-  return toListing(found, request.limit, ({ createdAt, id }) => ({ at: createdAt, id }), toLead);
+  return listPage(db, page, { workspaceId }, request, byCreation, toLead);
 }
 
 /** A lead as the platform reports it; `eventId` is the event that announces it. */
 export type ReportedLead = Omit<typeof leads.$inferInsert, "workspaceId"> & LeadRow;
 
-/** What the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
-export async function parseLead(
-  workspaceId: string,
-  { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
-  { sentAt, now }: Moment,
-): Promise<ReportedLead> {
-  return {
-    id: await derivedId("lead", workspaceId, report.reference),
-    reference: report.reference,
-    source: report.source,
-    agentId: await derivedId("agent", workspaceId, agent.reference),
-    name: report.name ?? null,
-    email: report.email ?? null,
-    phone: report.phone ?? null,
-    customFields: report.customFields ?? {},
-    createdAt: report.createdAt ?? sentAt ?? now,
-  };
-}
+const REPORTED: Exclude<keyof typeof leads.$inferSelect, "workspaceId">[] = [
+  "id",
+  "reference",
+  "source",
+  "agentId",
+  "name",
+  "email",
+  "phone",
+  "customFields",
+  "createdAt",
+  "eventId",
+];
 
 /** Inserts leads; one that is known already stays as it is. */
 export function insertLeads(workspaceId: string, reported: ReportedLead[]): Statements<number[]> {
@@ -81,17 +71,8 @@ export function insertLeads(workspaceId: string, reported: ReportedLead[]): Stat
         insertFrom(
           leads,
           {
-            id: sql`r.value->>'id'`,
-            workspaceId: sql`${workspaceId}`,
-            reference: sql`r.value->>'reference'`,
-            source: sql`r.value->>'source'`,
-            agentId: sql`r.value->>'agentId'`,
-            name: sql`r.value->>'name'`,
-            email: sql`r.value->>'email'`,
-            phone: sql`r.value->>'phone'`,
-            customFields: sql`r.value->>'customFields'`,
-            createdAt: sql`r.value->>'createdAt'`,
-            eventId: sql`r.value->>'eventId'`,
+            ...each(leads, REPORTED, fromJson("r")),
+            workspaceId,
           },
           sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
         ),

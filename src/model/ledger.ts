@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import { select } from "../db/builder.ts";
-import { type Database, query, rows } from "../db/client.ts";
+import { type Database, query } from "../db/client.ts";
 import { type DeliveryState, deliveries, events } from "../db/schema.ts";
 import { type Backlog, findBacklog } from "./due.ts";
 
@@ -26,18 +26,16 @@ export async function findLedger(
     sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`;
   const [row] = await query(
     db,
-    rows(
-      select({
-        created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
+    select({
+      created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
           FROM ${events} WHERE ${isWithin(events)})`,
-        pending: countOf("pending"),
-        delivered: countOf("delivered"),
-        exhausted: countOf("exhausted"),
-        cancelled: countOf("cancelled"),
-      })
-        .from(deliveries)
-        .where(isWithin(deliveries)),
-    ),
+      pending: countOf("pending"),
+      delivered: countOf("delivered"),
+      exhausted: countOf("exhausted"),
+      cancelled: countOf("cancelled"),
+    })
+      .from(deliveries)
+      .where(isWithin(deliveries)),
   );
   if (!row) throw new Error("the ledger query gave no row");
   const { overdue, oldestPendingSeconds } = await findBacklog(db, workspaceId, now);

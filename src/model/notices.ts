@@ -45,7 +45,7 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
     write(
       insertFrom(
         emails,
-        { noticeId: sql`${notices.id}`, recipient: sql`a.value`, dueAt: sql`${now}` },
+        { noticeId: notices.id, recipient: sql`a.value`, dueAt: now },
         sql`FROM ${notices} JOIN ${workspaces} ON ${workspaces.id} = ${notices.workspaceId}
             JOIN json_each(${workspaces.adminEmails}) AS a
           WHERE ${inArray(notices.id, due)}

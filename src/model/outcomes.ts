@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { TELL_AFTER_MS } from "../contract/limits.ts";
 import type { Pace } from "../contract/pace.ts";
-import { insertFrom, update } from "../db/builder.ts";
+import { each, fromJson, insertFrom, update } from "../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import {
   attempts,
@@ -65,11 +65,10 @@ const insertNotices = preparedWrite(
     notices,
     {
       kind: sql`CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END`,
-      workspaceId: sql`${subscriptions.workspaceId}`,
-      subscriptionId: sql`${subscriptions.id}`,
-      host: sql`c.value->>'host'`,
-      events: sql`${subscriptions.events}`,
-      failingSince: sql`c.value->>'failingSince'`,
+      workspaceId: subscriptions.workspaceId,
+      subscriptionId: subscriptions.id,
+      events: subscriptions.events,
+      ...each(notices, ["host", "failingSince"], fromJson("c")),
       lastOutcome: sql`c.value->>'outcome'`,
       lastStatus: sql`c.value->>'status'`,
       createdAt: NOW,
@@ -89,15 +88,19 @@ const disable = preparedWrite(
     .where(sql`${IS_ACTIVE} AND c.value->>'disable'`),
 );
 
+const PACE: (keyof Pace)[] = [
+  "postsAtOnce",
+  "backoff",
+  "nextAt",
+  "slow",
+  "failures",
+  "failingSince",
+];
+
 const updatePace = preparedWrite(
   update(subscriptions)
     .set({
-      postsAtOnce: sql`c.value->>'postsAtOnce'`,
-      backoff: sql`c.value->>'backoff'`,
-      nextAt: sql`c.value->>'nextAt'`,
-      slow: sql`c.value->>'slow'`,
-      failures: sql`c.value->>'failures'`,
-      failingSince: sql`c.value->>'failingSince'`,
+      ...each(subscriptions, PACE, fromJson("c")),
       lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
       heldUntil: sql`CASE WHEN c.value->>'letGo' THEN 0 ELSE ${subscriptions.heldUntil} END`,
     })
@@ -132,15 +135,13 @@ const insertFailures = preparedWrite(
   insertFrom(
     attempts,
     {
-      subscriptionId: sql`${deliveries.subscriptionId}`,
-      eventId: sql`${deliveries.eventId}`,
+      subscriptionId: deliveries.subscriptionId,
+      eventId: deliveries.eventId,
       attempt: sql`1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
         WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId}
           AND ${attempts.eventId} = ${deliveries.eventId}), 0)`,
       at: sql`o.value->>'startedAt'`,
-      outcome: sql`o.value->>'outcome'`,
-      status: sql`o.value->>'status'`,
-      durationMs: sql`o.value->>'durationMs'`,
+      ...each(attempts, ["outcome", "status", "durationMs"], fromJson("o")),
     },
     sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_HELD} WHERE o.value->>'state' <> 'delivered'`,
   ),
@@ -149,10 +150,8 @@ const insertFailures = preparedWrite(
 const updateDeliveries = preparedWrite(
   update(deliveries)
     .set({
-      state: sql`o.value->>'state'`,
+      ...each(deliveries, ["state", "dueAt", "settledAt"], fromJson("o")),
       attempts: sql`${deliveries.attempts} + 1`,
-      dueAt: sql`o.value->>'dueAt'`,
-      settledAt: sql`o.value->>'settledAt'`,
       lastOutcome: sql`o.value->>'outcome'`,
       lastStatus: sql`o.value->>'status'`,
       lastAt: sql`o.value->>'startedAt'`,

@@ -1,5 +1,6 @@
 import { type Column, desc, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
+import { type Database, query, type Statements } from "../db/client.ts";
 
 /** What a client asks of a list: at most `limit` items, those older than `after`. */
 export interface PageRequest {
@@ -44,6 +45,24 @@ const BEFORE_ALL: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
 /** A text between `id` and all the ids before it. */
 function lastBefore(id: string): string {
   return `${id.slice(0, -1)}${String.fromCharCode(id.charCodeAt(id.length - 1) - 1)}\uffff`;
+}
+
+/** The position of a row in a list by the time of creation. */
+export function byCreation({ createdAt, id }: { createdAt: number; id: string }): Position {
+  return { at: createdAt, id };
+}
+
+/** Lists one page by a prepared query for pages. */
+export async function listPage<Row, Item>(
+  db: Database,
+  page: (values: Record<string, unknown>) => Statements<Row[]>,
+  values: Record<string, unknown>,
+  request: PageRequest,
+  position: (row: Row) => Position,
+  toItem: (row: Row) => Item,
+): Promise<Listing<Item>> {
+  const found = await query(db, page({ ...values, ...pageValues(request) }));
+  return toListing(found, request.limit, position, toItem);
 }
 
 /** What is shown of the `limit + 1` rows that were read: the last one only tells that there is more. */

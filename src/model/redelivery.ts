@@ -5,15 +5,7 @@ import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts
 import type { Lane } from "../contract/pace.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
-import {
-  commit,
-  type Database,
-  inOrder,
-  query,
-  rows,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { commit, type Database, inOrder, query, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { unknownWebhook } from "./health.ts";
@@ -56,7 +48,7 @@ export function redeliver(
   since: number,
   now: number,
 ): Promise<number> {
-  return oweRange(db, subscriptionId, { since, until: null, states: UNDELIVERED }, now);
+  return redeliverRange(db, subscriptionId, { since, until: null, states: UNDELIVERED }, now);
 }
 
 /**
@@ -99,16 +91,6 @@ export async function redeliverAgain(
   return { count, lane };
 }
 
-/** The same of a range and of states; nothing is added once the subscription is not active. */
-export function redeliverRange(
-  db: Database,
-  subscriptionId: string,
-  range: Range,
-  now: number,
-): Promise<number> {
-  return oweRange(db, subscriptionId, range, now);
-}
-
 /**
  * The same of events by name, whatever has become of them.
  *
@@ -123,18 +105,16 @@ export async function redeliverEvents(
   const named = JSON.stringify([...new Set(eventIds)]);
   const found = await query(
     db,
-    rows(
-      select({ id: events.id, owable: isOwable(ALL_STATES, now).mapWith(Boolean) })
-        .from(subscriptions)
-        .innerJoin(sql`json_each(${named}) AS n`, sql`true`)
-        .innerJoin(
-          events,
-          sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = n.value`,
-        )
-        .leftJoin(deliveries, IS_ITS_DELIVERY)
-        .where(sql`${subscriptions.id} = ${subscriptionId} AND ${IS_LISTED}`)
-        .orderBy(events.id),
-    ),
+    select({ id: events.id, owable: isOwable(ALL_STATES, now).mapWith(Boolean) })
+      .from(subscriptions)
+      .innerJoin(sql`json_each(${named}) AS n`, sql`true`)
+      .innerJoin(
+        events,
+        sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = n.value`,
+      )
+      .leftJoin(deliveries, IS_ITS_DELIVERY)
+      .where(sql`${subscriptions.id} = ${subscriptionId} AND ${IS_LISTED}`)
+      .orderBy(events.id),
   );
   const known = new Set(found.map(({ id }) => id));
   const unknown = eventIds.findIndex((id) => !known.has(id));
@@ -148,7 +128,8 @@ export async function redeliverEvents(
   return ids.length;
 }
 
-async function oweRange(
+/** The same of a range and of states; nothing is added once the subscription is not active. */
+export async function redeliverRange(
   db: Database,
   subscriptionId: string,
   range: Range,
@@ -194,26 +175,24 @@ function nextEvents(
 ) {
   return query(
     db,
-    rows(
-      select({ id: events.id })
-        .from(subscriptions)
-        .innerJoin(events, eq(events.workspaceId, subscriptions.workspaceId))
-        .leftJoin(deliveries, IS_ITS_DELIVERY)
-        .where(
-          and(
-            eq(subscriptions.id, subscriptionId),
-            gt(events.id, after),
-            or(gte(events.id, eventIdAt(since)), isNotNull(events.expiresAt)),
-            gte(events.createdAt, sql`max(${subscriptions.createdAt}, ${since})`),
-            until === null ? undefined : lt(events.createdAt, until),
-            IS_OWED,
-            IS_LISTED,
-            isOwable(states, now),
-          ),
-        )
-        .orderBy(events.id)
-        .limit(REDELIVERY_CHUNK),
-    ),
+    select({ id: events.id })
+      .from(subscriptions)
+      .innerJoin(events, eq(events.workspaceId, subscriptions.workspaceId))
+      .leftJoin(deliveries, IS_ITS_DELIVERY)
+      .where(
+        and(
+          eq(subscriptions.id, subscriptionId),
+          gt(events.id, after),
+          or(gte(events.id, eventIdAt(since)), isNotNull(events.expiresAt)),
+          gte(events.createdAt, sql`max(${subscriptions.createdAt}, ${since})`),
+          until === null ? undefined : lt(events.createdAt, until),
+          IS_OWED,
+          IS_LISTED,
+          isOwable(states, now),
+        ),
+      )
+      .orderBy(events.id)
+      .limit(REDELIVERY_CHUNK),
   );
 }
 
@@ -243,7 +222,7 @@ function oweAgain(
           attempts: 0,
           dueAt,
           settledAt: null,
-          generation: sql`${subscriptions.generation}`,
+          generation: subscriptions.generation,
         })
         .from(sql`${missed} JOIN ${subscription}`)
         .where(
@@ -263,12 +242,12 @@ function oweAgain(
       insertFrom(
         deliveries,
         {
-          subscriptionId: sql`${subscriptions.id}`,
-          eventId: sql`${events.id}`,
-          workspaceId: sql`${events.workspaceId}`,
-          state: sql`'pending'`,
+          subscriptionId: subscriptions.id,
+          eventId: events.id,
+          workspaceId: events.workspaceId,
+          state: "pending",
           dueAt,
-          generation: sql`${subscriptions.generation}`,
+          generation: subscriptions.generation,
         },
         sql`${missing} WHERE ${isNew}`,
       ),

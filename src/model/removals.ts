@@ -1,13 +1,4 @@
-import {
-  and,
-  type Column,
-  eq,
-  getTableColumns,
-  isNotNull,
-  notExists,
-  type SQL,
-  sql,
-} from "drizzle-orm";
+import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
 import type { Moment } from "../contract/platform.ts";
 import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
@@ -33,7 +24,7 @@ export function removeAutomations(
     write(
       insertFrom(
         removals,
-        { automationId: sql`${automations.id}`, generation: sql`${automations.generation}` },
+        { automationId: automations.id, generation: automations.generation },
         sql`FROM ${automations} WHERE ${isThere}`,
       ),
     ),
@@ -75,24 +66,14 @@ function deletePiece({ automationId, generation }: Removal) {
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
     write(
       deleteFrom(removals).where(
-        and(
-          eq(removals.automationId, automationId),
-          eq(removals.generation, generation),
-          notExists(select({ id: runs.id }).from(runs).where(isOfGeneration)),
-        ),
+        sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
+          AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,
       ),
     ),
     write(
       deleteFrom(automations).where(
-        and(
-          eq(automations.id, automationId),
-          isNotNull(automations.removedAt),
-          notExists(
-            select({ automationId: removals.automationId })
-              .from(removals)
-              .where(eq(removals.automationId, automationId)),
-          ),
-        ),
+        sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${automationId})`,
       ),
     ),
   ]);

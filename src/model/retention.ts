@@ -2,15 +2,7 @@ import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
 import { deleteFrom, select, update } from "../db/builder.ts";
-import {
-  commit,
-  type Database,
-  inOrder,
-  query,
-  rows,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { commit, type Database, inOrder, query, type Statements, write } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { findPosition, updatePosition } from "./sweep-positions.ts";
@@ -92,13 +84,11 @@ function findWorkspaces(db: Database, position: string, before: string) {
     .where(and(eq(events.workspaceId, id), gt(events.id, sweptTo), lt(events.id, before)));
   return query(
     db,
-    rows(
-      select({ id, sweptTo })
-        .from(workspaces)
-        .where(and(gte(id, position), exists(unseen)))
-        .orderBy(id)
-        .limit(WORKSPACES_AT_ONCE),
-    ),
+    select({ id, sweptTo })
+      .from(workspaces)
+      .where(and(gte(id, position), exists(unseen)))
+      .orderBy(id)
+      .limit(WORKSPACES_AT_ONCE),
   );
 }
 
@@ -145,15 +135,15 @@ function findOld(db: Database, source: SQL, retention: Retention, now: number) {
   const { deliveredMs, undeliveredMs } = retention;
   const { state, settledAt } = deliveries;
   // Raw: its source, with its order, is the caller's.
-  return query(
+  return query<OldEvent>(
     db,
-    rows<OldEvent>(sql`
+    sql`
     SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id, coalesce((
       SELECT CASE WHEN sum(${state} = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
         ELSE max(${settledAt}) + CASE WHEN sum(${state} <> 'delivered') > 0
           THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${OF_EVENT}),
       ${events.createdAt} + ${undeliveredMs}) AS expiresAt
-    ${source} LIMIT ${CLEANUP_MAX}`),
+    ${source} LIMIT ${CLEANUP_MAX}`,
   );
 }
 

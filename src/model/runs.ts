@@ -1,10 +1,8 @@
 import { and, eq, not, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import { derivedId } from "../contract/ids.ts";
-import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { Run } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { assign, bare, excluded, insertFrom, select } from "../db/builder.ts";
+import { assign, bare, each, excluded, fromJson, insertFrom, select } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -17,7 +15,15 @@ import {
 } from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 import type { Visibility } from "./automations.ts";
-import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
+import {
+  isBehind,
+  listPage,
+  newestFirst,
+  type PageRequest,
+  pageValues,
+  ROWS,
+  toListing,
+} from "./page.ts";
 import { isRemoved } from "./removals.ts";
 
 /** A run as it is before it is recorded. */
@@ -75,8 +81,7 @@ export async function listRuns(
   request: PageRequest,
 ) {
   const page = visibility.crmSource ? wholePage : socialPage;
-  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
-  return toListing(found, request.limit, position, toRun);
+  return listPage(db, page, { workspaceId }, request, position, toRun);
 }
 
 const AUTOMATION_ID = sql.placeholder("automationId");
@@ -143,23 +148,15 @@ export interface FoundRun extends ReportedRun {
   generation: number | null;
 }
 
-/** What the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
-export async function parseRun(
-  workspaceId: string,
-  report: PlatformRecord<"recordRuns", "runs">,
-  { sentAt, now }: Moment,
-): Promise<ReportedRun> {
-  return {
-    id: await derivedId("run", workspaceId, report.reference),
-    reference: report.reference,
-    automationId: report.automationId,
-    status: report.status,
-    triggerType: report.triggerType,
-    occurredAt: report.occurredAt ?? sentAt ?? now,
-    actions: (report.actions ?? []) as ReportedRun["actions"],
-    leadId: report.leadId ?? null,
-  };
-}
+/** What a report says of a run. */
+const REPORTED: Exclude<keyof RunRow, "id">[] = [
+  "automationId",
+  "status",
+  "triggerType",
+  "occurredAt",
+  "actions",
+  "leadId",
+];
 
 /**
  * Inserts runs; one that is known already stays as it is, unless it went with its automation. A run
@@ -173,17 +170,10 @@ export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<n
         insertFrom(
           runs,
           {
-            id: sql`r.value->>'id'`,
-            workspaceId: sql`${workspaceId}`,
-            reference: sql`r.value->>'reference'`,
-            automationId: sql`r.value->>'automationId'`,
-            status: sql`r.value->>'status'`,
-            triggerType: sql`r.value->>'triggerType'`,
-            occurredAt: sql`r.value->>'occurredAt'`,
-            actions: sql`r.value->>'actions'`,
-            leadId: sql`r.value->>'leadId'`,
+            ...each(runs, ["id", "reference", ...REPORTED], fromJson("r")),
+            workspaceId,
             crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
-            generation: sql`${automations.generation}`,
+            generation: automations.generation,
           },
           sql`FROM json_each(${chunk}) AS r
             LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
@@ -196,16 +186,7 @@ export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<n
 }
 
 /** What a run sets that went with its automation, and is recorded again. */
-const RENEWED = assign(runs, {
-  automationId: excluded(runs.automationId),
-  status: excluded(runs.status),
-  triggerType: excluded(runs.triggerType),
-  occurredAt: excluded(runs.occurredAt),
-  actions: excluded(runs.actions),
-  leadId: excluded(runs.leadId),
-  crm: excluded(runs.crm),
-  generation: excluded(runs.generation),
-});
+const RENEWED = assign(runs, each(runs, [...REPORTED, "crm", "generation"], excluded));
 
 /** Condition on a draft: its run is not there yet, before it is recorded. */
 export function isNewRun(found: FoundRun[]): SQL {

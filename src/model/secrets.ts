@@ -57,11 +57,7 @@ export function rotate(
       : write(
           insertFrom(
             earlierSecrets,
-            {
-              subscriptionId: sql`${id}`,
-              sealedSecret: sql`${sealedSecret}`,
-              until: sql`${until}`,
-            },
+            { subscriptionId: id, sealedSecret, until },
             sql`FROM ${subscriptions} WHERE ${isNews}
               AND (SELECT count(*) FROM ${earlierSecrets} WHERE ${ofSubscription}) < ${EARLIER_SECRETS_MAX}`,
           ),
@@ -115,13 +111,11 @@ export function listUnderOtherKeys(
   const under = underOthers(keyId);
   return query(
     db,
-    rows(
-      select({ id: under.id, sealedSecret: under.sealedSecret })
-        .from(under)
-        .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
-        .orderBy(under.id, under.sealedSecret)
-        .limit(limit),
-    ),
+    select({ id: under.id, sealedSecret: under.sealedSecret })
+      .from(under)
+      .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
+      .orderBy(under.id, under.sealedSecret)
+      .limit(limit),
   );
 }
 

@@ -19,7 +19,7 @@ import { subscriptions, workspaces } from "../db/schema.ts";
 import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
 import { unknownWebhook } from "./health.ts";
 import { IS_OWED } from "./holds.ts";
-import { isBehind, newestFirst, type PageRequest, pageValues, ROWS, toListing } from "./page.ts";
+import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -46,9 +46,7 @@ const page = prepared(
 
 /** One page of the workspace's subscriptions, newest first. */
 export async function listSubscriptions(db: Database, workspaceId: string, request: PageRequest) {
-  const found = await query(db, page({ workspaceId, ...pageValues(request) }));
-  const position = ({ createdAt, id }: (typeof found)[number]) => ({ at: createdAt, id });
-  return toListing(found, request.limit, position, toWebhook);
+  return listPage(db, page, { workspaceId }, request, byCreation, toWebhook);
 }
 
 /**
@@ -69,14 +67,7 @@ export function insertSubscription(
     write(
       insertFrom(
         subscriptions,
-        {
-          id: sql`${row.id}`,
-          workspaceId: sql`${row.workspaceId}`,
-          url: sql`${row.url}`,
-          events: sql`${JSON.stringify(row.events)}`,
-          sealedSecret: sql`${row.sealedSecret}`,
-          createdAt: sql`${row.createdAt}`,
-        },
+        row,
         sql`FROM ${workspaces}
           WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${max}
@@ -202,19 +193,17 @@ export async function findSubscription(
   const { workspaceId, url, sealedSecret, slow, backoff } = subscriptions;
   const [row] = await query(
     db,
-    rows(
-      select({
-        workspaceId,
-        url,
-        sealedSecret,
-        earlierSecrets: earlierSecretsAt(now),
-        isOwed: sql`${IS_OWED}`.mapWith(Boolean),
-        slow,
-        backoff,
-      })
-        .from(subscriptions)
-        .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
-    ),
+    select({
+      workspaceId,
+      url,
+      sealedSecret,
+      earlierSecrets: earlierSecretsAt(now),
+      isOwed: sql`${IS_OWED}`.mapWith(Boolean),
+      slow,
+      backoff,
+    })
+      .from(subscriptions)
+      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   );
   if (!row) throw unknownWebhook();
   const { slow: isSlow, backoff: waits, ...found } = row;

@@ -2,7 +2,7 @@ import { and, eq, exists, gt, lt, lte, ne, or, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../contract/limits.ts";
 import { select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, query, rows, write } from "../db/client.ts";
+import { commit, type Database, inOrder, query, write } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
 import { exhaustEvents } from "./endings.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
@@ -83,13 +83,11 @@ function findWorkspaces(db: Database, position: string, before: string, maxBytes
     .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)));
   return query(
     db,
-    rows(
-      select({ id, sizedTo, sizedBytes, trimmedTo })
-        .from(workspaces)
-        .where(and(gt(id, position), or(gt(sizedBytes, maxBytes), exists(unmeasured))))
-        .orderBy(id)
-        .limit(WORKSPACES_AT_ONCE),
-    ),
+    select({ id, sizedTo, sizedBytes, trimmedTo })
+      .from(workspaces)
+      .where(and(gt(id, position), or(gt(sizedBytes, maxBytes), exists(unmeasured))))
+      .orderBy(id)
+      .limit(WORKSPACES_AT_ONCE),
   );
 }
 
@@ -174,19 +172,17 @@ interface KeptEvent {
 function listOldest(db: Database, { id, sizedTo }: Measured, after: string): Promise<KeptEvent[]> {
   return query(
     db,
-    rows(
-      select({
-        id: events.id,
-        bytes: sql<number>`${EVENT_BYTES}`,
-        isPending: sql`EXISTS (SELECT 1 ${OF_EVENT} AND ${deliveries.state} = 'pending')`.mapWith(
-          Boolean,
-        ),
-      })
-        .from(events)
-        .where(and(eq(events.workspaceId, id), gt(events.id, after), lte(events.id, sizedTo)))
-        .orderBy(events.id)
-        .limit(CLEANUP_MAX),
-    ),
+    select({
+      id: events.id,
+      bytes: sql<number>`${EVENT_BYTES}`,
+      isPending: sql`EXISTS (SELECT 1 ${OF_EVENT} AND ${deliveries.state} = 'pending')`.mapWith(
+        Boolean,
+      ),
+    })
+      .from(events)
+      .where(and(eq(events.workspaceId, id), gt(events.id, after), lte(events.id, sizedTo)))
+      .orderBy(events.id)
+      .limit(CLEANUP_MAX),
   );
 }
 

@@ -14,13 +14,13 @@ import {
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 import { isLive } from "./api-keys.ts";
 import {
+  byCreation,
   isBehind,
   type Listing,
+  listPage,
   newestFirst,
   type PageRequest,
-  pageValues,
   ROWS,
-  toListing,
 } from "./page.ts";
 
 /** Inserts a workspace that has access to the service. */
@@ -59,19 +59,17 @@ export async function findPortalAccess(
   const { id, workspaceId: itsWorkspace, deletedAt } = subscriptions;
   const [row = null] = await query(
     db,
-    rows(
-      select({
-        name: workspaces.name,
-        accessGranted: workspaces.accessGranted,
-        webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
-      })
-        .from(workspaces)
-        .leftJoin(
-          subscriptions,
-          and(eq(id, webhookId ?? ""), eq(itsWorkspace, workspaces.id), isNull(deletedAt)),
-        )
-        .where(eq(workspaces.id, workspaceId)),
-    ),
+    select({
+      name: workspaces.name,
+      accessGranted: workspaces.accessGranted,
+      webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
+    })
+      .from(workspaces)
+      .leftJoin(
+        subscriptions,
+        and(eq(id, webhookId ?? ""), eq(itsWorkspace, workspaces.id), isNull(deletedAt)),
+      )
+      .where(eq(workspaces.id, workspaceId)),
   );
   return row;
 }
@@ -88,7 +86,7 @@ interface WorkspaceEntry {
 
 const page = prepared(
   select({
-    workspaceId: workspaces.id,
+    id: workspaces.id,
     name: workspaces.name,
     accessGranted: workspaces.accessGranted,
     webhooksMax: sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`,
@@ -105,14 +103,10 @@ export async function listWorkspaces(
   db: Database,
   request: PageRequest,
 ): Promise<Listing<WorkspaceEntry>> {
-  const found = await query(db, page(pageValues(request)));
-  const position = ({ createdAt, workspaceId }: (typeof found)[number]) => ({
-    at: createdAt,
-    id: workspaceId,
-  });
-  return toListing(found, request.limit, position, (row) => ({
+  return listPage(db, page, {}, request, byCreation, ({ id, createdAt, ...row }) => ({
+    workspaceId: id,
     ...row,
-    createdAt: isoTime(row.createdAt),
+    createdAt: isoTime(createdAt),
   }));
 }
 

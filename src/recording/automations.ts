@@ -1,8 +1,9 @@
-import { type Moment, readInput } from "../contract/platform.ts";
+import { derivedId } from "../contract/ids.ts";
+import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
+import type { AutomationType } from "../contract/resources.ts";
 import { inOrder } from "../db/client.ts";
 import {
   isMoveOf,
-  parseAutomation,
   type ReportedAutomation,
   shows,
   toAutomation,
@@ -41,6 +42,33 @@ export async function parseAutomations(
         announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
         upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
       ]),
+  };
+}
+
+/** What the name of a social automation says of its kind, before the agent's name. */
+const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
+  social_comments: "Réponse aux commentaires",
+  social_story: "Réponse aux stories",
+  social_messages: "Réponse aux messages",
+  lead_ads: "Réponse aux formulaires publicitaires",
+};
+
+/** What the platform reports of an automation: a social one's name is composed. */
+async function parseAutomation(
+  workspaceId: string,
+  { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
+  { sentAt, now }: Moment,
+): Promise<ReportedAutomation> {
+  return {
+    ...report,
+    id: await derivedId("automation", workspaceId, report.reference),
+    agentId: await derivedId("agent", workspaceId, agent.reference),
+    agentName: agent.name,
+    name:
+      report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
+    updatedAt: updatedAt ?? sentAt ?? now,
+    dated: updatedAt != null,
+    asOf: updatedAt ?? sentAt,
   };
 }
 

@@ -1,7 +1,8 @@
-import { type Moment, readInput } from "../contract/platform.ts";
+import { derivedId } from "../contract/ids.ts";
+import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { announce, draftEvent, IS_NEW_LEAD } from "../model/events.ts";
-import { insertLeads, parseLead, toLead } from "../model/leads.ts";
+import { insertLeads, type ReportedLead, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
@@ -26,5 +27,24 @@ export async function parseLeads(input: unknown, moment: Moment): Promise<Record
           fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
         ),
       ]),
+  };
+}
+
+/** What the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
+async function parseLead(
+  workspaceId: string,
+  { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
+  { sentAt, now }: Moment,
+): Promise<ReportedLead> {
+  return {
+    id: await derivedId("lead", workspaceId, report.reference),
+    reference: report.reference,
+    source: report.source,
+    agentId: await derivedId("agent", workspaceId, agent.reference),
+    name: report.name ?? null,
+    email: report.email ?? null,
+    phone: report.phone ?? null,
+    customFields: report.customFields ?? {},
+    createdAt: report.createdAt ?? sentAt ?? now,
   };
 }

@@ -1,9 +1,10 @@
+import { derivedId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { type Moment, readInput } from "../contract/platform.ts";
+import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
 import { inOrder } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
-import { insertRuns, isNewRun, parseRun, type ReportedRun, toRun } from "../model/runs.ts";
+import { insertRuns, isNewRun, type ReportedRun, toRun } from "../model/runs.ts";
 import { firstOfEach, type Recording } from "./recording.ts";
 import { inWorkspace, type Reference } from "./references.ts";
 
@@ -51,4 +52,22 @@ function referencesOf({ automationId, leadId }: ReportedRun, index: number): Ref
   } as const;
   if (leadId === null) return [automation];
   return [automation, { kind: "lead", id: leadId, path: `${path}.leadId` }];
+}
+
+/** What the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
+async function parseRun(
+  workspaceId: string,
+  report: PlatformRecord<"recordRuns", "runs">,
+  { sentAt, now }: Moment,
+): Promise<ReportedRun> {
+  return {
+    id: await derivedId("run", workspaceId, report.reference),
+    reference: report.reference,
+    automationId: report.automationId,
+    status: report.status,
+    triggerType: report.triggerType,
+    occurredAt: report.occurredAt ?? sentAt ?? now,
+    actions: (report.actions ?? []) as ReportedRun["actions"],
+    leadId: report.leadId ?? null,
+  };
 }

@@ -105,7 +105,7 @@ describe("the simulation", () => {
     [
       "a delivery belongs to the generation that it was announced in",
       "model/events.ts",
-      [["generation: sql`${subscriptions.generation}`", "generation: sql`0`"]],
+      [["generation: subscriptions.generation", "generation: 0"]],
       /is overdue by more than an hour|is still pending/,
     ],
     [
