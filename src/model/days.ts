@@ -1,6 +1,7 @@
-import { sql } from "drizzle-orm";
+import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { PORTAL_DAY_MAX, PORTAL_DAYS } from "../contract/limits.ts";
+import { select } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
 import { type DeliveryState, deliveries } from "../db/schema.ts";
 
@@ -31,14 +32,27 @@ export async function countDays(
     (_, i) => today - (PORTAL_DAYS - 1 - i) * DAY_MS,
   );
   // Event ids are ordered by time: a day is a stretch of the table's own order.
-  const counts = days.map((startsAt) =>
-    rows<{ state: DeliveryState; deliveries: number; attempts: number }>(sql`
-      SELECT state, count(*) AS deliveries, sum(attempts) AS attempts
-      FROM (SELECT state, attempts FROM ${deliveries} WHERE subscription_id = ${subscriptionId}
-        AND event_id >= ${eventIdAt(startsAt)} AND event_id < ${eventIdAt(startsAt + DAY_MS)}
-        ORDER BY event_id DESC LIMIT ${PORTAL_DAY_MAX + 1})
-      GROUP BY state`),
-  );
+  const { subscriptionId: id, eventId, state, attempts } = deliveries;
+  const counts = days.map((startsAt) => {
+    const newest = select({ state, attempts })
+      .from(deliveries)
+      .where(
+        and(
+          eq(id, subscriptionId),
+          gte(eventId, eventIdAt(startsAt)),
+          lt(eventId, eventIdAt(startsAt + DAY_MS)),
+        ),
+      )
+      .orderBy(desc(eventId))
+      .limit(PORTAL_DAY_MAX + 1)
+      .as("newest");
+    const sum = sql<number>`sum(${newest.attempts})`;
+    return rows(
+      select({ state: newest.state, deliveries: count(), attempts: sum })
+        .from(newest)
+        .groupBy(newest.state),
+    );
+  });
   const found = await commit(db, inOrder(counts));
   return found.map((states, i) => {
     const figures = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, attempts: 0 };

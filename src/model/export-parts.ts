@@ -1,4 +1,4 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { ExportKind } from "../contract/export.ts";
 import {
@@ -26,90 +26,94 @@ export interface Exported {
 
 /** Rows of a workspace, in an order of their own. */
 export interface Part extends Exported {
-  /** Where those of a workspace come from, as `t`; several where no one index has them all. */
+  /** Where those of a workspace come from; several where no one index has them all. */
   sources(workspaceId: string): SQL[];
   /** What tells a row from every other one and never changes. */
-  position: SQL[];
+  position: Column[];
   /** Rows that one query reads: a page may be exceeded by as many. */
   atOnce: number;
-  /** Rows of another table, as `n`, that follow each. */
-  nested?: Exported & { where: SQL };
+  /** Rows of another table that follow each. */
+  nested?: Exported & { where: SQL | undefined };
 }
 
 /** Of rows of up to 64 KiB, which escaping may double. */
 const LARGE = 25;
 const SMALL = 200;
 
-const own = (workspaceId: string) => sql`t.workspace_id = ${workspaceId}`;
+/** The rows of a workspace in a table, or those of them that meet a condition. */
+function ofWorkspace(table: SQLiteTable & { workspaceId: Column }, ...conditions: SQL[]) {
+  return (id: string) =>
+    (conditions.length === 0 ? [undefined] : conditions).map(
+      (condition) => sql`${table} WHERE ${and(eq(table.workspaceId, id), condition)}`,
+    );
+}
 
 export const PARTS: Part[] = [
   {
     kind: "workspace",
     table: workspaces,
-    sources: (id) => [sql`${workspaces} AS t WHERE t.id = ${id}`],
-    position: [sql`t.id`],
+    sources: (id) => [sql`${workspaces} WHERE ${workspaces.id} = ${id}`],
+    position: [workspaces.id],
     atOnce: SMALL,
   },
   {
     kind: "api_key",
     table: apiKeys,
     secret: ["keyHash"],
-    sources: (id) => [sql`${apiKeys} AS t WHERE ${own(id)}`],
-    position: [sql`t.created_at`, sql`t.id`],
+    sources: ofWorkspace(apiKeys),
+    position: [apiKeys.createdAt, apiKeys.id],
     atOnce: SMALL,
   },
   {
     kind: "webhook",
     table: subscriptions,
     secret: ["sealedSecret"],
-    sources: (id) =>
-      [sql`t.deleted_at IS NULL`, sql`t.deleted_at IS NOT NULL`].map(
-        (some) => sql`${subscriptions} AS t WHERE ${own(id)} AND ${some}`,
-      ),
-    position: [sql`t.created_at`, sql`t.id`],
+    sources: ofWorkspace(
+      subscriptions,
+      isNull(subscriptions.deletedAt),
+      isNotNull(subscriptions.deletedAt),
+    ),
+    position: [subscriptions.createdAt, subscriptions.id],
     atOnce: SMALL,
     nested: {
       kind: "webhook_secret",
       table: earlierSecrets,
       secret: ["sealedSecret"],
-      where: sql`n.subscription_id = t.id`,
+      where: eq(earlierSecrets.subscriptionId, subscriptions.id),
     },
   },
   {
     kind: "automation",
     table: automations,
-    sources: (id) =>
-      [
-        sql`t.removed_at IS NULL AND t.type <> 'crm_source'`,
-        sql`t.removed_at IS NULL AND t.type = 'crm_source'`,
-        sql`t.removed_at IS NOT NULL`,
-      ].map((some) => sql`${automations} AS t WHERE ${own(id)} AND ${some}`),
+    sources: ofWorkspace(
+      automations,
+      sql`${automations.removedAt} IS NULL AND ${automations.type} <> 'crm_source'`,
+      sql`${automations.removedAt} IS NULL AND ${automations.type} = 'crm_source'`,
+      isNotNull(automations.removedAt),
+    ),
     // Of one that is recorded anew it grows: it comes twice rather than not at all.
-    position: [sql`t.created_at`, sql`t.id`],
+    position: [automations.createdAt, automations.id],
     atOnce: LARGE,
   },
   {
     kind: "lead",
     table: leads,
-    sources: (id) => [sql`${leads} AS t WHERE ${own(id)}`],
-    position: [sql`t.created_at`, sql`t.id`],
+    sources: ofWorkspace(leads),
+    position: [leads.createdAt, leads.id],
     atOnce: LARGE,
   },
   {
     kind: "run",
     table: runs,
-    sources: (id) =>
-      [sql`t.crm = 0`, sql`t.crm = 1`].map(
-        (some) => sql`${runs} AS t WHERE ${own(id)} AND ${some}`,
-      ),
-    position: [sql`t.occurred_at`, sql`t.id`],
+    sources: ofWorkspace(runs, sql`${runs.crm} = 0`, sql`${runs.crm} = 1`),
+    position: [runs.occurredAt, runs.id],
     atOnce: LARGE,
   },
   {
     kind: "event",
     table: events,
-    sources: (id) => [sql`${events} AS t WHERE ${own(id)}`],
-    position: [sql`t.id`],
+    sources: ofWorkspace(events),
+    position: [events.id],
     atOnce: LARGE,
   },
   {
@@ -117,25 +121,28 @@ export const PARTS: Part[] = [
     table: deliveries,
     // By their events: a delivery may outlive its subscription.
     sources: (id) => [
-      sql`${events} AS e CROSS JOIN json_each(e.owed) AS o CROSS JOIN ${deliveries} AS t
-      WHERE e.workspace_id = ${id}
-        AND t.subscription_id = o.value AND t.event_id = e.id`,
+      sql`${events} CROSS JOIN json_each(${events.owed}) AS o CROSS JOIN ${deliveries}
+      WHERE ${events.workspaceId} = ${id}
+        AND ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}`,
     ],
-    position: [sql`e.id`, sql`t.subscription_id`],
+    position: [events.id, deliveries.subscriptionId],
     atOnce: SMALL,
     nested: {
       kind: "attempt",
       table: attempts,
-      where: sql`n.subscription_id = t.subscription_id AND n.event_id = t.event_id`,
+      where: and(
+        eq(attempts.subscriptionId, deliveries.subscriptionId),
+        eq(attempts.eventId, deliveries.eventId),
+      ),
     },
   },
   {
     kind: "notice",
     table: notices,
-    sources: (id) => [sql`${notices} AS t WHERE ${own(id)}`],
-    position: [sql`t.id`],
+    sources: ofWorkspace(notices),
+    position: [notices.id],
     atOnce: LARGE,
-    nested: { kind: "email", table: emails, where: sql`n.notice_id = t.id` },
+    nested: { kind: "email", table: emails, where: eq(emails.noticeId, notices.id) },
   },
 ];
 

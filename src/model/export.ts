@@ -4,7 +4,8 @@ import type { ExportItem, Json } from "../contract/export.ts";
 import { InputError } from "../contract/input-error.ts";
 import { EXPORT_PAGE_MAX_BYTES, EXPORT_PAGE_MAX_ITEMS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { type Database, retrying } from "../db/client.ts";
+import { list } from "../db/builder.ts";
+import { type Database, query } from "../db/client.ts";
 import type { LastAttempt } from "../db/schema.ts";
 import { type Exported, PARTS, type Part } from "./export-parts.ts";
 
@@ -60,32 +61,20 @@ function readRows(
 ): Promise<Row[]> {
   const { position, nested } = part;
   const names = position.map((_, i) => sql.raw(`p${i}`));
-  const shown = columnsOf(part).map(
-    ([name, column]) => sql`t.${sql.identifier(column.name)} AS ${sql.identifier(name)}`,
-  );
-  const inner =
-    nested &&
-    sql`(SELECT json_group_array(json_object(${fieldsOf(nested)}))
-    FROM ${nested.table} AS n WHERE ${nested.where}) AS nested`;
   const selected = [
-    ...shown,
-    ...(inner ? [inner] : []),
-    ...position.map((value, i) => sql`${value} AS ${names[i]}`),
+    ...columnsOf(part).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
+    ...(nested ? [sql`${toJson(nested)} AS nested`] : []),
+    ...position.map((column, i) => sql`${column} AS ${names[i]}`),
   ];
-  const values = after?.map((value) => sql`${value}`);
-  const behind = values ? sql`AND (${list(position)}) > (${list(values)})` : sql``;
+  const behind = after
+    ? sql`AND (${list(position)}) > (${list(after.map((value) => sql`${value}`))})`
+    : sql``;
+  // Raw: the columns are those of whichever table.
   const selects = part
     .sources(workspaceId)
     .map((source) => sql`SELECT ${list(selected)} FROM ${source} ${behind}`);
-  return retrying(() =>
-    db.all<Row>(
-      sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${list(names)} LIMIT ${part.atOnce}`,
-    ),
-  );
-}
-
-function list(parts: SQL[]): SQL {
-  return sql.join(parts, sql`, `);
+  const union = sql.join(selects, sql` UNION ALL `);
+  return query<Row>(db, sql`${union} ORDER BY ${list(names)} LIMIT ${part.atOnce}`);
 }
 
 /** The columns of a table that are exported, by their names in items. */
@@ -94,14 +83,11 @@ function columnsOf({ table, secret = [] }: Exported) {
   return Object.entries<Column>(getTableColumns(table)).filter(([name]) => !hidden.includes(name));
 }
 
-/** The arguments of `json_object` for a nested row. */
-function fieldsOf(nested: Exported): SQL {
-  return list(
-    columnsOf(nested).flatMap(([name, column]) => [
-      sql`${name}`,
-      sql`n.${sql.identifier(column.name)}`,
-    ]),
-  );
+/** The nested rows, as a list of JSON objects. */
+function toJson(nested: Exported & { where: SQL | undefined }): SQL {
+  const fields = columnsOf(nested).flatMap(([name, column]) => [sql`${name}`, column]);
+  return sql`(SELECT json_group_array(json_object(${list(fields)}))
+    FROM ${nested.table} WHERE ${nested.where})`;
 }
 
 /** The item of a row, and those of what is nested in it. */
