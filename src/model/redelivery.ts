@@ -69,7 +69,8 @@ export async function enableAgain(
 }
 
 /**
- * Owes a subscription again events by name, or those of a range.
+ * Owes a subscription again events by name, or those of a range, and tries it at once: whoever asks
+ * for that has repaired it, and would otherwise wait for hours.
  *
  * @returns how many deliveries are pending by that, and the lane to wake it in; null when nothing is
  *   owed to it: it is disabled, or without access.
@@ -87,6 +88,7 @@ export async function redeliverAgain(
     "since" in wanted
       ? await redeliverRange(db, subscriptionId, wanted, now)
       : await redeliverEvents(db, subscriptionId, wanted, now);
+  await commit(db, endWait(subscriptionId, now));
   return { count, lane };
 }
 
@@ -101,7 +103,7 @@ export function redeliverRange(
 }
 
 /**
- * The same of events by name, whatever has become of them.
+ * The same of events by name, whatever has become of them; those that wait are due at once.
  *
  * @throws UnknownInput for one that is not of the subscription's workspace or of no kind that it lists.
  */
@@ -113,8 +115,8 @@ export async function redeliverEvents(
 ): Promise<number> {
   const named = JSON.stringify([...new Set(eventIds)]);
   const found = await retrying(() =>
-    db.all<{ id: string; owable: 0 | 1 }>(sql`
-    SELECT e.id AS id, ${isOwable(ALL_STATES, now)} AS owable
+    db.all<{ id: string; owable: 0 | 1; waiting: 0 | 1 }>(sql`
+    SELECT e.id AS id, ${isOwable(ALL_STATES, now)} AS owable, ${isWaiting(now)} AS waiting
     FROM ${subscriptions} AS s JOIN json_each(${named}) AS n
       JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = n.value
       LEFT JOIN ${deliveries} AS d ON d.subscription_id = s.id AND d.event_id = e.id
@@ -127,9 +129,11 @@ export async function redeliverEvents(
       `eventIds[${unknown}]`,
       "no such event, or of no kind that the subscription lists",
     );
-  const ids = found.flatMap(({ id, owable }) => (owable === 1 ? [id] : []));
-  if (ids.length > 0) await commit(db, oweAgain(subscriptionId, ids, ALL_STATES, now, now));
-  return ids.length;
+  const ended = found.flatMap(({ id, owable }) => (owable === 1 ? [id] : []));
+  const waiting = found.flatMap(({ id, waiting }) => (waiting === 1 ? [id] : []));
+  if (ended.length > 0) await commit(db, oweAgain(subscriptionId, ended, ALL_STATES, now, now));
+  if (waiting.length > 0) await commit(db, hasten(subscriptionId, waiting, now));
+  return ended.length + waiting.length;
 }
 
 async function oweRange(
@@ -161,6 +165,25 @@ function isOwable(states: readonly RedeliveryState[], now: number): SQL {
   return sql`(coalesce(CASE WHEN d.state = 'pending' AND d.generation < s.generation THEN 'cancelled'
       ELSE d.state END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
     AND (d.state IS NOT 'delivered' OR d.settled_at <= ${now}))`;
+}
+
+/** True in SQL where the delivery `d` of the subscription `s` waits, for itself or because `s` fails. */
+function isWaiting(now: number): SQL {
+  return sql`coalesce(d.state = 'pending' AND d.generation = s.generation
+    AND max(d.due_at, s.next_at) > ${now}, 0)`;
+}
+
+/** Makes due at once what of the events waits. */
+function hasten(subscriptionId: string, eventIds: string[], now: number): Statements<unknown> {
+  return write(sql`UPDATE ${deliveries} AS d SET due_at = min(d.due_at, ${now})
+    FROM json_each(${JSON.stringify(eventIds)}) AS n JOIN ${subscriptions} AS s ON s.id = ${subscriptionId}
+    WHERE d.subscription_id = s.id AND d.event_id = n.value AND ${isWaiting(now)}`);
+}
+
+/** Ends the wait of a closed subscription: its next probe is due. */
+function endWait(subscriptionId: string, now: number): Statements<unknown> {
+  return write(sql`UPDATE ${subscriptions} SET next_at = ${now}
+    WHERE id = ${subscriptionId} AND next_at > ${now}`);
 }
 
 /** The next events of the range that the subscription lists, oldest first. */
