@@ -1,6 +1,8 @@
+import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, findBody } from "../model/deliveries.ts";
+import { createDeadlines, type WithinDeadline } from "../webhooks/deadlines.ts";
 import { type Outcome, succeeded } from "../webhooks/outcome.ts";
 import { post } from "../webhooks/post.ts";
 import { createRecheck, type Recheck } from "../webhooks/recheck.ts";
@@ -22,6 +24,7 @@ interface Prepared {
 /** Makes attempts, each signed afresh; those that fail are logged. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
   const targets = new Map<string, Prepared>();
+  const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
   const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
   return async (delivery, target) => {
     const startedAt = Date.now();
@@ -41,7 +44,10 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       attempt: attempts + 1,
     });
     try {
-      const outcome = await send(env, prepared, delivery, target, startedAt, recheck);
+      const outcome = await send(env, prepared, delivery, target, startedAt, {
+        recheck,
+        withinDeadline,
+      });
       // A success is counted in the line of its dispatch: one of its own would cost more than signing.
       if (succeeded(outcome)) return outcome;
       const status = outcome.kind === "answered" ? outcome.status : null;
@@ -71,11 +77,12 @@ async function send(
   { eventId, body: inline }: Claimed,
   { workspaceId, url }: Target,
   now: number,
-  recheck: Recheck | null,
+  { recheck, withinDeadline }: { recheck: Recheck | null; withinDeadline: WithinDeadline },
 ): Promise<Outcome> {
   if (isRefused || (await recheck?.(url)) === "private") return { kind: "refused" };
   const sign = await signer;
   const body = inline ?? (await findBody(openDatabase(env.DB), workspaceId, eventId));
   if (body === null) throw new EventErased();
-  return post(url, body, await sign(eventId, body, now), now);
+  const headers = await sign(eventId, body, now);
+  return withinDeadline((signal) => post(url, body, headers, now, signal));
 }

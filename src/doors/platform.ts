@@ -36,8 +36,9 @@ import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { findDelivery, listDeliveries } from "../model/history.ts";
 import { findLedger, type Ledger } from "../model/ledger.ts";
+import { ALL_STATES } from "../model/owing.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
-import { ALL_STATES, enableAgain, redeliverAgain } from "../model/redelivery.ts";
+import { enableAgain, redeliverAgain } from "../model/redelivery.ts";
 import {
   deleteAnySubscription,
   disableSubscription,

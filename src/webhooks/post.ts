@@ -6,14 +6,15 @@ import { InvocationLimit, type Outcome } from "./outcome.ts";
  * chose. Redirects are not followed, the answer's body is not read.
  *
  * @param now Unix milliseconds, for a `Retry-After` that is a date.
+ * @param signal aborts it when it has taken too long.
  */
 export async function post(
   url: string,
   body: string,
   headers: Record<string, string>,
   now: number,
+  signal = AbortSignal.timeout(POST_TIMEOUT_MS),
 ): Promise<Outcome> {
-  const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
   try {
     const answer = await fetch(url, {
       method: "POST",

@@ -117,7 +117,8 @@ function Row(props: {
   const { webhook, delivery, isBusy, onSendAgain } = props;
   const { state, type, created_at, attempts, last_attempt, due_at, event_id } = delivery;
   const kind = t.kinds[type] ?? type;
-  const mayBeSent = state !== "pending" && webhook.state !== "disabled";
+  const isWaiting = state === "pending" && (webhook.state === "failing" || isAhead(due_at));
+  const mayBeSent = webhook.state !== "disabled" && (state !== "pending" || isWaiting);
   return (
     <tr>
       <td>
@@ -133,7 +134,7 @@ function Row(props: {
       <td data-name={t.deliveries.attempts}>{attempts}</td>
       <td data-name={t.deliveries.lastAnswer}>
         {last_attempt ? formatOutcome(last_attempt) : "–"}
-        {due_at && Date.parse(due_at) > Date.now() && (
+        {due_at && isAhead(due_at) && (
           <span class="small">
             {t.deliveries.next} <Time at={due_at} />
           </span>
@@ -145,15 +146,22 @@ function Row(props: {
             type="button"
             class="quiet"
             disabled={isBusy}
-            aria-label={t.deliveries.sendAgainOf(kind, formatTime(created_at))}
+            aria-label={(isWaiting ? t.deliveries.sendNowOf : t.deliveries.sendAgainOf)(
+              kind,
+              formatTime(created_at),
+            )}
             onClick={onSendAgain}
           >
-            {t.deliveries.sendAgain}
+            {isWaiting ? t.deliveries.sendNow : t.deliveries.sendAgain}
           </button>
         )}
       </td>
     </tr>
   );
+}
+
+function isAhead(time: string | null): boolean {
+  return time !== null && Date.parse(time) > Date.now();
 }
 
 /** Pages from which an older one was opened, by the cursor of the latter. */

@@ -41,13 +41,11 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
           <LoadFault loaded={loaded} />
           <About delivery={delivery} />
           <ActionFault fault={fault} />
-          {delivery.state !== "pending" && (
-            <div class="buttons">
-              <button type="button" disabled={isBusy} onClick={sendAgain}>
-                {t.deliveries.sendAgain}
-              </button>
-            </div>
-          )}
+          <div class="buttons">
+            <button type="button" disabled={isBusy} onClick={sendAgain}>
+              {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
+            </button>
+          </div>
           <Attempts delivery={delivery} />
           <section>
             <h2>{t.delivery.body}</h2>
@@ -68,7 +66,11 @@ function About({ delivery }: { delivery: DeliveryDetails }) {
     [t.delivery.attempts, String(attempts)],
   ];
   if (settled_at) facts.push([t.delivery.settled, formatExactTime(settled_at)]);
-  if (due_at) facts.push([t.delivery.due, formatExactTime(due_at)]);
+  if (due_at)
+    facts.push([
+      t.delivery.due,
+      Date.parse(due_at) > Date.now() ? formatExactTime(due_at) : t.subscription.asap,
+    ]);
   return <Facts of={facts} />;
 }
 

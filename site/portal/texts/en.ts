@@ -167,6 +167,8 @@ export const en = {
     showAll: "Show all deliveries",
     sendAgain: "Send again",
     sendAgainOf: (kind: string, time: string) => `Send again: ${kind}, ${time}`,
+    sendNow: "Send now",
+    sendNowOf: (kind: string, time: string) => `Send now: ${kind}, ${time}`,
   },
 
   delivery: {
@@ -189,8 +191,8 @@ export const en = {
   },
 
   sendAgain: {
-    one: "It will be sent again in a moment.",
-    none: "Nothing was sent again: it is already waiting, or the subscription no longer lists it.",
+    one: "It will be sent in a moment.",
+    none: "Nothing was sent: it is on its way already, or the subscription no longer lists it.",
     button: "Send failed again…",
     title: "Send failed deliveries again",
     text: "They keep their identifier and content, and go out oldest first, ten a second.",
@@ -201,7 +203,7 @@ export const en = {
     submit: "Send again",
     result: (n: number) =>
       n === 0
-        ? "Nothing to send again."
+        ? "Nothing to send again; what is waiting is tried now."
         : `${count(n, "delivery", "deliveries")} will be sent again.`,
   },
 

@@ -161,6 +161,8 @@ export const fr: Texts = {
     showAll: "Afficher toutes les livraisons",
     sendAgain: "Renvoyer",
     sendAgainOf: (kind, time) => `Renvoyer : ${kind}, ${time}`,
+    sendNow: "Envoyer maintenant",
+    sendNowOf: (kind, time) => `Envoyer maintenant : ${kind}, ${time}`,
   },
 
   delivery: {
@@ -183,8 +185,8 @@ export const fr: Texts = {
   },
 
   sendAgain: {
-    one: "La livraison sera renvoyée dans un instant.",
-    none: "Rien n’a été renvoyé : la livraison est déjà en attente, ou l’abonnement ne comprend plus cet événement.",
+    one: "La livraison sera envoyée dans un instant.",
+    none: "Rien n’a été envoyé : la livraison est déjà en route, ou l’abonnement ne comprend plus cet événement.",
     button: "Renvoyer les échecs…",
     title: "Renvoyer les livraisons échouées",
     text: "Elles gardent leur identifiant et leur contenu, et partent de la plus ancienne à la plus récente, dix par seconde.",
@@ -195,7 +197,7 @@ export const fr: Texts = {
     submit: "Renvoyer",
     result: (n) =>
       n === 0
-        ? "Il n’y a rien à renvoyer."
+        ? "Il n’y a rien à renvoyer ; ce qui attend est tenté maintenant."
         : n === 1
           ? "1 livraison sera renvoyée."
           : `${count(n, "", "livraisons")} seront renvoyées.`,

@@ -125,12 +125,27 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(await shown.innerText()).toBe(body);
 
     await button("Send again").click();
-    await page.getByText("It will be sent again in a moment.").waitFor();
+    await page.getByText("It will be sent in a moment.").waitFor();
     await until(() => stage.receiver.posts.length === 2);
     await page.getByRole("link", { name: "All deliveries" }).click();
     await button(/^Send again: New lead/).click();
     await until(() => stage.receiver.posts.length === 3);
     expect(new Set(stage.receiver.posts.map((post) => String(post.body)))).toEqual(new Set([body]));
+  });
+
+  test("a delivery that waits is sent at once when its server has been repaired", async () => {
+    const id = await stage.subscribe(workspaceId);
+    stage.answerWith(503);
+    await stage.recordLeads(workspaceId, 2);
+    await until(() => stage.receiver.posts.length === 1);
+    await open(id);
+    await page.getByText("Answered 503").first().waitFor();
+    stage.answerWith(204);
+    await page.getByRole("link", { name: "New lead" }).first().click();
+    await button("Send now").click();
+    await page.getByText("It will be sent in a moment.").waitFor();
+    // Sooner than after the ten seconds of the first wait, and the other one with it.
+    await until(() => stage.receiver.posts.length === 3, 8_000);
   });
 
   test("deliveries are filtered by state and kind, and come in pages", async () => {

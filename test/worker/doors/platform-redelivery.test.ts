@@ -153,6 +153,39 @@ describe("redeliver", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
+  test("tries a failing subscription at once, and a named event that waits", async () => {
+    const now = Date.now();
+    const { id, url, drafts } = await owed(2, now - HOUR_MS);
+    await dispatchAt(now - HOUR_MS, [id], answered(503));
+    await db
+      .update(subscriptions)
+      .set({ backoff: 6, nextAt: now + 5 * HOUR_MS, slow: true })
+      .where(sql`id = ${id}`);
+    await db
+      .update(deliveries)
+      .set({ dueAt: now + 5 * HOUR_MS })
+      .where(sql`subscription_id = ${id}`);
+    const [first] = drafts;
+    const eventIds = [first?.id ?? ""];
+    expect(await Platform.redeliver({ webhookId: id, eventIds })).toEqual({ count: 1 });
+    await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
+    expect((await receivedBy({ url }))[0]?.body).toBe(first?.body);
+    // Its success has opened the subscription, and the other event keeps its own time.
+    await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
+  });
+
+  test("of a time tries a failing subscription at once, though nothing has to be sent again", async () => {
+    const now = Date.now();
+    const { id, url } = await owed(1, now - HOUR_MS);
+    await db
+      .update(subscriptions)
+      .set({ backoff: 6, nextAt: now + 5 * HOUR_MS })
+      .where(sql`id = ${id}`);
+    const since = isoTime(now - 2 * HOUR_MS);
+    expect(await Platform.redeliver({ webhookId: id, since })).toEqual({ count: 0 });
+    await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
+  });
+
   test("gives each its whole ladder, and goes on counting its failed attempts", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createAttempt } from "../../../src/delivery/attempt.ts";
 import { jumpTo, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
 
@@ -31,6 +31,8 @@ async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   return { dispatch, asked, received: async () => (await receivedBy({ url })).length };
 }
 
+// The first connection of a runtime takes longer than the resolver has.
+beforeAll(async () => void (await fetch("https://dns.example/asked?name=nobody")));
 beforeEach(() => jumpTo(NOW));
 afterEach(() => void vi.useRealTimers());
 

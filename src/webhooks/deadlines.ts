@@ -1,0 +1,37 @@
+/** Does work that is aborted when it takes too long. */
+export type WithinDeadline = <T>(work: (signal: AbortSignal) => Promise<T>) => Promise<T>;
+
+/**
+ * Aborts work that takes longer than `ms`, by one timer for all that is under way. A timer for each
+ * post would outlive it, and an invocation may have 10,000 of them: a fast receiver takes as many
+ * posts before the first timer ends.
+ */
+export function createDeadlines(ms: number): WithinDeadline {
+  /** When each ends, by the steady clock; the earliest first. */
+  const endings = new Map<AbortController, number>();
+  let isWaiting = false;
+  const wait = () => {
+    const [earliest] = endings.values();
+    isWaiting = earliest !== undefined;
+    if (earliest !== undefined) setTimeout(expire, Math.max(0, earliest - performance.now()));
+  };
+  const expire = () => {
+    const now = performance.now();
+    for (const [controller, endsAt] of endings) {
+      if (endsAt > now) break;
+      endings.delete(controller);
+      controller.abort();
+    }
+    wait();
+  };
+  return async (work) => {
+    const controller = new AbortController();
+    endings.set(controller, performance.now() + ms);
+    if (!isWaiting) wait();
+    try {
+      return await work(controller.signal);
+    } finally {
+      endings.delete(controller);
+    }
+  };
+}

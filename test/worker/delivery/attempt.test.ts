@@ -1,0 +1,24 @@
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { createAttempt } from "../../../src/delivery/attempt.ts";
+import { answered, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5);
+
+afterEach(() => void vi.restoreAllMocks());
+
+describe("the attempts of a dispatch", () => {
+  test("share a timer: an invocation may have 10,000 of them", async () => {
+    const { id, url, workspaceId, drafts } = await owed(1, NOW);
+    const { sealedSecret } = await subscriptionRow(id);
+    const [{ id: eventId, body } = { id: "", body: "" }] = drafts;
+    const delivery = { subscriptionId: id, eventId, attempts: 0, generation: 0, body };
+    const target = { workspaceId, url, sealedSecret, earlierSecrets: [] };
+    const timers = vi.spyOn(globalThis, "setTimeout");
+    const timeouts = vi.spyOn(AbortSignal, "timeout");
+    const attempt = createAttempt(env);
+    for (let i = 0; i < 20; i++) expect(await attempt(delivery, target)).toEqual(answered(200));
+    expect(await receivedBy({ url })).toHaveLength(20);
+    expect(timers.mock.calls.length + timeouts.mock.calls.length).toBe(1);
+  });
+});

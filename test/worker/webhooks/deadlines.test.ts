@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import { createDeadlines } from "../../../src/webhooks/deadlines.ts";
+
+/** Work that ends when it is aborted; gives how long it took. */
+const untilAborted = async (signal: AbortSignal) => {
+  const startedAt = performance.now();
+  await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+  return performance.now() - startedAt;
+};
+const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+test("work is aborted once its time is over, each at its own", async () => {
+  const within = createDeadlines(100);
+  const early = within(untilAborted);
+  await wait(50);
+  const late = within(untilAborted);
+  for (const tookMs of await Promise.all([early, late])) {
+    expect(tookMs).toBeGreaterThanOrEqual(100);
+    expect(tookMs).toBeLessThan(1_000);
+  }
+  // And after a pause, when nothing was under way.
+  expect(await within(untilAborted)).toBeGreaterThanOrEqual(100);
+});
+
+test("work that ends in time is not aborted, and its result or its error is given", async () => {
+  const within = createDeadlines(50);
+  const signals: AbortSignal[] = [];
+  const work = async (signal: AbortSignal) => signals.push(signal);
+  expect(await within(work)).toBe(1);
+  await expect(within(() => Promise.reject(new Error("refused")))).rejects.toThrow("refused");
+  await wait(100);
+  expect(signals.map(({ aborted }) => aborted)).toEqual([false]);
+});
+
+test("more may be under way than the platform allows timers", async () => {
+  const within = createDeadlines(60_000);
+  let end = () => {};
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  const all = Array.from({ length: 12_000 }, () => within(() => ended));
+  end();
+  expect(await Promise.all(all)).toHaveLength(12_000);
+});
