@@ -90,7 +90,7 @@ describe("resealSecrets", () => {
     const changed = await seal(readKeyRing(OLD_KEYS), changedId, "whsec_changed");
     const { DB } = observedDatabase({
       before: async (_, texts) => {
-        if (!texts.some((text) => /SET sealed_secret/.test(text))) return;
+        if (!texts.some((text) => /set "sealed_secret"/.test(text))) return;
         const change = "UPDATE subscriptions SET sealed_secret = ? WHERE id = ?";
         await env.DB.prepare(change).bind(changed, changedId).run();
       },
