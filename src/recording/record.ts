@@ -47,9 +47,10 @@ export async function record(
 ): Promise<{ ids: string[]; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
   const recording = await parseRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, references, once, missing } = recording;
-  // Of one that refers to its workspace alone, the database itself will tell.
-  const automations = references.length > 0 ? await findReferences(db, recording) : new Map();
+  const { workspaceId, ids, references, leaves, once, missing } = recording;
+  // What inserts rows of its workspace, and names nothing else, needs no look-up: the database tells.
+  const isLookedUp = references.length > 0 || leaves.removedAutomationIds !== undefined;
+  const automations = isLookedUp ? await findReferences(db, recording) : new Map();
   const statements = recording.statements(automations);
   const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
   return { ids, wakes: await referring(committed, missing) };
