@@ -10,7 +10,7 @@ import {
   type SQLWrapper,
 } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import { SQLiteAsyncDialect } from "drizzle-orm/sqlite-core";
+import { SQLiteAsyncDialect, SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
 import { isRetried } from "./errors.ts";
 
 /** What Drizzle and `commit` need of D1: a binding has it, and a session. */
@@ -26,14 +26,20 @@ export interface Statements<R> {
   read(results: D1Result[]): R;
 }
 
-/** What is read of each of several `Statements`. */
-export type ResultsOf<P extends readonly Statements<unknown>[]> = {
-  -readonly [K in keyof P]: P[K] extends Statements<infer R> ? R : never;
-};
-
 /** A query of the builder's; its rows are typed by the columns that it selects. */
 interface TypedQuery<Row> extends SQLWrapper {
-  readonly _: { readonly result: Row[] };
+  readonly _: { readonly result: Row[]; readonly selectedFields: unknown };
+}
+
+/** `Statements`, or one of the builder's: a query is read as its rows, a write as `write` does. */
+type Part = Statements<unknown> | SQLWrapper;
+type ResultOf<P> =
+  P extends Statements<infer R> ? R : P extends TypedQuery<infer Row> ? Row[] : number;
+type ResultsOf<P extends readonly Part[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
+
+function toStatements(part: Part): Statements<unknown> {
+  if ("queries" in part) return part;
+  return is(part, SQLiteSelectQueryBuilderBase) ? rows(part) : write(part);
 }
 
 /** A query, read as its rows. Raw SQL gives them as SQLite does: texts for JSON, 0 and 1 for booleans. */
@@ -113,14 +119,13 @@ function decodersOf(query: SQLWrapper): [string, Decoder][] {
 const AS_GIVEN = new Set([noopDecoder.mapFromDriverValue, Column.prototype.mapFromDriverValue]);
 
 /** Statements in order, each read in its own way. */
-export function inOrder<const P extends readonly Statements<unknown>[]>(
-  parts: P,
-): Statements<ResultsOf<P>> {
+export function inOrder<const P extends readonly Part[]>(parts: P): Statements<ResultsOf<P>> {
+  const made = parts.map(toStatements);
   return {
-    queries: parts.flatMap(({ queries }) => queries),
+    queries: made.flatMap(({ queries }) => queries),
     read(results) {
       let start = 0;
-      return parts.map(({ queries, read }) => {
+      return made.map(({ queries, read }) => {
         const own = results.slice(start, start + queries.length);
         start += queries.length;
         return read(own);
@@ -149,11 +154,12 @@ const TRIES = 4;
  * waits, although the lost try may have been committed: every statement must be one that can be
  * applied twice, or `tries` be 1, or `commitOnce` do it.
  */
-export async function commit<R>(
+export async function commit<P extends Part>(
   { $client }: Database,
-  { queries, read }: Statements<R>,
+  part: P,
   tries = TRIES,
-): Promise<R> {
+): Promise<ResultOf<P>> {
+  const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
   // Not `db.batch`, which refuses raw statements that have parameters.
   const statements = queries.map(({ sql, params }) => $client.prepare(sql).bind(...params));
   if (statements.length === 0) return read([]);
@@ -161,13 +167,8 @@ export async function commit<R>(
 }
 
 /** Runs one query by itself. Failures of D1 that pass are retried. */
-export function query<R>(db: Database, one: Statements<R>): Promise<R>;
-export function query<Row>(db: Database, one: TypedQuery<Row> | SQL): Promise<Row[]>;
-export async function query(
-  { $client }: Database,
-  one: Statements<unknown> | TypedQuery<unknown> | SQL,
-): Promise<unknown> {
-  const { queries, read } = "queries" in one ? one : rows(one);
+export async function query<P extends Part>({ $client }: Database, one: P): Promise<ResultOf<P>> {
+  const { queries, read } = toStatements(one) as Statements<ResultOf<P>>;
   const [{ sql, params }] = queries as [Query];
   const statement = $client.prepare(sql).bind(...params);
   return read([await retrying(() => statement.all())]);

@@ -20,7 +20,6 @@ import {
   prepared,
   readAs,
   retrying,
-  rows,
   type Statements,
   write,
 } from "../db/client.ts";
@@ -81,30 +80,24 @@ export function rollKey(
   // Until it has been done: a second try changes nothing.
   const isRollable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
   const statements = inOrder([
-    write(
-      insertFrom(
-        apiKeys,
-        {
-          id,
-          workspaceId: apiKeys.workspaceId,
-          keyHash,
-          requestsPerWindow: apiKeys.requestsPerWindow,
-          createdAt: now,
-        },
-        sql`FROM ${apiKeys} WHERE ${isRollable}`,
-      ),
+    insertFrom(
+      apiKeys,
+      {
+        id,
+        workspaceId: apiKeys.workspaceId,
+        keyHash,
+        requestsPerWindow: apiKeys.requestsPerWindow,
+        createdAt: now,
+      },
+      sql`FROM ${apiKeys} WHERE ${isRollable}`,
     ),
-    write(
-      update(apiKeys)
-        .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
-        .where(isRollable),
-    ),
-    rows(
-      select({ ...GATED_KEY, revokedAt })
-        .from(apiKeys)
-        .where(eq(apiKeys.id, oldId)),
-    ),
-    rows(select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id))),
+    update(apiKeys)
+      .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
+      .where(isRollable),
+    select({ ...GATED_KEY, revokedAt })
+      .from(apiKeys)
+      .where(eq(apiKeys.id, oldId)),
+    select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
   ]);
   return readAs(statements, ([, , [old], [rolled]]) => {
     if (!old) throw new InputError("keyId: no such key");

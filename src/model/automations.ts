@@ -169,31 +169,27 @@ export function upsertAutomations(
   return inOrder([
     ...chunks.map((chunk) =>
       // Rare, and then all at once: runs are listed by the kind of their automation.
-      write(
-        update(runs)
-          .set({ crm: sql`NOT ${bare(runs.crm)}` })
-          .where(
-            sql`${runs.automationId} IN (
+      update(runs)
+        .set({ crm: sql`NOT ${bare(runs.crm)}` })
+        .where(
+          sql`${runs.automationId} IN (
               SELECT ${known.id} FROM json_each(${chunk}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
               WHERE ${IS_IN_ORDER} AND (${known.type} = 'crm_source') <> (r.value->>'type' = 'crm_source'))`,
-          ),
-      ),
+        ),
     ),
     ...chunks.map((chunk) =>
-      write(
-        insertFrom(
-          automations,
-          {
-            ...each(automations, ["id", "updatedAt"], fromJson("r")),
-            ...told,
-            workspaceId,
-            createdAt,
-          },
-          sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+      insertFrom(
+        automations,
+        {
+          ...each(automations, ["id", "updatedAt"], fromJson("r")),
+          ...told,
+          workspaceId,
+          createdAt,
+        },
+        sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
             WHERE ${known.id} IS NULL OR ${known.removedAt} IS NOT NULL OR ${IS_IN_ORDER}
               AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})
             ON CONFLICT (${bare(automations.id)}) DO UPDATE SET ${MERGED}`,
-        ),
       ),
     ),
   ]);

@@ -7,6 +7,7 @@ import {
   prepared,
   query,
   readAs,
+  rows,
   type Statements,
   type Stored,
 } from "../db/client.ts";
@@ -113,9 +114,9 @@ export async function findBacklog(
   const { subscriptionId, eventId, state, dueAt } = deliveries;
   const isWithin =
     workspaceId === undefined ? sql`true` : sql`${subscriptions.workspaceId} = ${workspaceId}`;
-  const [row] = await query<{ pending: number; overdue: number; oldestAt: number | null }>(
+  const [row] = await query(
     db,
-    sql`
+    rows<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
       coalesce(sum(max(${dueAt}, ${nextAt}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
@@ -123,7 +124,7 @@ export async function findBacklog(
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isWithin}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
         ON ${subscriptionId} = ${id} AND ${state} = 'pending'
-      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`,
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`),
   );
   if (!row) throw new Error("the backlog query gave no row");
   const { pending, overdue, oldestAt } = row;

@@ -84,12 +84,10 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
         .where(and(isOwn, isNotNull(leads.eventId)))
         .getSQL(),
     ),
-    write(
-      update(runs)
-        .set({ leadId: null })
-        .where(and(inArray(runs.leadId, named), eq(runs.workspaceId, workspaceId))),
-    ),
-    write(deleteFrom(leads).where(isOwn)),
+    update(runs)
+      .set({ leadId: null })
+      .where(and(inArray(runs.leadId, named), eq(runs.workspaceId, workspaceId))),
+    deleteFrom(leads).where(isOwn),
   ]);
 }
 
@@ -101,12 +99,10 @@ function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
       sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`,
     ),
     resize(-1, sql`FROM ${events} WHERE ${isSelected}`),
-    write(
-      update(events)
-        .set({ body: blank(events.body) })
-        .where(isSelected),
-    ),
-    write(deleteFrom(events).where(isSelected)),
+    update(events)
+      .set({ body: blank(events.body) })
+      .where(isSelected),
+    deleteFrom(events).where(isSelected),
   ]);
 }
 
@@ -131,27 +127,19 @@ function blankLeads(condition: SQL | undefined): Statements<unknown> {
  */
 export function closeWorkspace(id: string, now: number): Statements<GatedKey[] | null> {
   const statements = inOrder([
-    write(
-      update(workspaces)
-        .set({ accessGranted: false })
-        .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    ),
-    write(
-      update(apiKeys)
-        .set({ revokedAt: now })
-        .where(and(eq(apiKeys.workspaceId, id), isNull(apiKeys.revokedAt))),
-    ),
-    write(
-      update(subscriptions)
-        .set({ deletedAt: now, ...WITHDRAWN })
-        .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
-    ),
-    rows(
-      select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
-        .from(apiKeys)
-        .where(eq(apiKeys.workspaceId, id)),
-    ),
-    rows(select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id))),
+    update(workspaces)
+      .set({ accessGranted: false })
+      .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
+    update(apiKeys)
+      .set({ revokedAt: now })
+      .where(and(eq(apiKeys.workspaceId, id), isNull(apiKeys.revokedAt))),
+    update(subscriptions)
+      .set({ deletedAt: now, ...WITHDRAWN })
+      .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
+    select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
+      .from(apiKeys)
+      .where(eq(apiKeys.workspaceId, id)),
+    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   ]);
   return readAs(statements, ([, , , keys, known]) => (known.length === 0 ? null : keys));
 }
@@ -209,26 +197,20 @@ function erasePiece(id: string): Statements<number> {
   const remaining = [countOf(ownRuns), ...counts, countOf(sql`${workspaces} WHERE ${isOwn}`)];
   const piece = inOrder([
     eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
-    write(
-      deleteFrom(runs).where(
-        and(
-          isOf(runs),
-          sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
-        ),
+    deleteFrom(runs).where(
+      and(
+        isOf(runs),
+        sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
       ),
     ),
     blankLeads(someLeads),
-    write(deleteFrom(leads).where(someLeads)),
-    write(
-      deleteFrom(removals).where(
-        and(isWithoutRuns, inArray(removals.automationId, idsOf(automations))),
-      ),
+    deleteFrom(leads).where(someLeads),
+    deleteFrom(removals).where(
+      and(isWithoutRuns, inArray(removals.automationId, idsOf(automations))),
     ),
-    write(deleteFrom(automations).where(and(first(automations), isWithoutRuns))),
-    write(
-      deleteFrom(earlierSecrets).where(
-        and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions))),
-      ),
+    deleteFrom(automations).where(and(first(automations), isWithoutRuns)),
+    deleteFrom(earlierSecrets).where(
+      and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions))),
     ),
     // No two of a notice have the same text.
     write(
@@ -236,16 +218,14 @@ function erasePiece(id: string): Statements<number> {
         .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
         .where(and(isOfNotice, isEmpty)),
     ),
-    write(deleteFrom(emails).where(and(isOfNotice, isEmpty))),
-    write(deleteFrom(notices).where(and(isOf(notices), isEmpty))),
-    write(deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty))),
-    write(deleteFrom(apiKeys).where(and(isOf(apiKeys), isEmpty))),
-    write(
-      update(workspaces)
-        .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
-        .where(and(isOwn, isEmpty)),
-    ),
-    write(deleteFrom(workspaces).where(and(isOwn, isEmpty))),
+    deleteFrom(emails).where(and(isOfNotice, isEmpty)),
+    deleteFrom(notices).where(and(isOf(notices), isEmpty)),
+    deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty)),
+    deleteFrom(apiKeys).where(and(isOf(apiKeys), isEmpty)),
+    update(workspaces)
+      .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
+      .where(and(isOwn, isEmpty)),
+    deleteFrom(workspaces).where(and(isOwn, isEmpty)),
   ]);
   // Raw: Drizzle selects from a table.
   const left = rows<{ remaining: number }>(

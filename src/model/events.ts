@@ -76,21 +76,19 @@ export function announce(
       ),
     ),
     ...jsonParameters(drafts).map((chunk) =>
-      write(
-        insertFrom(
-          events,
-          {
-            id: sql`draft.value->>'id'`,
-            workspaceId,
-            type,
-            body: sql`draft.value->>'body'`,
-            owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
-            createdAt: now,
-          },
-          sql`FROM json_each(${chunk}) AS draft
+      insertFrom(
+        events,
+        {
+          id: sql`draft.value->>'id'`,
+          workspaceId,
+          type,
+          body: sql`draft.value->>'body'`,
+          owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
+          createdAt: now,
+        },
+        sql`FROM json_each(${chunk}) AS draft
             WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
             ON CONFLICT DO NOTHING`,
-        ),
       ),
     ),
   ]);

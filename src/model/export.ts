@@ -5,7 +5,7 @@ import { InputError } from "../contract/input-error.ts";
 import { EXPORT_PAGE_MAX_BYTES, EXPORT_PAGE_MAX_ITEMS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { list } from "../db/builder.ts";
-import { type Database, query } from "../db/client.ts";
+import { type Database, query, rows } from "../db/client.ts";
 import type { LastAttempt } from "../db/schema.ts";
 import { type Exported, PARTS, type Part } from "./export-parts.ts";
 
@@ -74,7 +74,7 @@ function readRows(
     .sources(workspaceId)
     .map((source) => sql`SELECT ${list(selected)} FROM ${source} ${behind}`);
   const union = sql.join(selects, sql` UNION ALL `);
-  return query<Row>(db, sql`${union} ORDER BY ${list(names)} LIMIT ${part.atOnce}`);
+  return query(db, rows<Row>(sql`${union} ORDER BY ${list(names)} LIMIT ${part.atOnce}`));
 }
 
 /** The columns of a table that are exported, by their names in items. */

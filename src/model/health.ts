@@ -3,7 +3,7 @@ import { UnknownInput } from "../contract/input-error.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
-import { type Database, query, rows } from "../db/client.ts";
+import { type Database, query } from "../db/client.ts";
 import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
 import { newestFirst } from "./page.ts";
 
@@ -59,20 +59,18 @@ const HEALTH = {
 };
 
 const healthOf = (workspaceId: string, webhookId?: string) =>
-  rows(
-    select(HEALTH)
-      .from(subscriptions)
-      .where(
-        and(
-          eq(subscriptions.workspaceId, workspaceId),
-          isNull(subscriptions.deletedAt),
-          webhookId === undefined ? undefined : eq(subscriptions.id, webhookId),
-        ),
-      )
-      .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id)),
-  );
+  select(HEALTH)
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, workspaceId),
+        isNull(subscriptions.deletedAt),
+        webhookId === undefined ? undefined : eq(subscriptions.id, webhookId),
+      ),
+    )
+    .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id));
 
-type HealthRow = ReturnType<ReturnType<typeof healthOf>["read"]>[number];
+type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 
 /**
  * The subscriptions of a workspace, newest first, each with its health.

@@ -87,23 +87,21 @@ export async function listDeliveries(
     inOrder([
       isThere(webhookId),
       lookedThrough,
-      rows(
-        select(SHOWN)
-          .from(deliveries)
-          // Cross: in the order of the deliveries, whatever the planner thinks of the events.
-          .crossJoin(events)
-          .where(
-            and(
-              IS_ITS_EVENT,
-              isBehind,
-              isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
-              state ? eq(deliveries.state, state) : undefined,
-              type ? eq(events.type, type) : undefined,
-            ),
-          )
-          .orderBy(desc(eventId))
-          .limit(limit + 1),
-      ),
+      select(SHOWN)
+        .from(deliveries)
+        // Cross: in the order of the deliveries, whatever the planner thinks of the events.
+        .crossJoin(events)
+        .where(
+          and(
+            IS_ITS_EVENT,
+            isBehind,
+            isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
+            state ? eq(deliveries.state, state) : undefined,
+            type ? eq(events.type, type) : undefined,
+          ),
+        )
+        .orderBy(desc(eventId))
+        .limit(limit + 1),
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
@@ -124,18 +122,14 @@ export async function findDelivery(
     db,
     inOrder([
       isThere(webhookId),
-      rows(
-        select({ ...SHOWN, body: events.body })
-          .from(deliveries)
-          .innerJoin(events, IS_ITS_EVENT)
-          .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
-      ),
-      rows(
-        select({ at, outcome, status, durationMs })
-          .from(attempts)
-          .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
-          .orderBy(attempts.attempt),
-      ),
+      select({ ...SHOWN, body: events.body })
+        .from(deliveries)
+        .innerJoin(events, IS_ITS_EVENT)
+        .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
+      select({ at, outcome, status, durationMs })
+        .from(attempts)
+        .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
+        .orderBy(attempts.attempt),
     ]),
   );
   if (known.length === 0) throw unknownWebhook();

@@ -9,7 +9,6 @@ import {
   prepared,
   rows,
   type Statements,
-  write,
 } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
 import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
@@ -67,15 +66,13 @@ export function insertLeads(workspaceId: string, reported: ReportedLead[]): Stat
   }));
   return inOrder(
     jsonParameters(reports).map((chunk) =>
-      write(
-        insertFrom(
-          leads,
-          {
-            ...each(leads, REPORTED, fromJson("r")),
-            workspaceId,
-          },
-          sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
-        ),
+      insertFrom(
+        leads,
+        {
+          ...each(leads, REPORTED, fromJson("r")),
+          workspaceId,
+        },
+        sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
       ),
     ),
   );

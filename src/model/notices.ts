@@ -1,7 +1,7 @@
 import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
 import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs, rows, write } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs } from "../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../db/schema.ts";
 import { IS_OWED } from "./holds.ts";
 
@@ -42,51 +42,43 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
     .orderBy(notices.dueAt, notices.id)
     .limit(ADDRESSED_AT_ONCE);
   const statements = inOrder([
-    write(
-      insertFrom(
-        emails,
-        { noticeId: notices.id, recipient: sql`a.value`, dueAt: now },
-        sql`FROM ${notices} JOIN ${workspaces} ON ${workspaces.id} = ${notices.workspaceId}
+    insertFrom(
+      emails,
+      { noticeId: notices.id, recipient: sql`a.value`, dueAt: now },
+      sql`FROM ${notices} JOIN ${workspaces} ON ${workspaces.id} = ${notices.workspaceId}
             JOIN json_each(${workspaces.adminEmails}) AS a
           WHERE ${inArray(notices.id, due)}
           ON CONFLICT DO NOTHING`,
-      ),
     ),
-    write(update(notices).set({ sentAt: now }).where(inArray(notices.id, due))),
-    write(
-      update(emails)
-        .set({ state: "dropped", settledAt: now })
-        .where(
-          sql`${emails.state} = 'owed' AND ${emails.dueAt} <= ${now} AND EXISTS (
+    update(notices).set({ sentAt: now }).where(inArray(notices.id, due)),
+    update(emails)
+      .set({ state: "dropped", settledAt: now })
+      .where(
+        sql`${emails.state} = 'owed' AND ${emails.dueAt} <= ${now} AND EXISTS (
             SELECT 1 FROM ${notices}
             WHERE ${notices.id} = ${emails.noticeId} AND ${notices.kind} = 'failing' AND NOT ${IS_STILL_FAILING})`,
-        ),
-    ),
-    rows(
-      select({
-        noticeId: emails.noticeId,
-        recipient: emails.recipient,
-        tries: sql<number>`${emails.tries} + 1`,
-        kind: notices.kind,
-        workspaceName: workspaces.name,
-        subscriptionId: notices.subscriptionId,
-        host: notices.host,
-        events: notices.events,
-        failingSince: notices.failingSince,
-        lastOutcome: notices.lastOutcome,
-        lastStatus: notices.lastStatus,
-      })
-        .from(emails)
-        .innerJoin(notices, eq(notices.id, emails.noticeId))
-        .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
-        .where(isNext(now))
-        .orderBy(emails.dueAt, emails.noticeId, emails.recipient),
-    ),
-    write(
-      update(emails)
-        .set({ dueAt: now + EMAIL_TAKEN_MS, tries: sql`${emails.tries} + 1` })
-        .where(isNext(now)),
-    ),
+      ),
+    select({
+      noticeId: emails.noticeId,
+      recipient: emails.recipient,
+      tries: sql<number>`${emails.tries} + 1`,
+      kind: notices.kind,
+      workspaceName: workspaces.name,
+      subscriptionId: notices.subscriptionId,
+      host: notices.host,
+      events: notices.events,
+      failingSince: notices.failingSince,
+      lastOutcome: notices.lastOutcome,
+      lastStatus: notices.lastStatus,
+    })
+      .from(emails)
+      .innerJoin(notices, eq(notices.id, emails.noticeId))
+      .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
+      .where(isNext(now))
+      .orderBy(emails.dueAt, emails.noticeId, emails.recipient),
+    update(emails)
+      .set({ dueAt: now + EMAIL_TAKEN_MS, tries: sql`${emails.tries} + 1` })
+      .where(isNext(now)),
   ]);
   const owed = readAs(statements, ([, , , found]) => found);
   // Not retried: if the reply was lost, a second try would not give what the first has taken.
@@ -111,18 +103,16 @@ function isOwedTo({ noticeId, recipient }: OwedEmail) {
 
 /** Records what has become of an e-mail for good. */
 export function settleEmail(db: Database, email: OwedEmail, state: EmailState, now: number) {
-  return commit(db, write(update(emails).set({ state, settledAt: now }).where(isOwedTo(email))));
+  return commit(db, update(emails).set({ state, settledAt: now }).where(isOwedTo(email)));
 }
 
 /** Puts an e-mail off until its next try. */
 export function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
   return commit(
     db,
-    write(
-      update(emails)
-        .set({ dueAt })
-        .where(and(isOwedTo(email), eq(emails.tries, email.tries))),
-    ),
+    update(emails)
+      .set({ dueAt })
+      .where(and(isOwedTo(email), eq(emails.tries, email.tries))),
   );
 }
 
@@ -131,14 +121,12 @@ export function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
   const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
   return commit(
     db,
-    write(
-      update(emails)
-        .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
-        .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
-        .where(
-          sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
+    update(emails)
+      .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
+      .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
+      .where(
+        sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
             AND ${emails.tries} = t.value->>'tries' AND ${emails.state} = 'owed'`,
-        ),
-    ),
+      ),
   );
 }

@@ -129,42 +129,36 @@ export function oweAgain(
   const isMissed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = missed.value`;
   const missing = sql`FROM ${missed} JOIN ${subscription} JOIN ${events} ON ${isMissed}`;
   return inOrder([
-    write(
-      update(deliveries)
-        .set({
-          state: "pending",
-          attempts: 0,
-          dueAt,
-          settledAt: null,
-          generation: subscriptions.generation,
-        })
-        .from(sql`${missed} JOIN ${subscription}`)
-        .where(
-          sql`${deliveries.eventId} = missed.value AND ${deliveries.subscriptionId} = ${subscriptionId}
+    update(deliveries)
+      .set({
+        state: "pending",
+        attempts: 0,
+        dueAt,
+        settledAt: null,
+        generation: subscriptions.generation,
+      })
+      .from(sql`${missed} JOIN ${subscription}`)
+      .where(
+        sql`${deliveries.eventId} = missed.value AND ${deliveries.subscriptionId} = ${subscriptionId}
             AND ${isOwable(states, now)}`,
-        ),
-    ),
-    resize(-1, sql`${missing} WHERE true`),
-    write(
-      update(events)
-        .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
-        .from(sql`${missed} JOIN ${subscription}`)
-        .where(sql`${isMissed} AND ${isNew}`),
-    ),
-    resize(1, sql`${missing} WHERE true`),
-    write(
-      insertFrom(
-        deliveries,
-        {
-          subscriptionId: subscriptions.id,
-          eventId: events.id,
-          workspaceId: events.workspaceId,
-          state: "pending",
-          dueAt,
-          generation: subscriptions.generation,
-        },
-        sql`${missing} WHERE ${isNew}`,
       ),
+    resize(-1, sql`${missing} WHERE true`),
+    update(events)
+      .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
+      .from(sql`${missed} JOIN ${subscription}`)
+      .where(sql`${isMissed} AND ${isNew}`),
+    resize(1, sql`${missing} WHERE true`),
+    insertFrom(
+      deliveries,
+      {
+        subscriptionId: subscriptions.id,
+        eventId: events.id,
+        workspaceId: events.workspaceId,
+        state: "pending",
+        dueAt,
+        generation: subscriptions.generation,
+      },
+      sql`${missing} WHERE ${isNew}`,
     ),
   ]);
 }

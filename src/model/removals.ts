@@ -21,18 +21,14 @@ export function removeAutomations(
     AND ${automations.createdAt} <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
     AND ${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
   return inOrder([
-    write(
-      insertFrom(
-        removals,
-        { automationId: automations.id, generation: automations.generation },
-        sql`FROM ${automations} WHERE ${isThere}`,
-      ),
+    insertFrom(
+      removals,
+      { automationId: automations.id, generation: automations.generation },
+      sql`FROM ${automations} WHERE ${isThere}`,
     ),
-    write(
-      update(automations)
-        .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
-        .where(isThere),
-    ),
+    update(automations)
+      .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
+      .where(isThere),
   ]);
 }
 
@@ -64,17 +60,13 @@ function deletePiece({ automationId, generation }: Removal) {
     // Raw: Drizzle knows no rowid.
     write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
-    write(
-      deleteFrom(removals).where(
-        sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
+    deleteFrom(removals).where(
+      sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
           AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,
-      ),
     ),
-    write(
-      deleteFrom(automations).where(
-        sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
+    deleteFrom(automations).where(
+      sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
           AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${automationId})`,
-      ),
     ),
   ]);
 }

@@ -2,7 +2,15 @@ import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
 import { deleteFrom, select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, query, type Statements, write } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  query,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { findPosition, updatePosition } from "./sweep-positions.ts";
@@ -135,15 +143,15 @@ function findOld(db: Database, source: SQL, retention: Retention, now: number) {
   const { deliveredMs, undeliveredMs } = retention;
   const { state, settledAt } = deliveries;
   // Raw: its source, with its order, is the caller's.
-  return query<OldEvent>(
+  return query(
     db,
-    sql`
+    rows<OldEvent>(sql`
     SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id, coalesce((
       SELECT CASE WHEN sum(${state} = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
         ELSE max(${settledAt}) + CASE WHEN sum(${state} <> 'delivered') > 0
           THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${OF_EVENT}),
       ${events.createdAt} + ${undeliveredMs}) AS expiresAt
-    ${source} LIMIT ${CLEANUP_MAX}`,
+    ${source} LIMIT ${CLEANUP_MAX}`),
   );
 }
 
@@ -178,17 +186,13 @@ export async function expire(
     inOrder([
       deleteDeliveries(settled),
       resize(-1, going),
-      write(
-        deleteFrom(events).where(
-          sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
-        ),
+      deleteFrom(events).where(
+        sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
       ),
-      write(
-        update(events)
-          .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })
-          .from(sql`json_each(${seen}) AS x`)
-          .where(isSeen),
-      ),
+      update(events)
+        .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })
+        .from(sql`json_each(${seen}) AS x`)
+        .where(isSeen),
       looked,
     ]),
   );
@@ -199,9 +203,7 @@ export async function expire(
 export function deleteDeliveries(selected: SQL): Statements<unknown> {
   return inOrder(
     [attempts, deliveries].map((table) =>
-      write(
-        deleteFrom(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
-      ),
+      deleteFrom(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
     ),
   );
 }

@@ -11,7 +11,6 @@ import {
   query,
   type Statements,
   type Stored,
-  write,
 } from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 import type { Visibility } from "./automations.ts";
@@ -166,20 +165,18 @@ export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<n
   const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
   return inOrder(
     jsonParameters(reports).map((chunk) =>
-      write(
-        insertFrom(
-          runs,
-          {
-            ...each(runs, ["id", "reference", ...REPORTED], fromJson("r")),
-            workspaceId,
-            crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
-            generation: automations.generation,
-          },
-          sql`FROM json_each(${chunk}) AS r
+      insertFrom(
+        runs,
+        {
+          ...each(runs, ["id", "reference", ...REPORTED], fromJson("r")),
+          workspaceId,
+          crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
+          generation: automations.generation,
+        },
+        sql`FROM json_each(${chunk}) AS r
             LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
           WHERE r.value->>'id' NOT IN (${recordedOf(found)})
           ON CONFLICT (${bare(runs.id)}) DO UPDATE SET ${RENEWED}`,
-        ),
       ),
     ),
   );

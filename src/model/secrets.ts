@@ -20,7 +20,6 @@ import {
   retrying,
   rows,
   type Statements,
-  write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 
@@ -47,34 +46,28 @@ export function rotate(
   const ofSubscription = eq(earlierSecrets.subscriptionId, subscriptionId);
   const isKept = and(ofSubscription, eq(earlierSecrets.sealedSecret, sealedSecret));
   const statements = inOrder([
-    write(
-      deleteFrom(earlierSecrets).where(
-        and(ofSubscription, until === null ? undefined : lte(earlierSecrets.until, now)),
-      ),
+    deleteFrom(earlierSecrets).where(
+      and(ofSubscription, until === null ? undefined : lte(earlierSecrets.until, now)),
     ),
     until === null
       ? inOrder([])
-      : write(
-          insertFrom(
-            earlierSecrets,
-            { subscriptionId: id, sealedSecret, until },
-            sql`FROM ${subscriptions} WHERE ${isNews}
+      : insertFrom(
+          earlierSecrets,
+          { subscriptionId: id, sealedSecret, until },
+          sql`FROM ${subscriptions} WHERE ${isNews}
               AND (SELECT count(*) FROM ${earlierSecrets} WHERE ${ofSubscription}) < ${EARLIER_SECRETS_MAX}`,
-          ),
         ),
-    write(
-      update(subscriptions)
-        .set({ sealedSecret: sealed })
-        .where(
-          and(
-            isNews,
-            until === null
-              ? undefined
-              : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} WHERE ${isKept})`,
-          ),
+    update(subscriptions)
+      .set({ sealedSecret: sealed })
+      .where(
+        and(
+          isNews,
+          until === null
+            ? undefined
+            : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} WHERE ${isKept})`,
         ),
-    ),
-    rows(select({ sealedSecret }).from(subscriptions).where(isOwn)),
+      ),
+    select({ sealedSecret }).from(subscriptions).where(isOwn),
   ]);
   return readAs(statements, ([, , , [row]]) => {
     if (!row) return "unknown";
@@ -148,17 +141,13 @@ export function updateSecret(
   sealed: string,
 ): Statements<unknown> {
   return inOrder([
-    write(
-      update(subscriptions)
-        .set({ sealedSecret: sealed })
-        .where(and(eq(subscriptions.id, id), eq(subscriptions.sealedSecret, sealedSecret))),
-    ),
-    write(
-      update(earlierSecrets)
-        .set({ sealedSecret: sealed })
-        .where(
-          and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),
-        ),
-    ),
+    update(subscriptions)
+      .set({ sealedSecret: sealed })
+      .where(and(eq(subscriptions.id, id), eq(subscriptions.sealedSecret, sealedSecret))),
+    update(earlierSecrets)
+      .set({ sealedSecret: sealed })
+      .where(
+        and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),
+      ),
   ]);
 }

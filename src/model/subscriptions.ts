@@ -11,9 +11,7 @@ import {
   query,
   readAs,
   retrying,
-  rows,
   type Statements,
-  write,
 } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
@@ -64,21 +62,17 @@ export function insertSubscription(
   const isWorkspace = eq(workspaces.id, row.workspaceId);
   const isThere = sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${eq(id, row.id)})`;
   const inserted = inOrder([
-    write(
-      insertFrom(
-        subscriptions,
-        row,
-        sql`FROM ${workspaces}
+    insertFrom(
+      subscriptions,
+      row,
+      sql`FROM ${workspaces}
           WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${max}
           ON CONFLICT (id) DO NOTHING`,
-      ),
     ),
-    rows(
-      select({ isThere: isThere.mapWith(Boolean), max })
-        .from(workspaces)
-        .where(isWorkspace),
-    ),
+    select({ isThere: isThere.mapWith(Boolean), max })
+      .from(workspaces)
+      .where(isWorkspace),
   ]);
   return readAs(inserted, ([, [found]]) => ({
     isThere: found?.isThere === true,
@@ -115,23 +109,19 @@ export function disableSubscription(
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
   const statements = inOrder([
-    write(
-      update(subscriptions)
-        .set({ disabledAt: now, ...WITHDRAWN })
-        .where(
-          and(
-            eq(subscriptions.id, id),
-            isNull(subscriptions.disabledAt),
-            isNull(subscriptions.deletedAt),
-          ),
+    update(subscriptions)
+      .set({ disabledAt: now, ...WITHDRAWN })
+      .where(
+        and(
+          eq(subscriptions.id, id),
+          isNull(subscriptions.disabledAt),
+          isNull(subscriptions.deletedAt),
         ),
-    ),
+      ),
     cancelWithdrawn([id], now),
-    rows(
-      select({ cancelling: subscriptions.cancelling })
-        .from(subscriptions)
-        .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
-    ),
+    select({ cancelling: subscriptions.cancelling })
+      .from(subscriptions)
+      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   ]);
   return readAs(statements, ([, , [row]]) => ({ found: !!row, left: row?.cancelling === true }));
 }
@@ -142,13 +132,11 @@ function deletion(
   condition?: SQL,
 ): Statements<{ found: boolean; left: boolean }> {
   const statements = inOrder([
-    write(
-      update(subscriptions)
-        .set({ deletedAt: now, ...WITHDRAWN })
-        .where(and(eq(subscriptions.id, id), condition, isNull(subscriptions.deletedAt))),
-    ),
+    update(subscriptions)
+      .set({ deletedAt: now, ...WITHDRAWN })
+      .where(and(eq(subscriptions.id, id), condition, isNull(subscriptions.deletedAt))),
     cancelWithdrawn([id], now),
-    rows(select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id))),
+    select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
   ]);
   return readAs(statements, ([changes, , left]) => ({ found: changes > 0, left: left.length > 0 }));
 }
@@ -156,17 +144,13 @@ function deletion(
 /** Withdraws what the subscriptions of a workspace are owed; gives those of which some is left to be cancelled. */
 export function withdrawWorkspace(workspaceId: string, now: number): Statements<string[]> {
   const statements = inOrder([
-    write(
-      update(subscriptions)
-        .set(WITHDRAWN)
-        .where(and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt))),
-    ),
+    update(subscriptions)
+      .set(WITHDRAWN)
+      .where(and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt))),
     cancelWithdrawnOf(workspaceId, now),
-    rows(
-      select({ id: subscriptions.id })
-        .from(subscriptions)
-        .where(and(eq(subscriptions.workspaceId, workspaceId), sql`${subscriptions.cancelling}`)),
-    ),
+    select({ id: subscriptions.id })
+      .from(subscriptions)
+      .where(and(eq(subscriptions.workspaceId, workspaceId), sql`${subscriptions.cancelling}`)),
   ]);
   return readAs(statements, ([, , left]) => left.map(({ id }) => id));
 }
