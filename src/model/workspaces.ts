@@ -28,6 +28,8 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
 export interface PortalAccess {
   name: string;
   accessGranted: boolean;
+  /** Subscriptions that it may have. */
+  webhooksMax: number;
   /** Whether the subscription that was asked for is one of the workspace. */
   webhookFound: boolean;
 }
@@ -42,15 +44,16 @@ export async function findPortalAccess(
   webhookId: string | null,
 ): Promise<PortalAccess | null> {
   const [row] = await retrying(() =>
-    db.all<{ name: string; accessGranted: 0 | 1; webhookFound: 0 | 1 }>(sql`
+    db.all<{ name: string; accessGranted: 0 | 1; webhooksMax: number; webhookFound: 0 | 1 }>(sql`
     SELECT w.name AS name, w.access_granted AS accessGranted,
+      coalesce(w.webhooks_max, ${SUBSCRIPTIONS_MAX}) AS webhooksMax,
       EXISTS (SELECT 1 FROM ${subscriptions} AS s WHERE s.id = ${webhookId}
         AND s.workspace_id = w.id AND s.deleted_at IS NULL) AS webhookFound
     FROM ${workspaces} AS w WHERE w.id = ${workspaceId}`),
   );
   if (!row) return null;
-  const { name, accessGranted, webhookFound } = row;
-  return { name, accessGranted: accessGranted === 1, webhookFound: webhookFound === 1 };
+  const { accessGranted, webhookFound, ...shown } = row;
+  return { ...shown, accessGranted: accessGranted === 1, webhookFound: webhookFound === 1 };
 }
 
 /** A workspace as the platform sees it. */

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { WebhookEvent } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
-import { PAGE_LIMIT, STANDING_MAX_AGE_MS, SUBSCRIPTIONS_MAX } from "../../../contract/limits.ts";
+import { PAGE_LIMIT, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
 import { callObject } from "../../../gate/call.ts";
 import { type HourUsage, lastHours } from "../../../gate/usage.ts";
@@ -21,7 +21,7 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     id: c.get("workspaceId"),
     name: found.name,
     expires_at: isoTime(endsAt),
-    webhooks_max: SUBSCRIPTIONS_MAX,
+    webhooks_max: found.webhooksMax,
     // For as long, whatever became of an event.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
     events: WebhookEvent.options,
