@@ -14,9 +14,20 @@ import { earlierSecrets, subscriptions } from "../db/schema.ts";
 /** What has become of a rotation. */
 export type Rotation = "done" | "unknown" | "too_many";
 
+/** True in SQL for a subscription that is there. */
+const isThere = (id: string) => sql`id = ${id} AND deleted_at IS NULL`;
+
+/** True in SQL where one more secret of a subscription may be replaced: the guard of `rotate`. */
+export function isRotatable(subscriptionId: string, until: number | null, now: number): SQL {
+  const earlier = sql`(SELECT count(*) FROM ${earlierSecrets}
+    WHERE subscription_id = ${subscriptionId} AND until > ${now})`;
+  return sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isThere(subscriptionId)})
+    AND ${until === null ? sql`true` : sql`${earlier} < ${EARLIER_SECRETS_MAX}`}`;
+}
+
 /**
  * Puts a new secret in place of a subscription's own, which goes on signing beside it until `until`;
- * null ends all earlier ones at once.
+ * null ends all earlier ones at once. Applied a second time, it could undo a later one: see `commitOnce`.
  *
  * @param sealed the new secret; no two have the same text.
  * @param until Unix milliseconds.
@@ -27,18 +38,16 @@ export function rotate(
   until: number | null,
   now: number,
 ): Statements<Rotation> {
-  const ownId = sql`id = ${subscriptionId} AND deleted_at IS NULL`;
-  // Until it has been done: a second try changes nothing.
-  const isNews = sql`${ownId} AND sealed_secret <> ${sealed}`;
+  const ownId = isThere(subscriptionId);
   const statements = inOrder([
     write(sql`DELETE FROM ${earlierSecrets} WHERE subscription_id = ${subscriptionId}
       AND ${until === null ? sql`true` : sql`until <= ${now}`}`),
     until === null
       ? inOrder([])
       : write(sql`INSERT INTO ${earlierSecrets} (subscription_id, sealed_secret, until)
-          SELECT id, sealed_secret, ${until} FROM ${subscriptions} WHERE ${isNews}
+          SELECT id, sealed_secret, ${until} FROM ${subscriptions} WHERE ${ownId}
             AND (SELECT count(*) FROM ${earlierSecrets} WHERE subscription_id = ${subscriptionId}) < ${EARLIER_SECRETS_MAX}`),
-    write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed} WHERE ${isNews}
+    write(sql`UPDATE ${subscriptions} SET sealed_secret = ${sealed} WHERE ${ownId}
       AND ${until === null ? sql`true` : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} AS e WHERE e.subscription_id = id AND e.sealed_secret = ${subscriptions.sealedSecret})`}`),
     rows<{ isDone: 0 | 1 }>(
       sql`SELECT sealed_secret = ${sealed} AS isDone FROM ${subscriptions} WHERE ${ownId}`,
