@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { UnknownInput } from "../contract/input-error.ts";
+import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { type Database, retrying } from "../db/client.ts";
@@ -22,6 +23,7 @@ export interface WebhookView {
   failingSince: string | null;
   /** Failures since then. */
   failures: number;
+  /** At most `PENDING_COUNTED_MAX`, for that many or more. */
   pending: number;
   /** When the next post may start, in the past for one that is due; null when none is to come. */
   nextAttemptAt: string | null;
@@ -64,7 +66,8 @@ export async function listHealth(
     SELECT s.id AS webhookId, s.url AS url, s.events AS events, s.created_at AS createdAt,
       s.disabled_at AS disabledAt, s.failing_since AS failingSince, s.failures AS failures,
       s.slow AS slow, s.next_at AS nextAt, s.last_attempt AS noted,
-      (SELECT count(*) ${ofSubscription} AND d.state = 'pending') AS pending,
+      (SELECT count(*) FROM (SELECT 1 ${ofSubscription} AND d.state = 'pending'
+        LIMIT ${PENDING_COUNTED_MAX})) AS pending,
       (SELECT min(d.due_at) ${ofSubscription} AND d.state = 'pending') AS dueAt,
       (SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
           'durationMs', last_duration_ms)
