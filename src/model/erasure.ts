@@ -27,6 +27,7 @@ import {
 import type { GatedKey } from "./api-keys.ts";
 import { WITHDRAWN } from "./deliveries.ts";
 import { resize } from "./event-size.ts";
+import { deleteSecretsOfDeleted } from "./secrets.ts";
 
 /*
  * What holds personal data is overwritten before it is deleted: a deleted row may stay readable in
@@ -98,12 +99,14 @@ export function closeWorkspace(id: string, now: number): Statements<GatedKey[] |
       WHERE workspace_id = ${id} AND revoked_at IS NULL`),
     write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
       WHERE workspace_id = ${id} AND deleted_at IS NULL`),
+    // A dispatch may delete the rows, by which they are found.
+    deleteSecretsOfDeleted(sql`workspace_id = ${id}`),
     rows<GatedKey>(
       sql`SELECT key_hash AS keyHash, last_used_at AS lastUsedAt FROM ${apiKeys} WHERE workspace_id = ${id}`,
     ),
     rows<{ id: string }>(sql`SELECT id FROM ${workspaces} WHERE id = ${id}`),
   ]);
-  return readAs(statements, ([, , , keys, known]) => (known.length === 0 ? null : keys));
+  return readAs(statements, ([, , , , keys, known]) => (known.length === 0 ? null : keys));
 }
 
 /**

@@ -65,6 +65,12 @@ export function earlierSecretsOf(now: number): SQL {
     WHERE e.subscription_id = s.id AND e.until > ${now})`;
 }
 
+/** Deletes the earlier secrets of those of the subscriptions that were deleted: they sign no more. */
+export function deleteSecretsOfDeleted(condition: SQL): Statements<unknown> {
+  return write(sql`DELETE FROM ${earlierSecrets} WHERE subscription_id IN (
+    SELECT id FROM ${subscriptions} WHERE ${condition} AND deleted_at IS NOT NULL)`);
+}
+
 /** Deletes the secrets that sign no more. */
 export function deleteEndedSecrets(db: Database, now: number) {
   return retrying(() => db.delete(earlierSecrets).where(lte(earlierSecrets.until, now)));

@@ -17,7 +17,7 @@ import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
 import { cancelWithdrawn, IS_OWED, WITHDRAWN } from "./deliveries.ts";
 import { unknownWebhook } from "./health.ts";
 import { type PageRequest, pageOrder, pageValues, toPage } from "./page.ts";
-import { earlierSecretsOf } from "./secrets.ts";
+import { deleteSecretsOfDeleted, earlierSecretsOf } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 /** What is shown of a row, as SQL gives it. */
@@ -116,10 +116,15 @@ function deletion(
   const statements = inOrder([
     write(sql`UPDATE ${subscriptions} SET deleted_at = ${now}, ${WITHDRAWN}
       WHERE ${condition} AND deleted_at IS NULL`),
+    // Before the row goes, by which they are found.
+    deleteSecretsOfDeleted(condition),
     cancelWithdrawn(sql`SELECT ${id}`, now),
     rows<{ id: string }>(sql`SELECT id FROM ${subscriptions} WHERE id = ${id}`),
   ]);
-  return readAs(statements, ([changes, , left]) => ({ found: changes > 0, left: left.length > 0 }));
+  return readAs(statements, ([changes, , , left]) => ({
+    found: changes > 0,
+    left: left.length > 0,
+  }));
 }
 
 /** Withdraws what the subscriptions of a workspace are owed; gives those of which some is left to be cancelled. */

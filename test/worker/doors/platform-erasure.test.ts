@@ -176,6 +176,26 @@ describe("eraseWorkspace", () => {
     expect(await errorOf(late)).toContain("workspaceId");
   });
 
+  test("leaves no secret of a subscription that was deleted before", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    await Platform.deleteWebhook({ webhookId: id });
+    expect(await tablesWith(id)).toEqual([]);
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("leaves no secret of a subscription whose row goes while it is erased", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    await dispatchAt(Date.now(), [id], answered(200));
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await tablesWith(id)).toEqual([]);
+  });
+
   test("goes in pieces, says what remains, and goes on where it stopped", async () => {
     const { workspaceId } = await openWorkspace();
     await subscribe(workspaceId);
