@@ -46,15 +46,16 @@ function blank(text: SQL): SQL {
  */
 export function eraseLeads(workspaceId: string, ids: string[]): Statements<unknown> {
   const named = sql`SELECT value FROM json_each(${JSON.stringify(ids)})`;
-  const own = sql`workspace_id = ${workspaceId} AND id IN (${named})`;
+  // +: by their ids, not by going through all leads of the workspace.
+  const own = sql`+workspace_id = ${workspaceId} AND id IN (${named})`;
   return inOrder([
     blankLeads(own),
     // Of leads that were recorded before their events were noted; looked for only if there are any.
     write(sql`UPDATE ${leads} SET event_id = e.id FROM ${events} AS e
-      WHERE ${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN (${named})
-        AND ${leads.eventId} IS NULL AND e.workspace_id = ${workspaceId}
-        AND e.type = 'lead.created' AND e.body->>'$.data.id' = ${leads.id}
-        AND EXISTS (SELECT 1 FROM ${leads} WHERE ${own} AND event_id IS NULL)`),
+      WHERE +${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN (${named})
+        AND ${leads.eventId} IS NULL AND e.type = 'lead.created'
+        AND e.body->>'$.data.id' = ${leads.id} AND e.workspace_id = (
+          SELECT workspace_id FROM ${leads} WHERE ${own} AND event_id IS NULL LIMIT 1)`),
     eraseEvents(
       workspaceId,
       sql`SELECT event_id FROM ${leads} WHERE ${own} AND event_id IS NOT NULL`,
@@ -120,40 +121,36 @@ export async function eraseWorkspace(
   id: string,
   mayGoOn: () => boolean,
 ): Promise<number> {
-  let remaining = await commit(db, erasePiece(id));
-  while (remaining > 0 && mayGoOn()) {
-    const before = remaining;
-    remaining = await commit(db, erasePiece(id));
-    // Somebody records into it as fast: the next call goes on.
-    if (remaining >= before) break;
-  }
-  return remaining;
+  let isLeft = await commit(db, erasePiece(id));
+  while (isLeft && mayGoOn()) isLeft = await commit(db, erasePiece(id));
+  // Once: it reads all that is left.
+  return isLeft ? commit(db, countRemaining(id)) : 0;
 }
 
-/** Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these. */
-function erasePiece(id: string): Statements<number> {
+/** The runs of a workspace in SQL: those of each kind have an index of their own. */
+function runsOf(id: string): SQL {
+  const ofKind = (crm: 0 | 1) => sql`SELECT id, workspace_id, occurred_at FROM ${runs}
+    WHERE workspace_id = ${id} AND crm = ${sql.raw(String(crm))}`;
+  return sql`(${ofKind(0)} UNION ALL ${ofKind(1)})`;
+}
+
+/**
+ * Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these; gives whether the
+ * workspace is left.
+ */
+function erasePiece(id: string): Statements<boolean> {
   const own = sql`workspace_id = ${id}`;
-  // The runs of each kind have an index of their own.
-  const ownRuns = sql`(SELECT id, workspace_id, occurred_at FROM ${runs} WHERE ${own} AND crm = 0
-    UNION ALL SELECT id, workspace_id, occurred_at FROM ${runs} WHERE ${own} AND crm = 1)`;
+  const ownRuns = runsOf(id);
   const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
   const isOfNotice = sql`notice_id IN (SELECT id FROM ${notices} WHERE ${own})`;
   const first = (table: SQL, order: SQL) =>
-    sql`${own} AND id IN (SELECT id FROM ${table} WHERE ${own} ORDER BY ${order} LIMIT ${CLEANUP_MAX})`;
+    sql`id IN (SELECT id FROM ${table} WHERE ${own} ORDER BY ${order} LIMIT ${CLEANUP_MAX})`;
   const someLeads = sql`${first(sql`${leads}`, sql`created_at, id`)} AND ${isWithoutRuns}`;
   const isEmpty = sql.join(
     [sql`${events}`, ownRuns, sql`${leads}`, sql`${automations}`].map(
       (table) => sql`NOT EXISTS (SELECT 1 FROM ${table} WHERE ${own})`,
     ),
     sql` AND `,
-  );
-  const counts = sql.join(
-    [
-      sql`${events}`,
-      ownRuns,
-      ...[leads, automations, subscriptions, apiKeys].map((t) => sql`${t}`),
-    ].map((table) => sql`(SELECT count(*) FROM ${table} WHERE ${own})`),
-    sql` + `,
   );
   const piece = inOrder([
     eraseEvents(id, sql`SELECT id FROM ${events} WHERE ${own} ORDER BY id LIMIT ${CLEANUP_MAX}`),
@@ -177,8 +174,22 @@ function erasePiece(id: string): Statements<number> {
       WHERE id = ${id} AND ${isEmpty}`),
     write(sql`DELETE FROM ${workspaces} WHERE id = ${id} AND ${isEmpty}`),
   ]);
+  const left = rows<{ id: string }>(sql`SELECT id FROM ${workspaces} WHERE id = ${id}`);
+  return readAs(inOrder([piece, left]), ([, found]) => found.length > 0);
+}
+
+/** Counts the rows of a workspace that are still to be erased. */
+function countRemaining(id: string): Statements<number> {
+  const counts = sql.join(
+    [
+      sql`${events}`,
+      runsOf(id),
+      ...[leads, automations, subscriptions, apiKeys].map((t) => sql`${t}`),
+    ].map((table) => sql`(SELECT count(*) FROM ${table} WHERE workspace_id = ${id})`),
+    sql` + `,
+  );
   const remaining = rows<{ remaining: number }>(
     sql`SELECT ${counts} + (SELECT count(*) FROM ${workspaces} WHERE id = ${id}) AS remaining`,
   );
-  return readAs(inOrder([piece, remaining]), ([, [row]]) => row?.remaining ?? 0);
+  return readAs(remaining, ([row]) => row?.remaining ?? 0);
 }
