@@ -273,7 +273,9 @@ export function cancelWithdrawn(
   hold: Hold = NOBODY,
   asked = "[]",
 ): Statements<unknown> {
-  const withdrawn = sql`d.subscription_id = s.id AND d.state = 'pending' AND d.generation < s.generation`;
+  // The time is always past 0: by it, SQLite takes the index of what is pending, and not all of them.
+  const withdrawn = sql`d.subscription_id = s.id AND d.state = 'pending' AND d.due_at >= 0
+    AND d.generation < s.generation`;
   return inOrder([
     write(sql`
       UPDATE ${deliveries} SET state = 'cancelled', settled_at = ${now}

@@ -176,8 +176,17 @@ function isWaiting(now: number): SQL {
 /** Makes due at once what of the events waits. */
 function hasten(subscriptionId: string, eventIds: string[], now: number): Statements<unknown> {
   return write(sql`UPDATE ${deliveries} AS d SET due_at = min(d.due_at, ${now})
-    FROM json_each(${JSON.stringify(eventIds)}) AS n JOIN ${subscriptions} AS s ON s.id = ${subscriptionId}
-    WHERE d.subscription_id = s.id AND d.event_id = n.value AND ${isWaiting(now)}`);
+    FROM json_each(${pairsOf(subscriptionId, eventIds)}) AS n
+      JOIN ${subscriptions} AS s ON s.id = n.value->>0
+    WHERE d.subscription_id = s.id AND d.event_id = n.value->>1 AND ${isWaiting(now)}`);
+}
+
+/**
+ * The subscription beside each of the events, as JSON. Where it is looked up by that, SQLite goes from
+ * event to event; where it is known by itself, it goes through all that the subscription has.
+ */
+function pairsOf(subscriptionId: string, eventIds: string[]): string {
+  return JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
 }
 
 /** Ends the wait of a closed subscription: its next probe is due. */
@@ -218,28 +227,28 @@ function oweAgain(
   startsAt: number,
   now: number,
 ): Statements<unknown> {
-  const ids = JSON.stringify(eventIds);
+  const ids = pairsOf(subscriptionId, eventIds);
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} AS d
-    WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value)`;
-  const subscription = sql`${subscriptions} AS s ON s.id = ${subscriptionId} AND ${IS_OWED}`;
+    WHERE d.subscription_id = ${subscriptionId} AND d.event_id = missed.value->>1)`;
+  const subscription = sql`${subscriptions} AS s ON s.id = missed.value->>0 AND ${IS_OWED}`;
   const owedAgain = sql`FROM json_each(${ids}) AS missed JOIN ${subscription}
-    JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value WHERE true`;
+    JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value->>1 WHERE true`;
   return inOrder([
     write(sql`UPDATE ${deliveries} AS d SET state = 'pending', attempts = 0, due_at = ${dueAt},
         settled_at = NULL, generation = s.generation
       FROM json_each(${ids}) AS missed JOIN ${subscription}
-      WHERE d.event_id = missed.value AND d.subscription_id = ${subscriptionId}
+      WHERE d.event_id = missed.value->>1 AND d.subscription_id = s.id
         AND ${isOwable(states, now)}`),
     resize(-1, owedAgain),
     write(sql`UPDATE ${events} SET owed = json_insert(owed, '$[#]', ${subscriptionId})
       FROM json_each(${ids}) AS missed JOIN ${subscription}
-      WHERE ${events.id} = missed.value AND ${events.workspaceId} = s.workspace_id AND ${isNew}`),
+      WHERE ${events.id} = missed.value->>1 AND ${events.workspaceId} = s.workspace_id AND ${isNew}`),
     resize(1, owedAgain),
     write(sql`INSERT INTO ${deliveries} (subscription_id, event_id, workspace_id, state, due_at, generation)
       SELECT s.id, e.id, e.workspace_id, 'pending', ${dueAt}, s.generation
       FROM json_each(${ids}) AS missed JOIN ${subscription}
-        JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value
+        JOIN ${events} AS e ON e.workspace_id = s.workspace_id AND e.id = missed.value->>1
       WHERE ${isNew}`),
   ]);
 }
