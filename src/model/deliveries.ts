@@ -318,7 +318,10 @@ function exhaustOverdue(hold: Hold, asked: string, now: number): Statements<numb
       LIMIT ${CLEANUP_MAX})`);
 }
 
-/** Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. */
+/**
+ * Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. CROSS:
+ * from event to event, whatever the planner thinks of all those of the workspace.
+ */
 export function exhaustEvents(
   workspaceId: string,
   eventIds: string[],
@@ -329,7 +332,7 @@ export function exhaustEvents(
     WHERE (subscription_id, event_id) IN (
       SELECT d.subscription_id, d.event_id
       FROM json_each(${JSON.stringify(eventIds)}) AS old
-        JOIN ${events} AS e ON e.workspace_id = ${workspaceId} AND e.id = old.value
+        CROSS JOIN ${events} AS e ON e.workspace_id = ${workspaceId} AND e.id = old.value
         JOIN json_each(e.owed) AS o
         JOIN ${deliveries} AS d ON d.subscription_id = o.value AND d.event_id = e.id AND d.state = 'pending'
         JOIN ${subscriptions} AS s ON s.id = d.subscription_id
