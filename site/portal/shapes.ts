@@ -93,7 +93,7 @@ export interface NewSecret {
   overlap_ends_at: string | null;
 }
 
-interface KeyHour {
+export interface KeyHour {
   hour: string;
   /** Those that took from the quota. */
   requests: number;
@@ -109,6 +109,6 @@ export interface Key {
   expires_at: string | null;
   requests_per_window: number;
   window_seconds: number;
-  /** The last 24 hours, oldest first. */
-  hours: KeyHour[];
+  /** The last 24 hours, oldest first; null while they cannot be read. */
+  hours: KeyHour[] | null;
 }

@@ -66,6 +66,9 @@ export const PORTAL_DAYS = 7;
 /** ...and deliveries of one of them that it counts at the most, the newest ones. */
 export const PORTAL_DAY_MAX = 10_000;
 
+/** Deliveries that wait for one subscription, of which its health counts so many at the most. */
+export const PENDING_COUNTED_MAX = 10_000;
+
 /** Hours of which a gate keeps the usage of its key, the current one included. */
 export const USAGE_HOURS = 24;
 /** Deliveries that a page of a list that is narrowed looks through at the most. */

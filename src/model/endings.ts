@@ -20,7 +20,9 @@ export const WITHDRAWN = {
 const NOW = sql`${sql.placeholder("now")}`;
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
-const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.generation} < ${subscriptions.generation}`;
+// The time is always past 0: by it, SQLite takes the index of what is pending, and not all of them.
+const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
+  AND ${deliveries.generation} < ${subscriptions.generation}`;
 
 /** The statements that cancel what is withdrawn of the subscriptions in `ids`. */
 function cancelling(ids: SQL) {
@@ -97,7 +99,7 @@ export function exhaustOverdue(values: HoldValues): Statements<number> {
 
 const named = exhausting(
   sql`json_each(${sql.placeholder("eventIds")}) AS old
-      JOIN ${events} ON ${events.workspaceId} = ${sql.placeholder("workspaceId")} AND ${events.id} = old.value
+      CROSS JOIN ${events} ON ${events.workspaceId} = ${sql.placeholder("workspaceId")} AND ${events.id} = old.value
       JOIN json_each(${events.owed}) AS o
       JOIN ${deliveries} ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}
         AND ${deliveries.state} = 'pending'
@@ -105,7 +107,10 @@ const named = exhausting(
     WHERE ${IS_FREE}`,
 );
 
-/** Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. */
+/**
+ * Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. CROSS:
+ * from event to event, whatever the planner thinks of all those of the workspace.
+ */
 export function exhaustEvents(
   workspaceId: string,
   eventIds: string[],

@@ -9,7 +9,7 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { alias, type SQLiteColumn, type SQLiteTable } from "drizzle-orm/sqlite-core";
+import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { CLEANUP_MAX } from "../contract/limits.ts";
 import { deleteFrom, select, update } from "../db/builder.ts";
 import {
@@ -38,6 +38,7 @@ import type { GatedKey } from "./api-keys.ts";
 import { WITHDRAWN } from "./endings.ts";
 import { resize } from "./event-size.ts";
 import { deleteDeliveries } from "./retention.ts";
+import { deleteSecretsOfDeleted } from "./secrets.ts";
 
 /*
  * What holds personal data is overwritten before it is deleted: a deleted row may stay readable in
@@ -56,8 +57,8 @@ function blank(text: Column): SQL {
  */
 export function eraseLeads(workspaceId: string, ids: string[]): Statements<unknown> {
   const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  const isOwn = and(eq(leads.workspaceId, workspaceId), inArray(leads.id, named));
-  const other = alias(leads, "other");
+  // +: by their ids, not by going through all leads of the workspace.
+  const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   return inOrder([
     blankLeads(isOwn),
     // Of leads that were recorded before their events were noted; looked for only if there are any.
@@ -69,11 +70,10 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
           and(
             isOwn,
             isNull(leads.eventId),
-            eq(events.workspaceId, workspaceId),
             eq(events.type, "lead.created"),
             sql`${events.body}->>'$.data.id' = ${leads.id}`,
-            sql`EXISTS (SELECT 1 FROM ${leads} AS other WHERE ${other.workspaceId} = ${workspaceId}
-              AND ${other.id} IN ${named} AND ${other.eventId} IS NULL)`,
+            sql`${events.workspaceId} = (SELECT ${leads.workspaceId} FROM ${leads}
+              WHERE ${isOwn} AND ${leads.eventId} IS NULL LIMIT 1)`,
           ),
         ),
     ),
@@ -136,12 +136,14 @@ export function closeWorkspace(id: string, now: number): Statements<GatedKey[] |
     update(subscriptions)
       .set({ deletedAt: now, ...WITHDRAWN })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
+    // A dispatch may delete the rows, by which they are found.
+    deleteSecretsOfDeleted(eq(subscriptions.workspaceId, id)),
     select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
       .from(apiKeys)
       .where(eq(apiKeys.workspaceId, id)),
     select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   ]);
-  return readAs(statements, ([, , , keys, known]) => (known.length === 0 ? null : keys));
+  return readAs(statements, ([, , , , keys, known]) => (known.length === 0 ? null : keys));
 }
 
 /**
@@ -155,33 +157,36 @@ export async function eraseWorkspace(
   id: string,
   mayGoOn: () => boolean,
 ): Promise<number> {
-  let remaining = await commit(db, erasePiece(id));
-  while (remaining > 0 && mayGoOn()) {
-    const before = remaining;
-    remaining = await commit(db, erasePiece(id));
-    // Somebody records into it as fast: the next call goes on.
-    if (remaining >= before) break;
-  }
-  return remaining;
+  let isLeft = await commit(db, erasePiece(id));
+  while (isLeft && mayGoOn()) isLeft = await commit(db, erasePiece(id));
+  // Once: it reads all that is left.
+  return isLeft ? commit(db, countRemaining(id)) : 0;
 }
 
 /** A table whose rows belong to a workspace. */
 type Owned = SQLiteTable & Record<"id" | "workspaceId", SQLiteColumn>;
 
-/** Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these. */
-function erasePiece(id: string): Statements<number> {
+/** The runs of a workspace in SQL: those of each kind have an index of their own. */
+function runsOf(id: string): SQL {
+  const ofKind = (
+    isOfKind: SQL,
+  ) => sql`SELECT ${runs.id} AS id, ${runs.occurredAt} AS at FROM ${runs}
+    WHERE ${runs.workspaceId} = ${id} AND ${isOfKind}`;
+  return sql`(${ofKind(sql`${runs.crm} = 0`)} UNION ALL ${ofKind(sql`${runs.crm} = 1`)})`;
+}
+
+/**
+ * Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these; gives whether the
+ * workspace is left.
+ */
+function erasePiece(id: string): Statements<boolean> {
   const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
   const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
-  // The runs of each kind have an index of their own.
-  const ownRuns = sql`(SELECT ${runs.id} AS id, ${runs.occurredAt} AS at FROM ${runs} WHERE ${isOf(runs)} AND ${runs.crm} = 0
-    UNION ALL SELECT ${runs.id}, ${runs.occurredAt} FROM ${runs} WHERE ${isOf(runs)} AND ${runs.crm} = 1)`;
+  const ownRuns = runsOf(id);
   const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
   const isOfNotice = inArray(emails.noticeId, idsOf(notices));
   const first = (table: Owned & { createdAt: SQLiteColumn }) =>
-    and(
-      isOf(table),
-      inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX)),
-    );
+    inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX));
   const someLeads = and(first(leads), isWithoutRuns);
   const isEmpty = and(
     notExists(idsOf(events)),
@@ -189,19 +194,11 @@ function erasePiece(id: string): Statements<number> {
     notExists(idsOf(leads)),
     notExists(idsOf(automations)),
   );
-  const countOf = (rows: SQL) => sql`(SELECT count(*) FROM ${rows})`;
-  const counts = [events, leads, automations, subscriptions, apiKeys].map((table) =>
-    countOf(sql`${table} WHERE ${isOf(table)}`),
-  );
   const isOwn = eq(workspaces.id, id);
-  const remaining = [countOf(ownRuns), ...counts, countOf(sql`${workspaces} WHERE ${isOwn}`)];
   const piece = inOrder([
     eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
     deleteFrom(runs).where(
-      and(
-        isOf(runs),
-        sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
-      ),
+      sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
     ),
     blankLeads(someLeads),
     deleteFrom(leads).where(someLeads),
@@ -227,9 +224,24 @@ function erasePiece(id: string): Statements<number> {
       .where(and(isOwn, isEmpty)),
     deleteFrom(workspaces).where(and(isOwn, isEmpty)),
   ]);
-  // Raw: Drizzle selects from a table.
-  const left = rows<{ remaining: number }>(
-    sql`SELECT ${sql.join(remaining, sql` + `)} AS remaining`,
+  const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
+  return readAs(inOrder([piece, left]), ([, found]) => found.length > 0);
+}
+
+/** Counts the rows of a workspace that are still to be erased. */
+function countRemaining(id: string): Statements<number> {
+  const countOf = (source: SQL) => sql`(SELECT count(*) FROM ${source})`;
+  const counts = [events, leads, automations, subscriptions, apiKeys].map((table) =>
+    countOf(sql`${table} WHERE ${table.workspaceId} = ${id}`),
   );
-  return readAs(inOrder([piece, left]), ([, [row]]) => row?.remaining ?? 0);
+  const all = [
+    countOf(runsOf(id)),
+    ...counts,
+    countOf(sql`${workspaces} WHERE ${workspaces.id} = ${id}`),
+  ];
+  // Raw: Drizzle selects from a table.
+  const remaining = rows<{ remaining: number }>(
+    sql`SELECT ${sql.join(all, sql` + `)} AS remaining`,
+  );
+  return readAs(remaining, ([row]) => row?.remaining ?? 0);
 }

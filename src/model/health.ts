@@ -1,5 +1,6 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
 import { UnknownInput } from "../contract/input-error.ts";
+import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
@@ -24,6 +25,7 @@ export interface WebhookView {
   failingSince: string | null;
   /** Failures since then. */
   failures: number;
+  /** At most `PENDING_COUNTED_MAX`, for that many or more. */
   pending: number;
   /** When the next post may start, in the past for one that is due; null when none is to come. */
   nextAttemptAt: string | null;
@@ -54,7 +56,7 @@ const HEALTH = {
       'durationMs', last_duration_ms)
     FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${RECENT})
     WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
-  pending: sql<number>`(SELECT count(*) ${ITS_PENDING})`,
+  pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
 };
 

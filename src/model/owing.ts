@@ -111,6 +111,14 @@ export function listOwable(
 }
 
 /**
+ * The subscription beside each of the events, as JSON. Where it is looked up by that, SQLite goes from
+ * event to event; where it is known by itself, it goes through all that the subscription has.
+ */
+function pairsOf(subscriptionId: string, eventIds: string[]): string {
+  return JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
+}
+
+/**
  * Makes pending what is owed for the events, in the order of delivery; nothing if the subscription
  * has ended meanwhile: that would be cancelled by nobody.
  */
@@ -121,12 +129,12 @@ export function oweAgain(
   startsAt: number,
   now: number,
 ): Statements<unknown> {
-  const missed = sql`json_each(${JSON.stringify(eventIds)}) AS missed`;
+  const missed = sql`json_each(${pairsOf(subscriptionId, eventIds)}) AS missed`;
   const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries}
-    WHERE ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.eventId} = missed.value)`;
-  const subscription = sql`${subscriptions} ON ${subscriptions.id} = ${subscriptionId} AND ${IS_OWED}`;
-  const isMissed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = missed.value`;
+    WHERE ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.eventId} = missed.value->>1)`;
+  const subscription = sql`${subscriptions} ON ${subscriptions.id} = missed.value->>0 AND ${IS_OWED}`;
+  const isMissed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = missed.value->>1`;
   const missing = sql`FROM ${missed} JOIN ${subscription} JOIN ${events} ON ${isMissed}`;
   return inOrder([
     update(deliveries)
@@ -139,7 +147,7 @@ export function oweAgain(
       })
       .from(sql`${missed} JOIN ${subscription}`)
       .where(
-        sql`${deliveries.eventId} = missed.value AND ${deliveries.subscriptionId} = ${subscriptionId}
+        sql`${deliveries.eventId} = missed.value->>1 AND ${deliveries.subscriptionId} = ${subscriptions.id}
             AND ${isOwable(states, now)}`,
       ),
     resize(-1, sql`${missing} WHERE true`),
@@ -174,10 +182,10 @@ export function hasten(
     update(deliveries)
       .set({ dueAt: sql`min(${dueAt}, ${now})` })
       .from(
-        sql`json_each(${JSON.stringify(eventIds)}) AS n JOIN ${subscriptions} ON ${subscriptions.id} = ${subscriptionId}`,
+        sql`json_each(${pairsOf(subscriptionId, eventIds)}) AS n JOIN ${subscriptions} ON ${subscriptions.id} = n.value->>0`,
       )
       .where(
-        sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${eventId} = n.value AND ${isWaiting(now)}`,
+        sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${eventId} = n.value->>1 AND ${isWaiting(now)}`,
       ),
   );
 }

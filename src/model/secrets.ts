@@ -3,9 +3,10 @@ import {
   type Column,
   count,
   eq,
+  inArray,
+  isNotNull,
   isNull,
   lte,
-  ne,
   type Placeholder,
   type SQL,
   sql,
@@ -20,15 +21,29 @@ import {
   retrying,
   rows,
   type Statements,
+  write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 
 /** What has become of a rotation. */
 export type Rotation = "done" | "unknown" | "too_many";
 
+/** True in SQL for a subscription that is there. */
+function isThere(id: string): SQL | undefined {
+  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
+}
+
+/** True in SQL where one more secret of a subscription may be replaced: the guard of `rotate`. */
+export function isRotatable(subscriptionId: string, until: number | null, now: number): SQL {
+  const earlier = sql`(SELECT count(*) FROM ${earlierSecrets}
+    WHERE ${earlierSecrets.subscriptionId} = ${subscriptionId} AND ${earlierSecrets.until} > ${now})`;
+  return sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isThere(subscriptionId)})
+    AND ${until === null ? sql`true` : sql`${earlier} < ${EARLIER_SECRETS_MAX}`}`;
+}
+
 /**
  * Puts a new secret in place of a subscription's own, which goes on signing beside it until `until`;
- * null ends all earlier ones at once.
+ * null ends all earlier ones at once. Applied a second time, it could undo a later one: see `commitOnce`.
  *
  * @param sealed the new secret; no two have the same text.
  * @param until Unix milliseconds.
@@ -39,10 +54,8 @@ export function rotate(
   until: number | null,
   now: number,
 ): Statements<Rotation> {
-  const { id, sealedSecret, deletedAt } = subscriptions;
-  const isOwn = and(eq(id, subscriptionId), isNull(deletedAt));
-  // Until it has been done: a second try changes nothing.
-  const isNews = and(isOwn, ne(sealedSecret, sealed));
+  const { id, sealedSecret } = subscriptions;
+  const isOwn = isThere(subscriptionId);
   const ofSubscription = eq(earlierSecrets.subscriptionId, subscriptionId);
   const isKept = and(ofSubscription, eq(earlierSecrets.sealedSecret, sealedSecret));
   const statements = inOrder([
@@ -54,14 +67,14 @@ export function rotate(
       : insertFrom(
           earlierSecrets,
           { subscriptionId: id, sealedSecret, until },
-          sql`FROM ${subscriptions} WHERE ${isNews}
+          sql`FROM ${subscriptions} WHERE ${isOwn}
               AND (SELECT count(*) FROM ${earlierSecrets} WHERE ${ofSubscription}) < ${EARLIER_SECRETS_MAX}`,
         ),
     update(subscriptions)
       .set({ sealedSecret: sealed })
       .where(
         and(
-          isNews,
+          isOwn,
           until === null
             ? undefined
             : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} WHERE ${isKept})`,
@@ -81,6 +94,15 @@ export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
     WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id} AND ${earlierSecrets.until} > ${now})`.mapWith(
     toTexts,
   );
+}
+
+/** Deletes the earlier secrets of those of the subscriptions that were deleted: they sign no more. */
+export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<number> {
+  const { id, deletedAt } = subscriptions;
+  const deleted = select({ id })
+    .from(subscriptions)
+    .where(and(condition, isNotNull(deletedAt)));
+  return write(deleteFrom(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted)));
 }
 
 /** Deletes the secrets that sign no more. */

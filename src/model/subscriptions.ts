@@ -18,7 +18,8 @@ import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
 import { unknownWebhook } from "./health.ts";
 import { IS_OWED } from "./holds.ts";
 import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
-import { earlierSecretsAt } from "./secrets.ts";
+import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
+import { WEBHOOKS_MAX } from "./workspaces.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
@@ -58,7 +59,6 @@ export function insertSubscription(
   >,
 ): Statements<{ isThere: boolean; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
-  const max = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
   const isWorkspace = eq(workspaces.id, row.workspaceId);
   const isThere = sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${eq(id, row.id)})`;
   const inserted = inOrder([
@@ -67,10 +67,10 @@ export function insertSubscription(
       row,
       sql`FROM ${workspaces}
           WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
-            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${max}
+            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
           ON CONFLICT (id) DO NOTHING`,
     ),
-    select({ isThere: isThere.mapWith(Boolean), max })
+    select({ isThere: isThere.mapWith(Boolean), max: WEBHOOKS_MAX })
       .from(workspaces)
       .where(isWorkspace),
   ]);
@@ -131,14 +131,20 @@ function deletion(
   now: number,
   condition?: SQL,
 ): Statements<{ found: boolean; left: boolean }> {
+  const isMeant = and(eq(subscriptions.id, id), condition);
   const statements = inOrder([
     update(subscriptions)
       .set({ deletedAt: now, ...WITHDRAWN })
-      .where(and(eq(subscriptions.id, id), condition, isNull(subscriptions.deletedAt))),
+      .where(and(isMeant, isNull(subscriptions.deletedAt))),
+    // Before the row goes, by which they are found.
+    deleteSecretsOfDeleted(isMeant),
     cancelWithdrawn([id], now),
     select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
   ]);
-  return readAs(statements, ([changes, , left]) => ({ found: changes > 0, left: left.length > 0 }));
+  return readAs(statements, ([changes, , , left]) => ({
+    found: changes > 0,
+    left: left.length > 0,
+  }));
 }
 
 /** Withdraws what the subscriptions of a workspace are owed; gives those of which some is left to be cancelled. */

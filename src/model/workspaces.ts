@@ -39,10 +39,15 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return found.length > 0;
 }
 
+/** Subscriptions that a workspace may have, in SQL. */
+export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
+
 /** What a link to the portal opens of a workspace. */
 export interface PortalAccess {
   name: string;
   accessGranted: boolean;
+  /** Subscriptions that it may have. */
+  webhooksMax: number;
   /** Whether the subscription that was asked for is one of the workspace. */
   webhookFound: boolean;
 }
@@ -62,6 +67,7 @@ export async function findPortalAccess(
     select({
       name: workspaces.name,
       accessGranted: workspaces.accessGranted,
+      webhooksMax: WEBHOOKS_MAX,
       webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
     })
       .from(workspaces)
@@ -89,7 +95,7 @@ const page = prepared(
     id: workspaces.id,
     name: workspaces.name,
     accessGranted: workspaces.accessGranted,
-    webhooksMax: sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`,
+    webhooksMax: WEBHOOKS_MAX,
     createdAt: workspaces.createdAt,
   })
     .from(workspaces)

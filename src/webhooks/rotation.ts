@@ -1,8 +1,9 @@
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
-import { commit, type Database } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
+import { commitOnce } from "../db/once.ts";
 import { unknownWebhook } from "../model/health.ts";
-import { rotate } from "../model/secrets.ts";
+import { isRotatable, rotate } from "../model/secrets.ts";
 import { readKeyRing, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
@@ -26,7 +27,9 @@ export async function rotateSecret(
   const secret = mintSecret();
   const sealed = await seal(readKeyRing(encryptionKeys), webhookId, secret);
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
-  const rotation = await commit(db, rotate(webhookId, sealed, until, now));
+  const guard = isRotatable(webhookId, until, now);
+  const rotated = await commitOnce(db, rotate(webhookId, sealed, until, now), now, guard);
+  const rotation = rotated ?? "done";
   if (rotation === "unknown") throw unknownWebhook();
   if (rotation === "too_many")
     throw new TooManySecrets(

@@ -5,6 +5,8 @@ import { log } from "../log.ts";
 import type { KnownSubscription } from "../model/subscriptions.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
+import { createRecheck } from "./recheck.ts";
+import { mustCheckNames } from "./resolve.ts";
 import { openSigner } from "./signer.ts";
 import { targetFault } from "./target.ts";
 
@@ -35,9 +37,11 @@ export async function sendTestEvent(
   const sample: WebhookDelivery = { id: eventId, created_at: isoTime(now), ...sampleOf(type, now) };
   const body = JSON.stringify(sample);
   const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
-  const outcome: Outcome = isRefused
-    ? { kind: "refused" }
-    : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
+  const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
+  const outcome: Outcome =
+    isRefused || (await recheck?.(url)) === "private"
+      ? { kind: "refused" }
+      : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
   const status = outcome.kind === "answered" ? outcome.status : null;
   const durationMs = Date.now() - now;
   const { host } = new URL(url);

@@ -116,7 +116,6 @@ test("the policy, the signature, the targets and the window are pure", () => {
     new Set([
       "../contract/limits.ts",
       "../contract/pace.ts",
-      "../contract/bytes.ts",
       "../webhooks/outcome.ts",
       "ipaddr.js",
     ]),

@@ -6,7 +6,7 @@ import { Badge, Empty, Facts, Loading, Time } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
-import type { Key } from "../shapes.ts";
+import type { Key, KeyHour } from "../shapes.ts";
 import { t } from "../text.ts";
 
 const HOUR_SECONDS = 3_600;
@@ -30,7 +30,8 @@ export function Usage() {
 }
 
 function KeyUsage({ of: key }: { of: Key }) {
-  const { hours, requests_per_window, window_seconds } = key;
+  const { requests_per_window, window_seconds } = key;
+  const hours = key.hours ?? [];
   const sum = (name: "requests" | "refused") =>
     hours.reduce((count, hour) => count + hour[name], 0);
   const all = sum("requests") + sum("refused");
@@ -38,7 +39,7 @@ function KeyUsage({ of: key }: { of: Key }) {
     [t.usagePage.lastUsed, key.last_used_at ? <Time at={key.last_used_at} /> : t.never],
     [t.usagePage.quota, t.usagePage.quotaValue(requests_per_window, window_seconds)],
   ];
-  if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} />]);
+  if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} hours={hours} />]);
   facts.push([t.usagePage.created, formatTime(key.created_at)]);
   return (
     <section class="key">
@@ -47,7 +48,9 @@ function KeyUsage({ of: key }: { of: Key }) {
         <Standing of={key} />
       </div>
       <Facts of={facts} />
-      {all === 0 && <p class="hint">{t.usagePage.unused}</p>}
+      {all === 0 && (
+        <p class="hint">{key.hours === null ? t.usagePage.unknown : t.usagePage.unused}</p>
+      )}
       {all > 0 && (
         <Chart
           title={t.usagePage.byHour}
@@ -74,8 +77,8 @@ function KeyUsage({ of: key }: { of: Key }) {
 }
 
 /** The busiest hour, in words and as a bar, against what the quota allows in an hour. */
-function Peak({ of: key }: { of: Key }) {
-  const requests = Math.max(...key.hours.map((hour) => hour.requests));
+function Peak({ of: key, hours }: { of: Key; hours: KeyHour[] }) {
+  const requests = Math.max(...hours.map((hour) => hour.requests));
   const share = requests / ((key.requests_per_window * HOUR_SECONDS) / key.window_seconds);
   return (
     <>

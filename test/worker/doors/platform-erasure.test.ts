@@ -1,9 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { commit } from "../../../src/db/client.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
-import { closeWorkspace, eraseWorkspace } from "../../../src/model/erasure.ts";
+import { closeWorkspace, eraseLeads, eraseWorkspace } from "../../../src/model/erasure.ts";
 import {
   errorOf,
   leadReport,
@@ -12,6 +12,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import {
+  announceLeads,
   answered,
   db,
   deliveriesTo,
@@ -22,6 +23,7 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const { Platform } = exports;
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
@@ -58,6 +60,16 @@ async function tablesWith(text: string): Promise<string[]> {
     }),
   );
   return found.flat().toSorted();
+}
+
+/** Inserts leads that no event tells of. */
+function fillLeads(workspaceId: string, count: number) {
+  return env.DB.prepare(`
+    INSERT INTO leads (id, workspace_id, reference, source, agent_id, custom_fields, created_at)
+    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+    SELECT 'lea_' || ?1 || n, ?1, n, 'crm', 'agt_1', '{}', n FROM numbers`)
+    .bind(workspaceId, count)
+    .run();
 }
 
 describe("eraseLeads", () => {
@@ -137,6 +149,16 @@ describe("eraseLeads", () => {
     expect(await receivedBy(subscription)).toHaveLength(2);
   });
 
+  test("reads what it erases, however many leads and events the workspace has", async () => {
+    const { workspaceId, first } = await withLeads();
+    await announceLeads(workspaceId, 500, Date.now());
+    await fillLeads(workspaceId, 500);
+    const { DB, rows } = meteredDatabase();
+    await commit(openDatabase(DB), eraseLeads(workspaceId, [first]));
+    expect(await db.select().from(leads).where(sql`id = ${first}`)).toEqual([]);
+    expect(rows.read).toBeLessThan(200);
+  });
+
   test("says which parameter is wrong", async () => {
     const unknown = Platform.eraseLeads({ workspaceId: "wks_none", ids: ["lea_1"] });
     expect(await errorOf(unknown)).toContain("workspaceId");
@@ -176,6 +198,26 @@ describe("eraseWorkspace", () => {
     expect(await errorOf(late)).toContain("workspaceId");
   });
 
+  test("leaves no secret of a subscription that was deleted before", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    await Platform.deleteWebhook({ webhookId: id });
+    expect(await tablesWith(id)).toEqual([]);
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("leaves no secret of a subscription whose row goes while it is erased", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    await dispatchAt(Date.now(), [id], answered(200));
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await tablesWith(id)).toEqual([]);
+  });
+
   test("goes in pieces, says what remains, and goes on where it stopped", async () => {
     const { workspaceId } = await openWorkspace();
     await subscribe(workspaceId);
@@ -190,6 +232,15 @@ describe("eraseWorkspace", () => {
     expect(await eraseWorkspace(db, workspaceId, () => true)).toBe(0);
     expect(await tablesWith(workspaceId)).toEqual([]);
     expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("reads each row a few times, however many pieces it takes", async () => {
+    const { workspaceId } = await openWorkspace();
+    await fillLeads(workspaceId, 20_000);
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    const { DB, rows } = meteredDatabase();
+    expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => true)).toBe(0);
+    expect(rows.read).toBeLessThan(15 * 20_000);
   });
 
   test("refuses the keys although a first call stopped before it told their gates", async () => {

@@ -17,6 +17,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import {
+  announceLeads,
   createWorkspace,
   deliveriesTo,
   subscribe,
@@ -260,6 +261,22 @@ describe("exportWorkspace", () => {
     expect(page.nextCursor).toBeNull();
     // Of a lead, its event and its delivery, each query reads one row or a few.
     expect(rows.read).toBeLessThan(2_000);
+  });
+
+  test("reads of each delivery about what it gives, however many come behind it", async () => {
+    const workspaceId = await createWorkspace();
+    for (let i = 0; i < 2; i++) await subscribe(workspaceId);
+    await announceLeads(workspaceId, 2_000, Date.now());
+    const { DB, rows } = meteredDatabase();
+    const given: ExportItem[] = [];
+    let cursor: string | null = null;
+    do {
+      const page = await exportPage(openDatabase(DB), workspaceId, cursor);
+      given.push(...page.items);
+      cursor = page.nextCursor;
+    } while (cursor !== null);
+    expect(given.filter(({ kind }) => kind === "delivery")).toHaveLength(4_000);
+    expect(rows.read).toBeLessThan(5 * given.length);
   });
 
   test("refuses a cursor that is none, or another workspace's, and an unknown workspace", async () => {

@@ -24,6 +24,7 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { losing } from "../../support/lost-reply.ts";
 
 const { Platform } = exports;
 const DAY_SECONDS = 86_400;
@@ -133,6 +134,33 @@ describe("rotateWebhookSecret", () => {
     expect(await earlierOf(id)).toHaveLength(1);
     const { sealedSecret } = await subscriptionRow(id);
     expect(await open(readKeyRing(KEYS), id, sealedSecret)).toBe(secret);
+  });
+
+  test.each([60, 0])(
+    "does not take the place of a later one, with an overlap of %i, when the reply of the database is lost",
+    async (overlap) => {
+      const { id } = await subscribe(await createWorkspace());
+      let later = "";
+      const DB = losing("reply", async () => {
+        later = (await rotateSecret(db, KEYS, id, overlap, Date.now())).secret;
+      });
+      const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
+      const ring = readKeyRing(KEYS);
+      expect(await open(ring, id, (await subscriptionRow(id)).sealedSecret)).toBe(later);
+      const earlier = await earlierOf(id);
+      const opened = await Promise.all(earlier.map((one) => open(ring, id, one.sealedSecret)));
+      expect(opened).toHaveLength(overlap === 0 ? 0 : 2);
+      expect(opened.includes(secret)).toBe(overlap !== 0);
+    },
+  );
+
+  test("of a subscription that may have no more secrets is refused, though the reply is lost", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
+    const before = await subscriptionRow(id);
+    const DB = openDatabase(losing("reply", async () => {}));
+    expect(await errorOf(rotateSecret(DB, KEYS, id, 60, Date.now()))).toContain("overlapSeconds 0");
+    expect(await subscriptionRow(id)).toEqual(before);
   });
 
   test("refuses a fifth rotation while four earlier secrets are valid, and changes nothing", async () => {

@@ -1,8 +1,10 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { WebhookDelivery, WebhookEvent } from "../../../src/contract/resources.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
+import { findSubscription } from "../../../src/model/subscriptions.ts";
+import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
@@ -71,6 +73,18 @@ describe("sendTestEvent", () => {
     const { id } = await subscribe(await createWorkspace(), { url: "https://10.0.0.1/hooks" });
     const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
     expect(result).toMatchObject({ outcome: "refused", status: null });
+  });
+
+  test("does not post to a name that has come to stand for a private address", async () => {
+    const subscription = await subscribe(await createWorkspace(), {
+      url: subscriberUrl("private"),
+    });
+    const checked: Env = { ...env, DNS_OVER_HTTPS_URL: "https://dns.example/dns-query" };
+    const now = Date.now();
+    const known = await findSubscription(db, subscription.id, now);
+    const result = await sendTestEvent(checked, known, "lead.created", now);
+    expect(result).toMatchObject({ outcome: "refused", status: null });
+    expect(await receivedBy(subscription)).toEqual([]);
   });
 
   test("leaves the ledger, the deliveries and the health as they were, also of one that is disabled", async () => {

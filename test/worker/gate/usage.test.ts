@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { KeyGate } from "../../../src/gate/key-gate.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/gate/usage.ts";
-import { openWorkspace } from "../../support/api.ts";
+import { deployedWith, openApi, openWorkspace } from "../../support/api.ts";
 import { HOUR_MS } from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
 
@@ -129,6 +129,25 @@ describe("GET /portal/api/keys", () => {
       true,
     );
     expect(body.data[0]?.hours.every(({ requests }) => requests === 0)).toBe(true);
+  });
+
+  test("shows the other keys when the gate of one does not answer", async () => {
+    const { workspaceId, keyId, apiKey, api } = await openWorkspace();
+    const other = await exports.Platform.createApiKey({ workspaceId });
+    await api.get("/v1/leads");
+    await openApi(other.apiKey).get("/v1/leads");
+    const broken = await hashApiKey(apiKey);
+    const getByName = (name: string) => {
+      if (name === broken) throw new Error("the object is away");
+      return env.KEY_GATE.getByName(name);
+    };
+    const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
+    const portal = await openPortal(workspaceId, fetch);
+    const { status, body } = await portal.get<{ data: ShownKey[] }>("/keys");
+    expect(status).toBe(200);
+    const hours = new Map(body.data.map((key) => [key.id, key.hours]));
+    expect(hours.get(keyId)).toBeNull();
+    expect(hours.get(other.keyId)?.at(-1)?.requests).toBe(1);
   });
 
   test("counts what was refused without asking the gate, once it is asked again", async () => {

@@ -2,10 +2,15 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { DELIVERIES_LIST } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import { DELIVERIES_LOOKED_THROUGH, PORTAL_DAY_MAX } from "../../../src/contract/limits.ts";
+import {
+  DELIVERIES_LOOKED_THROUGH,
+  PENDING_COUNTED_MAX,
+  PORTAL_DAY_MAX,
+} from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { toPage } from "../../../src/doors/http/paging.ts";
 import { countDays } from "../../../src/model/days.ts";
+import { listHealth } from "../../../src/model/health.ts";
 import { listDeliveries } from "../../../src/model/history.ts";
 import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
@@ -70,6 +75,19 @@ describe("the figures of the last days", () => {
     await countDays(database, await newWebhook(), NOW);
     expect(rows.read).toBeLessThanOrEqual(21);
   });
+});
+
+test("the health of a subscription counts what waits up to a bound, and reads no more", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  await fill(id, TODAY, PENDING_COUNTED_MAX - 1, "pending");
+  const { DB, rows } = meteredDatabase();
+  const read = async () => (await listHealth(openDatabase(DB), workspaceId))[0]?.pending;
+  expect(await read()).toBe(PENDING_COUNTED_MAX - 1);
+  await fill(id, TODAY - DAY_MS, 10_000, "pending");
+  rows.read = 0;
+  expect(await read()).toBe(PENDING_COUNTED_MAX);
+  expect(rows.read).toBeLessThan(PENDING_COUNTED_MAX + 300);
 });
 
 test("a narrowed list of deliveries looks through a bounded number for each page", async () => {

@@ -6,7 +6,8 @@ import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { announce, type Draft, IS_NEW_LEAD } from "../../../src/model/events.ts";
-import { redeliver } from "../../../src/model/redelivery.ts";
+import { listHealth } from "../../../src/model/health.ts";
+import { redeliver, redeliverAgain } from "../../../src/model/redelivery.ts";
 import { deleteSubscription, enableSubscription } from "../../../src/model/subscriptions.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
@@ -25,6 +26,7 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 
@@ -308,4 +310,32 @@ describe("what is delivered again", () => {
       expect(JSON.parse(row.owed).toSorted()).toEqual([back.id, steady.id].toSorted());
     expect(results).toHaveLength(3);
   });
+});
+
+test("a redelivery reads the events that it sends, and a deletion what waits, whatever else is kept", async () => {
+  const now = Date.now();
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const drafts = await announceLeads(workspaceId, 2_000, now - HOUR_MS);
+  await env.DB.prepare(
+    "UPDATE deliveries SET state = 'delivered', settled_at = 1 WHERE subscription_id = ?",
+  )
+    .bind(id)
+    .run();
+  const { DB, rows } = meteredDatabase();
+  const metered = openDatabase(DB);
+  const eventIds = drafts.slice(0, 20).map((draft) => draft.id);
+  expect(await redeliverAgain(metered, id, eventIds, now)).toMatchObject({ count: 20 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
+  rows.read = 0;
+  // All but the first wait for their turn.
+  expect(await redeliverAgain(metered, id, eventIds, now)).toMatchObject({ count: 19 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
+  rows.read = 0;
+  expect(await listHealth(metered, workspaceId)).toMatchObject([{ pending: 20 }]);
+  expect(rows.read).toBeLessThan(300);
+  rows.read = 0;
+  await commit(metered, deleteSubscription(workspaceId, id, now));
+  expect(await statesOf(id)).toEqual({ cancelled: 20, delivered: 1_980 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
 });

@@ -2,9 +2,10 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, expect, test, vi } from "vitest";
 import { SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../../../src/contract/limits.ts";
-import { openDatabase } from "../../../src/db/client.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { sweep } from "../../../src/doors/sweep.ts";
+import { exhaustEvents } from "../../../src/model/endings.ts";
 import { EVENT_BYTES } from "../../../src/model/event-size.ts";
 import { redeliver } from "../../../src/model/redelivery.ts";
 import { deleteExpired } from "../../../src/model/retention.ts";
@@ -257,4 +258,16 @@ test("The oldest pending deliveries are given up beyond twice the bound, but for
   expect(bytes).toBeGreaterThan(1.9 * MB);
   const { pending = 0, ...others } = await statesOf(id);
   expect([pending > 100, others]).toEqual([true, {}]);
+});
+
+test("ending what is pending of some events reads no others", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const drafts = await announceLeads(workspaceId, 1_000, NOW);
+  const { DB, rows } = meteredDatabase();
+  const eventIds = drafts.slice(0, 10).map((draft) => draft.id);
+  const exhausted = await commit(openDatabase(DB), exhaustEvents(workspaceId, eventIds, NOW));
+  expect(exhausted).toBe(10);
+  expect(await statesOf(id)).toEqual({ exhausted: 10, pending: 990 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
 });

@@ -1,10 +1,11 @@
 import type { Context } from "hono";
 import { WebhookEvent } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
-import { PAGE_LIMIT, STANDING_MAX_AGE_MS, SUBSCRIPTIONS_MAX } from "../../../contract/limits.ts";
+import { PAGE_LIMIT, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
 import { callObject } from "../../../gate/call.ts";
 import { type HourUsage, lastHours } from "../../../gate/usage.ts";
+import { logError } from "../../../log.ts";
 import { listStoredKeys, type StoredKey } from "../../../model/api-keys.ts";
 import { isoTimeOrNull } from "../../../model/health.ts";
 import type { AppEnv } from "../context.ts";
@@ -21,7 +22,7 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     id: c.get("workspaceId"),
     name: found.name,
     expires_at: isoTime(endsAt),
-    webhooks_max: SUBSCRIPTIONS_MAX,
+    webhooks_max: found.webhooksMax,
     // For as long, whatever became of an event.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
     events: WebhookEvent.options,
@@ -37,13 +38,26 @@ export async function listKeys(c: Context<AppEnv>): Promise<Response> {
   return c.json({ data: await Promise.all(keys) });
 }
 
-/** What the gate of a key has counted. One that was not used of late is not asked, or made. */
-async function usageOf(env: Env, { keyHash, lastUsedAt }: StoredKey, now: number) {
+/**
+ * What the gate of a key has counted; null when it does not answer, so that the other keys are shown.
+ * The gate of a key that was not used of late is not asked, or made.
+ */
+async function usageOf(
+  env: Env,
+  { id, keyHash, lastUsedAt }: StoredKey,
+  now: number,
+): Promise<HourUsage[] | null> {
   const isRecent = lastUsedAt !== null && lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS;
-  return isRecent ? callObject(env.KEY_GATE, keyHash, (gate) => gate.usage()) : [];
+  if (!isRecent) return [];
+  try {
+    return await callObject(env.KEY_GATE, keyHash, (gate) => gate.usage());
+  } catch (error) {
+    logError("usage_unknown", error, { key: id });
+    return null;
+  }
 }
 
-function toKey(env: Env, key: StoredKey, usage: HourUsage[], now: number) {
+function toKey(env: Env, key: StoredKey, usage: HourUsage[] | null, now: number) {
   return {
     id: key.id,
     created_at: isoTime(key.createdAt),
@@ -52,10 +66,12 @@ function toKey(env: Env, key: StoredKey, usage: HourUsage[], now: number) {
     expires_at: isoTimeOrNull(key.expiresAt),
     requests_per_window: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
     window_seconds: Number(env.QUOTA_WINDOW_SECONDS),
-    hours: lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
-      hour: isoTime(startsAt).replace(".000", ""),
-      requests,
-      refused,
-    })),
+    hours:
+      usage &&
+      lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
+        hour: isoTime(startsAt).replace(".000", ""),
+        requests,
+        refused,
+      })),
   };
 }

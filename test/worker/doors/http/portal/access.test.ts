@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { randomId } from "../../../../../src/contract/ids.ts";
 import { signPortalToken } from "../../../../../src/gate/portal-token.ts";
 import { deployedWith, errorOf, openWorkspace, send } from "../../../../support/api.ts";
-import { announceLeads, subscribe } from "../../../../support/deliveries.ts";
+import { announceLeads, receivedBy, subscribe } from "../../../../support/deliveries.ts";
 import { countHops } from "../../../../support/hops.ts";
 import { keepLog } from "../../../../support/log-lines.ts";
 import {
@@ -53,10 +53,10 @@ function call(portal: Portal, [method, path, body]: [string, string, object?]) {
 /** A workspace with a webhook that is owed an event. */
 async function openOwed() {
   const { workspaceId } = await openWorkspace();
-  const { id } = await subscribe(workspaceId);
+  const { id, url } = await subscribe(workspaceId);
   const [draft] = await announceLeads(workspaceId, 1, Date.now());
   const eventId: string = JSON.parse(draft?.body ?? "").id;
-  return { workspaceId, id, eventId, all: [...GENERAL, ...routes(id, eventId)] };
+  return { workspaceId, id, url, eventId, all: [...GENERAL, ...routes(id, eventId)] };
 }
 
 /** All that is stored of a webhook and its deliveries. */
@@ -129,6 +129,29 @@ test("the portal's API answers 403 once the workspace has no access, and changes
   expect(await stored(id)).toEqual(before);
   await Platform.setWorkspaceAccess({ workspaceId, granted: true });
   expect(await portal.get("/webhooks")).toMatchObject({ status: 200 });
+});
+
+test("the portal's API refuses with 429 what is too much for one workspace, and nobody else", async () => {
+  const { workspaceId, id, url } = await openOwed();
+  const [portal, other] = [await openPortal(workspaceId), await openOwed()];
+  const sent = Array.from({ length: 301 }, () =>
+    portal.post(`/webhooks/${id}/test`, { type: "lead.created" }),
+  );
+  const answers = await Promise.all(sent);
+  const refused = answers.filter(({ status }) => status !== 200);
+  expect(refused.length).toBeGreaterThan(0);
+  for (const { headers, ...answer } of refused) {
+    const details = { retry_after_seconds: 60 };
+    expect(answer).toMatchObject({
+      status: 429,
+      body: { error: { code: "rate_limited", details } },
+    });
+    expect(headers["retry-after"]).toBe("60");
+  }
+  expect((await receivedBy({ url })).length).toBe(answers.length - refused.length);
+  expect(await (await openPortal(other.workspaceId)).get("/webhooks")).toMatchObject({
+    status: 200,
+  });
 });
 
 describe("another workspace's", () => {

@@ -53,6 +53,13 @@ describe("GET /portal/api/workspace", () => {
     expect(leftMs).toBeGreaterThan(HOUR_MS - 60_000);
     expect(leftMs).toBeLessThanOrEqual(HOUR_MS);
   });
+
+  test("tells how many subscriptions were agreed with it", async () => {
+    const { workspaceId } = await openWorkspace();
+    await Platform.updateWorkspace({ workspaceId, webhooksMax: 50 });
+    const { body } = await (await openPortal(workspaceId)).get("/workspace");
+    expect(body).toMatchObject({ webhooks_max: 50 });
+  });
 });
 
 describe("webhooks in the portal", () => {
