@@ -16,12 +16,17 @@ const BUNDLED = [
 // Of every test file, it would say again which secrets it was given.
 process.env.WRANGLER_LOG = "error";
 
+// An error that an RPC method throws to its caller is an uncaught exception to the runtime, too.
+for (const stream of [process.stdout, process.stderr]) {
+  const write = stream.write.bind(stream);
+  stream.write = ((text: string, ...rest: []) =>
+    String(text).startsWith("uncaught exception") || write(text, ...rest)) as typeof write;
+}
+
 export default defineConfig({
   test: {
     // Some files wait more than they work: for leases, for limits of ten seconds.
     maxWorkers: 3,
-    // What a test that passes has logged is of no interest.
-    silent: "passed-only",
     reporters: ["dot"],
     projects: [
       {

@@ -1,3 +1,4 @@
+import { PENDING_COUNTED_MAX } from "../../src/contract/limits.ts";
 import type { Attempt } from "./shapes.ts";
 import { locale, t } from "./text.ts";
 
@@ -39,6 +40,11 @@ export function formatHour(time: string): string {
 
 export function formatNumber(n: number): string {
   return number.format(n);
+}
+
+/** How many deliveries wait, which the service counts up to a limit. */
+export function formatPending(pending: number): string {
+  return pending < PENDING_COUNTED_MAX ? formatNumber(pending) : t.orMore(formatNumber(pending));
 }
 
 export function formatShare(share: number): string {

@@ -4,7 +4,7 @@ import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
 import { listDeliveries, readWebhook } from "../api.ts";
-import { formatNumber, formatOutcome, formatTime, splitUrl } from "../format.ts";
+import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";
 import { Badge, Facts, Kinds, Loading, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
@@ -121,7 +121,7 @@ function About({ webhook }: { webhook: Subscription }) {
             t.never
           ),
         ],
-        [t.subscription.pending, formatNumber(pending)],
+        [t.subscription.pending, formatPending(pending)],
         [
           t.subscription.nextAttempt,
           next === null ? (

@@ -54,6 +54,7 @@ export const en = {
   loading: "Loading…",
   never: "Never",
   none: "None",
+  orMore: (n: string) => `${n} or more`,
   retry: "Try again",
   cancel: "Cancel",
   close: "Close",

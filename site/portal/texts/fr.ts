@@ -47,6 +47,7 @@ export const fr: Texts = {
   loading: "Chargement…",
   never: "Jamais",
   none: "Aucun",
+  orMore: (n) => `${n} ou plus`,
   retry: "Réessayer",
   cancel: "Annuler",
   close: "Fermer",
