@@ -8,10 +8,11 @@ import { join, relative } from "node:path";
 import type { Automation, Page } from "../../src/contract/resources.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { readArguments } from "../shared/command.ts";
+import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { makeSecrets, readState, writeState } from "../shared/local-state.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
-import { holdFolder } from "./folder-hold.ts";
+
 import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
 
 const USAGE = `npm start
