@@ -20,6 +20,7 @@ export interface Command {
 /** `npm start` in a copy of this checkout, with data and ports of its own. */
 export interface LocalServer {
   base: string;
+  child: ChildProcess;
   state: LocalState;
   /** What its terminal shows. */
   output(): string;
@@ -32,6 +33,12 @@ export interface LocalServer {
 
 /** What a copy does not need: what is made anew, and what it shares. */
 const LEFT_OUT = new Set(["node_modules", ".git", ".wrangler", ".dev.vars", "dist"]);
+
+/** What a run of tests may have set for this checkout, and a copy has to itself. */
+const ownEnv = (folder: string) => ({
+  WRANGLER_REGISTRY_PATH: join(folder, ".wrangler/registry"),
+  WRANGLER_LOG: undefined,
+});
 
 /** Copies this checkout without its data. @returns the folder, for its caller to remove. */
 export function copyCheckout(): string {
@@ -60,6 +67,7 @@ export async function startLocalServer(): Promise<LocalServer> {
   }
   return {
     base: `http://localhost:${port}`,
+    child: server.child,
     state: JSON.parse(readFileSync(join(folder, ".wrangler/local.json"), "utf8")),
     output: server.output,
     log: () => readFileSync(join(folder, ".wrangler/start.log"), "utf8"),
@@ -79,8 +87,7 @@ export function startIn(
   const [program = "", ...given] = scripts[command].replace(/^exec /, "").split(" ");
   const child = spawn(program === "node" ? process.execPath : program, [...given, ...args], {
     cwd: folder,
-    // Set for this checkout by whoever runs the tests; the copy has one of its own.
-    env: { ...process.env, WRANGLER_REGISTRY_PATH: join(folder, ".wrangler/registry"), ...env },
+    env: { ...process.env, ...ownEnv(folder), ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
