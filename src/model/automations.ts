@@ -8,6 +8,7 @@ import {
   type Database,
   inOrder,
   jsonParameters,
+  readAs,
   retrying,
   rows,
   type Statements,
@@ -144,6 +145,7 @@ export async function readAutomation(
 /**
  * Inserts automations, or brings those that are known up to date. A report that is older than what is
  * stored changes nothing; of two of the same time that differ, the one that arrives later counts.
+ * Reads how many were not there, or had been removed.
  *
  * @param createdAt Unix milliseconds: since when those that are new are known.
  */
@@ -151,11 +153,16 @@ export function recordAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
   createdAt: number,
-): Statements<unknown> {
+): Statements<number> {
   const same = sql`(known.reference, known.type, known.provider, known.agent_id, known.agent_name, known.name, known.status)
     IS (r.value->>'reference', r.value->>'type', r.value->>'provider', r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status')`;
+  const isNew = sql`(known.id IS NULL OR known.removed_at IS NOT NULL)`;
   const chunks = jsonParameters(reported);
-  return inOrder([
+  const statements = inOrder([
+    rows<{ created: number }>(sql`SELECT count(*) AS created
+      FROM json_each(${JSON.stringify(reported.map(({ id }) => id))}) AS r
+        LEFT JOIN ${automations} AS known ON known.id = r.value
+      WHERE ${isNew}`),
     ...chunks.map((chunk) =>
       // Rare, and then all at once: runs are listed by the kind of their automation.
       write(sql`
@@ -170,7 +177,7 @@ export function recordAutomations(
         r.value->>'agentId', r.value->>'agentName', r.value->>'name', r.value->>'status',
         r.value->>'updatedAt', ${createdAt}
       FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON known.id = r.value->>'id'
-      WHERE known.id IS NULL OR known.removed_at IS NOT NULL OR ${IS_IN_ORDER}
+      WHERE ${isNew} OR ${IS_IN_ORDER}
         AND (NOT ${same} OR r.value->>'dated' AND r.value->>'updatedAt' > known.updated_at)
       ON CONFLICT (id) DO UPDATE SET
         created_at = CASE WHEN automations.removed_at IS NULL THEN automations.created_at ELSE excluded.created_at END,
@@ -180,6 +187,7 @@ export function recordAutomations(
         status = excluded.status, updated_at = excluded.updated_at, revision = automations.revision + 1`),
     ),
   ]);
+  return readAs(statements, ([[counted]]) => counted?.created ?? 0);
 }
 
 /** True in SQL of a report `r` that is not older than the automation `known`. */

@@ -1,29 +1,38 @@
 import { type SQL, sql } from "drizzle-orm";
 import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
 import type { Moment } from "../contract/platform.ts";
-import { commit, type Database, inOrder, rows, type Statements, write } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  readAs,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 
 /**
  * Removes automations of the workspace: they and their runs are gone from the API at once, and are
  * deleted by `cleanUpAutomations`. Recorded again, an automation has a new generation of runs. One
- * that is known only since after the removal was sent is not meant.
+ * that is known only since after the removal was sent is not meant. Reads how many were there.
  */
 export function removeAutomations(
   workspaceId: string,
   ids: string[],
   { sentAt, now }: Moment,
-): Statements<unknown> {
+): Statements<number> {
   const there = sql`workspace_id = ${workspaceId} AND removed_at IS NULL
     AND created_at <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
     AND id IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  return inOrder([
+  const statements = inOrder([
     write(sql`INSERT INTO ${removals} (automation_id, generation)
       SELECT id, generation FROM ${automations} WHERE ${there}`),
     write(
       sql`UPDATE ${automations} SET removed_at = ${now}, revision = revision + 1 WHERE ${there}`,
     ),
   ]);
+  return readAs(statements, ([, removed]) => removed);
 }
 
 /** True in SQL of a row `run` of a generation that was removed; there are few of those, mostly none. */

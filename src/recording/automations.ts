@@ -1,5 +1,5 @@
 import { type Moment, readInput } from "../contract/platform.ts";
-import { inOrder } from "../db/client.ts";
+import { inOrder, readAs } from "../db/client.ts";
 import {
   isMoveOf,
   type ReportedAutomation,
@@ -43,10 +43,11 @@ export async function readAutomations(
         const generation = known.automations.get(key)?.generation ?? null;
         known.automations.set(key, { type, generation });
       }
-      return inOrder([
+      const statements = inOrder([
         announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
         recordAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
       ]);
+      return readAs(statements, ([, created]) => created);
     },
   };
 }

@@ -1,8 +1,8 @@
 import { type Moment, readInput } from "../contract/platform.ts";
-import { inOrder } from "../db/client.ts";
+import { inOrder, readAs } from "../db/client.ts";
 import { announce, draftEvent, isNewLead } from "../model/events.ts";
 import { readLead, recordLeads, toLead } from "../model/leads.ts";
-import { firstOfEach, type Recording } from "./recording.ts";
+import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { inWorkspace, unknownWorkspace } from "./references.ts";
 
 /** Reads a call that inserts leads and announces them; one whose reference is known stays as it is. */
@@ -21,13 +21,14 @@ export async function readLeads(input: unknown, moment: Moment): Promise<Recordi
     prepare(known) {
       if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
       for (const { id } of fresh) known.leads.add(inWorkspace(workspaceId, id));
-      return inOrder([
+      const statements = inOrder([
         announce(workspaceId, "lead.created", drafts, isNewLead, moment.now),
         recordLeads(
           workspaceId,
           fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
         ),
       ]);
+      return readAs(statements, ([, created]) => sum(created));
     },
   };
 }

@@ -36,7 +36,7 @@ export function readRecording(
  * Records one call in one transaction.
  *
  * @param now Unix milliseconds: when it is received, and recorded.
- * @returns the ids of its records, and the subscriptions to be woken.
+ * @returns the ids of its records, how many it inserted or removed, and the subscriptions to be woken.
  * @throws InputError that says what is wrong and where; then nothing is written.
  */
 export async function record(
@@ -44,7 +44,7 @@ export async function record(
   method: RecordingMethod,
   input: unknown,
   now: number,
-): Promise<{ ids: string[]; wakes: Wake[] }> {
+): Promise<{ ids: string[]; changed: number; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
   const recording = await readRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, automationIds, leadIds, once, missing } = recording;
@@ -52,7 +52,7 @@ export async function record(
   const known = refers ? await lookUp(db, [recording]) : trusting(workspaceId);
   const statements = recording.prepare(known);
   const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
-  return { ids, wakes: await referring(committed, missing) };
+  return { ids, ...(await referring(committed, missing)) };
 }
 
 /** Of a recording that refers to its workspace alone, the database itself will tell. */

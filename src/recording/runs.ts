@@ -1,10 +1,10 @@
 import { InputError } from "../contract/input-error.ts";
 import { type Moment, readInput } from "../contract/platform.ts";
-import { inOrder } from "../db/client.ts";
+import { inOrder, readAs } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
 import { isNewRun, type ReportedRun, readRun, recordRuns, toRun } from "../model/runs.ts";
-import { firstOfEach, type Recording } from "./recording.ts";
+import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { inWorkspace, type Known, MissingReference, unknownWorkspace } from "./references.ts";
 
 /** Reads a call that inserts runs and announces them; one whose reference is known stays as it is. */
@@ -35,10 +35,11 @@ export async function readRuns(
       const drafts = fresh
         .filter((run) => shows(visibility, automationOf(run)?.type))
         .map((run) => draftEvent("run.completed", toRun(run), moment.now));
-      return inOrder([
+      const statements = inOrder([
         announce(workspaceId, "run.completed", drafts, isNewRun(found), moment.now),
         recordRuns(workspaceId, found),
       ]);
+      return readAs(statements, ([, created]) => sum(created));
     },
   };
 }
