@@ -2,12 +2,15 @@ import { z } from "zod";
 import { PLATFORM_INPUTS, type PlatformMethod } from "../../src/contract/platform.ts";
 import { align } from "../shared/table.ts";
 
-const USAGE = `npm run platform -- METHOD 'JSON' [--json] [--remote]
+const USAGE = `npm run platform -- METHOD INPUT [--json] [--remote]
 
 Calls a method of the Platform door and shows its answer: as a table in a terminal, as JSON otherwise.
 
+  INPUT            JSON in quotes, or a file that holds it, or - for standard input
   --json           as JSON in a terminal too
-  --ndjson         of exportWorkspace: all pages, one item a line
+  --ndjson         of exportWorkspace: all pages, one item a line; of recordAutomations, recordLeads
+                   and recordRuns: INPUT holds one record a line, as many as you like
+  --workspace ID   the workspace of those records
   --remote         of the deployed Worker instead of the local server
   METHOD --help    what the method takes, field by field, with examples
 `;

@@ -1,33 +1,7 @@
-import { progress } from "@clack/prompts";
 import { EXPORT_KINDS, type ExportItem } from "../../src/contract/export.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
-import { openProgress } from "../shared/command.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
-
-/** How far a command is, of a total that is known: a bar in a terminal, else a line now and then. */
-interface Meter {
-  /** @param done so much of the total. */
-  show(done: number, text: string): void;
-  end(text: string): void;
-}
-
-/** Shows progress on standard error: standard output is for what the command gives. */
-function openMeter(total: number, first: string): Meter {
-  if (!process.stderr.isTTY) {
-    const line = openProgress();
-    return { show: (_, text) => line(text), end: () => {} };
-  }
-  const bar = progress({ max: total, size: 40, output: process.stderr });
-  bar.start(first);
-  let shown = 0;
-  return {
-    show(done, text) {
-      bar.advance(Math.max(0, done - shown), text);
-      shown = Math.max(shown, done);
-    },
-    end: (text) => bar.stop(text),
-  };
-}
+import { openMeter } from "./meter.ts";
 
 /**
  * Writes all pages of an export to standard output, one item a line (NDJSON).

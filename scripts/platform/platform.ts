@@ -4,12 +4,15 @@
  *     npm run platform -- createWorkspace '{ "name": "Agence Lumière" }'
  *     npm run platform -- createWorkspace --help
  */
+import { accessSync, constants, readFileSync, statSync } from "node:fs";
+import { text } from "node:stream/consumers";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../src/contract/platform.ts";
 import { fail, readArguments } from "../shared/command.ts";
 import { openPlatformDoor } from "../shared/platform-door.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
 import { eraseAll, exportLines } from "./long-calls.ts";
+import { recordLines, takesLines } from "./record-lines.ts";
 
 try {
   const answer = await run();
@@ -25,32 +28,65 @@ async function run(): Promise<string | null> {
     {
       json: { type: "boolean", default: false },
       ndjson: { type: "boolean", default: false },
+      workspace: { type: "string" },
       remote: { type: "boolean", default: false },
     },
     { allowPositionals: true },
   );
-  const [method, json = "{}", ...rest] = positionals;
+  const [method, given = "{}", ...rest] = positionals;
   if (method === undefined) return describeMethods();
   if (!isMethod(method))
     throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
   if ((values as { help?: boolean }).help) return describeMethod(method);
   if (rest.length > 0) throw new Error("one method and one JSON text, in quotes, are expected");
-  const input = parse(json);
+  const print = (answer: object) =>
+    process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
+  const { ndjson, workspace, remote } = values;
+  if (ndjson && takesLines(method)) {
+    if (workspace === undefined) throw new Error("--workspace ID is expected with --ndjson");
+    expectReadable(given);
+    await using door = await openPlatformDoor({ remote });
+    return print(await recordLines(door, method, workspace, given));
+  }
+  if (ndjson && method !== "exportWorkspace")
+    throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
+  if (workspace !== undefined)
+    throw new Error("--workspace is for methods that record, with --ndjson");
+  const input = parse(await readText(given));
   // The server would say the same, later.
   readInput(method, input);
-  await using door = await openPlatformDoor({ remote: values.remote });
-  if (values.ndjson) {
-    if (method !== "exportWorkspace") throw new Error("--ndjson is for exportWorkspace");
+  await using door = await openPlatformDoor({ remote });
+  if (ndjson) {
     await exportLines(door, input);
     return null;
   }
   const answer =
     method === "eraseWorkspace" ? await eraseAll(door, input) : await door.call(method, input);
-  return process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
+  return print(answer);
 }
 
 function isMethod(name: string): name is PlatformMethod {
   return Object.hasOwn(PLATFORM_INPUTS, name);
+}
+
+/** The JSON text that is given: itself, or in a file, or `-`, in standard input. */
+async function readText(given: string): Promise<string> {
+  if (/^\s*[{[]/.test(given)) return given;
+  if (given === "-") return text(process.stdin);
+  expectReadable(given);
+  return readFileSync(given, "utf8");
+}
+
+/** @throws Error in one sentence, unless `file` is one that can be read, or `-`. */
+function expectReadable(file: string): void {
+  try {
+    if (file === "-") return;
+    accessSync(file, constants.R_OK);
+    // As reading it would say.
+    if (statSync(file).isDirectory()) throw Object.assign(new Error(), { code: "EISDIR" });
+  } catch (error) {
+    throw new Error(`${file} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: whatever it holds, the schema of the method judges it

@@ -19,7 +19,7 @@ const NO_SERVER = /Make sure it is running locally|Network connection lost/;
 
 /** How long a server that runs already takes to be found. */
 const SERVER_PATIENCE_MS = 2_000;
-/** How long the server may take to say that it has no method that it does not have. */
+/** How long the server may take to answer the first call, which asks for little. */
 const PROBE_PATIENCE_MS = 5_000;
 /** How long a call may take; a hundred records take less than one of these seconds. */
 const CALL_PATIENCE_MS = 60_000;
@@ -87,9 +87,10 @@ async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
       throw new Error("The local server does not answer: end it, and start it with `npm start`.");
     }
   };
-  // A server that has just started is found a moment later. It has no such method, and says so.
+  // A server that has just started is found a moment later. It is asked for what it has: an unknown
+  // method would leave an error in its log each time.
   const late = performance.now() + patienceMs;
-  while (NO_SERVER.test((await relay("isThere", {}, PROBE_PATIENCE_MS)).error ?? "")) {
+  while (NO_SERVER.test((await relay("listWorkspaces", {}, PROBE_PATIENCE_MS)).error ?? "")) {
     if (performance.now() > late) {
       await miniflare.dispose();
       throw noServer();

@@ -6,13 +6,14 @@ import type { Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT, WRANGLER_ENV } from "../shared/checkout.ts";
+import { openLogLines } from "./log-lines.ts";
 
 /** Where the output of a process goes. */
 export interface Output {
   /** All of it. */
   log: Writable;
-  /** A line that must not go unseen: it tells of an error. */
-  onError: (line: string) => void;
+  /** A line that must not go unseen: it tells of an error, or of a refused input. */
+  onNews: (line: string) => void;
 }
 
 /** A process that was started here. */
@@ -64,7 +65,7 @@ export function serve(port: number, output: Output): Run & { ready: Promise<void
 }
 
 /** Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`. */
-function runNode(args: string[], { log, onError }: Output): ChildProcess {
+function runNode(args: string[], { log, onNews }: Output): ChildProcess {
   const child = spawn(process.execPath, ["--no-warnings", ...args], {
     cwd: ROOT,
     env: { ...process.env, ...WRANGLER_ENV, CI: "1" },
@@ -73,22 +74,22 @@ function runNode(args: string[], { log, onError }: Output): ChildProcess {
   });
   for (const stream of [child.stdout, child.stderr]) {
     if (!stream) continue;
+    const read = openLogLines();
     createInterface({ input: stream }).on("line", (coloured) => {
-      const line = stripVTControlCharacters(coloured);
-      log.write(`${line}\n`);
-      if (isError(line)) onError(line);
+      const { text, isNews } = read(stripVTControlCharacters(coloured));
+      if (text === null) return;
+      log.write(`${text}\n`);
+      if (isNews) onNews(text);
     });
   }
   return child;
 }
 
-function isError(line: string): boolean {
-  // The runtime says that a Platform method hung whenever it throws; its caller is told why.
-  return line.includes("[ERROR]") && !line.includes("code had hung");
-}
-
 function toRun(child: ChildProcess): Run {
-  const ended = once(child, "exit").then(([code]) => code as number | null);
+  const ended = once(child, "exit").then(([code]) => {
+    killGroup(child);
+    return code as number | null;
+  });
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGTERM");

@@ -8,10 +8,11 @@ import { join, relative } from "node:path";
 import type { Automation, Page } from "../../src/contract/resources.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { readArguments } from "../shared/command.ts";
+import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { makeSecrets, readState, writeState } from "../shared/local-state.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
-import { holdFolder } from "./folder-hold.ts";
+
 import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
 
 const USAGE = `npm start
@@ -84,7 +85,10 @@ async function refuseTaken(port: number): Promise<void> {
 function openOutput(): Output {
   const log = createWriteStream(LOG_FILE);
   log.on("error", ({ message }) => fail(`The log cannot be written: ${message}.`));
-  return { log, onError: (line) => say(`${line.trim()} (more in ${LOG_NAME})`) };
+  return {
+    log,
+    onNews: (line) => say(line.includes("[ERROR]") ? `${line.trim()} (more in ${LOG_NAME})` : line),
+  };
 }
 
 /**
@@ -103,14 +107,26 @@ async function finish(run: Run, complaint: string): Promise<void> {
   if ((await run.ended) !== 0) throw new Error(`${complaint}: see ${LOG_NAME}.`);
 }
 
-/** Serves the Worker for as long as this runs. @returns its address. */
+/**
+ * Serves the Worker for as long as this runs: `wrangler dev` ends when it loses a connection to the
+ * Worker, and is then started again.
+ *
+ * @returns its address.
+ */
 async function serveWorker(port: number, output: Output): Promise<string> {
   const server = serve(port, output);
   running.defer(() => server.stop());
-  server.ended.then(() => fail(`The server ended: see ${LOG_NAME}.`));
+  let isReady = false;
+  server.ended.then(() => {
+    if (ending) return;
+    if (!isReady) return fail(`The server ended: see ${LOG_NAME}.`);
+    say(`The server ended, and is started again (see ${LOG_NAME}).`);
+    return serveWorker(port, output).then(() => say("The server is back."));
+  });
   const late = AbortSignal.timeout(READY_PATIENCE_MS);
   late.onabort = () => fail(`The server did not get ready: see ${LOG_NAME}.`);
   await server.ready;
+  isReady = true;
   late.onabort = null;
   return `http://localhost:${port}`;
 }

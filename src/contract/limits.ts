@@ -8,6 +8,8 @@ export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 
 /** Largest request body that the API reads, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
+/** How much of a body is read that no handler needs, and for how long: its connection is then kept. */
+export const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
 /** Subscriptions that one workspace may have, disabled ones included, unless agreed otherwise... */
 export const SUBSCRIPTIONS_MAX = 20;

@@ -198,7 +198,7 @@ export const PLATFORM_INPUTS = {
     .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
     .meta({
       description:
-        "Inserts automations or brings them up to date; announces activations and pauses.",
+        "Inserts automations or brings them up to date, and announces activations and pauses; gives the ids, and how many are new.",
       examples: [{ workspaceId: "wks_…", automations: [EXAMPLES.automation] }],
     }),
   removeAutomations: z
@@ -207,11 +207,12 @@ export const PLATFORM_INPUTS = {
       ids: z.array(Id).min(1).max(RECORDS_MAX).describe("aut_…"),
     })
     .meta({
-      description: "Removes automations, and their runs, from the API.",
+      description: "Removes automations, and their runs, from the API; gives how many were there.",
       examples: [{ workspaceId: "wks_…", ids: ["aut_…"] }],
     }),
   recordLeads: z.strictObject({ workspaceId: WorkspaceId, leads: records(LeadReport) }).meta({
-    description: "Inserts leads and announces them; a known reference changes nothing.",
+    description:
+      "Inserts leads and announces them; a known reference changes nothing. Gives the ids, and how many are new.",
     examples: [{ workspaceId: "wks_…", leads: [EXAMPLES.lead] }],
   }),
   eraseLeads: z
@@ -225,7 +226,8 @@ export const PLATFORM_INPUTS = {
       examples: [{ workspaceId: "wks_…", ids: ["lea_…"] }],
     }),
   recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }).meta({
-    description: "Inserts finished runs and announces them; a known reference changes nothing.",
+    description:
+      "Inserts finished runs and announces them; a known reference changes nothing. Gives the ids, and how many are new.",
     examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],
   }),
   ledger: z
@@ -307,7 +309,8 @@ export const PLATFORM_INPUTS = {
       ),
     })
     .meta({
-      description: "Makes a disabled subscription active again.",
+      description:
+        "Makes a disabled subscription active again; gives how many events it will be sent again.",
       examples: [{ webhookId: "whk_…" }],
     }),
   sendTestEvent: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }).meta({
@@ -357,6 +360,17 @@ const RecordingMethod = z.enum([
 export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
+
+/** What a call that records gives. */
+export interface Recorded {
+  /** Identifiers of its records, in the order of the input. */
+  ids: string[];
+  /**
+   * How many of them are new: inserted by this call. Where the service had to commit the call twice,
+   * because D1 lost the reply to the first try, those of the first try are not counted.
+   */
+  created: number;
+}
 
 /** When a call is recorded, in Unix milliseconds. */
 export interface Moment {

@@ -145,7 +145,7 @@ async function commitTogether(db: Database, prepared: Ready[], now: number): Pro
 }
 
 async function commitAll(db: Database, prepared: Ready[], now: number) {
-  const wakes = await commitRecordings(db, prepared, now);
+  const { wakes } = await commitRecordings(db, prepared, now);
   for (const { item } of prepared) item.outcome = { kind: "recorded" };
   return wakes;
 }

@@ -14,7 +14,12 @@ import {
   PORTAL_LINK_MINUTES,
   SECRET_OVERLAP_SECONDS,
 } from "../contract/limits.ts";
-import type { PlatformInput, PlatformMethod, RecordingMethod } from "../contract/platform.ts";
+import type {
+  PlatformInput,
+  PlatformMethod,
+  Recorded,
+  RecordingMethod,
+} from "../contract/platform.ts";
 import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
 import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
@@ -201,26 +206,30 @@ export class Platform extends WorkerEntrypoint<Env> {
   }
 
   /** Inserts automations or brings them up to date, by reference; announces activations and pauses. */
-  async recordAutomations(input: PlatformInput<"recordAutomations">): Promise<{ ids: string[] }> {
-    return { ids: await this.#record("recordAutomations", input) };
+  async recordAutomations(input: PlatformInput<"recordAutomations">): Promise<Recorded> {
+    const { ids, changed } = await this.#record("recordAutomations", input);
+    return { ids, created: changed };
   }
 
-  /** Removes automations whose account was unsubscribed, and their runs; unknown ids are no error. */
-  async removeAutomations(
-    input: PlatformInput<"removeAutomations">,
-  ): Promise<Record<string, never>> {
-    await this.#record("removeAutomations", input);
-    return {};
+  /**
+   * Removes automations whose account was unsubscribed, and their runs; unknown ids are no error.
+   * Gives how many were there.
+   */
+  async removeAutomations(input: PlatformInput<"removeAutomations">): Promise<{ removed: number }> {
+    const { changed } = await this.#record("removeAutomations", input);
+    return { removed: changed };
   }
 
   /** Inserts leads and announces them; one whose reference is known stays as it is. */
-  async recordLeads(input: PlatformInput<"recordLeads">): Promise<{ ids: string[] }> {
-    return { ids: await this.#record("recordLeads", input) };
+  async recordLeads(input: PlatformInput<"recordLeads">): Promise<Recorded> {
+    const { ids, changed } = await this.#record("recordLeads", input);
+    return { ids, created: changed };
   }
 
   /** Inserts finished runs and announces them; one whose reference is known stays as it is. */
-  async recordRuns(input: PlatformInput<"recordRuns">): Promise<{ ids: string[] }> {
-    return { ids: await this.#record("recordRuns", input) };
+  async recordRuns(input: PlatformInput<"recordRuns">): Promise<Recorded> {
+    const { ids, changed } = await this.#record("recordRuns", input);
+    return { ids, created: changed };
   }
 
   /**
@@ -381,11 +390,11 @@ export class Platform extends WorkerEntrypoint<Env> {
   }
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
-  async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>): Promise<string[]> {
+  async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>) {
     const { record } = await import("../recording/record.ts");
-    const { ids, wakes } = await record(this.env, method, input, Date.now());
+    const { ids, changed, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
-    return ids;
+    return { ids, changed };
   }
 
   #wakeToCancel(subscriptionId: string): void {

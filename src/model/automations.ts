@@ -19,6 +19,7 @@ import {
   jsonParameters,
   prepared,
   query,
+  readAs,
   rows,
   type Statements,
   write,
@@ -155,6 +156,7 @@ const TOLD = ["reference", "type", "provider", "agentId", "agentName", "name", "
 /**
  * Inserts automations, or brings those that are known up to date. A report that is older than what is
  * stored changes nothing; of two of the same time that differ, the one that arrives later counts.
+ * Reads how many were not there, or had been removed.
  *
  * @param createdAt Unix milliseconds: since when those that are new are known.
  */
@@ -162,11 +164,16 @@ export function upsertAutomations(
   workspaceId: string,
   reported: ReportedAutomation[],
   createdAt: number,
-): Statements<unknown> {
+): Statements<number> {
   const told = each(automations, TOLD, fromJson("r"));
   const isSame = and(...TOLD.map((name) => sql`${known[name]} IS ${told[name]}`));
+  const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
   const chunks = jsonParameters(reported);
-  return inOrder([
+  const statements = inOrder([
+    rows<{ created: number }>(sql`SELECT count(*) AS created
+      FROM json_each(${JSON.stringify(reported.map(({ id }) => id))}) AS r
+        LEFT JOIN ${automations} AS known ON known.id = r.value
+      WHERE ${isNew}`),
     ...chunks.map((chunk) =>
       // Rare, and then all at once: runs are listed by the kind of their automation.
       update(runs)
@@ -187,12 +194,13 @@ export function upsertAutomations(
           createdAt,
         },
         sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
-            WHERE ${known.id} IS NULL OR ${known.removedAt} IS NOT NULL OR ${IS_IN_ORDER}
+            WHERE ${isNew} OR ${IS_IN_ORDER}
               AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})
             ON CONFLICT (${bare(automations.id)}) DO UPDATE SET ${MERGED}`,
       ),
     ),
   ]);
+  return readAs(statements, ([[counted]]) => counted?.created ?? 0);
 }
 
 /** What a report sets in an automation that is known; one that was removed begins anew. */

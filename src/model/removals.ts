@@ -2,7 +2,15 @@ import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-or
 import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
 import type { Moment } from "../contract/platform.ts";
 import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, rows, type Statements, write } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  readAs,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 
 type Removal = typeof removals.$inferSelect;
@@ -10,17 +18,17 @@ type Removal = typeof removals.$inferSelect;
 /**
  * Removes automations of the workspace: they and their runs are gone from the API at once, and are
  * deleted by `cleanUpAutomations`. Recorded again, an automation has a new generation of runs. One
- * that is known only since after the removal was sent is not meant.
+ * that is known only since after the removal was sent is not meant. Reads how many were there.
  */
 export function removeAutomations(
   workspaceId: string,
   ids: string[],
   { sentAt, now }: Moment,
-): Statements<unknown> {
+): Statements<number> {
   const isThere = sql`${automations.workspaceId} = ${workspaceId} AND ${automations.removedAt} IS NULL
     AND ${automations.createdAt} <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
     AND ${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  return inOrder([
+  const statements = inOrder([
     insertFrom(
       removals,
       { automationId: automations.id, generation: automations.generation },
@@ -30,6 +38,7 @@ export function removeAutomations(
       .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
       .where(isThere),
   ]);
+  return readAs(statements, ([, removed]) => removed);
 }
 
 /** True in SQL of a run of a generation that was removed; there are few of those, mostly none. */

@@ -1,7 +1,7 @@
 import { derivedId } from "../contract/ids.ts";
 import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
 import type { AutomationType } from "../contract/resources.ts";
-import { inOrder } from "../db/client.ts";
+import { inOrder, readAs } from "../db/client.ts";
 import {
   isMoveOf,
   type ReportedAutomation,
@@ -38,10 +38,13 @@ export async function parseAutomations(
     once: true,
     missing: unknownWorkspace(),
     statements: () =>
-      inOrder([
-        announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
-        upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
-      ]),
+      readAs(
+        inOrder([
+          announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
+          upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
+        ]),
+        ([, created]) => created,
+      ),
   };
 }
 

@@ -1,9 +1,9 @@
 import { derivedId } from "../contract/ids.ts";
 import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
-import { inOrder } from "../db/client.ts";
+import { inOrder, readAs } from "../db/client.ts";
 import { announce, draftEvent, IS_NEW_LEAD } from "../model/events.ts";
 import { insertLeads, type ReportedLead, toLead } from "../model/leads.ts";
-import { firstOfEach, type Recording } from "./recording.ts";
+import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
 /** Parses a call that inserts leads and announces them; one whose reference is known stays as it is. */
@@ -20,13 +20,16 @@ export async function parseLeads(input: unknown, moment: Moment): Promise<Record
     once: false,
     missing: unknownWorkspace(),
     statements: () =>
-      inOrder([
-        announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
-        insertLeads(
-          workspaceId,
-          fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
-        ),
-      ]),
+      readAs(
+        inOrder([
+          announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
+          insertLeads(
+            workspaceId,
+            fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
+          ),
+        ]),
+        ([, created]) => sum(created),
+      ),
   };
 }
 

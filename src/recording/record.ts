@@ -36,7 +36,7 @@ export function parseRecording(
  * Records one call in one transaction.
  *
  * @param now Unix milliseconds: when it is received, and recorded.
- * @returns the ids of its records, and the subscriptions to be woken.
+ * @returns the ids of its records, how many it inserted or removed, and the subscriptions to be woken.
  * @throws InputError that says what is wrong and where; then nothing is written.
  */
 export async function record(
@@ -44,7 +44,7 @@ export async function record(
   method: RecordingMethod,
   input: unknown,
   now: number,
-): Promise<{ ids: string[]; wakes: Wake[] }> {
+): Promise<{ ids: string[]; changed: number; wakes: Wake[] }> {
   const db = openDatabase(env.DB);
   const recording = await parseRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, references, leaves, once, missing } = recording;
@@ -53,7 +53,7 @@ export async function record(
   const automations = isLookedUp ? await findReferences(db, recording) : new Map();
   const statements = recording.statements(automations);
   const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
-  return { ids, wakes: await referring(committed, missing) };
+  return { ids, ...(await referring(committed, missing)) };
 }
 
 /** The automations that a recording refers to. @throws InputError for a reference that is not there. */

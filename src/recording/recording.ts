@@ -18,31 +18,41 @@ export interface Recording extends References {
   missing: InputError;
   leaves: Leftovers;
   /**
-   * The statements that record and announce it, to be committed together and in this order.
+   * The statements that record and announce it, to be committed together and in this order. Reads how
+   * many records they insert, or remove.
    *
    * @param automations those that it refers to, once its references have been checked.
    */
-  statements(automations: KnownAutomations): Statements<unknown>;
+  statements(automations: KnownAutomations): Statements<number>;
 }
 
 /** A recording whose references have been found. */
 export interface Prepared {
   workspaceId: string;
   once: boolean;
-  statements: Statements<unknown>;
+  statements: Statements<number>;
 }
 
-/** Commits recordings, in order, in one transaction; gives the subscriptions to be woken. */
+/**
+ * Commits recordings, in order, in one transaction.
+ *
+ * @returns the subscriptions to be woken, and how many records were inserted or removed; what a try
+ *   wrote whose reply was lost is not counted.
+ */
 export async function commitRecordings(
   db: Database,
   prepared: Prepared[],
   now: number,
-): Promise<Wake[]> {
+): Promise<{ changed: number; wakes: Wake[] }> {
   const workspaceIds = [...new Set(prepared.map(({ workspaceId }) => workspaceId))];
   const statements = inOrder(prepared.map((one) => one.statements));
   const guard = prepared.some(({ once }) => once) ? ALWAYS : undefined;
-  const { wakes } = await commitAnnounced(db, statements, workspaceIds, now, guard);
-  return wakes;
+  const { result, wakes } = await commitAnnounced(db, statements, workspaceIds, now, guard);
+  return { changed: sum(result ?? []), wakes };
+}
+
+export function sum(counts: number[]): number {
+  return counts.reduce((total, count) => total + count, 0);
 }
 
 /** Of several records with one id, the first. */

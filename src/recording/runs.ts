@@ -1,11 +1,11 @@
 import { derivedId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
-import { inOrder } from "../db/client.ts";
+import { inOrder, readAs } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
 import { insertRuns, isNewRun, type ReportedRun, toRun } from "../model/runs.ts";
-import { firstOfEach, type Recording } from "./recording.ts";
+import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { inWorkspace, type Reference } from "./references.ts";
 
 /** Parses a call that inserts runs and announces them; one whose reference is known stays as it is. */
@@ -34,10 +34,11 @@ export async function parseRuns(
       const drafts = fresh
         .filter((run) => shows(visibility, automationOf(run)?.type))
         .map((run) => draftEvent("run.completed", toRun(run), moment.now));
-      return inOrder([
+      const statements = inOrder([
         announce(workspaceId, "run.completed", drafts, isNewRun(found), moment.now),
         insertRuns(workspaceId, found),
       ]);
+      return readAs(statements, ([, created]) => sum(created));
     },
   };
 }

@@ -25,8 +25,10 @@ export function deployedWith(overrides: Partial<Env>): Fetch {
   return async (request) => {
     const context = createExecutionContext();
     const response = await app.fetch(request, { ...env, ...overrides }, context);
+    // Read first: an answer may end only when the request's body has been read.
+    const body = response.body && (await response.arrayBuffer());
     await waitOnExecutionContext(context);
-    return response;
+    return new Response(body, response);
   };
 }
 

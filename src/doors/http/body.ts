@@ -35,7 +35,9 @@ export async function readBodyAs<S extends z.ZodType>(
 async function readJson(c: Context<AppEnv>): Promise<unknown> {
   if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
-  return decode(await readBounded(c.req.raw.body));
+  const body = await readBounded(c.req.raw.body);
+  c.set("isBodyRead", true);
+  return decode(body);
 }
 
 function judge(schema: z.ZodType, value: unknown): unknown {
@@ -44,6 +46,7 @@ function judge(schema: z.ZodType, value: unknown): unknown {
   return result.data;
 }
 
+/** Reads a body up to the limit; what is left of a larger one stays in its stream. */
 async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -65,7 +68,7 @@ async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<U
 /** The chunks of a body. A sender that breaks off or frames them badly is at fault, not we. */
 async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
   try {
-    yield* stream ?? [];
+    yield* stream?.values({ preventCancel: true }) ?? [];
   } catch {
     throw new ApiError("invalid_request", { reason: "invalid_json" });
   }

@@ -16,6 +16,8 @@ export interface AppEnv {
     portal: { endsAt: number; access: Promise<PortalAccess | null> };
     /** Whether the answer is a file that never changes, rather than one of the API. */
     immutable: boolean | undefined;
+    /** Whether nothing is left of the request's body. */
+    isBodyRead: boolean | undefined;
     /** The id of the key, once it is known to be good. */
     keyId: string;
     /** What the logs call the address of a request that failed to authenticate. */

@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { holdFolder } from "../../../scripts/shared/folder-hold.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
-import { holdFolder } from "../../../scripts/start/folder-hold.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
-  ...["start", "platform", "seed", "deploy", "check-receiver"],
+  ...["start", "platform", "listen", "trigger", "seed", "deploy", "check-receiver"],
   ...["simulate", "chaos", "bench", "openapi"],
 ];
 
@@ -114,7 +114,7 @@ describe("a folder", () => {
     );
     letGo();
     (await holdFolder(folder, "second"))();
-    const script = `const { holdFolder } = await import("${join(ROOT, "scripts/start/folder-hold.ts")}");
+    const script = `const { holdFolder } = await import("${join(ROOT, "scripts/shared/folder-hold.ts")}");
       await holdFolder("${folder}", "third");
       console.log("holds");
       setInterval(() => {}, 1_000);`;

@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,65 +7,25 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../../src/contract/platform.ts";
+import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
 
 const METHODS = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
 
+let command: PlatformCommand;
 let runtime: Runtime;
 let registry: string;
-
 beforeAll(async () => {
-  registry = mkdtempSync(join(tmpdir(), "registry-"));
-  runtime = await startRuntime({ registry });
+  command = await openPlatformCommand();
+  ({ runtime, registry } = command);
 });
+afterAll(() => command.close());
 
-afterAll(async () => {
-  await runtime.stop();
-  rmSync(registry, { recursive: true, force: true });
-});
-
-interface End {
-  code: number | null;
-  stdout: string;
-  stderr: string;
-}
-
-function run(command: string[], env: NodeJS.ProcessEnv = {}): Promise<End> {
-  const [program = "", ...args] = command;
-  const child = spawn(program, args, {
-    cwd: ROOT,
-    env: { ...process.env, WRANGLER_REGISTRY_PATH: registry, ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const end: End = { code: null, stdout: "", stderr: "" };
-  child.stdout.on("data", (chunk) => {
-    end.stdout += chunk;
-  });
-  child.stderr.on("data", (chunk) => {
-    end.stderr += chunk;
-  });
-  return new Promise((resolve) => child.on("close", (code) => resolve({ ...end, code })));
-}
-
-const platform = (...args: string[]) =>
-  run([process.execPath, "scripts/platform/platform.ts", ...args]);
+const run: PlatformCommand["run"] = (...args) => command.run(...args);
+const platform: PlatformCommand["platform"] = (...args) => command.platform(...args);
 const seed = (...args: string[]) => run([process.execPath, "scripts/seed.ts", ...args]);
-
-/** Runs a script in a terminal, which `script` of Debian gives it. */
-function inTerminal(command: string): Promise<End> {
-  const line = `stty cols 120 rows 40 && '${process.execPath}' ${command}`;
-  return run(["script", "-qec", line, "/dev/null"], { TERM: "xterm", CI: "" });
-}
-
-async function makeWorkspace(): Promise<string> {
-  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Agence" });
-  return workspaceId;
-}
-
-async function countLeads(workspaceId: string): Promise<number> {
-  const query = "SELECT count(*) AS n FROM leads WHERE workspace_id = ?";
-  const row = await runtime.env.DB.prepare(query).bind(workspaceId).first<{ n: number }>();
-  return row?.n ?? -1;
-}
+const inTerminal: PlatformCommand["inTerminal"] = (line) => command.inTerminal(line);
+const makeWorkspace = () => command.makeWorkspace();
+const countLeads = (workspaceId: string) => command.countLeads(workspaceId);
 
 describe("npm run platform", () => {
   test("prints what a method answers as JSON, for programs", async () => {
@@ -238,7 +197,9 @@ describe("exportWorkspace --ndjson", () => {
 
   test("is refused of another method", async () => {
     const { code, stderr } = await platform("ledger", "--ndjson");
-    expect(stderr).toContain("--ndjson is for exportWorkspace");
+    expect(stderr).toContain(
+      "--ndjson is for exportWorkspace and methods that record, not for ledger",
+    );
     expect(code).toBe(1);
   });
 });

@@ -1,5 +1,7 @@
+import { once } from "node:events";
 import { connect } from "node:net";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { setTimeout } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
 import { until } from "../../support/until.ts";
@@ -182,4 +184,73 @@ test("a request id is Cloudflare's or ours, never what a client writes", async (
   await until(() => logs.length >= seen + 2);
   const ids = logs.slice(seen).map((line) => JSON.parse(line).requestId);
   expect(ids).toEqual([expect.stringMatching(/^[0-9a-f-]{36}$/), "8c1f0a2b3c4d5e6f-CDG"]);
+});
+
+describe("a connection", () => {
+  const JSON_TYPE = "Content-Type: application/json\r\n";
+  const LARGE = "y".repeat(400_000);
+  const framed = (body: string) => `Content-Length: ${body.length}\r\n\r\n${body}`;
+  const chunked = (body: string) =>
+    `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
+  /** A request whose connection is kept. */
+  const keeping = (request: string, headers: string, rest: string) =>
+    `${request} HTTP/1.1\r\nHost: api.example\r\n${headers}${rest}`;
+
+  /** Opens a connection; gives what has come on it so far. */
+  function open() {
+    const socket = connect(Number(runtime.url.port), runtime.url.hostname);
+    let text = "";
+    socket.on("data", (chunk) => {
+      text += chunk;
+    });
+    // Closed by the server; what comes is what counts.
+    socket.on("error", () => {});
+    return { socket, text: () => text };
+  }
+
+  const UNREAD: [status: number, what: string, request: () => string][] = [
+    [401, "", () => keeping("POST /v1/webhooks", JSON_TYPE, framed(CREATION))],
+    [401, "large", () => keeping("POST /v1/webhooks", JSON_TYPE, framed(LARGE))],
+    [404, "outside /v1", () => keeping("POST /nowhere", JSON_TYPE, framed(LARGE))],
+    [404, "", () => keeping("PATCH /v1/leads", good + JSON_TYPE, framed(LARGE))],
+    [415, "", () => keeping("POST /v1/webhooks", good, framed(CREATION))],
+    [413, "", () => keeping("POST /v1/webhooks", good + JSON_TYPE, framed(LARGE))],
+    [413, "chunked", () => keeping("POST /v1/webhooks", good + JSON_TYPE, chunked(LARGE))],
+    [200, "of a GET", () => keeping("GET /v1/leads", good, framed(LARGE))],
+    [200, "of a GET of the docs", () => keeping("GET /docs", "", framed(LARGE))],
+    [200, "of a HEAD", () => keeping("HEAD /v1/leads", good, framed(LARGE))],
+  ];
+
+  test.each(UNREAD)("survives a %i that leaves a body unread %s", async (status, _, request) => {
+    for (let time = 0; time < 3; time++) {
+      const { socket, text } = open();
+      socket.write(request());
+      await until(() => text().startsWith(`HTTP/1.1 ${status} `));
+      // If it is to be closed, it is closed now.
+      await setTimeout(20);
+      socket.write(get("/v1/leads"));
+      await until(() => text().split("HTTP/1.1 ").length === 3, 2_000);
+      socket.destroy();
+    }
+  });
+
+  test("gets its answer at once, and survives, when the body comes later", async () => {
+    const { socket, text } = open();
+    const startedAt = performance.now();
+    socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));
+    await until(() => text().includes("invalid_api_key"));
+    expect(performance.now() - startedAt).toBeLessThan(500);
+    socket.write("y".repeat(999));
+    socket.write(get("/v1/leads"));
+    await until(() => text().includes("HTTP/1.1 200 "));
+    socket.destroy();
+  });
+
+  test("is closed when the body never comes", async () => {
+    const { socket, text } = open();
+    const closed = once(socket, "close");
+    socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));
+    await closed;
+    expect(text()).toContain("invalid_api_key");
+  });
 });

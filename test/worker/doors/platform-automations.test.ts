@@ -46,7 +46,7 @@ describe("recordAutomations", () => {
       automationReport(String(i), { agent: { reference: "1", name: `Agent ${i}` } }),
     );
     const { ids, ...rest } = await Platform.recordAutomations({ workspaceId, automations });
-    expect(rest).toEqual({});
+    expect(rest).toEqual({ created: 5 });
     const names = new Map((await listed(workspace)).map(({ id, agent_name }) => [id, agent_name]));
     expect(ids.map((id) => names.get(id))).toEqual(automations.map(({ agent }) => agent.name));
   });
@@ -290,6 +290,23 @@ describe("recordAutomations", () => {
   });
 });
 
+test("recordAutomations tells how many are new, or back after their removal", async () => {
+  const { workspaceId } = await openListeningWorkspace();
+  const record = (...references: string[]) =>
+    Platform.recordAutomations({
+      workspaceId,
+      automations: references.map((reference) => automationReport(reference)),
+    });
+  const first = await record("a", "b", "a");
+  expect(first.created).toBe(2);
+  expect((await record("c", "b")).created).toBe(1);
+  const renamed = automationReport("a", { agent: { reference: "agent-1", name: "Soleil" } });
+  const again = await Platform.recordAutomations({ workspaceId, automations: [renamed] });
+  expect(again.created).toBe(0);
+  await Platform.removeAutomations({ workspaceId, ids: [String(first.ids[0])] });
+  expect((await record("a", "b")).created).toBe(1);
+});
+
 describe("removeAutomations", () => {
   test("removes automations and their runs, and leaves the leads and the others", async () => {
     const workspace = await openListeningWorkspace();
@@ -301,7 +318,9 @@ describe("removeAutomations", () => {
       workspaceId,
       runs: [runReport("1", gone, { leadId: leads[0] ?? null }), runReport("2", kept)],
     });
-    expect(await Platform.removeAutomations({ workspaceId, ids: [gone] })).toEqual({});
+    expect(await Platform.removeAutomations({ workspaceId, ids: [gone] })).toEqual({
+      removed: 1,
+    });
     const idsOf = async (path: string) =>
       (await api.get<{ data: { id: string }[] }>(path)).body.data.map(({ id }) => id);
     expect(await idsOf("/v1/automations")).toEqual([kept]);
@@ -312,8 +331,10 @@ describe("removeAutomations", () => {
   test("can be called again, and takes unknown ids for removed ones", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId);
+    const removals: number[] = [];
     for (const ids of [[id], [id, "aut_unknown"]])
-      expect(await Platform.removeAutomations({ workspaceId, ids })).toEqual({});
+      removals.push((await Platform.removeAutomations({ workspaceId, ids })).removed);
+    expect(removals).toEqual([1, 0]);
   });
 
   test("removes nothing of another workspace", async () => {
@@ -342,6 +363,6 @@ describe("removeAutomations", () => {
       ).toContain("removeAutomations: ids: Too ");
     expect(
       await Platform.removeAutomations({ workspaceId, ids: Array(100).fill("aut_1") }),
-    ).toEqual({});
+    ).toEqual({ removed: 0 });
   });
 });

@@ -37,7 +37,7 @@ describe("recordLeads", () => {
       leadReport(String(i), { name: `Lead ${i}`, createdAt: `2026-01-0${i + 1}T00:00:00Z` }),
     );
     const { ids, ...rest } = await Platform.recordLeads({ workspaceId, leads });
-    expect(rest).toEqual({});
+    expect(rest).toEqual({ created: 5 });
     const shown = (await listed(workspace)).toReversed();
     expect(shown.map(({ id, name }) => [id, name])).toEqual(
       leads.map(({ name }, i) => [ids[i], name]),
@@ -69,11 +69,12 @@ describe("recordLeads", () => {
       customFields: { a: 1 },
       createdAt: "2020-01-01T00:00:00Z",
     });
-    expect(await record(again)).toEqual({ ids });
+    expect(await record(again)).toEqual({ ids, created: 0 });
     expect([await listed(workspace), await eventsOf(workspaceId)]).toEqual(before);
-    const more = await record(again, leadReport("2"));
+    const more = await record(again, leadReport("2"), leadReport("2"), leadReport("3"));
     expect(more.ids[0]).toBe(ids[0]);
-    expect(await eventsOf(workspaceId)).toHaveLength(2);
+    expect(more.created).toBe(2);
+    expect(await eventsOf(workspaceId)).toHaveLength(3);
   });
 
   test("announces a lead once when several callers report it at the same time", async () => {
@@ -82,7 +83,8 @@ describe("recordLeads", () => {
     const replies = await Promise.all(
       Array.from({ length: 10 }, () => Platform.recordLeads({ workspaceId, leads })),
     );
-    for (const reply of replies) expect(reply).toEqual(replies[0]);
+    for (const { ids } of replies) expect(ids).toEqual(replies[0]?.ids);
+    expect(replies.map(({ created }) => created).toSorted()).toEqual([...Array(9).fill(0), 2]);
     expect(await eventsOf(workspaceId)).toHaveLength(2);
   });
 

@@ -2,6 +2,7 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Run } from "../../../src/contract/resources.ts";
 import {
+  automationReport,
   errorOf,
   eventsOf,
   leadReport,
@@ -44,7 +45,7 @@ describe("recordRuns", () => {
         }),
       ),
     );
-    expect(rest).toEqual({});
+    expect(rest).toEqual({ created: 3 });
     const shown = (await listed()).toReversed();
     expect(shown.map(({ id, status }) => [id, status])).toEqual(
       statuses.map((status, i) => [ids[i], status]),
@@ -73,7 +74,7 @@ describe("recordRuns", () => {
       actions: [{}],
       leadId,
     });
-    expect(await record(again)).toEqual({ ids });
+    expect(await record(again)).toEqual({ ids, created: 0 });
     expect([await listed(), await announced()]).toEqual(before);
   });
 
@@ -145,6 +146,19 @@ describe("recordRuns", () => {
         ),
       ).toContain("runs[1].leadId: no such lead in this workspace");
     expect([await listed(), await announced()]).toEqual([[], []]);
+  });
+
+  test("tells how many runs are new, also after the removal of their automation", async () => {
+    const { workspaceId, record } = await openAutomation();
+    const automations = { workspaceId, automations: [automationReport("1")] };
+    const { ids } = await Platform.recordAutomations(automations);
+    const automationId = String(ids[0]);
+    const runs = ["1", "2"].map((reference) => runReport(reference, automationId));
+    expect((await record(...runs)).created).toBe(2);
+    expect((await record(...runs, runReport("3", automationId))).created).toBe(1);
+    await Platform.removeAutomations({ workspaceId, ids: [automationId] });
+    await Platform.recordAutomations(automations);
+    expect((await record(...runs)).created).toBe(2);
   });
 
   test("refuses a run of an automation that was removed", async () => {

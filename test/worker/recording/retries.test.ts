@@ -176,3 +176,21 @@ describe.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => 
     },
   );
 });
+
+test("what a try wrote is not counted when its reply was lost", async () => {
+  const { writes, nextHour } = await openHistory();
+  const { changed } = await writes.lead()(env.DB, nextHour());
+  expect(changed).toBe(1);
+  for (const write of [writes.run(), writes.remove(), writes.report({})]) {
+    const DB = losing("reply", async () => {});
+    expect(await write(DB, nextHour())).toMatchObject({ changed: 0 });
+  }
+});
+
+test("what is written by a second try is counted when the first one was lost", async () => {
+  const { writes, nextHour } = await openHistory();
+  for (const write of [writes.lead(), writes.run(), writes.remove(), writes.report({})]) {
+    const DB = losing("request", async () => {});
+    expect(await write(DB, nextHour())).toMatchObject({ changed: 1 });
+  }
+});

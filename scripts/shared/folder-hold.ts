@@ -5,7 +5,7 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { z } from "zod";
-import { makeWritable } from "../shared/checkout.ts";
+import { makeWritable } from "./checkout.ts";
 
 /** Who holds a folder: a server on `port` that answers with `token`, for as long as it lives. */
 const Holder = z.object({
@@ -45,6 +45,12 @@ export async function holdFolder(folder: string, address: string): Promise<() =>
     server.close();
     if (read(file)?.token === token) rmSync(file, { force: true });
   };
+}
+
+/** Where the start that holds `folder` serves; null when none does. */
+export async function findHolder(folder: string): Promise<string | null> {
+  const holder = read(`${folder}/start.json`);
+  return holder && (await isAlive(holder)) ? holder.address : null;
 }
 
 /** Writes a file that is not there yet. @returns whether it was not. */

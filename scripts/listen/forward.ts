@@ -1,0 +1,47 @@
+import { type IncomingMessage, type OutgoingHttpHeaders, request as post } from "node:http";
+import { request as postSecurely } from "node:https";
+import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
+
+/** What the service is answered. */
+export interface Answer {
+  status: number;
+  headers: OutgoingHttpHeaders;
+  /** Why the target gave no answer; the status is then 502. */
+  failure: string | null;
+}
+
+/** Headers of a connection, not of the message that it carries. */
+const HOP_HEADERS = new Set([
+  "host",
+  "connection",
+  "keep-alive",
+  "transfer-encoding",
+  "content-length",
+]);
+
+/** Posts a delivery to `target`: the same bytes and headers. @returns what the target answered. */
+export function forward(target: URL, delivery: IncomingMessage, body: Buffer): Promise<Answer> {
+  const headers = ["Host", target.host, "Content-Length", String(body.length)];
+  for (let i = 0; i < delivery.rawHeaders.length; i += 2) {
+    const [name = "", value = ""] = delivery.rawHeaders.slice(i, i + 2);
+    if (!HOP_HEADERS.has(name.toLowerCase())) headers.push(name, value);
+  }
+  const signal = AbortSignal.timeout(POST_TIMEOUT_MS);
+  return new Promise((resolve) => {
+    const send = target.protocol === "https:" ? postSecurely : post;
+    const request = send(target, { method: "POST", headers, signal }, (response) => {
+      response.resume();
+      const retryAfter = response.headers["retry-after"];
+      resolve({
+        status: response.statusCode ?? 502,
+        headers: retryAfter === undefined ? {} : { "Retry-After": retryAfter },
+        failure: null,
+      });
+    });
+    request.on("error", (error: NodeJS.ErrnoException) => {
+      const failure = signal.aborted ? "no answer in time" : (error.code ?? error.message);
+      resolve({ status: 502, headers: {}, failure });
+    });
+    request.end(body);
+  });
+}

@@ -1,0 +1,100 @@
+/**
+ * Causes one real event in the sample workspace of the running local server, as the platform would:
+ *
+ *     npm run trigger -- lead.created
+ */
+import { derivedId } from "../src/contract/ids.ts";
+import { type Automation, WebhookEvent } from "../src/contract/resources.ts";
+import { fail, readArguments } from "./shared/command.ts";
+import { openApi, Refusal } from "./shared/local-api.ts";
+import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
+import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
+import { freshLead } from "./shared/sample.ts";
+
+const KINDS = WebhookEvent.options.join(", ");
+
+const USAGE = `npm run trigger -- EVENT
+
+Causes one event in the sample workspace of the running local server, as the platform would.
+
+  lead.created               records a new lead
+  run.completed              records a finished run
+  automation.status_changed  pauses an automation; the next time, activates it
+`;
+
+/** The reference of the automation that this command pauses, and whose runs it records. */
+const AUTOMATION = "trigger";
+
+/** Causes each kind of event. Each gives the id of the record that the event tells of. */
+const TRIGGERS: Record<WebhookEvent, (door: PlatformDoor, server: LocalServer) => Promise<string>> =
+  {
+    "lead.created": async (door, { workspaceId }) => {
+      const leads = [freshLead(Date.now())];
+      const { ids } = await door.call("recordLeads", { workspaceId, leads });
+      return String(ids[0]);
+    },
+    "run.completed": async (door, server) => {
+      const { id: automationId } = await openAutomation(door, server);
+      const { ids } = await door.call("recordRuns", {
+        workspaceId: server.workspaceId,
+        runs: [
+          {
+            reference: `trigger-${Date.now()}`,
+            automationId,
+            status: "success",
+            triggerType: "message",
+            actions: [{ type: "send_message", status: "success" }],
+          },
+        ],
+      });
+      return String(ids[0]);
+    },
+    "automation.status_changed": async (door, server) => {
+      const { id, status } = await openAutomation(door, server);
+      await recordAutomation(door, server, status === "active" ? "paused" : "active");
+      return id;
+    },
+  };
+
+const { positionals } = readArguments(USAGE, {}, { allowPositionals: true });
+try {
+  const [kind, ...rest] = positionals;
+  if (kind === undefined || rest.length > 0) throw new Error(`one event is expected: ${KINDS}`);
+  const { success, data } = WebhookEvent.safeParse(kind);
+  if (!success) throw new Error(`${kind}: no such event; there are ${KINDS}`);
+  const server = await findLocalServer();
+  await using door = await openPlatformDoor();
+  console.log(`${data}  ${await TRIGGERS[data](door, server)}`);
+} catch (error) {
+  fail(error);
+}
+
+/** The automation of this command. Recorded for the first time, it announces nothing. */
+async function openAutomation(
+  door: PlatformDoor,
+  server: LocalServer,
+): Promise<Pick<Automation, "id" | "status">> {
+  const id = await derivedId("automation", server.workspaceId, AUTOMATION);
+  try {
+    return await openApi(server.base, server.apiKey)("GET", `/v1/automations/${id}`);
+  } catch (error) {
+    if (!(error instanceof Refusal && error.code === "automation_not_found")) throw error;
+    await recordAutomation(door, server, "active");
+    return { id, status: "active" };
+  }
+}
+
+async function recordAutomation(
+  door: PlatformDoor,
+  { workspaceId }: LocalServer,
+  status: "active" | "paused",
+): Promise<void> {
+  const automation = {
+    reference: AUTOMATION,
+    type: "social_messages",
+    provider: "instagram",
+    agent: { reference: "garage-du-parc", name: "Garage du Parc" },
+    status,
+  } as const;
+  await door.call("recordAutomations", { workspaceId, automations: [automation] });
+}

@@ -1,0 +1,61 @@
+import { createMiddleware } from "hono/factory";
+import { UNREAD_BODY_MAX } from "../../contract/limits.ts";
+import type { AppEnv } from "./context.ts";
+
+/**
+ * Reads what a handler has left of the request's body, so that the connection can be used again. An
+ * HTTP/1.1 server that has not read a body has to close the connection after its answer (RFC 9112,
+ * section 9.3), and the request that the client has just sent on it is lost.
+ *
+ * The client does not wait for it: all of the answer is sent at once, but it ends only when the body
+ * has been read. After the end, the runtime gives no more of a body, not even to `waitUntil`.
+ */
+export const readUnread = createMiddleware<AppEnv>(async (c, next) => {
+  const { body, headers, method } = c.req.raw;
+  if (body === null) return next();
+  await next();
+  // A body that broke off stays locked.
+  if (c.get("isBodyRead") || body.locked) return;
+  if (Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
+  const allRead = readOn(body.getReader());
+  if (c.res.body === null || method === "HEAD") return allRead;
+  const bytes = new Uint8Array(await c.res.arrayBuffer());
+  const { readable, writable } = new FixedLengthStream(bytes.byteLength);
+  c.executionCtx.waitUntil(sendUntil(allRead, bytes, writable.getWriter()));
+  const held = new Response(readable, c.res);
+  c.res = undefined;
+  c.res = held;
+});
+
+/** Reads a body as far as the limits allow. */
+async function readOn(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+  const giveUp = () => reader.cancel().catch(() => {});
+  const timer = setTimeout(giveUp, UNREAD_BODY_MAX.ms);
+  try {
+    for (let bytes = 0; bytes <= UNREAD_BODY_MAX.bytes; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      bytes += value.byteLength;
+    }
+    await giveUp();
+  } catch {
+    // The client has broken off: no connection is left to be kept.
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Sends an answer at once, and ends it when `allRead` resolves. */
+async function sendUntil(
+  allRead: Promise<void>,
+  bytes: Uint8Array,
+  writer: WritableStreamDefaultWriter<Uint8Array>,
+): Promise<void> {
+  try {
+    await writer.write(bytes);
+    await allRead;
+    await writer.close();
+  } catch {
+    // The client has gone.
+  }
+}

@@ -1,0 +1,169 @@
+import { createHmac } from "node:crypto";
+import { rmSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openApi } from "../../../scripts/shared/local-api.ts";
+import { signatureFault } from "../../../scripts/shared/receiver.ts";
+import { type Page, type Webhook, WebhookEvent } from "../../../src/contract/resources.ts";
+import { until } from "../../support/until.ts";
+import {
+  type Command,
+  copyCheckout,
+  type LocalServer,
+  startIn,
+  startLocalServer,
+} from "../support/local-server.ts";
+import { type Answer, type Post, type Receiver, startReceiver } from "../support/receiver.ts";
+
+let server: LocalServer;
+beforeAll(async () => {
+  server = await startLocalServer();
+}, 90_000);
+afterAll(() => server.stop());
+
+/** Starts `npm run listen`; gives it, and the secret that it prints. */
+async function listen(...args: string[]): Promise<Command & { secret: string }> {
+  const listener = server.start("listen", ...args);
+  await until(() => listener.output().includes("Signing secret"), 30_000);
+  const [secret = ""] = /whsec_\S+/.exec(listener.output()) ?? [];
+  return { ...listener, secret };
+}
+
+/** Runs a command to its end. */
+async function run(command: string, ...args: string[]) {
+  const started = server.start(command, ...args);
+  const code = await started.ended;
+  return { code, output: started.output() };
+}
+
+/** Where the listeners that are subscribed receive. */
+async function listeners(): Promise<string[]> {
+  const api = openApi(server.base, String(server.state.apiKey));
+  const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+  return data.map(({ url }) => url).filter((url) => url.endsWith("/npm-run-listen"));
+}
+
+async function endByCtrlC(listener: Command): Promise<number | null> {
+  listener.child.kill("SIGINT");
+  return listener.ended;
+}
+
+describe("npm run listen", () => {
+  let target: Receiver;
+  let answer: Answer = 200;
+  beforeAll(async () => {
+    target = await startReceiver(() => answer);
+  });
+  afterAll(() => target.close());
+
+  test("forwards every kind of event that npm run trigger causes, to the byte, and shows it", async () => {
+    const listener = await listen("--forward", `${target.url}/hook?from=listen`);
+    expect(listener.output()).toContain(`forwarding to ${target.url}/hook?from=listen.`);
+    for (const kind of WebhookEvent.options) {
+      const before = target.posts.length;
+      const { code, output } = await run("trigger", kind);
+      expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining(`${kind}  `) });
+      await until(() => target.posts.length > before);
+      const { path, headers, body } = target.posts.at(-1) as Post;
+      const event = JSON.parse(body.toString());
+      expect([path, event.type]).toEqual(["/hook?from=listen", kind]);
+      expect(output).toBe(`${kind}  ${event.data.id}\n`);
+      // Both signatures are over the bytes.
+      const signed = headers["x-service-signature"];
+      expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
+      const { "webhook-id": id, "webhook-timestamp": time } = headers;
+      const key = Buffer.from(listener.secret.replace("whsec_", ""), "base64");
+      const standard = createHmac("sha256", key).update(`${id}.${time}.`).update(body);
+      expect(headers["webhook-signature"]).toBe(`v1,${standard.digest("base64")}`);
+      expect(headers["content-type"]).toBe("application/json");
+      expect(headers.host).toBe(new URL(target.url).host);
+      await until(() => listener.output().includes(`${kind}  ${event.id}  200\n`));
+      expect(listener.output()).toContain(`X-Service-Signature: ${signed}\n${body}\n`);
+    }
+    expect(await endByCtrlC(listener)).toBe(0);
+  });
+
+  test("pauses the automation of npm run trigger, then activates it", async () => {
+    const listener = await listen();
+    const states = () => listener.output().match(/"status":"(active|paused)"/g)?.length ?? 0;
+    for (let time = 1; time <= 2; time++) {
+      await run("trigger", "automation.status_changed");
+      await until(() => states() === time);
+    }
+    expect(listener.output()).toContain('"status":"active"');
+    expect(listener.output()).toContain('"status":"paused"');
+    await endByCtrlC(listener);
+  });
+
+  test("gives the service the answer of the target, which then tries again", async () => {
+    answer = { status: 503, headers: { "Retry-After": "1" } };
+    const listener = await listen("--forward", target.url);
+    await run("trigger", "lead.created");
+    await until(() => listener.output().includes("  503\n"));
+    answer = 200;
+    const first = target.posts.at(-1) as Post;
+    await until(() => listener.output().includes("  200\n"), 40_000);
+    expect(target.posts.at(-1)?.body).toEqual(first.body);
+    await endByCtrlC(listener);
+  });
+
+  test("shows 502 while the target is down, and the service tries again", async () => {
+    const gone = await startReceiver();
+    await gone.close();
+    const listener = await listen("--forward", gone.url);
+    await run("trigger", "lead.created");
+    const refusals = () => listener.output().split("  502 (ECONNREFUSED)\n").length - 1;
+    await until(() => refusals() === 1);
+    await until(() => refusals() === 2, 40_000);
+    await endByCtrlC(listener);
+  });
+
+  test("works beside another one, and Ctrl-C removes its own subscription only", async () => {
+    const [one, two] = await Promise.all([listen(), listen()]);
+    expect(one.secret).not.toBe(two.secret);
+    expect(await listeners()).toHaveLength(2);
+    await run("trigger", "lead.created");
+    for (const each of [one, two]) await until(() => each.output().includes("lead.created  evt_"));
+    expect(await endByCtrlC(one)).toBe(0);
+    expect(await listeners()).toHaveLength(1);
+    expect(await endByCtrlC(two)).toBe(0);
+    expect(await listeners()).toEqual([]);
+  });
+
+  test("removes what a killed one left, when it starts", async () => {
+    const killed = await listen();
+    const [left] = await listeners();
+    killed.child.kill("SIGKILL");
+    await killed.ended;
+    const next = await listen();
+    expect(await listeners()).toHaveLength(1);
+    expect(await listeners()).not.toContain(left);
+    await endByCtrlC(next);
+  });
+
+  test.each(["localhost:3000", "ftp://localhost/"])("refuses to forward to %s", async (url) => {
+    expect(await run("listen", "--forward", url)).toEqual({
+      code: 1,
+      output: "--forward: a URL that begins with http:// or https:// is expected\n",
+    });
+  });
+});
+
+test.each([
+  [[], "one event is expected: "],
+  [["lead.created", "lead.created"], "one event is expected: "],
+  [["lead.deleted"], "lead.deleted: no such event; there are "],
+])("npm run trigger says what is wrong with %j", async (args, sentence) => {
+  const kinds = WebhookEvent.options.join(", ");
+  expect(await run("trigger", ...args)).toEqual({ code: 1, output: `${sentence}${kinds}\n` });
+});
+
+test.each([["listen"], ["trigger", "lead.created"]])(
+  "npm run %s says in one sentence that no server runs",
+  async (command, ...args) => {
+    const folder = copyCheckout();
+    const started = startIn(folder, command, args);
+    expect(await started.ended).toBe(1);
+    expect(started.output()).toBe("The local server does not run: start it with `npm start`.\n");
+    rmSync(folder, { recursive: true, force: true });
+  },
+);

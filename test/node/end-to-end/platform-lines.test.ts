@@ -1,0 +1,129 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
+
+let command: PlatformCommand;
+beforeAll(async () => {
+  command = await openPlatformCommand();
+});
+afterAll(() => command.close());
+
+describe("an input in a file, or in standard input", () => {
+  const input = '{ "name": "Agence" }';
+
+  test("is read like one in quotes", async () => {
+    const file = join(command.registry, "input.json");
+    writeFileSync(file, input);
+    const created = { workspaceId: expect.stringMatching(/^wks_/) };
+    const { stdout, stderr } = await command.platform("createWorkspace", file);
+    expect(stderr).toBe("");
+    expect(JSON.parse(stdout)).toEqual(created);
+    expect(JSON.parse((await command.platformWith(input, "createWorkspace", "-")).stdout)).toEqual(
+      created,
+    );
+  });
+
+  test.each([
+    [["createWorkspace", "missing.json"], "missing.json cannot be read (ENOENT)\n"],
+    [["createWorkspace", "scripts"], "scripts cannot be read (EISDIR)\n"],
+    [["createWorkspace", "README.md"], "the input is not JSON: "],
+    [["createWorkspace", "-"], "the input is not JSON: "],
+  ])("is named in one sentence when it cannot be read: %j", async (args, sentence) => {
+    const { code, stdout, stderr } = await command.platform(...args);
+    expect(stderr.startsWith(sentence)).toBe(true);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  });
+});
+
+describe("records, one a line", () => {
+  const leadOf = (n: number) => ({
+    reference: `line-${n}`,
+    source: "crm",
+    agent: { reference: "agent", name: "Agence" },
+    name: `Nº ${n}`,
+  });
+  const linesOf = (records: object[]) => records.map((record) => JSON.stringify(record)).join("\n");
+  const leads = (count: number) => Array.from({ length: count }, (_, i) => leadOf(i + 1));
+  let workspaceId: string;
+  let file: string;
+  beforeEach(async () => {
+    workspaceId = await command.makeWorkspace();
+    file = join(command.registry, "records.ndjson");
+  });
+  const record = (method: string, from = file) =>
+    command.platform(method, from, "--ndjson", "--workspace", workspaceId);
+
+  test("are recorded in hundreds, from a file and from standard input", async () => {
+    writeFileSync(file, linesOf(leads(250)));
+    const { code, stdout, stderr } = await record("recordLeads");
+    expect(stderr).toBe("");
+    expect(JSON.parse(stdout)).toEqual({ recorded: 250, created: 250 });
+    expect(code).toBe(0);
+    const more = `${linesOf(leads(260))}\r\n\n`;
+    const args = ["recordLeads", "-", "--ndjson", "--workspace", workspaceId];
+    const again = await command.platformWith(more, ...args);
+    expect(JSON.parse(again.stdout)).toEqual({ recorded: 260, created: 10 });
+    expect(await command.countLeads(workspaceId)).toBe(260);
+  });
+
+  test("are automations and runs too", async () => {
+    const automation = {
+      reference: "a",
+      type: "social_messages",
+      provider: "instagram",
+      agent: { reference: "agent", name: "Agence" },
+      status: "active",
+    };
+    writeFileSync(file, linesOf([automation]));
+    const { stdout } = await record("recordAutomations");
+    expect(JSON.parse(stdout)).toEqual({ recorded: 1, created: 1 });
+    const { items } = await command.runtime.env.PLATFORM.exportWorkspace({ workspaceId });
+    const exported = JSON.parse(JSON.stringify(items)) as { kind: string; id: string }[];
+    const automationId = exported.find(({ kind }) => kind === "automation")?.id;
+    const run = { reference: "r", automationId, status: "success", triggerType: "message" };
+    writeFileSync(file, linesOf([run]));
+    expect(JSON.parse((await record("recordRuns")).stdout)).toEqual({ recorded: 1, created: 1 });
+    // What only the server knows is told with the number of the line, too.
+    writeFileSync(file, `\n${linesOf([run, { ...run, reference: "s", automationId: "aut_1" }])}`);
+    const refused = await record("recordRuns");
+    expect(refused.stderr).toBe("line 3: automationId: no such automation in this workspace\n");
+    expect(refused.code).toBe(1);
+  });
+
+  test.each([
+    ["not JSON", '{"reference":', "line 251: not JSON: "],
+    ["not a lead", '{"reference":"x"}', "line 251: source: "],
+    ["a text", '"lead"', "line 251: Invalid input: expected object"],
+  ])("end at a line that is wrong, which is named: %s", async (_, wrong, sentence) => {
+    writeFileSync(file, [linesOf(leads(250)), wrong, linesOf(leads(400).slice(300))].join("\n"));
+    const { code, stdout, stderr } = await record("recordLeads");
+    expect(stderr.startsWith(sentence)).toBe(true);
+    expect(stderr).toMatch(
+      /\nThe lines up to 200 are recorded \(200 new\), and none after them\. [^\n]+\n$/,
+    );
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(await command.countLeads(workspaceId)).toBe(200);
+  });
+
+  test.runIf(process.platform === "linux")("are counted by a bar in a terminal", async () => {
+    writeFileSync(file, linesOf(leads(300)));
+    const { stdout } = await command.inTerminal(
+      `scripts/platform/platform.ts recordLeads ${file} --ndjson --workspace ${workspaceId}`,
+    );
+    expect(stdout).toContain("━");
+    expect(stdout).toContain("300 leads recorded");
+    expect(stdout).toMatch(/^created {3}300\r$/m);
+  });
+
+  test.each([
+    [["recordLeads", "x.ndjson", "--ndjson"], "--workspace ID is expected with --ndjson\n"],
+    [
+      ["recordLeads", "missing", "--ndjson", "--workspace", "wks_1"],
+      "missing cannot be read (ENOENT)\n",
+    ],
+    [["ledger", "--workspace", "wks_1"], "--workspace is for methods that record, with --ndjson\n"],
+  ])("are refused in one sentence: %j", async (args, sentence) => {
+    expect(await command.platform(...args)).toEqual({ code: 1, stdout: "", stderr: sentence });
+  });
+});

@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+import type { LocalState } from "../../../scripts/shared/local-state.ts";
+import { until } from "../../support/until.ts";
+
+/** A command of `package.json` that runs. */
+export interface Command {
+  child: ChildProcess;
+  /** What it has written so far, to both outputs. */
+  output(): string;
+  /** Its exit code. */
+  ended: Promise<number | null>;
+}
+
+/** `npm start` in a copy of this checkout, with data and ports of its own. */
+export interface LocalServer {
+  base: string;
+  child: ChildProcess;
+  state: LocalState;
+  /** What its terminal shows. */
+  output(): string;
+  /** What is in its log file. */
+  log(): string;
+  /** Starts a command in the copy, as npm does. */
+  start(command: string, ...args: string[]): Command;
+  stop(): Promise<void>;
+}
+
+/** What a copy does not need: what is made anew, and what it shares. */
+const LEFT_OUT = new Set(["node_modules", ".git", ".wrangler", ".dev.vars", "dist"]);
+
+/** What a run of tests may have set for this checkout, and a copy has to itself. */
+const ownEnv = (folder: string) => ({
+  WRANGLER_REGISTRY_PATH: join(folder, ".wrangler/registry"),
+  WRANGLER_LOG: undefined,
+});
+
+/** Copies this checkout without its data. @returns the folder, for its caller to remove. */
+export function copyCheckout(): string {
+  const folder = mkdtempSync(join(tmpdir(), "checkout-"));
+  const filter = (path: string) => !LEFT_OUT.has(basename(path));
+  cpSync(ROOT, folder, { recursive: true, filter });
+  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  return folder;
+}
+
+/** Runs `npm start` until `stop`. */
+export async function startLocalServer(): Promise<LocalServer> {
+  const folder = copyCheckout();
+  const port = await freePort();
+  const server = startIn(folder, "start", [], { PORT: String(port) });
+  const stop = async () => {
+    server.child.kill("SIGINT");
+    await server.ended;
+    rmSync(folder, { recursive: true, force: true });
+  };
+  try {
+    await until(() => server.output().includes("to paste"), 60_000);
+  } catch {
+    await stop();
+    throw new Error(`npm start did not get ready: ${server.output()}`);
+  }
+  return {
+    base: `http://localhost:${port}`,
+    child: server.child,
+    state: JSON.parse(readFileSync(join(folder, ".wrangler/local.json"), "utf8")),
+    output: server.output,
+    log: () => readFileSync(join(folder, ".wrangler/start.log"), "utf8"),
+    start: (command, ...args) => startIn(folder, command, args),
+    stop,
+  };
+}
+
+/** Starts a command of `package.json` in a copy of this checkout. */
+export function startIn(
+  folder: string,
+  command: string,
+  args: string[],
+  env: NodeJS.ProcessEnv = {},
+): Command {
+  const { scripts } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const [program = "", ...given] = scripts[command].replace(/^exec /, "").split(" ");
+  const child = spawn(program === "node" ? process.execPath : program, [...given, ...args], {
+    cwd: folder,
+    env: { ...process.env, ...ownEnv(folder), ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (chunk) => {
+      output += chunk;
+    });
+  const ended = once(child, "close").then(([code]) => code as number | null);
+  return { child, output: () => output, ended };
+}
+
+/** A port that is free, and the one after it too. */
+async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 20_000);
+    if ((await isFree(port)) && (await isFree(port + 1))) return port;
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", () => resolve(false));
+    server.listen(port, "localhost", () => server.close(() => resolve(true)));
+  });
+}
