@@ -1,4 +1,4 @@
-/** Receives webhooks, with nothing but Node: PORT=8080 WEBHOOK_SECRET=whsec_… node node.ts */
+/** Receives webhooks, with nothing but Node 22.18 or later: PORT=8080 WEBHOOK_SECRET=whsec_… node node.ts */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
 

@@ -1,3 +1,4 @@
+import { toHex } from "./bytes.ts";
 /** The type prefix of each kind of identifier (contract, Identifiers; the last two are internal). */
 export const ID_PREFIXES = {
   automation: "aut_",
@@ -65,5 +66,10 @@ export function isId(kind: IdKind, text: string): boolean {
 }
 
 function write(kind: IdKind, bytes: Uint8Array): string {
-  return ID_PREFIXES[kind] + BigInt(`0x${bytes.toHex()}`).toString(36).padStart(ID_DIGITS, "0");
+  return (
+    ID_PREFIXES[kind] +
+    BigInt(`0x${toHex(bytes)}`)
+      .toString(36)
+      .padStart(ID_DIGITS, "0")
+  );
 }

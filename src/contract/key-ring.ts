@@ -1,3 +1,5 @@
+import { fromBase64 } from "./bytes.ts";
+
 const KEY_BYTES = 32;
 
 /** The keys of a secret, by their ids: the first one makes, all of them read what was made. */
@@ -25,7 +27,7 @@ export function parseKeyRing(name: string, text: string): KeyRing {
 
 function decode(base64: string): Uint8Array<ArrayBuffer> | null {
   try {
-    return Uint8Array.fromBase64(base64);
+    return fromBase64(base64);
   } catch {
     return null;
   }

@@ -1,5 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import ipaddr from "ipaddr.js";
+import { toHex } from "../contract/bytes.ts";
 import { mac } from "./mac.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
@@ -73,5 +74,5 @@ export function addressName(address: string | undefined): string {
  */
 export async function addressAlias(secret: string, name: string): Promise<string> {
   const bytes = await mac(secret, `address ${name}`);
-  return new Uint8Array(bytes.buffer, 0, 8).toHex();
+  return toHex(new Uint8Array(bytes.buffer, 0, 8));
 }

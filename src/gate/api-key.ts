@@ -1,3 +1,4 @@
+import { toHex } from "../contract/bytes.ts";
 import { mac, macs } from "./mac.ts";
 
 const PREFIX = "key_live_";
@@ -37,7 +38,7 @@ export async function isApiKey(secret: string, text: string): Promise<boolean> {
 /** The SHA-256 of a key, in hexadecimal: all that is ever stored of it. */
 export async function hashApiKey(key: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
-  return new Uint8Array(digest).toHex();
+  return toHex(new Uint8Array(digest));
 }
 
 /** The first 48 bits, of which 6 digits of base62 are kept. */

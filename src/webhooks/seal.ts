@@ -1,3 +1,4 @@
+import { fromBase64, toBase64 } from "../contract/bytes.ts";
 import { type KeyRing, parseKeyRing } from "../contract/key-ring.ts";
 
 const IV_BYTES = 12;
@@ -22,7 +23,7 @@ export async function seal(ring: KeyRing, owner: string, secret: string): Promis
     await importKey(bytes),
     new TextEncoder().encode(secret),
   );
-  return `${keyId}.${new Uint8Array([...iv, ...new Uint8Array(sealed)]).toBase64()}`;
+  return `${keyId}.${toBase64(new Uint8Array([...iv, ...new Uint8Array(sealed)]))}`;
 }
 
 /** The identifier of the key that seals. */
@@ -41,7 +42,7 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
   const [keyId = "", text = ""] = sealed.split(".");
   const bytes = ring.get(keyId);
   if (!bytes) throw new Error(`no encryption key ${keyId} in WEBHOOK_ENCRYPTION_KEYS`);
-  const box = Uint8Array.fromBase64(text);
+  const box = fromBase64(text);
   const secret = await crypto.subtle.decrypt(
     algorithm(box.subarray(0, IV_BYTES), owner),
     await importKey(bytes),

@@ -1,9 +1,11 @@
+import { fromBase64, toBase64, toHex } from "../contract/bytes.ts";
+
 const SECRET_PREFIX = "whsec_";
 const SECRET_BYTES = 32;
 
 /** A new signing secret: `whsec_` and the base64 of 32 random bytes. */
 export function mintSecret(): string {
-  return SECRET_PREFIX + crypto.getRandomValues(new Uint8Array(SECRET_BYTES)).toBase64();
+  return SECRET_PREFIX + toBase64(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)));
 }
 
 /**
@@ -27,7 +29,7 @@ export async function createSigner(...secrets: string[]): Promise<Signer> {
   const keys = await Promise.all(
     secrets.map(async (secret) => ({
       service: await importKey(new Uint8Array(encoder.encode(secret))),
-      standard: await importKey(Uint8Array.fromBase64(secret.slice(SECRET_PREFIX.length))),
+      standard: await importKey(fromBase64(secret.slice(SECRET_PREFIX.length))),
     })),
   );
   return async (eventId, body, now) => {
@@ -41,11 +43,11 @@ export async function createSigner(...secrets: string[]): Promise<Signer> {
     return {
       "X-Service-Signature": [
         `t=${timestamp}`,
-        ...forService.map((mac) => `v1=${mac.toHex()}`),
+        ...forService.map((mac) => `v1=${toHex(mac)}`),
       ].join(),
       "webhook-id": eventId,
       "webhook-timestamp": String(timestamp),
-      "webhook-signature": forStandard.map((mac) => `v1,${mac.toBase64()}`).join(" "),
+      "webhook-signature": forStandard.map((mac) => `v1,${toBase64(mac)}`).join(" "),
     };
   };
 }

@@ -114,6 +114,7 @@ test("the policy, the signature, the targets and the window are pure", () => {
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ specifier }) => specifier))).toEqual(
     new Set([
+      "../contract/bytes.ts",
       "../contract/limits.ts",
       "../contract/pace.ts",
       "../webhooks/outcome.ts",
