@@ -1,4 +1,5 @@
 import {
+  CLAIM_AHEAD,
   CLAIM_MAX,
   CLAIM_SLOW_MAX,
   DISPATCH_MAX_MS,
@@ -199,6 +200,8 @@ class Dispatch {
   #needsRoundTrip(now: number): boolean {
     if (this.#failure !== null) return false;
     const idle = this.#posts === 0;
+    // Of all turns: each of many has few by itself, and is asked for again after nearly every post.
+    const waiting = this.#turns.reduce((sum, turn) => sum + turn.waiting, 0);
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
     // One trip gives back what has not begun, and one records all that is still under way.
@@ -212,7 +215,7 @@ class Dispatch {
       ageMs >= SETTLE_AFTER_MS ||
       this.#turns.some(
         (turn) =>
-          turn.isHungry ||
+          (turn.isHungry && (turn.waiting === 0 || waiting < CLAIM_AHEAD)) ||
           (turn.hasNews && (idle || turn.isOver)) ||
           (turn.hasNews && turn.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS) ||
           (turn.isCancelling && !this.#isSpent) ||

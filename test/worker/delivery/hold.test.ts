@@ -230,6 +230,32 @@ describe("a dispatch of 1,000 deliveries", () => {
   });
 });
 
+describe("a dispatch to 20 subscriptions of 50 deliveries each", () => {
+  test("reads some rows for each delivery, and writes two or three", async () => {
+    const workspaceId = await createWorkspace();
+    const ids: string[] = [];
+    for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
+    await db
+      .update(subscriptions)
+      .set({ postsAtOnce: 6 })
+      .where(sql`workspace_id = ${workspaceId}`);
+    await announceLeads(workspaceId, 50, NOW);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      ids,
+      "fast",
+      toolsAt(NOW, async () => {
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        return OK;
+      }),
+    );
+    for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 50 });
+    expect(rows.read / 1_000).toBeLessThan(60);
+    expect(rows.written / 1_000).toBeLessThan(3);
+  });
+});
+
 describe("a single healthy delivery", () => {
   test("costs seven rows written from record to settlement, of which its lead is two", async () => {
     const workspaceId = await createWorkspace();
