@@ -10,6 +10,7 @@ import {
   MADE,
   openAccount,
   readAccount,
+  readCalls,
   SECRET,
   SECRETS,
   start,
@@ -213,12 +214,8 @@ describe("npm run deploy, where nobody can be asked", () => {
     openAccount({ hangs: "deploy" });
     const run = start([process.execPath, DEPLOY], { WEBHOOK_ENCRYPTION_KEYS: SECRET });
     const end = ended(run);
-    let calls: Call[] = [];
-    await until(() => {
-      calls = [...calls, ...takeCalls()];
-      return commandsOf(calls).at(-1) === "deploy";
-    }, 20_000);
-    const file = calls.at(-1)?.secretsFile?.path ?? "";
+    await until(() => commandsOf(readCalls()).at(-1) === "deploy", 20_000);
+    const file = readCalls().at(-1)?.secretsFile?.path ?? "";
     expect(existsSync(file)).toBe(true);
     run.kill("SIGTERM");
     expect((await end).code).toBe(1);

@@ -56,13 +56,19 @@ export function readAccount(): FakeAccount {
   return JSON.parse(readFileSync(join(folder, "account.json"), "utf8"));
 }
 
-/** The calls since the last reading. */
-export function takeCalls(): Call[] {
+/** The calls up to now; a call that is being written is none yet. */
+export function readCalls(): Call[] {
   const file = join(folder, "calls");
   if (!existsSync(file)) return [];
-  const calls = readFileSync(file, "utf8").trim().split("\n");
-  rmSync(file);
-  return calls.map((line) => JSON.parse(line));
+  const lines = readFileSync(file, "utf8").split("\n").slice(0, -1);
+  return lines.map((line) => JSON.parse(line));
+}
+
+/** The calls since the last taking, of programs that have ended. */
+export function takeCalls(): Call[] {
+  const calls = readCalls();
+  rmSync(join(folder, "calls"), { force: true });
+  return calls;
 }
 
 /** What the calls did, without options and files. */

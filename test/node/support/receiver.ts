@@ -1,4 +1,9 @@
-import { createServer, type IncomingHttpHeaders, type RequestListener } from "node:http";
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestListener,
+} from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 
@@ -32,10 +37,10 @@ export async function startReceiver(
 ): Promise<Receiver> {
   const posts: Post[] = [];
   const listener: RequestListener = async (request, response) => {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
     const { url = "", headers } = request;
-    const post = { path: url, headers, body: Buffer.concat(chunks), at: Date.now() };
+    const body = await readWhole(request);
+    if (!body) return;
+    const post = { path: url, headers, body, at: Date.now() };
     posts.push(post);
     const answered = await answer(post);
     const { status, headers: given } =
@@ -56,4 +61,15 @@ export async function startReceiver(
         server.closeAllConnections();
       }),
   };
+}
+
+/** The body of a request; null when whoever sends it is gone before its end, as a killed Worker is. */
+async function readWhole(request: IncomingMessage): Promise<Buffer | null> {
+  const chunks: Buffer[] = [];
+  try {
+    for await (const chunk of request) chunks.push(chunk);
+  } catch {
+    return null;
+  }
+  return Buffer.concat(chunks);
 }
