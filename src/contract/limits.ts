@@ -212,6 +212,11 @@ export const REMOVED_RUNS_PIECES = 20;
 /** none of which starts later than this into it. */
 export const REMOVED_RUNS_MAX_MS = 20_000;
 
+/** What one D1 database may hold (developers.cloudflare.com/d1/platform/limits). */
+export const DATABASE_MAX_BYTES = 10_000_000_000;
+/** Days for which the daily sizes of a database are kept. */
+export const SIZES_KEPT_DAYS = 30;
+
 /** The token of a transaction is kept this long: longer than any try of it can be under way. */
 export const COMMITS_KEPT_MS = 3_600_000;
 /** Tokens that one sweep forgets at the most. */

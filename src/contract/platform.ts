@@ -19,6 +19,7 @@ const WorkspaceId = Id.describe("wks_…");
 const WebhookId = Id.describe("whk_…");
 const EventId = Id.describe("evt_…");
 const KeyId = Id.describe("key_…");
+const Binding = z.string().min(1).max(20);
 
 const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
   error: "must be at most 30 days ago: older events are deleted",
@@ -69,6 +70,9 @@ export const PLATFORM_INPUTS = {
     .strictObject({
       name: Name.describe("administrators read it in e-mails"),
       adminEmails: AdminEmails,
+      database: Binding.nullish().describe(
+        "binding of the database to live in; the one with the most room when left out",
+      ),
     })
     .meta({
       description: "Creates a workspace that has access to the service.",
@@ -112,6 +116,11 @@ export const PLATFORM_INPUTS = {
     }),
   listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
     description: "Lists workspaces, newest first, 100 a page.",
+    examples: [{}],
+  }),
+  databases: z.strictObject({}).meta({
+    description:
+      "Lists the databases that are bound, how full each is, and for how long there is room.",
     examples: [{}],
   }),
   setWorkspaceAccess: z
@@ -231,7 +240,10 @@ export const PLATFORM_INPUTS = {
     examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],
   }),
   ledger: z
-    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .strictObject({
+      workspaceId: WorkspaceId.nullish().describe("all, when left out"),
+      database: Binding.nullish().describe("of one database: its binding"),
+    })
     .meta({
       description: "Counts the deliveries by state.",
       examples: [{}, { workspaceId: "wks_…" }],
@@ -296,7 +308,10 @@ export const PLATFORM_INPUTS = {
       ],
     }),
   backlog: z
-    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .strictObject({
+      workspaceId: WorkspaceId.nullish().describe("all, when left out"),
+      database: Binding.nullish().describe("of one database: its binding"),
+    })
     .meta({
       description: "Counts what waits to be delivered; cheaper than the ledger.",
       examples: [{}, { workspaceId: "wks_…" }],

@@ -25,6 +25,11 @@ export const workspaces = sqliteTable(
   "workspaces",
   {
     id: text().primaryKey(),
+    /**
+     * The name of the database that it lives in; null for this one. A row that names another one is its
+     * line in the directory: what else it says is said there.
+     */
+    database: text(),
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
@@ -314,6 +319,14 @@ export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),
   position: text().notNull(),
 });
+
+/** How large the database was, once a day. */
+export const sizes = sqliteTable("sizes", {
+  /** Days since 1970, UTC. */
+  day: integer().primaryKey(),
+  bytes: integer().notNull(),
+});
+
 /**
  * Tokens of transactions that were committed, so that each takes effect once: see `commitOnce`. A
  * token starts with its time.

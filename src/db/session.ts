@@ -9,30 +9,41 @@ export function isOlder(bookmark: string | null, than: string | null): boolean {
   return than !== null && (bookmark === null || bookmark < than);
 }
 
+/** A database, and a bookmark of it; `null` for any state of it. */
+export interface ReadPoint {
+  binding: D1Database;
+  bookmark: string | null;
+}
+
+function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
+  return binding.withSession(bookmark ?? "first-unconstrained");
+}
+
 type Query<T> = (session: D1DatabaseSession) => Promise<T>;
 
 /**
- * Reads from whichever replica is near, begun before it is known how new they must be. They show
- * what they found once `required` tells: what turns out to be older is read again.
+ * Reads from whichever replica is near, begun before it is known how new they must be, and in which
+ * database. They show what they found once `required` tells: what turns out to be older, or another
+ * database's, is read again.
  */
 export class EarlySession implements D1Client {
-  readonly #binding: D1Database;
-  readonly #required: Promise<string | null>;
+  readonly #required: Promise<ReadPoint>;
+  #binding: D1Database;
   #session: D1DatabaseSession;
 
   /**
-   * @param since the bookmark to begin at; `null` for any.
-   * @param required the bookmark that results must not be older than; when it rejects, so do they.
+   * @param since where to begin.
+   * @param required what results must not be older than; when it rejects, so do they.
    */
-  constructor(binding: D1Database, since: string | null, required: Promise<string | null>) {
-    this.#binding = binding;
+  constructor(since: ReadPoint, required: Promise<ReadPoint>) {
     this.#required = required;
-    this.#session = binding.withSession(since ?? "first-unconstrained");
+    this.#binding = since.binding;
+    this.#session = openAt(since);
   }
 
-  /** The bookmark of what has been read. */
-  getBookmark(): string | null {
-    return this.#session.getBookmark();
+  /** The bookmark of what has been read; null when that was not this database. */
+  bookmarkOf(binding: D1Database): string | null {
+    return binding === this.#binding ? this.#session.getBookmark() : null;
   }
 
   prepare(query: string): D1PreparedStatement {
@@ -51,9 +62,12 @@ export class EarlySession implements D1Client {
     const required = await this.#required.catch((refusal) => {
       throw makeFinal(refusal);
     });
-    const found = await early;
-    if (!isOlder(this.#session.getBookmark(), required)) return found;
-    this.#session = this.#binding.withSession(required ?? "first-unconstrained");
+    if (required.binding === this.#binding) {
+      const found = await early;
+      if (!isOlder(this.#session.getBookmark(), required.bookmark)) return found;
+    }
+    this.#binding = required.binding;
+    this.#session = openAt(required);
     return query(this.#session);
   }
 }

@@ -1,5 +1,5 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import { openDatabase } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { type Claimed, findBody } from "../model/deliveries.ts";
 import { createDeadlines, type WithinDeadline } from "../webhooks/deadlines.ts";
@@ -26,7 +26,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   const targets = new Map<string, Prepared>();
   const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
   const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
-  return async (delivery, target) => {
+  return async (delivery, target, db) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
     // Its secrets may be replaced while it is posted to.
@@ -44,7 +44,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       attempt: attempts + 1,
     });
     try {
-      const outcome = await send(env, prepared, delivery, target, startedAt, {
+      const outcome = await send(db, prepared, delivery, target, startedAt, {
         recheck,
         withinDeadline,
       });
@@ -72,7 +72,7 @@ function prepare(env: Env, subscriptionId: string, target: Target): Prepared {
 }
 
 async function send(
-  env: Env,
+  db: Database,
   { isRefused, signer }: Prepared,
   { eventId, body: inline }: Claimed,
   { workspaceId, url }: Target,
@@ -81,7 +81,7 @@ async function send(
 ): Promise<Outcome> {
   if (isRefused || (await recheck?.(url)) === "private") return { kind: "refused" };
   const sign = await signer;
-  const body = inline ?? (await findBody(openDatabase(env.DB), workspaceId, eventId));
+  const body = inline ?? (await findBody(db, workspaceId, eventId));
   if (body === null) throw new EventErased();
   const headers = await sign(eventId, body, now);
   return withinDeadline((signal) => post(url, body, headers, now, signal));

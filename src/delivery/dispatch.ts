@@ -25,16 +25,21 @@ export interface DispatchTools {
   /** From 0 to 1. */
   random(): number;
   sleep(ms: number): Promise<void>;
-  /** Sees to it that reads with these keys find what was claimed. */
-  tellGates(keyHashes: string[]): Promise<void>;
+  /**
+   * Sees to it that reads with the keys of the workspaces find what was claimed.
+   *
+   * @param keyHashes those keys that this database knows.
+   */
+  tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
   /**
    * One attempt.
    *
+   * @param db the database that the event is in.
    * @throws InvocationLimit when the platform lets this invocation post no more; EventErased when
    *   there is nothing to post any more; anything else when
    *   it could not be tried, through no fault of the subscriber.
    */
-  attempt(delivery: Claimed, target: Target): Promise<Outcome>;
+  attempt(delivery: Claimed, target: Target, db: Database): Promise<Outcome>;
   /** Takes a subscription whose turn has ended, and which may have more due, now or later. */
   ended(subscription: EndedTurn): void;
 }
@@ -182,7 +187,7 @@ class Dispatch {
     const startedAt = now();
     if (this.#posts === 1) this.#lastEndAt = startedAt;
     try {
-      const outcome = await attempt(delivery, target);
+      const outcome = await attempt(delivery, target, this.#db);
       this.#answered++;
       turn.end(delivery, { outcome, startedAt, endedAt: now() }, random());
       this.#unrecordedSince ??= now();
@@ -267,8 +272,11 @@ class Dispatch {
           askedAt,
         ),
       );
-      if (claimed.length > 0) await this.#tellGates(keyHashes);
       const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
+      if (claims.size > 0) {
+        const served = found.filter(({ subscriptionId }) => claims.has(subscriptionId));
+        await this.#tellGates(keyHashes, [...new Set(served.map((each) => each.workspaceId))]);
+      }
       const rows = new Map(found.map((row) => [row.subscriptionId, row]));
       for (const turn of turns) {
         const id = turn.subscriptionId;
@@ -288,8 +296,8 @@ class Dispatch {
   }
 
   /** Gates that hang hold up a dispatch once, and for a bounded time. */
-  async #tellGates(keyHashes: string[]): Promise<void> {
-    const told = this.#tools.tellGates(keyHashes).then(() => true);
+  async #tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void> {
+    const told = this.#tools.tellGates(keyHashes, workspaceIds).then(() => true);
     if (!this.#waitsForGates) return;
     const timeout = this.#tools.sleep(GATES_TIMEOUT_MS).then(() => false);
     this.#waitsForGates = await Promise.race([told, timeout]);

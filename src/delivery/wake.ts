@@ -1,4 +1,5 @@
 import type { Lane } from "../contract/pace.ts";
+import { DIRECTORY } from "../db/databases.ts";
 import { logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
 
@@ -9,6 +10,8 @@ import type { Wake } from "../model/due.ts";
 export interface WakeMessage {
   subscriptionId: string;
   lane: Lane;
+  /** The name of the database that knows the subscription; the directory's when left out. */
+  database?: string;
 }
 
 /** Whether a queue's message is one of ours. */
@@ -24,16 +27,25 @@ const MESSAGES_AT_ONCE = 100;
  * Wakes the consumer for each subscription, in its lane. A hint that a queue refuses is not lost work: the sweep
  * finds what is overdue.
  *
+ * @param database the name of the database that knows the subscriptions.
  * @returns whether the queues took every hint.
  */
-export async function wake(env: Env, wakes: Wake[], delaySeconds = 0): Promise<boolean> {
+export async function wake(
+  env: Env,
+  database: string,
+  wakes: Wake[],
+  delaySeconds = 0,
+): Promise<boolean> {
   const queues = { fast: env.DELIVERIES, slow: env.REDELIVERIES };
   const delay = Math.min(delaySeconds, LONGEST_DELAY_SECONDS);
   const lanes = Map.groupBy(wakes, ({ lane }) => lane);
   const sent = await Promise.all(
     [...lanes].flatMap(([lane, hints]) => {
       const ids = [...new Set(hints.map(({ subscriptionId }) => subscriptionId))];
-      return chunks(ids).map((chunk) => send(queues[lane], lane, chunk, delay));
+      const elsewhere = database === DIRECTORY ? {} : { database };
+      const hintsOf = (chunk: string[]): WakeMessage[] =>
+        chunk.map((subscriptionId) => ({ subscriptionId, lane, ...elsewhere }));
+      return chunks(ids).map((chunk) => send(queues[lane], hintsOf(chunk), delay));
     }),
   );
   return sent.every(Boolean);
@@ -46,22 +58,12 @@ function chunks(ids: string[]): string[][] {
   );
 }
 
-async function send(
-  queue: Queue,
-  lane: Lane,
-  ids: string[],
-  delaySeconds: number,
-): Promise<boolean> {
+async function send(queue: Queue, hints: WakeMessage[], delaySeconds: number): Promise<boolean> {
   try {
-    await queue.sendBatch(
-      ids.map((subscriptionId) => ({
-        body: { subscriptionId, lane } satisfies WakeMessage,
-        delaySeconds,
-      })),
-    );
+    await queue.sendBatch(hints.map((body) => ({ body, delaySeconds })));
     return true;
   } catch (error) {
-    logError("wake_refused", error, { messages: ids.length });
+    logError("wake_refused", error, { messages: hints.length });
     return false;
   }
 }

@@ -1,20 +1,20 @@
 import { DISPATCHES_AT_ONCE, EARLY_WAKE_MS, HAND_OFF_MS, HOLD_MS } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
-import { openDatabase } from "../db/client.ts";
+import { openDatabase, query } from "../db/client.ts";
+import { bindingOf, DIRECTORY, openDirectory } from "../db/databases.ts";
 import { createAttempt } from "../delivery/attempt.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../delivery/dispatch.ts";
 import { type WakeMessage, wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
+import { keysOfWorkspaces } from "../model/workspaces.ts";
 import { succeeded } from "../webhooks/outcome.ts";
 
 const RETRY_DELAY_SECONDS = 10;
 
-/** What an isolate has under way. */
-export interface Load {
-  dispatches: number;
-}
-const THIS_ISOLATE: Load = { dispatches: 0 };
+/** The dispatches that an isolate has under way, by the database. */
+export type Load = Map<string, number>;
+const THIS_ISOLATE: Load = new Map();
 
 /**
  * The queue door of deliveries: dispatches what is due to the subscriptions that the messages name.
@@ -31,34 +31,43 @@ export async function consume(
   attempt: DispatchTools["attempt"] = createAttempt(env),
   load: Load = THIS_ISOLATE,
 ): Promise<void> {
-  const lanes = Map.groupBy(messages, ({ body }) => body.lane);
+  const lanes = Map.groupBy(
+    messages,
+    ({ body: { database = DIRECTORY, lane } }) => `${lane} ${database}`,
+  );
   await Promise.all(
-    [...lanes].map(([lane, hints]) => consumeLane(hints, lane, env, ctx, attempt, load)),
+    [...lanes.values()].map((hints) => consumeLane(hints, env, ctx, attempt, load)),
   );
 }
 
+/** Takes messages of one lane and one database. */
 async function consumeLane(
   messages: Message<WakeMessage>[],
-  lane: Lane,
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
   attempt: DispatchTools["attempt"],
   load: Load,
 ): Promise<void> {
+  const [
+    {
+      body: { lane, database = DIRECTORY },
+    },
+  ] = messages as [Message<WakeMessage>];
   const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
   // Its first consumer may have died, and what it held is to be looked at when that hold ends.
   const again = new Set(
     messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
   );
-  const handsOff = load.dispatches < DISPATCHES_AT_ONCE;
-  load.dispatches++;
-  const work = dispatchAndWake(subscriptionIds, again, lane, env, attempt)
+  const underWay = load.get(database) ?? 0;
+  const handsOff = underWay < DISPATCHES_AT_ONCE;
+  load.set(database, underWay + 1);
+  const work = dispatchAndWake(database, subscriptionIds, again, lane, env, attempt)
     .catch((error: unknown) => {
-      logError("dispatch_failed", error, { subscriptions: subscriptionIds.length });
+      logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
       return "failed" as const;
     })
     .finally(() => {
-      load.dispatches--;
+      load.set(database, (load.get(database) ?? 0) - 1);
     });
   const handedOff = new Promise<"handed_off">((resolve) => {
     if (handsOff) setTimeout(() => resolve("handed_off"), HAND_OFF_MS);
@@ -73,20 +82,21 @@ async function consumeLane(
   const rest = work.then(async (outcome) => {
     if (outcome !== "failed") return;
     const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
-    await wake(env, lost, HOLD_MS / 1000);
+    await wake(env, database, lost, HOLD_MS / 1000);
   });
   ctx.waitUntil(rest);
 }
 
 /** Dispatches, and sees to it that each subscription is woken when it has something due next. */
 async function dispatchAndWake(
+  database: string,
   subscriptionIds: string[],
   again: Set<string>,
   lane: Lane,
   env: Env,
   attempt: DispatchTools["attempt"],
 ): Promise<void> {
-  const session = env.DB.withSession("first-primary");
+  const session = bindingOf(env, database).withSession("first-primary");
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
   const ended: EndedTurn[] = [];
@@ -95,16 +105,22 @@ async function dispatchAndWake(
     now: Date.now,
     random: Math.random,
     sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
-    tellGates: (keyHashes) => advanceGates(env, keyHashes, session.getBookmark()),
-    async attempt(delivery, target) {
-      const outcome = await attempt(delivery, target);
+    async tellGates(keyHashes, workspaceIds) {
+      const bookmark = session.getBookmark();
+      // Keys are in the directory; its own dispatches have read them with what they claimed.
+      const hashes =
+        database === DIRECTORY ? keyHashes : await findUsedKeys(env, workspaceIds, Date.now());
+      if (bookmark !== null) await advanceGates(env, hashes, database, bookmark);
+    },
+    async attempt(...post) {
+      const outcome = await attempt(...post);
       count[succeeded(outcome) ? "delivered" : "failed"]++;
       return outcome;
     },
     ended(turn) {
       // Those that end together are woken together.
       if (ended.push(turn) > 1) return;
-      waking.push(Promise.resolve().then(() => wakeAll(env, ended.splice(0), again)));
+      waking.push(Promise.resolve().then(() => wakeAll(env, database, ended.splice(0), again)));
     },
   };
   try {
@@ -118,7 +134,12 @@ async function dispatchAndWake(
   }
 }
 
-async function wakeAll(env: Env, ended: EndedTurn[], again: Set<string>): Promise<void> {
+async function wakeAll(
+  env: Env,
+  database: string,
+  ended: EndedTurn[],
+  again: Set<string>,
+): Promise<void> {
   const now = Date.now();
   const wakes = ended.flatMap((turn) => {
     const { subscriptionId } = turn.found;
@@ -128,7 +149,9 @@ async function wakeAll(env: Env, ended: EndedTurn[], again: Set<string>): Promis
     return { subscriptionId, lane: laneOf(turn.found), delaySeconds };
   });
   const byDelay = Map.groupBy(wakes, ({ delaySeconds }) => delaySeconds);
-  await Promise.all([...byDelay].map(([delaySeconds, group]) => wake(env, group, delaySeconds)));
+  await Promise.all(
+    [...byDelay].map(([delaySeconds, group]) => wake(env, database, group, delaySeconds)),
+  );
 }
 
 /**
@@ -148,14 +171,26 @@ export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: numb
   return held || waitMs <= EARLY_WAKE_MS ? waitMs : null;
 }
 
+/** The keys in use of the workspaces; none when the directory is away, which holds no delivery up. */
+async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Promise<string[]> {
+  try {
+    const keys = await query(openDirectory(env), keysOfWorkspaces(workspaceIds, now));
+    return keys.map(({ keyHash }) => keyHash);
+  } catch (error) {
+    logError("bookmark_lost", error, { workspaces: workspaceIds.length });
+    return [];
+  }
+}
+
 /**
  * Tells the keys' gates how new a read must be to find what is about to be posted: a subscriber may
  * ask for it at once, and be served by a replica. A gate that fails holds no delivery up.
  */
-async function advanceGates(env: Env, keyHashes: string[], bookmark: string | null) {
-  if (bookmark === null) return;
+async function advanceGates(env: Env, keyHashes: string[], database: string, bookmark: string) {
   const told = await Promise.allSettled(
-    keyHashes.map((hash) => callObject(env.KEY_GATE, hash, (gate) => gate.advance(bookmark))),
+    keyHashes.map((hash) =>
+      callObject(env.KEY_GATE, hash, (gate) => gate.advance(bookmark, database)),
+    ),
   );
   const failures = told.filter((result) => result.status === "rejected");
   if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });

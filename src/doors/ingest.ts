@@ -9,13 +9,15 @@ import {
   UNORDERED_MAX_SECONDS,
 } from "../contract/limits.ts";
 import { type RecordingMethod, readRecordMessage } from "../contract/platform.ts";
-import { type Database, openDatabase } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
+import { DIRECTORY, openNamed } from "../db/databases.ts";
 import { isTransient } from "../db/errors.ts";
+import { findDatabases } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
 import { parseRecording } from "../recording/record.ts";
-import { commitRecordings, type Prepared } from "../recording/recording.ts";
+import { commitRecordings, type Prepared, type Recording } from "../recording/recording.ts";
 import {
   addLeftovers,
   checkReferences,
@@ -95,13 +97,19 @@ interface Ready extends Prepared {
   records: number;
 }
 
+/** A message that could be read. */
+interface Readable {
+  item: Item;
+  recording: Recording;
+}
+
 /**
- * Records messages, in one transaction unless they hold too many records, and wakes subscriptions.
+ * Records messages, those of each database apart, so that one that is out of order keeps no other
+ * waiting.
  *
- * @throws the error of a database that is out of order.
+ * @throws the error of such a database, once the others are done.
  */
 async function recordAll(env: Env, items: Item[]): Promise<void> {
-  const db = openDatabase(env.DB);
   const now = Date.now();
   const read = await Promise.all(
     items.map(async (item) => {
@@ -114,8 +122,28 @@ async function recordAll(env: Env, items: Item[]): Promise<void> {
       return recording ? [{ item, recording }] : [];
     }),
   );
-  const readable = read.flat();
+  const readable: Readable[] = read.flat();
   if (readable.length === 0) return;
+  const workspaceIds = new Set(readable.map(({ recording }) => recording.workspaceId));
+  const databases = await findDatabases(env, [...workspaceIds]);
+  const groups = Map.groupBy(
+    readable,
+    ({ recording }) => databases.get(recording.workspaceId) ?? DIRECTORY,
+  );
+  const done = await Promise.allSettled(
+    [...groups].map(([database, group]) => recordIn(env, database, group, now)),
+  );
+  for (const group of done) if (group.status === "rejected") throw group.reason;
+}
+
+/** Records messages in one transaction unless they hold too many records, and wakes subscriptions. */
+async function recordIn(
+  env: Env,
+  database: string,
+  readable: Readable[],
+  now: number,
+): Promise<void> {
+  const db = openNamed(env, database);
   const recordings = readable.map(({ recording }) => recording);
   const known = await lookUp(db, recordings);
   const prepared: Ready[] = [];
@@ -130,7 +158,7 @@ async function recordAll(env: Env, items: Item[]): Promise<void> {
   }
   const transactions = grouped(prepared, (one) => one.records, INGEST_TRANSACTION_MAX_RECORDS);
   for (const transaction of transactions)
-    await wake(env, await commitTogether(db, transaction, now));
+    await wake(env, database, await commitTogether(db, transaction, now));
 }
 
 /** Commits messages in one transaction, or, where the database refuses that, one after another. */

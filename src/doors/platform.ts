@@ -20,7 +20,9 @@ import type {
   Recorded,
   RecordingMethod,
 } from "../contract/platform.ts";
-import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
+import { DIRECTORY, databaseNames, openDirectory, openNamed } from "../db/databases.ts";
+import { allHomes, findHome, findHomeOfWebhook, type Home, homeNamed } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
@@ -35,12 +37,13 @@ import {
   rollKey,
   updateQuota,
 } from "../model/api-keys.ts";
-import { type Backlog, findBacklog } from "../model/due.ts";
-import { closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
+import { findFigures, findSize } from "../model/databases.ts";
+import { type Backlog, findBacklog, sumBacklogs } from "../model/due.ts";
+import { closeKeys, closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
 import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { findDelivery, listDeliveries } from "../model/history.ts";
-import { findLedger, type Ledger } from "../model/ledger.ts";
+import { findLedger, type Ledger, sumLedgers } from "../model/ledger.ts";
 import { ALL_STATES } from "../model/owing.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
 import { enableAgain, redeliverAgain } from "../model/redelivery.ts";
@@ -51,6 +54,7 @@ import {
   withdrawWorkspace,
 } from "../model/subscriptions.ts";
 import {
+  insertLine,
   insertWorkspace,
   listWorkspaces,
   updateAccess,
@@ -79,13 +83,28 @@ async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
  * after a lost reply.
  */
 export class Platform extends WorkerEntrypoint<Env> {
-  /** Creates a workspace that has access to the service. */
+  /** Creates a workspace that has access to the service, in the database with the most room. */
   async createWorkspace(input: PlatformInput<"createWorkspace">): Promise<{ workspaceId: string }> {
-    const { name, adminEmails } = await readInput("createWorkspace", input);
+    const { name, adminEmails, database } = await readInput("createWorkspace", input);
+    const home = database == null ? await this.#findRoom() : this.#bound(database);
     const id = randomId("workspace");
     const workspace = { id, name, adminEmails: adminEmails ?? [], createdAt: Date.now() };
-    await insertWorkspace(this.#db, workspace);
+    await insertWorkspace(home.db, workspace);
+    // Last: what the directory leads to is there.
+    if (home.database !== DIRECTORY)
+      await insertLine(this.#directory, { ...workspace, database: home.database });
     return { workspaceId: id };
+  }
+
+  /** Lists the databases that are bound: how full each is, how fast it fills, when there is no more room. */
+  async databases(input: PlatformInput<"databases">) {
+    await readInput("databases", input);
+    const now = Date.now();
+    const items = allHomes(this.env).map(async ({ database, db }) => ({
+      database,
+      ...(await findFigures(db, now)),
+    }));
+    return { items: await Promise.all(items), nextCursor: null };
   }
 
   /**
@@ -94,7 +113,8 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
     const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
-    const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
+    const { db } = await findHome(this.env, workspaceId);
+    const updated = await commit(db, updateWorkspace(workspaceId, changes));
     if (updated === 0) throw (await references()).unknownWorkspace();
     return {};
   }
@@ -102,7 +122,9 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Lists all workspaces, newest first. */
   async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
     const { cursor } = await readInput("listWorkspaces", input);
-    return toPlatformPage(WORKSPACES_LIST, await listWorkspaces(this.#db, pageAfter(cursor)));
+    const open = (database: string) => openNamed(this.env, database);
+    const found = await listWorkspaces(this.#directory, open, pageAfter(cursor));
+    return toPlatformPage(WORKSPACES_LIST, found);
   }
 
   /** Grants or denies a workspace access; when this returns, every key of it is answered so. */
@@ -110,7 +132,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     input: PlatformInput<"setWorkspaceAccess">,
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
-    const db = this.#db;
+    const { database, db } = await findHome(this.env, workspaceId);
     const now = Date.now();
     const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
@@ -121,8 +143,9 @@ export class Platform extends WorkerEntrypoint<Env> {
     );
     if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
-    this.ctx.waitUntil(wake(this.env, wakes));
-    await Promise.all((await liveKeys(db, workspaceId, now)).map((key) => this.#forget(key)));
+    this.ctx.waitUntil(wake(this.env, database, wakes));
+    const keys = await liveKeys(this.#directory, workspaceId, now);
+    await Promise.all(keys.map((key) => this.#forget(key)));
     return {};
   }
 
@@ -157,14 +180,14 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await (await references()).referring(insertApiKey(this.#db, key));
+    await (await references()).referring(insertApiKey(this.#directory, key));
     return { keyId: id, apiKey };
   }
 
   /** Gives a live key another quota; when this returns, its gate decides by it. */
   async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
     const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
-    const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow, Date.now());
+    const [updated] = await updateQuota(this.#directory, keyId, requestsPerWindow, Date.now());
     if (!updated) throw new Error("keyId: no such key, or it is revoked or expired");
     await this.#forget(updated);
     return {};
@@ -182,7 +205,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const key = { id, keyHash: await hashApiKey(apiKey) };
     const now = Date.now();
     const rolled = rollKey(keyId, key, now + overlapSeconds * 1000, now);
-    await this.#forget(await commit(this.#db, rolled));
+    await this.#forget(await commit(this.#directory, rolled));
     return { keyId: id, apiKey };
   }
 
@@ -190,7 +213,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async revokeApiKey(input: PlatformInput<"revokeApiKey">): Promise<Record<string, never>> {
     const { keyId, apiKey } = await readInput("revokeApiKey", input);
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
-    const [revoked] = await revokeKey(this.#db, key, Date.now());
+    const [revoked] = await revokeKey(this.#directory, key, Date.now());
     if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
     await this.#forget(revoked);
     return {};
@@ -199,9 +222,8 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Lists the keys of a workspace, revoked ones included, newest first. */
   async listApiKeys(input: PlatformInput<"listApiKeys">) {
     const { workspaceId, cursor } = await readInput("listApiKeys", input);
-    if (!(await workspaceExists(this.#db, workspaceId)))
-      throw (await references()).unknownWorkspace();
-    const found = await listApiKeys(this.#db, workspaceId, pageAfter(cursor));
+    await this.#expectWorkspace(workspaceId);
+    const found = await listApiKeys(this.#directory, workspaceId, pageAfter(cursor));
     return toPlatformPage(API_KEYS_LIST, found);
   }
 
@@ -238,8 +260,8 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async eraseLeads(input: PlatformInput<"eraseLeads">): Promise<Record<string, never>> {
     const { workspaceId, ids } = await readInput("eraseLeads", input);
-    await this.#expectWorkspace(workspaceId);
-    await commit(this.#db, eraseLeads(workspaceId, ids));
+    const { db } = await this.#homeOf(workspaceId);
+    await commit(db, eraseLeads(workspaceId, ids));
     return {};
   }
 
@@ -252,12 +274,18 @@ export class Platform extends WorkerEntrypoint<Env> {
     input: PlatformInput<"eraseWorkspace">,
   ): Promise<{ done: boolean; remaining: number }> {
     const { workspaceId } = await readInput("eraseWorkspace", input);
-    const keys = await commit(this.#db, closeWorkspace(workspaceId, Date.now()));
+    const now = Date.now();
+    const { database, db } = await findHome(this.env, workspaceId);
+    const keys = await commit(this.#directory, closeKeys(workspaceId, now));
     if (!keys) return { done: true, remaining: 0 };
+    await commit(db, closeWorkspace(workspaceId, now));
     await Promise.all(keys.map((key) => this.#forget(key)));
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
-    const remaining = await eraseWorkspace(this.#db, workspaceId, mayGoOn);
+    let remaining = await eraseWorkspace(db, workspaceId, mayGoOn);
+    // Last: until then, the directory leads to what is left.
+    if (remaining === 0 && database !== DIRECTORY)
+      remaining = await eraseWorkspace(this.#directory, workspaceId, mayGoOn);
     return { done: remaining === 0, remaining };
   }
 
@@ -266,28 +294,33 @@ export class Platform extends WorkerEntrypoint<Env> {
     input: PlatformInput<"exportWorkspace">,
   ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
     const { workspaceId, cursor } = await readInput("exportWorkspace", input);
-    await this.#expectWorkspace(workspaceId);
-    return exportPage(this.#db, workspaceId, cursor ?? null);
+    const { db } = await this.#homeOf(workspaceId);
+    return exportPage(db, this.#directory, workspaceId, cursor ?? null);
   }
 
-  /** Counts the deliveries of a workspace, or of all. */
+  /** Counts the deliveries of a workspace, of a database, or of all. */
   async ledger(input: PlatformInput<"ledger">): Promise<Ledger> {
-    const { workspaceId } = await readInput("ledger", input);
-    await this.#expectWorkspace(workspaceId);
-    return findLedger(this.#db, workspaceId ?? undefined, Date.now());
+    const { workspaceId, database } = await readInput("ledger", input);
+    const homes = await this.#homes(workspaceId, database);
+    const now = Date.now();
+    const counted = homes.map(({ db }) => findLedger(db, workspaceId ?? undefined, now));
+    return sumLedgers(await Promise.all(counted));
   }
 
-  /** Tells what waits to be delivered, of a workspace or of all, at the price of reading just that. */
+  /** Tells what waits to be delivered, as the ledger does, at the price of reading just that. */
   async backlog(input: PlatformInput<"backlog">): Promise<Backlog> {
-    const { workspaceId } = await readInput("backlog", input);
-    await this.#expectWorkspace(workspaceId);
-    return findBacklog(this.#db, workspaceId ?? undefined, Date.now());
+    const { workspaceId, database } = await readInput("backlog", input);
+    const homes = await this.#homes(workspaceId, database);
+    const now = Date.now();
+    const counted = homes.map(({ db }) => findBacklog(db, workspaceId ?? undefined, now));
+    return sumBacklogs(await Promise.all(counted));
   }
 
   /** Lists the subscriptions of a workspace, newest first, with their health. */
   async listWebhooks(input: PlatformInput<"listWebhooks">) {
     const { workspaceId } = await readInput("listWebhooks", input);
-    const items = await listHealth(this.#db, workspaceId);
+    const { db } = await findHome(this.env, workspaceId);
+    const items = await listHealth(db, workspaceId);
     if (items.length === 0) await this.#expectWorkspace(workspaceId);
     return { items, nextCursor: null };
   }
@@ -296,14 +329,16 @@ export class Platform extends WorkerEntrypoint<Env> {
   async listDeliveries(input: PlatformInput<"listDeliveries">) {
     const { webhookId, state, type, limit, cursor } = await readInput("listDeliveries", input);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    const found = await listDeliveries(this.#db, webhookId, { state, type }, request);
+    const { db } = await findHomeOfWebhook(this.env, webhookId);
+    const found = await listDeliveries(db, webhookId, { state, type }, request);
     return toPlatformPage(DELIVERIES_LIST, found);
   }
 
   /** Shows a delivery, every failed attempt at it, and the exact body. */
   async readDelivery(input: PlatformInput<"readDelivery">) {
     const { webhookId, eventId } = await readInput("readDelivery", input);
-    return findDelivery(this.#db, webhookId, eventId);
+    const { db } = await findHomeOfWebhook(this.env, webhookId);
+    return findDelivery(db, webhookId, eventId);
   }
 
   /**
@@ -314,9 +349,11 @@ export class Platform extends WorkerEntrypoint<Env> {
     const now = Date.now();
     const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
     const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
-    const owed = await redeliverAgain(this.#db, webhookId, eventIds ?? range, now);
+    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
+    const owed = await redeliverAgain(db, webhookId, eventIds ?? range, now);
     if (!owed) throw new Error("webhookId: the subscription is disabled, or without access");
-    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: owed.lane }]));
+    const wakes = [{ subscriptionId: webhookId, lane: owed.lane }];
+    this.ctx.waitUntil(wake(this.env, database, wakes));
     return { count: owed.count };
   }
 
@@ -326,9 +363,11 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
     const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
-    const count = await enableAgain(this.#db, webhookId, redeliverSince ?? null, Date.now());
+    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
+    const count = await enableAgain(db, webhookId, redeliverSince ?? null, Date.now());
     if (redeliverSince == null) return { count };
-    this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: "fast" }]));
+    const wakes = [{ subscriptionId: webhookId, lane: "fast" as const }];
+    this.ctx.waitUntil(wake(this.env, database, wakes));
     return { count };
   }
 
@@ -336,24 +375,27 @@ export class Platform extends WorkerEntrypoint<Env> {
   async sendTestEvent(input: PlatformInput<"sendTestEvent">): Promise<TestResult> {
     const now = Date.now();
     const { webhookId, type } = await readInput("sendTestEvent", input);
-    const subscription = await findSubscription(this.#db, webhookId, now);
+    const { db } = await findHomeOfWebhook(this.env, webhookId);
+    const subscription = await findSubscription(db, webhookId, now);
     return sendTestEvent(this.env, subscription, type, now);
   }
 
   /** Disables a subscription; what it is still owed is cancelled. */
   async disableWebhook(input: PlatformInput<"disableWebhook">): Promise<Record<string, never>> {
     const { webhookId } = await readInput("disableWebhook", input);
-    const { found, left } = await commit(this.#db, disableSubscription(webhookId, Date.now()));
+    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
+    const { found, left } = await commit(db, disableSubscription(webhookId, Date.now()));
     if (!found) throw unknownWebhook();
-    if (left) this.#wakeToCancel(webhookId);
+    if (left) this.#wakeToCancel(database, webhookId);
     return {};
   }
 
   /** Deletes a subscription; what it is still owed is cancelled. An unknown id is no error. */
   async deleteWebhook(input: PlatformInput<"deleteWebhook">): Promise<Record<string, never>> {
     const { webhookId } = await readInput("deleteWebhook", input);
-    const { left } = await commit(this.#db, deleteAnySubscription(webhookId, Date.now()));
-    if (left) this.#wakeToCancel(webhookId);
+    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
+    const { left } = await commit(db, deleteAnySubscription(webhookId, Date.now()));
+    if (left) this.#wakeToCancel(database, webhookId);
     return {};
   }
 
@@ -367,7 +409,8 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { webhookId, overlapSeconds } = await readInput("rotateWebhookSecret", input);
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
     const keys = this.env.WEBHOOK_ENCRYPTION_KEYS;
-    return rotateSecret(this.#db, keys, webhookId, overlap, Date.now());
+    const { db } = await findHomeOfWebhook(this.env, webhookId);
+    return rotateSecret(db, keys, webhookId, overlap, Date.now());
   }
 
   /**
@@ -376,29 +419,74 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async resealSecrets(input: PlatformInput<"resealSecrets">): Promise<Resealed> {
     await readInput("resealSecrets", input);
-    return resealSecrets(this.#db, readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS), 100);
+    const ring = readKeyRing(this.env.WEBHOOK_ENCRYPTION_KEYS);
+    const done: Resealed = { resealed: 0, remaining: 0, unreadable: 0 };
+    for (const { db } of allHomes(this.env)) {
+      const { resealed, remaining, unreadable } = await resealSecrets(
+        db,
+        ring,
+        100 - done.resealed,
+      );
+      done.resealed += resealed;
+      done.remaining += remaining;
+      done.unreadable += unreadable;
+    }
+    return done;
   }
 
-  get #db(): Database {
-    return openDatabase(this.env.DB);
+  get #directory(): Database {
+    return openDirectory(this.env);
+  }
+
+  /** A database of that name. @throws Error that says which there are. */
+  #bound(database: string): Home {
+    const names = databaseNames(this.env);
+    if (names.includes(database)) return homeNamed(this.env, database);
+    throw new Error(`database: none is bound as ${database}; there is ${names.join(", ")}`);
+  }
+
+  /** The smallest of the databases that answer. @throws the error of one when none does. */
+  async #findRoom(): Promise<Home> {
+    const homes = allHomes(this.env);
+    const [only] = homes;
+    if (only && homes.length === 1) return only;
+    const sizes = await Promise.allSettled(
+      homes.map(async (home) => ({ home, bytes: await findSize(home.db) })),
+    );
+    const known = sizes.flatMap((size) => (size.status === "fulfilled" ? size.value : []));
+    const [smallest] = known.sort((a, b) => a.bytes - b.bytes);
+    if (smallest) return smallest.home;
+    throw (sizes[0] as PromiseRejectedResult).reason;
   }
 
   /** Figures of a workspace that is not there would look healthy. */
-  async #expectWorkspace(workspaceId: string | null | undefined): Promise<void> {
-    if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
+  async #expectWorkspace(workspaceId: string): Promise<void> {
+    if (!(await workspaceExists(this.#directory, workspaceId)))
       throw (await references()).unknownWorkspace();
+  }
+
+  /** Where a workspace lives. @throws InputError for one that nobody knows. */
+  async #homeOf(workspaceId: string): Promise<Home> {
+    await this.#expectWorkspace(workspaceId);
+    return findHome(this.env, workspaceId);
+  }
+
+  /** The databases to ask about a workspace, about one of them, or about all. */
+  async #homes(workspaceId?: string | null, database?: string | null): Promise<Home[]> {
+    if (workspaceId != null) return [await this.#homeOf(workspaceId)];
+    return database == null ? allHomes(this.env) : [this.#bound(database)];
   }
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
   async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>) {
     const { record } = await import("../recording/record.ts");
-    const { ids, changed, wakes } = await record(this.env, method, input, Date.now());
-    this.ctx.waitUntil(wake(this.env, wakes));
+    const { ids, changed, database, wakes } = await record(this.env, method, input, Date.now());
+    this.ctx.waitUntil(wake(this.env, database, wakes));
     return { ids, changed };
   }
 
-  #wakeToCancel(subscriptionId: string): void {
-    this.ctx.waitUntil(wake(this.env, [{ subscriptionId, lane: "slow" }]));
+  #wakeToCancel(database: string, subscriptionId: string): void {
+    this.ctx.waitUntil(wake(this.env, database, [{ subscriptionId, lane: "slow" }]));
   }
 
   /**

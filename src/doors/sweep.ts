@@ -1,9 +1,12 @@
 import { REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "../contract/limits.ts";
-import { commit, type Database, openDatabase } from "../db/client.ts";
+import { commit, type Database } from "../db/client.ts";
+import { databaseNames } from "../db/databases.ts";
+import { type Home, homeNamed } from "../db/homes.ts";
 import { deleteCommits } from "../db/once.ts";
 import { sendNotices } from "../delivery/notify.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
+import { noteSize } from "../model/databases.ts";
 import { overdueAnywhere } from "../model/due.ts";
 import { cleanUpAutomations } from "../model/removals.ts";
 import { deleteExpired, parseRetention } from "../model/retention.ts";
@@ -19,28 +22,38 @@ import { parseEventsMaxBytes, trimEvents } from "../model/trimming.ts";
  * @param now Unix milliseconds.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
-  const db = openDatabase(env.DB);
+  const swept = await Promise.all(databaseNames(env).map((name) => sweepDatabase(env, name, now)));
+  const failed = swept.reduce((sum, failures) => sum + failures, 0);
+  if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
+}
+
+/** Sweeps one database; gives how many parts failed. */
+async function sweepDatabase(env: Env, database: string, now: number): Promise<number> {
+  const home = homeNamed(env, database);
+  const { db } = home;
   const startedAt = performance.now();
   const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
-    wakeOverdue(db, env, now),
+    wakeOverdue(home, env, now),
     sendNotices(db, env, now, mayGoOn),
     expireEvents(db, env, now, mayGoOn),
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
+    noteSize(db, now),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
-  for (const failure of failures) logError("sweep_failed", failure);
-  if (failures.length > 0) throw new Error(`${failures.length} parts of the sweep failed`);
+  for (const failure of failures) logError("sweep_failed", failure, { database });
+  return failures.length;
 }
 
 /** Wakes what is overdue, from where the last sweep stopped. */
-async function wakeOverdue(db: Database, env: Env, now: number): Promise<void> {
+async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promise<void> {
   const part = "overdue";
   const { wakes, after } = await overdueAnywhere(db, await findPosition(db, part), now);
   if (wakes.length > 0) {
-    if (!(await wake(env, wakes))) throw new Error("a queue refused to wake subscriptions");
+    if (!(await wake(env, database, wakes)))
+      throw new Error("a queue refused to wake subscriptions");
     log("sweep_woke", { subscriptions: wakes.length });
   }
   await updatePosition(db, part, after);

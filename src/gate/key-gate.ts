@@ -1,8 +1,10 @@
 import { DurableObject } from "cloudflare:workers";
 import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
+import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { isOlder } from "../db/session.ts";
 import { type Standing, useKey } from "../model/api-keys.ts";
+import { findAccess } from "../model/workspaces.ts";
 import type { KeyRefusal } from "./memory.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
@@ -16,7 +18,12 @@ export type Admission =
       keyId: string;
       workspaceId: string;
       figures: Figures;
-      /** The D1 bookmark that what is read for this request must not be older than. */
+      /**
+       * The name of the database that the workspace lives in; left out, the directory's, by an object
+       * that a deployment has not reached yet.
+       */
+      database?: string;
+      /** The bookmark of that database that what is read for this request must not be older than. */
       bookmark: string | null;
     };
 
@@ -29,7 +36,7 @@ export interface RefusedElsewhere {
 
 interface Kept {
   /** Null for a key that is unknown, revoked or expired: no such key becomes good again. */
-  standing: Standing | null;
+  standing: Omit<Standing, "database"> | null;
   /** When it must be read anew, Unix milliseconds. */
   until: number;
 }
@@ -51,6 +58,10 @@ export class KeyGate extends DurableObject<Env> {
   #window = this.ctx.storage.kv.get<KeptWindow>("window");
   #hours = this.#window?.hours ?? [];
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
+  /** The database whose bookmark it is: that of the standing which was read last. */
+  #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
+  /** Bookmarks of others. */
+  readonly #early = new Map<string, string>();
   /** When the window was written last, Unix milliseconds, and whether the next write is waiting. */
   #savedAt = 0;
   #saving = false;
@@ -110,14 +121,35 @@ export class KeyGate extends DurableObject<Env> {
       this.#countRefused({ at: now, count: 1 });
       return { verdict: "quota_exceeded", ...known, expiresAt };
     }
-    return { verdict: "admitted", ...known, bookmark: this.#bookmark };
+    return { verdict: "admitted", ...known, database: this.#database, bookmark: this.#bookmark };
   }
 
-  /** Raises the bookmark that is handed out with admissions; when this returns, for good. */
-  advance(bookmark: string): void {
+  /**
+   * Raises the bookmark that is handed out with admissions; when this returns, for good.
+   *
+   * @param database the name of the database that it is of.
+   */
+  advance(bookmark: string, database = DIRECTORY): void {
+    if (database !== this.#database) {
+      // The standing that says so may be on its way. Lost with the object, which then reads both anew.
+      if (isOlder(this.#early.get(database) ?? null, bookmark)) this.#early.set(database, bookmark);
+      return;
+    }
     if (!isOlder(this.#bookmark, bookmark)) return;
     this.#bookmark = bookmark;
     this.ctx.storage.kv.put("bookmark", bookmark);
+  }
+
+  /** Goes over to another database, whose bookmarks have nothing to do with those before. */
+  #moveTo(database: string): void {
+    if (database === this.#database) return;
+    const early = this.#early.get(database);
+    this.#early.clear();
+    this.#database = database;
+    this.#bookmark = null;
+    this.ctx.storage.kv.put("database", database);
+    this.ctx.storage.kv.delete("bookmark");
+    if (early !== undefined) this.advance(early, database);
   }
 
   /** Drops the key's standing: the platform has changed it. When it returns, nothing old is admitted. */
@@ -160,8 +192,7 @@ export class KeyGate extends DurableObject<Env> {
   async #load(keyHash: string, now: number): Promise<void> {
     for (;;) {
       const forgotten = this.#forgotten;
-      const session = this.env.DB.withSession("first-primary");
-      const standing = await useKey(openDatabase(session), keyHash, now);
+      const { standing, database, bookmark } = await this.#read(keyHash, now);
       // Forgotten while it was being read: it may be the old one.
       if (forgotten !== this.#forgotten) continue;
       // Read anew when its use is to be noted again, even if it was forgotten and read in between.
@@ -172,11 +203,28 @@ export class KeyGate extends DurableObject<Env> {
       this.#kept = { standing, until: Math.min(staleAt, lastMs) };
       // Not written: a flood of invented keys leaves nothing behind.
       if (!standing) return;
+      this.#moveTo(database);
       // From then on, whoever writes what this key shall see finds it used, and tells this gate.
-      const bookmark = session.getBookmark();
-      if (this.#bookmark === null && bookmark !== null) this.advance(bookmark);
+      if (this.#bookmark === null && bookmark !== null) this.advance(bookmark, database);
       this.ctx.storage.kv.put("standing", this.#kept);
       return;
     }
+  }
+
+  /**
+   * Reads the standing in the directory, and, of a workspace that lives in another database, its access
+   * there: whoever changes that does so before he looks for the keys that are in use.
+   */
+  async #read(keyHash: string, now: number) {
+    const directory = this.env.DB.withSession("first-primary");
+    const found = await useKey(openDatabase(directory), keyHash, now);
+    if (!found || found.database === DIRECTORY)
+      return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
+    const { database, ...standing } = found;
+    const home = bindingOf(this.env, database).withSession("first-primary");
+    const accessGranted = await findAccess(openDatabase(home), standing.workspaceId);
+    if (accessGranted === null)
+      throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
+    return { standing: { ...standing, accessGranted }, database, bookmark: home.getBookmark() };
   }
 }

@@ -26,11 +26,13 @@ class Recent<T> {
   }
 }
 
-/** What an isolate remembers of an admitted key: whose it is, for good, and what it has read. */
+/** What an isolate remembers of an admitted key: whose it is, for good, and what it has read where. */
 interface KnownKey {
   keyId: string;
   workspaceId: string;
-  /** The newest D1 bookmark that was read or handed out with the key. */
+  /** The name of the database that the workspace lived in when the key was admitted last. */
+  database: string;
+  /** The newest bookmark of that database that was read or handed out with the key. */
   bookmark: string | null;
 }
 

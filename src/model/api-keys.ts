@@ -23,6 +23,7 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { isoTimeOrNull } from "./health.ts";
 import {
@@ -202,6 +203,9 @@ export async function listApiKeys(
 export interface Standing {
   keyId: string;
   workspaceId: string;
+  /** The name of the database that the workspace lives in. */
+  database: string;
+  /** Of a workspace that lives in another database, that one knows. */
   accessGranted: boolean;
   /** The key's own quota; null for the deployment's. */
   requestsPerWindow: number | null;
@@ -240,6 +244,7 @@ const standing = prepared(
   select({
     keyId: apiKeys.id,
     workspaceId: workspaces.id,
+    database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
     accessGranted: workspaces.accessGranted,
     requestsPerWindow: apiKeys.requestsPerWindow,
     lastUsedAt: apiKeys.lastUsedAt,

@@ -101,6 +101,16 @@ export interface Backlog {
   oldestPendingSeconds: number | null;
 }
 
+/** The backlog of several databases together. */
+export function sumBacklogs(backlogs: Backlog[]): Backlog {
+  const ages = backlogs.flatMap(({ oldestPendingSeconds }) => oldestPendingSeconds ?? []);
+  return {
+    pending: backlogs.reduce((total, { pending }) => total + pending, 0),
+    overdue: backlogs.reduce((total, { overdue }) => total + overdue, 0),
+    oldestPendingSeconds: ages.length === 0 ? null : Math.max(...ages),
+  };
+}
+
 /**
  * The backlog of one workspace, or of all: it reads what is pending there, and one row for each
  * subscription elsewhere that something is pending for.

@@ -121,29 +121,34 @@ function blankLeads(condition: SQL | undefined): Statements<unknown> {
 }
 
 /**
- * Closes a workspace for good: its access ends, its keys are revoked, its subscriptions are deleted.
+ * Revokes all keys of a workspace, in the directory.
  *
- * @returns all its keys, whose gates must be told; null when there is no such workspace.
+ * @returns them, whose gates must be told; null when there is no such workspace.
  */
-export function closeWorkspace(id: string, now: number): Statements<GatedKey[] | null> {
+export function closeKeys(workspaceId: string, now: number): Statements<GatedKey[] | null> {
+  const isOf = eq(apiKeys.workspaceId, workspaceId);
   const statements = inOrder([
+    update(apiKeys)
+      .set({ revokedAt: now })
+      .where(and(isOf, isNull(apiKeys.revokedAt))),
+    select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt }).from(apiKeys).where(isOf),
+    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, workspaceId)),
+  ]);
+  return readAs(statements, ([, keys, known]) => (known.length === 0 ? null : keys));
+}
+
+/** Closes a workspace for good, where it lives: its access ends, its subscriptions are deleted. */
+export function closeWorkspace(id: string, now: number): Statements<unknown> {
+  return inOrder([
     update(workspaces)
       .set({ accessGranted: false })
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    update(apiKeys)
-      .set({ revokedAt: now })
-      .where(and(eq(apiKeys.workspaceId, id), isNull(apiKeys.revokedAt))),
     update(subscriptions)
       .set({ deletedAt: now, ...WITHDRAWN })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
     // A dispatch may delete the rows, by which they are found.
     deleteSecretsOfDeleted(eq(subscriptions.workspaceId, id)),
-    select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
-      .from(apiKeys)
-      .where(eq(apiKeys.workspaceId, id)),
-    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   ]);
-  return readAs(statements, ([, , , , keys, known]) => (known.length === 0 ? null : keys));
 }
 
 /**

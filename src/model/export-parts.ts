@@ -26,6 +26,8 @@ export interface Exported {
 
 /** Rows of a workspace, in an order of their own. */
 export interface Part extends Exported {
+  /** Whether they are in the directory, wherever the workspace lives. */
+  isOfDirectory?: boolean;
   /** Where those of a workspace come from; several where no one index has them all. */
   sources(workspaceId: string): SQL[];
   /** What tells a row from every other one and never changes. */
@@ -59,6 +61,7 @@ export const PARTS: Part[] = [
   {
     kind: "api_key",
     table: apiKeys,
+    isOfDirectory: true,
     secret: ["keyHash"],
     sources: ofWorkspace(apiKeys),
     position: [apiKeys.createdAt, apiKeys.id],
@@ -152,6 +155,7 @@ export const NOT_EXPORTED = {
   removals: "which runs of a removed automation wait to be deleted; the automation tells of it",
   sweep_positions: "where the sweep goes on; of no workspace",
   commits: "tokens of transactions; of no workspace",
+  sizes: "how large the database was; of no workspace",
 };
 
 /** The tables whose rows are exported. */

@@ -21,10 +21,12 @@ interface Place {
  * One page of all that is kept about a workspace, but for secrets. What was there when the first page
  * was read is in one of them, unless it has been deleted; what came since may be.
  *
+ * @param db the database that the workspace lives in.
  * @throws InputError for a cursor of another list or workspace.
  */
 export async function exportPage(
   db: Database,
+  directory: Database,
   workspaceId: string,
   cursor: string | null,
 ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
@@ -34,7 +36,8 @@ export async function exportPage(
   while (items.length < EXPORT_PAGE_MAX_ITEMS && bytes < EXPORT_PAGE_MAX_BYTES) {
     const part = PARTS[place.part];
     if (!part) return { items, nextCursor: null };
-    const found = await readRows(db, part, workspaceId, place.after);
+    const source = part.isOfDirectory ? directory : db;
+    const found = await readRows(source, part, workspaceId, place.after);
     for (const row of found) {
       const added = toItems(part, row);
       items.push(...added);

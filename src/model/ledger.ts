@@ -2,7 +2,7 @@ import { eq, sql } from "drizzle-orm";
 import { select } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { type DeliveryState, deliveries, events } from "../db/schema.ts";
-import { type Backlog, findBacklog } from "./due.ts";
+import { type Backlog, findBacklog, sumBacklogs } from "./due.ts";
 
 /** Counts of deliveries; `created` is counted from the events, on its own. */
 export interface Ledger extends Backlog {
@@ -12,6 +12,20 @@ export interface Ledger extends Backlog {
   cancelled: number;
   /** Whether created = pending + delivered + exhausted + cancelled. */
   addsUp: boolean;
+}
+
+/** The ledger of several databases together: it adds up when each of theirs does. */
+export function sumLedgers(ledgers: Ledger[]): Ledger {
+  const sum = (field: "created" | "delivered" | "exhausted" | "cancelled") =>
+    ledgers.reduce((total, ledger) => total + ledger[field], 0);
+  return {
+    created: sum("created"),
+    delivered: sum("delivered"),
+    exhausted: sum("exhausted"),
+    cancelled: sum("cancelled"),
+    ...sumBacklogs(ledgers),
+    addsUp: ledgers.every(({ addsUp }) => addsUp),
+  };
 }
 
 /** The ledger of one workspace, or of all: it reads every delivery that is kept. */

@@ -11,6 +11,7 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 import { isLive } from "./api-keys.ts";
 import {
@@ -31,6 +32,15 @@ export function insertWorkspace(
   return retrying(() => db.insert(workspaces).values(workspace).onConflictDoNothing());
 }
 
+/** Inserts the directory's line of a workspace that lives in another database. */
+export function insertLine(
+  directory: Database,
+  { id, createdAt, database }: { id: string; createdAt: number; database: string },
+) {
+  const line = { id, createdAt, database, name: "", adminEmails: [] };
+  return retrying(() => directory.insert(workspaces).values(line).onConflictDoNothing());
+}
+
 /** Whether there is such a workspace. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
   const found = await retrying(() =>
@@ -38,6 +48,18 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   );
   return found.length > 0;
 }
+
+/** Whether a workspace has access; null when it does not live in this database. */
+export async function findAccess(db: Database, id: string): Promise<boolean | null> {
+  const [row] = await query(db, access({ id }));
+  return row?.accessGranted ?? null;
+}
+
+const access = prepared(
+  select({ accessGranted: workspaces.accessGranted })
+    .from(workspaces)
+    .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
+);
 
 /** Subscriptions that a workspace may have, in SQL. */
 export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
@@ -88,32 +110,61 @@ interface WorkspaceEntry {
   /** Subscriptions that it may have. */
   webhooksMax: number;
   createdAt: string;
+  /** The name of the database that it lives in. */
+  database: string;
 }
 
+const ENTRY = {
+  id: workspaces.id,
+  name: workspaces.name,
+  accessGranted: workspaces.accessGranted,
+  webhooksMax: WEBHOOKS_MAX,
+  createdAt: workspaces.createdAt,
+  database: workspaces.database,
+};
+
 const page = prepared(
-  select({
-    id: workspaces.id,
-    name: workspaces.name,
-    accessGranted: workspaces.accessGranted,
-    webhooksMax: WEBHOOKS_MAX,
-    createdAt: workspaces.createdAt,
-  })
+  select(ENTRY)
     .from(workspaces)
     .where(isBehind(workspaces.createdAt, workspaces.id))
     .orderBy(...newestFirst(workspaces.createdAt, workspaces.id))
     .limit(ROWS),
 );
 
-/** One page of all workspaces, newest first. */
+/**
+ * One page of all workspaces, newest first.
+ *
+ * @param open opens the database that the directory names.
+ */
 export async function listWorkspaces(
-  db: Database,
+  directory: Database,
+  open: (database: string) => Database,
   request: PageRequest,
 ): Promise<Listing<WorkspaceEntry>> {
-  return listPage(db, page, {}, request, byCreation, ({ id, createdAt, ...row }) => ({
-    workspaceId: id,
-    ...row,
-    createdAt: isoTime(createdAt),
-  }));
+  const { items, next } = await listPage(directory, page, {}, request, byCreation, (row) => row);
+  const elsewhere = Map.groupBy(items, ({ database }) => database ?? DIRECTORY);
+  elsewhere.delete(DIRECTORY);
+  const told = await Promise.all(
+    [...elsewhere].map(([database, lines]) =>
+      query(open(database), entries(lines.map(({ id }) => id))),
+    ),
+  );
+  const known = new Map(told.flat().map((row) => [row.id, row]));
+  const complete = items.map((line) => {
+    const { id, createdAt, name, accessGranted, webhooksMax } = known.get(line.id) ?? line;
+    const database = line.database ?? DIRECTORY;
+    const shown = { name, accessGranted, webhooksMax, createdAt: isoTime(createdAt), database };
+    return { workspaceId: id, ...shown };
+  });
+  return { items: complete, next };
+}
+
+function entries(ids: string[]) {
+  return rows(
+    select(ENTRY)
+      .from(workspaces)
+      .where(inArray(workspaces.id, sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`)),
+  );
 }
 
 /** Those of the workspaces that there are. */
@@ -167,6 +218,19 @@ const keys = prepared(
     )
     .limit(GATES_TOLD_MAX),
 );
+
+/** The same of workspaces that live in another database than their keys. */
+export function keysOfWorkspaces(workspaceIds: string[], now: number) {
+  return rows(
+    select({ keyHash: apiKeys.keyHash })
+      .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
+      .innerJoin(
+        apiKeys,
+        and(sql`${apiKeys.workspaceId} = served.value`, isLive(now), isNotNull(apiKeys.lastUsedAt)),
+      )
+      .limit(GATES_TOLD_MAX),
+  );
+}
 
 /**
  * The live keys of the workspaces that the subscriptions belong to, without those that were never

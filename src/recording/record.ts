@@ -1,5 +1,6 @@
 import type { Moment, RecordingMethod } from "../contract/platform.ts";
-import { type Database, openDatabase } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
+import { findHome } from "../db/homes.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
 import type { Wake } from "../model/due.ts";
 import { parseAutomations, parseRemoval } from "./automations.ts";
@@ -36,7 +37,8 @@ export function parseRecording(
  * Records one call in one transaction.
  *
  * @param now Unix milliseconds: when it is received, and recorded.
- * @returns the ids of its records, how many it inserted or removed, and the subscriptions to be woken.
+ * @returns the ids of its records, how many it inserted or removed, and the subscriptions to be woken,
+ *   with the name of the database that knows them.
  * @throws InputError that says what is wrong and where; then nothing is written.
  */
 export async function record(
@@ -44,16 +46,16 @@ export async function record(
   method: RecordingMethod,
   input: unknown,
   now: number,
-): Promise<{ ids: string[]; changed: number; wakes: Wake[] }> {
-  const db = openDatabase(env.DB);
+): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await parseRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, references, leaves, once, missing } = recording;
+  const { database, db } = await findHome(env, workspaceId);
   // What inserts rows of its workspace, and names nothing else, needs no look-up: the database tells.
   const isLookedUp = references.length > 0 || leaves.removedAutomationIds !== undefined;
   const automations = isLookedUp ? await findReferences(db, recording) : new Map();
   const statements = recording.statements(automations);
   const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
-  return { ids, ...(await referring(committed, missing)) };
+  return { ids, database, ...(await referring(committed, missing)) };
 }
 
 /** The automations that a recording refers to. @throws InputError for a reference that is not there. */

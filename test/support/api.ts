@@ -7,6 +7,7 @@ import type { PlatformInput } from "../../src/contract/platform.ts";
 import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
+import { atHome, HOME, HOME_DB } from "./home.ts";
 
 /** An answer as it came over the wire; `body` is its JSON, null when there is none. */
 export interface Answer<Body = unknown> {
@@ -24,7 +25,7 @@ const throughTheDoor: Fetch = (request) => exports.default.fetch(request);
 export function deployedWith(overrides: Partial<Env>): Fetch {
   return async (request) => {
     const context = createExecutionContext();
-    const response = await app.fetch(request, { ...env, ...overrides }, context);
+    const response = await app.fetch(request, { ...env, ...atHome(overrides) }, context);
     // Read first: an answer may end only when the request's body has been read.
     const body = response.body && (await response.arrayBuffer());
     await waitOnExecutionContext(context);
@@ -81,7 +82,10 @@ export function openApi(apiKey: string, fetch = throughTheDoor) {
 
 /** A new workspace with a key, and the API as this key sees it. */
 export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
-  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
+  const { workspaceId } = await exports.Platform.createWorkspace({
+    name: "Agence Lumière",
+    database: HOME,
+  });
   const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, ...key });
   return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
@@ -93,7 +97,7 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
 export async function openListeningWorkspace(key: { requestsPerWindow?: number } = {}) {
   const workspace = await openWorkspace(key);
   await keepJournal();
-  await env.DB.prepare(
+  await HOME_DB.prepare(
     `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
       VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
   )
@@ -104,11 +108,11 @@ export async function openListeningWorkspace(key: { requestsPerWindow?: number }
 
 /** Keeps the order in which events are committed, which ids of one millisecond do not tell. */
 function keepJournal() {
-  return env.DB.batch([
-    env.DB.prepare(
+  return HOME_DB.batch([
+    HOME_DB.prepare(
       "CREATE TABLE IF NOT EXISTS journal (position INTEGER PRIMARY KEY, event_id TEXT UNIQUE)",
     ),
-    env.DB.prepare(`CREATE TRIGGER IF NOT EXISTS keep_journal AFTER INSERT ON events
+    HOME_DB.prepare(`CREATE TRIGGER IF NOT EXISTS keep_journal AFTER INSERT ON events
       BEGIN INSERT INTO journal (event_id) VALUES (new.id); END`),
   ]);
 }
@@ -208,7 +212,7 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
 /** The events of a workspace that are kept, in the order in which they were committed. */
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
   await keepJournal();
-  const { results } = await env.DB.prepare(
+  const { results } = await HOME_DB.prepare(
     `SELECT body FROM events LEFT JOIN journal ON event_id = id
       WHERE workspace_id = ? ORDER BY position, id`,
   )

@@ -22,9 +22,10 @@ import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { readKeyRing, seal } from "../../src/webhooks/seal.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
+import { atHome, HOME, HOME_DB } from "./home.ts";
 import type { Received } from "./subscribers.ts";
 
-export const db = openDatabase(env.DB);
+export const db = openDatabase(HOME_DB);
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
@@ -32,7 +33,11 @@ export const DAY_MS = 24 * HOUR_MS;
 
 /** A workspace without a key. */
 export async function createWorkspace(adminEmails = ["admin@example.com"]): Promise<string> {
-  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence", adminEmails });
+  const { workspaceId } = await exports.Platform.createWorkspace({
+    name: "Agence",
+    adminEmails,
+    database: HOME,
+  });
   return workspaceId;
 }
 
@@ -265,7 +270,7 @@ export function isolated(overrides: Partial<Env> = {}) {
     ...env,
     DELIVERIES: keepIn(fast),
     REDELIVERIES: keepIn(slow),
-    ...overrides,
+    ...atHome(overrides),
   };
   return { env: bindings, fast, slow };
 }
@@ -310,7 +315,11 @@ export function consumeFor(
   attempt?: DispatchTools["attempt"],
   lane: Lane = "fast",
 ): Promise<QueueResult> {
-  const bodies = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
+  const bodies = subscriptionIds.map((subscriptionId) => ({
+    subscriptionId,
+    lane,
+    database: HOME,
+  }));
   return consumeBodies(bodies, bindings, attempt);
 }
 
@@ -359,11 +368,11 @@ export function observedDatabase({
         const value = Reflect.get(target, name);
         if (name === "withSession")
           return (since: string) =>
-            observeAll((value as D1Database["withSession"]).call(env.DB, since));
+            observeAll((value as D1Database["withSession"]).call(HOME_DB, since));
         return typeof value === "function" ? value.bind(target) : value;
       },
     });
-  const DB = observeAll(env.DB);
+  const DB = observeAll(HOME_DB);
   return { DB, trips };
 }
 

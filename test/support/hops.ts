@@ -1,10 +1,11 @@
 import { env } from "cloudflare:workers";
+import { HOME_DB } from "./home.ts";
 
 /**
  * Bindings whose calls are made at once, but answered in rounds: a round ends when every call under
  * way has its answer and nothing else goes on. Rounds are the network hops on the critical path.
  */
-export function countHops(db = env.DB) {
+export function countHops(db = HOME_DB) {
   let hops = 0;
   let underWay = 0;
   let arrivals: (() => void)[] = [];

@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { HOME_DB } from "./home.ts";
 
 /**
  * D1 with a replica, which the local one has not: reads that ask for no bookmark, or for one from
@@ -9,7 +9,7 @@ export function laggingReplica() {
   let stoppedAt: string | null = null;
   let staleReads = 0;
   const withSession = (since: string) => {
-    const primary = env.DB.withSession("first-primary");
+    const primary = HOME_DB.withSession("first-primary");
     const isStale = () => stoppedAt !== null && !isNewer(since, stoppedAt);
     const answer = async (how: "all" | "raw", query: string, parameters: unknown[]) => {
       const name = JSON.stringify([how, query, parameters]);
@@ -42,7 +42,7 @@ export function laggingReplica() {
     DB: { withSession } as unknown as D1Database,
     /** From now on the replica gets nothing new. */
     async stop() {
-      const session = env.DB.withSession("first-primary");
+      const session = HOME_DB.withSession("first-primary");
       await session.prepare("SELECT 1").all();
       stoppedAt = session.getBookmark();
     },

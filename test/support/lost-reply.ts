@@ -1,5 +1,5 @@
-import { env } from "cloudflare:workers";
 import type { D1Client } from "../../src/db/client.ts";
+import { HOME_DB } from "./home.ts";
 
 /** What is lost: the reply to a transaction that was committed, or the transaction itself. */
 export type Lost = "reply" | "request";
@@ -32,9 +32,9 @@ export function losing(lost: Lost, meanwhile: () => Promise<unknown>): D1Databas
           };
         const value = Reflect.get(target, name);
         if (name === "withSession")
-          return (since: string) => wrap((value as D1Database["withSession"]).call(env.DB, since));
+          return (since: string) => wrap((value as D1Database["withSession"]).call(HOME_DB, since));
         return typeof value === "function" ? value.bind(target) : value;
       },
     });
-  return wrap(env.DB);
+  return wrap(HOME_DB);
 }

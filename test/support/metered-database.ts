@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { HOME_DB } from "./home.ts";
 
 /** The real database, and how many rows were read and written through it. */
 export function meteredDatabase() {
@@ -33,9 +33,9 @@ export function meteredDatabase() {
     },
   });
   const DB = {
-    ...meterAll(env.DB),
+    ...meterAll(HOME_DB),
     withSession(since: string) {
-      const session = env.DB.withSession(since);
+      const session = HOME_DB.withSession(since);
       return { ...meterAll(session), getBookmark: () => session.getBookmark() };
     },
   } as unknown as D1Database;

@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { HOME_DB } from "./home.ts";
 
 /** D1 whose transactions are done at once, but whose answers arrive in an order of the test's choosing. */
 export function orderedDatabase() {
@@ -10,8 +10,8 @@ export function orderedDatabase() {
     return result;
   };
   const db: D1Database = {
-    prepare: (query: string) => env.DB.prepare(query),
-    batch: (statements: D1PreparedStatement[]) => inTurn(env.DB.batch(statements)),
+    prepare: (query: string) => HOME_DB.prepare(query),
+    batch: (statements: D1PreparedStatement[]) => inTurn(HOME_DB.batch(statements)),
     withSession: () => db,
     getBookmark: () => null,
   } as unknown as D1Database;

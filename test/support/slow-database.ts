@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { HOME_DB } from "./home.ts";
 
 /**
  * D1 whose queries are done at once, but whose answers arrive when `release` is called; `reading`
@@ -26,8 +26,8 @@ export function slowDatabase() {
       },
     });
   const db: D1Database = {
-    prepare: (query: string) => hold(env.DB.prepare(query)),
-    batch: (statements: D1PreparedStatement[]) => later(env.DB.batch(statements)),
+    prepare: (query: string) => hold(HOME_DB.prepare(query)),
+    batch: (statements: D1PreparedStatement[]) => later(HOME_DB.batch(statements)),
     withSession: () => db,
     getBookmark: () => null,
   } as unknown as D1Database;

@@ -24,6 +24,8 @@ export interface AppEnv {
     address: string | undefined;
     /** The workspace that the key belongs to. */
     workspaceId: string;
+    /** The name of the database that the workspace lives in. */
+    database: string;
     db: Database;
   };
 }

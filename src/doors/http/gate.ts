@@ -2,7 +2,8 @@ import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../../contract/errors.ts";
 import { openDatabase } from "../../db/client.ts";
-import { EarlySession, isOlder } from "../../db/session.ts";
+import { bindingOf, DIRECTORY } from "../../db/databases.ts";
+import { EarlySession, isOlder, type ReadPoint } from "../../db/session.ts";
 import { addressAlias, addressName } from "../../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
 import { callObject } from "../../gate/call.ts";
@@ -36,16 +37,15 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
   // Looked at below, when the handler is done.
   admission.catch(() => {});
   if (known) c.set("workspaceId", known.workspaceId);
-  else await admission;
-  const session = new EarlySession(c.env.DB, known?.bookmark ?? null, admission);
+  const since = known ? pointOf(c, known) : await admission;
+  const session = new EarlySession(since, admission);
   c.set("db", openDatabase(session));
   await next();
-  const refusal = await admission.then(
-    () => null,
-    (error: unknown) => error,
-  );
-  if (refusal === null) remember(c, keyHash, session.getBookmark());
-  else if (refusal !== c.error) {
+  try {
+    const { binding } = await admission;
+    remember(c, keyHash, session.bookmarkOf(binding));
+  } catch (refusal) {
+    if (refusal === c.error) return;
     // Else it would hand down its headers.
     c.res = undefined;
     throw refusal;
@@ -54,8 +54,8 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
 
 /** Writes, once admitted, and sees to it that the key reads its own writes wherever it reads next. */
 async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  await admit(c, keyHash);
-  const session = c.env.DB.withSession("first-primary");
+  const { binding } = await admit(c, keyHash);
+  const session = binding.withSession("first-primary");
   c.set("db", openDatabase(session));
   await next();
   const bookmark = session.getBookmark();
@@ -63,7 +63,8 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
   if (bookmark === null || refused) return;
   remember(c, keyHash, bookmark);
   try {
-    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark));
+    const database = c.get("database");
+    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
   } catch (error) {
     // It is written all the same.
     logError("bookmark_lost", error, { requestId: c.get("requestId") });
@@ -73,10 +74,10 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
 /**
  * Asks the key's gate.
  *
- * @returns the D1 bookmark that what is read must not be older than.
+ * @returns the database of the workspace, and how new what is read there must be.
  * @throws ApiError when it refuses.
  */
-async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null> {
+async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   const askedAt = Date.now();
   const refused = takeRefused(keyHash);
   const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) =>
@@ -88,12 +89,21 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<string | null
   }
   if (admission.verdict === "admitted") {
     identify(c, admission);
-    return admission.bookmark;
+    const { database = DIRECTORY, bookmark } = admission;
+    c.set("database", database);
+    return pointOf(c, { database, bookmark });
   }
   const { verdict, keyId, workspaceId, figures, expiresAt } = admission;
   const refusal = { verdict, keyId, workspaceId, figures, expiresAt };
   if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
   throw refuse(c, keyHash, refusal);
+}
+
+function pointOf(
+  c: Context<AppEnv>,
+  { database, bookmark }: { database: string; bookmark: string | null },
+): ReadPoint {
+  return { binding: bindingOf(c.env, database), bookmark };
 }
 
 /** The requests that were answered 429 here since the gate was asked last: it counts them, too. */
@@ -116,7 +126,6 @@ function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiEr
     knownKeys.delete(keyHash);
     return new ApiError("workspace_access_denied");
   }
-  remember(c, keyHash, null);
   return rateLimited(refusal.figures);
 }
 
@@ -131,10 +140,13 @@ function identify(
 }
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
-  const seen = knownKeys.get(keyHash)?.bookmark ?? null;
+  const database = c.get("database");
+  const known = knownKeys.get(keyHash);
+  const seen = known?.database === database ? known.bookmark : null;
   knownKeys.set(keyHash, {
     keyId: c.get("keyId"),
     workspaceId: c.get("workspaceId"),
+    database,
     bookmark: isOlder(seen, bookmark) ? bookmark : seen,
   });
 }

@@ -59,7 +59,10 @@ export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Res
   // Once: a try after a lost reply would find nothing, and take that for an unknown one.
   const { found, left } = await commit(c.get("db"), deletion, 1);
   if (!found) throw new ApiError("webhook_not_found");
-  if (left) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId: id, lane: "slow" }]));
+  if (left)
+    c.executionCtx.waitUntil(
+      wake(c.env, c.get("database"), [{ subscriptionId: id, lane: "slow" }]),
+    );
   return c.body(null, 204);
 }
 

@@ -1,6 +1,7 @@
 import { pathToFileURL } from "node:url";
 import type { Fault } from "../../../scripts/shared/faults.ts";
 import { DISPATCHES_AT_ONCE, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
+import { DIRECTORY } from "../../../src/db/databases.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
@@ -148,7 +149,13 @@ class Scenario {
         const attempt = (delivery: Claimed, target: Target) =>
           this.#attempt(delivery, target, isolate);
         const ctx = { waitUntil: () => {} };
-        return doors.consume(messages, this.#env(isolate), ctx, attempt, { dispatches });
+        return doors.consume(
+          messages,
+          this.#env(isolate),
+          ctx,
+          attempt,
+          new Map([[DIRECTORY, dispatches]]),
+        );
       });
     this.#lanes = {
       deliveries: broker("webhook-deliveries"),

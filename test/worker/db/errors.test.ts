@@ -62,7 +62,7 @@ test("a Durable Object that is overloaded is left alone, and one whose error say
 test("a read that is refused because its admission failed is read once", async () => {
   const { DB, trips } = observedDatabase();
   const lost = new Error("Network connection lost.");
-  const db = openDatabase(new EarlySession(DB, null, Promise.reject(lost)));
+  const db = openDatabase(new EarlySession({ binding: DB, bookmark: null }, Promise.reject(lost)));
   await expect(listLeads(db, "wks_1", { limit: 25, after: null })).rejects.toBe(lost);
   expect(trips).toHaveLength(1);
 });

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { createAttempt } from "../../../src/delivery/attempt.ts";
-import { answered, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
+import { answered, db, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5);
 
@@ -17,7 +17,7 @@ describe("the attempts of a dispatch", () => {
     const timers = vi.spyOn(globalThis, "setTimeout");
     const timeouts = vi.spyOn(AbortSignal, "timeout");
     const attempt = createAttempt(env);
-    for (let i = 0; i < 20; i++) expect(await attempt(delivery, target)).toEqual(answered(200));
+    for (let i = 0; i < 20; i++) expect(await attempt(delivery, target, db)).toEqual(answered(200));
     expect(await receivedBy({ url })).toHaveLength(20);
     expect(timers.mock.calls.length + timeouts.mock.calls.length).toBe(1);
   });

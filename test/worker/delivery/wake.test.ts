@@ -24,7 +24,7 @@ describe("the consumer is woken", () => {
   test("in the lane of each subscription, which its message names: a queue may be called anything", async () => {
     const deployment = isolated();
     const mixed = [...wakes("fast", 2), ...wakes("slow", 3)];
-    expect(await wake(deployment.env, mixed)).toBe(true);
+    expect(await wake(deployment.env, "DB", mixed)).toBe(true);
     const sent = (wakes: Wake[]) => wakes.map((wake) => ({ ...wake, delaySeconds: 0 }));
     expect(deployment.fast).toEqual(sent(wakes("fast", 2)));
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
@@ -32,9 +32,17 @@ describe("the consumer is woken", () => {
 
   test("once for each subscription, and with nothing but its id and its lane", async () => {
     const deployment = isolated();
-    await wake(deployment.env, [...wakes("fast", 1), ...wakes("fast", 1)]);
+    await wake(deployment.env, "DB", [...wakes("fast", 1), ...wakes("fast", 1)]);
     expect(deployment.fast).toEqual([{ subscriptionId: "fast-0", lane: "fast", delaySeconds: 0 }]);
     expect(deployment.slow).toEqual([]);
+  });
+
+  test("in the database that knows the subscription, which its message names if it is not the first", async () => {
+    const deployment = isolated();
+    await wake(deployment.env, "DB_2", wakes("slow", 1));
+    expect(deployment.slow).toEqual([
+      { subscriptionId: "slow-0", lane: "slow", database: "DB_2", delaySeconds: 0 },
+    ]);
   });
 
   test("after the delay, which a queue holds for 24 hours at the most", async () => {
@@ -44,7 +52,7 @@ describe("the consumer is woken", () => {
       [172_800, 86_400],
     ] as const) {
       const deployment = isolated();
-      await wake(deployment.env, wakes("slow", 1), delaySeconds);
+      await wake(deployment.env, "DB", wakes("slow", 1), delaySeconds);
       expect(deployment.slow).toEqual([
         { subscriptionId: "slow-0", lane: "slow", delaySeconds: expected },
       ]);
@@ -56,17 +64,17 @@ describe("the consumer is woken", () => {
     const DELIVERIES = {
       sendBatch: async (messages: unknown[]) => void batches.push(messages.length),
     } as unknown as Queue;
-    await wake(isolated({ DELIVERIES }).env, wakes("fast", 201));
+    await wake(isolated({ DELIVERIES }).env, "DB", wakes("fast", 201));
     expect(batches).toEqual([100, 100, 1]);
   });
 
   test("in the lane that works, when the other refuses; and the caller hears of it", async () => {
     const mixed = [...wakes("fast", 1), ...wakes("slow", 1)];
     const deployment = isolated({ DELIVERIES: REFUSING_QUEUE });
-    expect(await wake(deployment.env, mixed)).toBe(false);
+    expect(await wake(deployment.env, "DB", mixed)).toBe(false);
     expect(deployment.slow).toHaveLength(1);
     const other = isolated({ REDELIVERIES: REFUSING_QUEUE });
-    expect(await wake(other.env, mixed)).toBe(false);
+    expect(await wake(other.env, "DB", mixed)).toBe(false);
     expect(other.fast).toHaveLength(1);
   });
 
@@ -78,7 +86,7 @@ describe("the consumer is woken", () => {
       .set({ slow: lane === "slow" })
       .where(sql`id = ${id}`);
     const [draft] = await announceLeads(workspaceId, 1, Date.now());
-    expect(await wake(env, [{ subscriptionId: id, lane }])).toBe(true);
+    expect(await wake(env, "DB", [{ subscriptionId: id, lane }])).toBe(true);
     await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(1);
     expect((await receivedBy({ url }))[0]?.body).toBe(draft?.body);
   });

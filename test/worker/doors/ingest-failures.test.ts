@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { ingest } from "../../../src/doors/ingest.ts";
 import { eventsOf, recordAutomation } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
+import { HOME_DB } from "../../support/home.ts";
 import { deployment, ingestBodies, openSource } from "../../support/ingest.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
@@ -117,7 +118,7 @@ describe("a message that the database refuses in the common transaction", () => 
     const { DB } = observedDatabase({
       before: async (trip) => {
         if (trip === 2)
-          await env.DB.prepare("DELETE FROM automations WHERE id = ?").bind(removed).run();
+          await HOME_DB.prepare("DELETE FROM automations WHERE id = ?").bind(removed).run();
       },
     });
     const { env: bindings, dead } = deployment({ DB });
@@ -145,8 +146,8 @@ describe("a message that the database refuses in the common transaction", () => 
     const { DB } = observedDatabase({
       before: async (trip) => {
         if (trip !== 2) return;
-        const remove = (sql: string) => env.DB.prepare(sql).bind(gone.workspaceId);
-        await env.DB.batch([
+        const remove = (sql: string) => HOME_DB.prepare(sql).bind(gone.workspaceId);
+        await HOME_DB.batch([
           remove("DELETE FROM api_keys WHERE workspace_id = ?"),
           remove("DELETE FROM subscriptions WHERE workspace_id = ?"),
           remove("DELETE FROM workspaces WHERE id = ?"),

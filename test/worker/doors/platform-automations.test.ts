@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Automation, AutomationStatus } from "../../../src/contract/resources.ts";
 import {
@@ -11,6 +11,7 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 
@@ -74,7 +75,7 @@ describe("recordAutomations", () => {
     expect(await report({ updatedAt: null })).toBe(id);
     expect(await read()).toEqual(before);
     expect(await eventsOf(workspaceId)).toEqual([]);
-    const row = env.DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
+    const row = HOME_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
     expect(await row.first("revision")).toBe(1);
   });
 

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { type Column, getTableColumns, getTableName, is, Table } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { EXPORT_KINDS, type ExportItem } from "../../../src/contract/export.ts";
@@ -23,6 +23,7 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
+import { HOME_DB } from "../../support/home.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
 const { Platform } = exports;
@@ -73,16 +74,16 @@ async function withEverything() {
     await expect
       .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
       .toBeGreaterThan(0);
-  await env.DB.batch([
+  await HOME_DB.batch([
     // Held, or its row would go with what it is owed.
-    env.DB.prepare(
+    HOME_DB.prepare(
       "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, generation = generation + 1, held_by = 'test', held_until = 9e12, held_through = 9e12 WHERE id = ?",
     ).bind(deleted.id),
-    env.DB.prepare(
+    HOME_DB.prepare(
       `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
         VALUES (?, ?, 'a.example', '["lead.created"]', 1, 2, 3)`,
     ).bind(workspaceId, failing.id),
-    env.DB.prepare(
+    HOME_DB.prepare(
       `INSERT INTO emails (notice_id, recipient, due_at)
         SELECT id, 'admin@example.com', 4 FROM notices WHERE workspace_id = ?`,
     ).bind(workspaceId),
@@ -198,7 +199,7 @@ describe("exportWorkspace", () => {
       });
     const pages = await exportAll(workspaceId, async () => {
       await report(from % 200 === 0 ? "crm_source" : "social_comments");
-      await env.DB.prepare("UPDATE runs SET crm = NOT crm WHERE workspace_id = ?")
+      await HOME_DB.prepare("UPDATE runs SET crm = NOT crm WHERE workspace_id = ?")
         .bind(workspaceId)
         .run();
       await record(from);
@@ -256,7 +257,7 @@ describe("exportWorkspace", () => {
       }
     const { DB, rows } = meteredDatabase();
     const database = openDatabase(DB);
-    const page = await exportPage(database, workspaceId, null);
+    const page = await exportPage(database, database, workspaceId, null);
     expect(page.items.length).toBeGreaterThanOrEqual(400);
     expect(page.nextCursor).toBeNull();
     // Of a lead, its event and its delivery, each query reads one row or a few.
@@ -268,10 +269,11 @@ describe("exportWorkspace", () => {
     for (let i = 0; i < 2; i++) await subscribe(workspaceId);
     await announceLeads(workspaceId, 2_000, Date.now());
     const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
     const given: ExportItem[] = [];
     let cursor: string | null = null;
     do {
-      const page = await exportPage(openDatabase(DB), workspaceId, cursor);
+      const page = await exportPage(database, database, workspaceId, cursor);
       given.push(...page.items);
       cursor = page.nextCursor;
     } while (cursor !== null);

@@ -1,9 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { commit } from "../../../src/db/client.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
 import { rollKey } from "../../../src/model/api-keys.ts";
 import { errorOf, figuresOf, openApi, openWorkspace } from "../../support/api.ts";
-import { db } from "../../support/deliveries.ts";
+import { HOME, HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 
@@ -203,8 +203,9 @@ describe("rollApiKey", () => {
       Date.now() + 1_000,
       Date.now(),
     );
-    const first = await commit(db, rolled);
-    expect(await commit(db, rolled)).toEqual(first);
+    const directory = openDatabase(env.DB);
+    const first = await commit(directory, rolled);
+    expect(await commit(directory, rolled)).toEqual(first);
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
   });
 
@@ -249,7 +250,10 @@ describe("listWorkspaces", () => {
         ).bind(`wks_${String(i).padStart(4, "0")}`, i),
       ),
     );
-    const { workspaceId } = await Platform.createWorkspace({ name: "Agence Lumière" });
+    const { workspaceId } = await Platform.createWorkspace({
+      name: "Agence Lumière",
+      database: HOME,
+    });
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     const first = await Platform.listWorkspaces({});
     expect(first.items).toHaveLength(100);
@@ -259,6 +263,7 @@ describe("listWorkspaces", () => {
       accessGranted: false,
       webhooksMax: 20,
       createdAt: INSTANT,
+      database: HOME,
     });
     const second = await Platform.listWorkspaces({ cursor: first.nextCursor });
     const ids = [...first.items, ...second.items].map((item) => item.workspaceId);
@@ -271,7 +276,7 @@ describe("listWorkspaces", () => {
 describe("updateWorkspace", () => {
   /** The row of a workspace. */
   const read = (workspaceId: string) =>
-    env.DB.prepare("SELECT name, admin_emails FROM workspaces WHERE id = ?")
+    HOME_DB.prepare("SELECT name, admin_emails FROM workspaces WHERE id = ?")
       .bind(workspaceId)
       .first();
 

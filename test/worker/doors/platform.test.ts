@@ -13,6 +13,7 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 
@@ -24,8 +25,8 @@ function wrong<Input>(input: unknown): Input {
 /** How many rows each table holds. */
 async function tables(): Promise<Record<string, number>> {
   const names = ["workspaces", "api_keys", "automations", "leads", "runs", "events", "deliveries"];
-  const counts = await env.DB.batch<{ n: number }>(
-    names.map((name) => env.DB.prepare(`SELECT count(*) AS n FROM ${name}`)),
+  const counts = await HOME_DB.batch<{ n: number }>(
+    names.map((name) => HOME_DB.prepare(`SELECT count(*) AS n FROM ${name}`)),
   );
   return Object.fromEntries(names.map((name, i) => [name, counts[i]?.results[0]?.n ?? 0]));
 }

@@ -1,7 +1,7 @@
 import type { Context, Next } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { isId } from "../../../contract/ids.ts";
-import { openDatabase } from "../../../db/client.ts";
+import { findHome } from "../../../db/homes.ts";
 import { readPortalToken } from "../../../gate/portal-token.ts";
 import { findPortalAccess, type PortalAccess } from "../../../model/workspaces.ts";
 import type { AppEnv } from "../context.ts";
@@ -28,11 +28,12 @@ export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> 
     c.header("Retry-After", String(WINDOW_SECONDS));
     throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
   }
-  const db = openDatabase(c.env.DB);
+  const { database, db } = await findHome(c.env, workspaceId);
   const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
   const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
   const access = findPortalAccess(db, workspaceId, named);
   c.set("workspaceId", workspaceId);
+  c.set("database", database);
   c.set("db", db);
   c.set("portal", { endsAt, access });
   const judged = access.then((found) => refusalOf(found, webhookId !== null));

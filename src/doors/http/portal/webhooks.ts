@@ -42,7 +42,8 @@ export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
   const subscriptionId = idOf(c);
   const since = redeliver_since ?? null;
   const count = await enableAgain(c.get("db"), subscriptionId, since, Date.now());
-  if (since !== null) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId, lane: "fast" }]));
+  if (since !== null)
+    c.executionCtx.waitUntil(wake(c.env, c.get("database"), [{ subscriptionId, lane: "fast" }]));
   return c.json({ count });
 }
 

@@ -3,6 +3,7 @@ import { WebhookEvent } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
 import { PAGE_LIMIT, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
+import { openDirectory } from "../../../db/databases.ts";
 import { callObject } from "../../../gate/call.ts";
 import { type HourUsage, lastHours } from "../../../gate/usage.ts";
 import { logError } from "../../../log.ts";
@@ -32,7 +33,7 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
 /** `GET /portal/api/keys`: the newest 100. */
 export async function listKeys(c: Context<AppEnv>): Promise<Response> {
   const request = { limit: PAGE_LIMIT.max, after: null };
-  const { items } = await listStoredKeys(c.get("db"), c.get("workspaceId"), request);
+  const { items } = await listStoredKeys(openDirectory(c.env), c.get("workspaceId"), request);
   const now = Date.now();
   const keys = items.map(async (key) => toKey(c.env, key, await usageOf(c.env, key, now), now));
   return c.json({ data: await Promise.all(keys) });

@@ -1,4 +1,3 @@
-import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Automation, AutomationStatus } from "../../../../src/contract/resources.ts";
 import {
@@ -11,6 +10,7 @@ import {
   refusal,
   success,
 } from "../../../support/api.ts";
+import { HOME_DB } from "../../../support/home.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
@@ -152,7 +152,7 @@ describe("clients that race on one automation", () => {
       events.map((_, i) => (i % 2 ? "active" : "paused")),
     );
     expect((await read()).status).toBe(events.length % 2 ? "paused" : "active");
-    const row = env.DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
+    const row = HOME_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
     expect(await row.first("revision")).toBe(1 + events.length);
   });
 

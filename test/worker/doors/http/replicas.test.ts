@@ -12,6 +12,7 @@ import {
   recordAutomation,
 } from "../../../support/api.ts";
 import { answered, consumeFor, isolated, subscribe } from "../../../support/deliveries.ts";
+import { HOME } from "../../../support/home.ts";
 import { countHops } from "../../../support/hops.ts";
 import { laggingReplica } from "../../../support/lagging-replica.ts";
 
@@ -125,9 +126,11 @@ test("an evicted gate comes back with its bookmark", async () => {
   const { apiKey } = await openWorkspace();
   const keyHash = await hashApiKey(apiKey);
   const bookmark = "ffffffff-00000000-00000000-00000000000000000000000000000000";
-  await env.KEY_GATE.getByName(keyHash).advance(bookmark);
+  await env.KEY_GATE.getByName(keyHash).admit(keyHash);
+  await env.KEY_GATE.getByName(keyHash).advance(bookmark, HOME);
   await env.KEY_GATE.getByName(keyHash).advance(
     "00000000-00000000-00000000-00000000000000000000000000000000",
+    HOME,
   );
   await evictDurableObject(env.KEY_GATE.getByName(keyHash));
   expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash)).toMatchObject({ bookmark });

@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ErrorDetails, Reason } from "../../../../src/contract/errors.ts";
 import type { Webhook } from "../../../../src/contract/resources.ts";
@@ -12,6 +12,7 @@ import {
   refusal,
   success,
 } from "../../../support/api.ts";
+import { HOME_DB } from "../../../support/home.ts";
 
 type Created = Webhook & { secret: string };
 
@@ -90,7 +91,7 @@ describe("POST /webhooks", () => {
       url: URL_OF_OURS,
       events: ["lead.created"],
     });
-    const row = await env.DB.prepare("SELECT * FROM subscriptions WHERE id = ?")
+    const row = await HOME_DB.prepare("SELECT * FROM subscriptions WHERE id = ?")
       .bind(body.id)
       .first();
     expect(row).not.toBeNull();
@@ -359,7 +360,7 @@ describe("GET /webhooks", () => {
       url: URL_OF_OURS,
       events: ["lead.created"],
     });
-    await env.DB.prepare("UPDATE subscriptions SET disabled_at = ? WHERE id = ?")
+    await HOME_DB.prepare("UPDATE subscriptions SET disabled_at = ? WHERE id = ?")
       .bind(Date.parse("2026-03-14T09:26:53.589Z"), body.id)
       .run();
     const { secret, ...subscription } = body;

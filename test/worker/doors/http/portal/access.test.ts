@@ -4,6 +4,7 @@ import { randomId } from "../../../../../src/contract/ids.ts";
 import { signPortalToken } from "../../../../../src/gate/portal-token.ts";
 import { deployedWith, errorOf, openWorkspace, send } from "../../../../support/api.ts";
 import { announceLeads, receivedBy, subscribe } from "../../../../support/deliveries.ts";
+import { HOME_DB } from "../../../../support/home.ts";
 import { countHops } from "../../../../support/hops.ts";
 import { keepLog } from "../../../../support/log-lines.ts";
 import {
@@ -61,9 +62,9 @@ async function openOwed() {
 
 /** All that is stored of a webhook and its deliveries. */
 async function stored(id: string) {
-  const [webhook, deliveries] = await env.DB.batch([
-    env.DB.prepare("SELECT * FROM subscriptions WHERE id = ?").bind(id),
-    env.DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?").bind(id),
+  const [webhook, deliveries] = await HOME_DB.batch([
+    HOME_DB.prepare("SELECT * FROM subscriptions WHERE id = ?").bind(id),
+    HOME_DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?").bind(id),
   ]);
   return [webhook?.results, deliveries?.results];
 }

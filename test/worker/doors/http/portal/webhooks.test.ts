@@ -1,4 +1,4 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { PORTAL_DAYS } from "../../../../../src/contract/limits.ts";
 import { openApi, openWorkspace } from "../../../../support/api.ts";
@@ -11,6 +11,7 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../../../support/deliveries.ts";
+import { HOME_DB } from "../../../../support/home.ts";
 import { openPortal, portalRefusal, portalSuccess } from "../../../../support/portal.ts";
 import { until } from "../../../../support/until.ts";
 
@@ -121,13 +122,13 @@ describe("webhooks in the portal", () => {
     // Today is the seventh day: what is from the day before the first one does not count.
     await announceLeads(workspaceId, 2, now - 6 * DAY_MS);
     await announceLeads(workspaceId, 5, now - 7 * DAY_MS);
-    const { results } = await env.DB.prepare(
+    const { results } = await HOME_DB.prepare(
       "SELECT event_id AS id FROM deliveries WHERE workspace_id = ? ORDER BY event_id DESC",
     )
       .bind(workspaceId)
       .all<{ id: string }>();
     const set = (id: string | undefined, state: string, attempts: number) =>
-      env.DB.prepare("UPDATE deliveries SET state = ?, attempts = ? WHERE event_id = ?")
+      HOME_DB.prepare("UPDATE deliveries SET state = ?, attempts = ? WHERE event_id = ?")
         .bind(state, attempts, id)
         .run();
     await set(results[0]?.id, "delivered", 1);

@@ -1,0 +1,82 @@
+import { eq, inArray, sql } from "drizzle-orm";
+import { select } from "./builder.ts";
+import { type Database, prepared, query, rows } from "./client.ts";
+import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory, openNamed } from "./databases.ts";
+import { subscriptions, workspaces } from "./schema.ts";
+
+/** The database that a workspace lives in. */
+export interface Home {
+  /** What its binding is called. */
+  database: string;
+  db: Database;
+}
+
+/** The database of this name. @throws Error when none is bound. */
+export function homeNamed(env: Env, database: string): Home {
+  return { database, db: openNamed(env, database) };
+}
+
+/** All databases that are bound. */
+export function allHomes(env: Env): Home[] {
+  return databaseNames(env).map((name) => homeNamed(env, name));
+}
+
+const line = prepared(
+  select({ database: workspaces.database })
+    .from(workspaces)
+    .where(eq(workspaces.id, sql.placeholder("id"))),
+);
+
+/**
+ * Looks up where a workspace lives; with one database there is nothing to look up. An unknown one
+ * would live in the directory's: what is asked for there finds nothing.
+ */
+export async function findHome(env: Env, workspaceId: string): Promise<Home> {
+  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+  const [row] = await query(openDirectory(env), line({ id: workspaceId }));
+  return homeNamed(env, row?.database ?? DIRECTORY);
+}
+
+/** The names of the databases that several workspaces live in, by the ids of these. */
+export async function findDatabases(
+  env: Env,
+  workspaceIds: string[],
+): Promise<Map<string, string>> {
+  const known = new Map(workspaceIds.map((id) => [id, DIRECTORY]));
+  if (hasOneDatabase(env)) return known;
+  const { id, database } = workspaces;
+  const lines = rows(
+    select({ id, database })
+      .from(workspaces)
+      .where(inArray(id, sql`(SELECT value FROM json_each(${JSON.stringify(workspaceIds)}))`)),
+  );
+  for (const row of await query(openDirectory(env), lines))
+    known.set(row.id, row.database ?? DIRECTORY);
+  return known;
+}
+
+const subscription = prepared(
+  select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(eq(subscriptions.id, sql.placeholder("id"))),
+);
+
+/**
+ * Asks all databases at once which one knows a subscription; with one database there is nothing to
+ * ask. One that nobody knows would be in the directory's.
+ *
+ * @throws the error of a database that is away, when no other one knows it.
+ */
+export async function findHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
+  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+  const asked = await Promise.allSettled(
+    allHomes(env).map(async (home) => {
+      const found = await query(home.db, subscription({ id: webhookId }));
+      return found.length > 0 ? home : null;
+    }),
+  );
+  for (const answer of asked)
+    if (answer.status === "fulfilled" && answer.value) return answer.value;
+  for (const answer of asked) if (answer.status === "rejected") throw answer.reason;
+  return homeNamed(env, DIRECTORY);
+}
