@@ -212,6 +212,24 @@ export const REMOVED_RUNS_PIECES = 20;
 /** none of which starts later than this into it. */
 export const REMOVED_RUNS_MAX_MS = 20_000;
 
+/** Rows of a workspace that are copied to another database at once, and how much text at the most. */
+export const COPIED_AT_ONCE = 1_000;
+export const COPIED_CHARACTERS_AT_ONCE = 1_000_000;
+/** Rows written meanwhile that are copied after it at once. */
+export const CHANGES_AT_ONCE = 300;
+/** Workspaces that one sweep goes on with, of those that leave one database. */
+export const MOVES_AT_ONCE = 100;
+/** Whoever moves a workspace has it for so long, and goes on. */
+export const MOVER_MS = 15_000;
+/** How long one call, or one sweep, goes on moving a workspace. */
+export const MOVE_MAX_MS = 20_000;
+/** Once nobody holds a subscription, what a dispatch may still have to say has this long. */
+export const DRAINED_MS = 300;
+/** What a workspace leaves behind is deleted so long after it has gone: reads under way have ended. */
+export const LEFT_BEHIND_MS = 60_000;
+/** How long a write waits for a workspace that is changing its database. */
+export const MOVING_WAIT_MS = 5_000;
+
 /** What one D1 database may hold (developers.cloudflare.com/d1/platform/limits). */
 export const DATABASE_MAX_BYTES = 10_000_000_000;
 /** Days for which the daily sizes of a database are kept. */

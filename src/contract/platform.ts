@@ -123,6 +123,16 @@ export const PLATFORM_INPUTS = {
       "Lists the databases that are bound, how full each is, and for how long there is room.",
     examples: [{}],
   }),
+  moveWorkspace: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      database: Binding.describe("binding of the database to move to"),
+    })
+    .meta({
+      description:
+        "Moves a workspace to another database while it is in use; call it again until it is done.",
+      examples: [{ workspaceId: "wks_…", database: "DB_2" }],
+    }),
   setWorkspaceAccess: z
     .strictObject({
       workspaceId: WorkspaceId,

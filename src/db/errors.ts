@@ -63,6 +63,11 @@ export function isTransient(error: unknown): boolean {
   return fault === "nobody" || fault === "load";
 }
 
+/** Whether a write was refused because its workspace is changing its database: see `moves`. */
+export function isMoving(error: unknown): boolean {
+  return error instanceof Error && error.message.includes("workspace_moving");
+}
+
 function ruleOf(error: unknown): D1ErrorRule | undefined {
   if (!(error instanceof Error)) return undefined;
   const text = error.message.toLowerCase();

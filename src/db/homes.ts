@@ -1,8 +1,16 @@
 import { eq, inArray, sql } from "drizzle-orm";
 import { select } from "./builder.ts";
-import { type Database, prepared, query, rows } from "./client.ts";
-import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory, openNamed } from "./databases.ts";
+import { type Database, openDatabase, prepared, query, rows } from "./client.ts";
+import {
+  bindingOf,
+  DIRECTORY,
+  databaseNames,
+  hasOneDatabase,
+  openDirectory,
+  openNamed,
+} from "./databases.ts";
 import { subscriptions, workspaces } from "./schema.ts";
+import { MovingSession } from "./session.ts";
 
 /** The database that a workspace lives in. */
 export interface Home {
@@ -35,6 +43,34 @@ export async function findHome(env: Env, workspaceId: string): Promise<Home> {
   if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
   const [row] = await query(openDirectory(env), line({ id: workspaceId }));
   return homeNamed(env, row?.database ?? DIRECTORY);
+}
+
+/** A session for writes in the database that a workspace lives in, which follows it to another one. */
+export function openMovingSession(
+  env: Env,
+  { database }: Pick<Home, "database">,
+  find: () => Promise<Home>,
+): MovingSession {
+  const place = (name: string) => ({ database: name, binding: bindingOf(env, name) });
+  return new MovingSession(place(database), async () => place((await find()).database));
+}
+
+/**
+ * Opens the database that a workspace lives in for writes, which wait while it changes it, and follow
+ * it there: from then on, `database` names the other one.
+ *
+ * @param find looks up where the workspace lives.
+ */
+export async function openToWrite(env: Env, find: () => Promise<Home>): Promise<Home> {
+  const home = await find();
+  if (hasOneDatabase(env)) return home;
+  const session = openMovingSession(env, home, find);
+  return {
+    get database() {
+      return session.database;
+    },
+    db: openDatabase(session),
+  };
 }
 
 /** The names of the databases that several workspaces live in, by the ids of these. */

@@ -320,6 +320,57 @@ export const sweepPositions = sqliteTable("sweep_positions", {
   position: text().notNull(),
 });
 
+/**
+ * `copying`: it lives here, and its rows are being copied to another database. `draining`: nothing new
+ * is posted meanwhile, so that nobody holds its subscriptions. `closed`: whoever writes is refused.
+ * `gone`: it lives there, and what it left behind is deleted. `left`: nothing of it is here.
+ * `arriving`: its rows are being copied to this database. `erasing`: `gone`, within a transaction that
+ * deletes.
+ */
+export type MoveState =
+  | "copying"
+  | "draining"
+  | "closed"
+  | "gone"
+  | "left"
+  | "arriving"
+  | "erasing";
+
+/** Workspaces that go from one database to another, in both. Triggers look at it (migrations/*.sql). */
+export const moves = sqliteTable("moves", {
+  workspaceId: text("workspace_id").primaryKey(),
+  state: text().$type<MoveState>().notNull(),
+  /** The name of the other database. */
+  other: text().notNull(),
+  /** Where copying goes on; null once all has been copied that was there in the beginning. */
+  position: text({ mode: "json" }).$type<MovePosition>(),
+  /** Since when it is in this state: Unix milliseconds. */
+  since: integer().notNull(),
+  /** Who moves it, and until when nobody else may. */
+  movedBy: text("moved_by"),
+  movedUntil: integer("moved_until").notNull().default(0),
+});
+
+/** The number of a kind of rows, and the position of the last one that was copied. */
+export interface MovePosition {
+  kind: number;
+  after: (string | number)[] | null;
+}
+
+/** Rows of moving workspaces that were written since copying began; triggers note them. */
+export const changes = sqliteTable(
+  "changes",
+  {
+    number: integer().primaryKey({ autoIncrement: true }),
+    workspaceId: text("workspace_id").notNull(),
+    kind: text().notNull(),
+    id: text().notNull(),
+    /** Of a delivery; "" of others. */
+    eventId: text("event_id").notNull(),
+  },
+  (table) => [index("changes_of_workspace").on(table.workspaceId, table.number)],
+);
+
 /** How large the database was, once a day. */
 export const sizes = sqliteTable("sizes", {
   /** Days since 1970, UTC. */

@@ -1,5 +1,6 @@
+import { MOVING_WAIT_MS } from "../contract/limits.ts";
 import type { D1Client } from "./client.ts";
-import { makeFinal } from "./errors.ts";
+import { isMoving, makeFinal } from "./errors.ts";
 
 /**
  * Whether a bookmark stands before another; `null`, where nothing has been read, before all.
@@ -19,14 +20,60 @@ function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
   return binding.withSession(bookmark ?? "first-unconstrained");
 }
 
-type Query<T> = (session: D1DatabaseSession) => Promise<T>;
+type Query<T> = (client: D1Client) => Promise<T>;
+
+/** A client that decides when a query is run where; each is prepared anew wherever it is run. */
+abstract class LateClient implements D1Client {
+  abstract run<T>(query: Query<T>): Promise<T>;
+
+  prepare(query: string): D1PreparedStatement {
+    return new LateStatement(this, query, []) as unknown as D1PreparedStatement;
+  }
+
+  batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
+    const late = statements as unknown as LateStatement[];
+    return this.run((client) => client.batch<T>(late.map((statement) => statement.on(client))));
+  }
+}
+
+class LateStatement {
+  readonly #client: LateClient;
+  readonly #query: string;
+  readonly #parameters: unknown[];
+
+  constructor(client: LateClient, query: string, parameters: unknown[]) {
+    this.#client = client;
+    this.#query = query;
+    this.#parameters = parameters;
+  }
+
+  bind(...parameters: unknown[]): LateStatement {
+    return new LateStatement(this.#client, this.#query, parameters);
+  }
+
+  on(client: D1Client): D1PreparedStatement {
+    return client.prepare(this.#query).bind(...this.#parameters);
+  }
+
+  all() {
+    return this.#client.run((client) => this.on(client).all());
+  }
+
+  raw() {
+    return this.#client.run((client) => this.on(client).raw());
+  }
+
+  run() {
+    return this.#client.run((client) => this.on(client).run());
+  }
+}
 
 /**
  * Reads from whichever replica is near, begun before it is known how new they must be, and in which
  * database. They show what they found once `required` tells: what turns out to be older, or another
  * database's, is read again.
  */
-export class EarlySession implements D1Client {
+export class EarlySession extends LateClient {
   readonly #required: Promise<ReadPoint>;
   #binding: D1Database;
   #session: D1DatabaseSession;
@@ -36,6 +83,7 @@ export class EarlySession implements D1Client {
    * @param required what results must not be older than; when it rejects, so do they.
    */
   constructor(since: ReadPoint, required: Promise<ReadPoint>) {
+    super();
     this.#required = required;
     this.#binding = since.binding;
     this.#session = openAt(since);
@@ -46,16 +94,7 @@ export class EarlySession implements D1Client {
     return binding === this.#binding ? this.#session.getBookmark() : null;
   }
 
-  prepare(query: string): D1PreparedStatement {
-    return new EarlyStatement(this, query, []) as unknown as D1PreparedStatement;
-  }
-
-  batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
-    const early = statements as unknown as EarlyStatement[];
-    return this.run((session) => session.batch<T>(early.map((statement) => statement.on(session))));
-  }
-
-  async run<T>(query: Query<T>): Promise<T> {
+  override async run<T>(query: Query<T>): Promise<T> {
     const early = query(this.#session);
     // Whether it failed matters only once it may be shown.
     early.catch(() => {});
@@ -72,35 +111,51 @@ export class EarlySession implements D1Client {
   }
 }
 
-/** A statement that is prepared anew in each session that it is run in. */
-class EarlyStatement {
-  readonly #session: EarlySession;
-  readonly #query: string;
-  readonly #parameters: unknown[];
+/** A database and its name. */
+interface Place {
+  database: string;
+  binding: D1Database;
+}
 
-  constructor(session: EarlySession, query: string, parameters: unknown[]) {
-    this.#session = session;
-    this.#query = query;
-    this.#parameters = parameters;
+/** How often a write asks anew where its workspace lives. */
+const ASK_AGAIN_MS = 50;
+
+/**
+ * Writes to the database that a workspace lives in, wherever that is: while the workspace changes it,
+ * writes wait, and then go to the other one. Sessions begin at the primary.
+ */
+export class MovingSession extends LateClient {
+  readonly #find: () => Promise<Place>;
+  /** The name of the database that was written to last. */
+  database: string;
+  #session: D1DatabaseSession;
+
+  /** @param find looks up where the workspace lives. */
+  constructor({ database, binding }: Place, find: () => Promise<Place>) {
+    super();
+    this.database = database;
+    this.#session = binding.withSession("first-primary");
+    this.#find = find;
   }
 
-  bind(...parameters: unknown[]): EarlyStatement {
-    return new EarlyStatement(this.#session, this.#query, parameters);
+  getBookmark(): string | null {
+    return this.#session.getBookmark();
   }
 
-  on(session: D1DatabaseSession): D1PreparedStatement {
-    return session.prepare(this.#query).bind(...this.#parameters);
-  }
-
-  all() {
-    return this.#session.run((session) => this.on(session).all());
-  }
-
-  raw() {
-    return this.#session.run((session) => this.on(session).raw());
-  }
-
-  run() {
-    return this.#session.run((session) => this.on(session).run());
+  override async run<T>(query: Query<T>): Promise<T> {
+    const startedAt = performance.now();
+    for (;;) {
+      try {
+        return await query(this.#session);
+      } catch (error) {
+        if (!isMoving(error)) throw error;
+        if (performance.now() - startedAt > MOVING_WAIT_MS)
+          throw new Error("the workspace is changing its database: try again in a moment");
+      }
+      await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+      const { database, binding } = await this.#find();
+      this.database = database;
+      this.#session = binding.withSession("first-primary");
+    }
   }
 }

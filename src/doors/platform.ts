@@ -10,6 +10,7 @@ import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
 import {
   ERASURE_MAX_MS,
+  MOVE_MAX_MS,
   PAGE_LIMIT,
   PORTAL_LINK_MINUTES,
   SECRET_OVERLAP_SECONDS,
@@ -22,7 +23,14 @@ import type {
 } from "../contract/platform.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
 import { DIRECTORY, databaseNames, openDirectory, openNamed } from "../db/databases.ts";
-import { allHomes, findHome, findHomeOfWebhook, type Home, homeNamed } from "../db/homes.ts";
+import {
+  allHomes,
+  findHome,
+  findHomeOfWebhook,
+  type Home,
+  homeNamed,
+  openToWrite,
+} from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
@@ -44,6 +52,7 @@ import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { findDelivery, listDeliveries } from "../model/history.ts";
 import { findLedger, type Ledger, sumLedgers } from "../model/ledger.ts";
+import { findMove } from "../model/moves.ts";
 import { ALL_STATES } from "../model/owing.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
 import { enableAgain, redeliverAgain } from "../model/redelivery.ts";
@@ -61,6 +70,7 @@ import {
   updateWorkspace,
   workspaceExists,
 } from "../model/workspaces.ts";
+import type { MoveProgress } from "../moving/move.ts";
 import { type Resealed, resealSecrets } from "../webhooks/reseal.ts";
 import { rotateSecret } from "../webhooks/rotation.ts";
 import { readKeyRing } from "../webhooks/seal.ts";
@@ -96,6 +106,20 @@ export class Platform extends WorkerEntrypoint<Env> {
     return { workspaceId: id };
   }
 
+  /**
+   * Moves a workspace to another database while it is in use. What one call does not finish, the next
+   * one does, or the sweep. Back to where it lives, it ends a move that is still copying.
+   */
+  async moveWorkspace(input: PlatformInput<"moveWorkspace">): Promise<MoveProgress> {
+    const { workspaceId, database } = await readInput("moveWorkspace", input);
+    this.#bound(database);
+    await this.#expectWorkspace(workspaceId);
+    const { moveWorkspace } = await import("../moving/move.ts");
+    const startedAt = performance.now();
+    const mayGoOn = () => performance.now() - startedAt < MOVE_MAX_MS;
+    return moveWorkspace(this.env, workspaceId, database, mayGoOn);
+  }
+
   /** Lists the databases that are bound: how full each is, how fast it fills, when there is no more room. */
   async databases(input: PlatformInput<"databases">) {
     await readInput("databases", input);
@@ -113,7 +137,7 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
     const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
-    const { db } = await findHome(this.env, workspaceId);
+    const { db } = await this.#toWrite(workspaceId);
     const updated = await commit(db, updateWorkspace(workspaceId, changes));
     if (updated === 0) throw (await references()).unknownWorkspace();
     return {};
@@ -132,18 +156,18 @@ export class Platform extends WorkerEntrypoint<Env> {
     input: PlatformInput<"setWorkspaceAccess">,
   ): Promise<Record<string, never>> {
     const { workspaceId, granted } = await readInput("setWorkspaceAccess", input);
-    const { database, db } = await findHome(this.env, workspaceId);
+    const home = await this.#toWrite(workspaceId);
     const now = Date.now();
     const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise meanwhile.
     const [updated, [left = []]] = await commit(
-      db,
+      home.db,
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
       1,
     );
     if (updated === 0) throw (await references()).unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
-    this.ctx.waitUntil(wake(this.env, database, wakes));
+    this.ctx.waitUntil(wake(this.env, home.database, wakes));
     const keys = await liveKeys(this.#directory, workspaceId, now);
     await Promise.all(keys.map((key) => this.#forget(key)));
     return {};
@@ -260,7 +284,8 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async eraseLeads(input: PlatformInput<"eraseLeads">): Promise<Record<string, never>> {
     const { workspaceId, ids } = await readInput("eraseLeads", input);
-    const { db } = await this.#homeOf(workspaceId);
+    await this.#expectWorkspace(workspaceId);
+    const { db } = await this.#toWrite(workspaceId);
     await commit(db, eraseLeads(workspaceId, ids));
     return {};
   }
@@ -275,17 +300,19 @@ export class Platform extends WorkerEntrypoint<Env> {
   ): Promise<{ done: boolean; remaining: number }> {
     const { workspaceId } = await readInput("eraseWorkspace", input);
     const now = Date.now();
-    const { database, db } = await findHome(this.env, workspaceId);
+    const { db } = await this.#toWrite(workspaceId);
+    if (await this.#isMoving(workspaceId))
+      throw new Error("workspaceId: it is being moved; erase it when that is done");
     const keys = await commit(this.#directory, closeKeys(workspaceId, now));
     if (!keys) return { done: true, remaining: 0 };
     await commit(db, closeWorkspace(workspaceId, now));
     await Promise.all(keys.map((key) => this.#forget(key)));
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
-    let remaining = await eraseWorkspace(db, workspaceId, mayGoOn);
-    // Last: until then, the directory leads to what is left.
-    if (remaining === 0 && database !== DIRECTORY)
-      remaining = await eraseWorkspace(this.#directory, workspaceId, mayGoOn);
+    let remaining = 0;
+    // The directory last: until then, it leads to what is left.
+    for (const home of allHomes(this.env).reverse())
+      if (remaining === 0) remaining = await eraseWorkspace(home.db, workspaceId, mayGoOn);
     return { done: remaining === 0, remaining };
   }
 
@@ -349,11 +376,11 @@ export class Platform extends WorkerEntrypoint<Env> {
     const now = Date.now();
     const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
     const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
-    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
-    const owed = await redeliverAgain(db, webhookId, eventIds ?? range, now);
+    const home = await this.#webhookToWrite(webhookId);
+    const owed = await redeliverAgain(home.db, webhookId, eventIds ?? range, now);
     if (!owed) throw new Error("webhookId: the subscription is disabled, or without access");
     const wakes = [{ subscriptionId: webhookId, lane: owed.lane }];
-    this.ctx.waitUntil(wake(this.env, database, wakes));
+    this.ctx.waitUntil(wake(this.env, home.database, wakes));
     return { count: owed.count };
   }
 
@@ -363,11 +390,11 @@ export class Platform extends WorkerEntrypoint<Env> {
    */
   async enableWebhook(input: PlatformInput<"enableWebhook">): Promise<{ count: number }> {
     const { webhookId, redeliverSince } = await readInput("enableWebhook", input);
-    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
-    const count = await enableAgain(db, webhookId, redeliverSince ?? null, Date.now());
+    const home = await this.#webhookToWrite(webhookId);
+    const count = await enableAgain(home.db, webhookId, redeliverSince ?? null, Date.now());
     if (redeliverSince == null) return { count };
     const wakes = [{ subscriptionId: webhookId, lane: "fast" as const }];
-    this.ctx.waitUntil(wake(this.env, database, wakes));
+    this.ctx.waitUntil(wake(this.env, home.database, wakes));
     return { count };
   }
 
@@ -383,19 +410,19 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Disables a subscription; what it is still owed is cancelled. */
   async disableWebhook(input: PlatformInput<"disableWebhook">): Promise<Record<string, never>> {
     const { webhookId } = await readInput("disableWebhook", input);
-    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
-    const { found, left } = await commit(db, disableSubscription(webhookId, Date.now()));
+    const home = await this.#webhookToWrite(webhookId);
+    const { found, left } = await commit(home.db, disableSubscription(webhookId, Date.now()));
     if (!found) throw unknownWebhook();
-    if (left) this.#wakeToCancel(database, webhookId);
+    if (left) this.#wakeToCancel(home.database, webhookId);
     return {};
   }
 
   /** Deletes a subscription; what it is still owed is cancelled. An unknown id is no error. */
   async deleteWebhook(input: PlatformInput<"deleteWebhook">): Promise<Record<string, never>> {
     const { webhookId } = await readInput("deleteWebhook", input);
-    const { database, db } = await findHomeOfWebhook(this.env, webhookId);
-    const { left } = await commit(db, deleteAnySubscription(webhookId, Date.now()));
-    if (left) this.#wakeToCancel(database, webhookId);
+    const home = await this.#webhookToWrite(webhookId);
+    const { left } = await commit(home.db, deleteAnySubscription(webhookId, Date.now()));
+    if (left) this.#wakeToCancel(home.database, webhookId);
     return {};
   }
 
@@ -409,8 +436,8 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { webhookId, overlapSeconds } = await readInput("rotateWebhookSecret", input);
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
     const keys = this.env.WEBHOOK_ENCRYPTION_KEYS;
-    const { db } = await findHomeOfWebhook(this.env, webhookId);
-    return rotateSecret(db, keys, webhookId, overlap, Date.now());
+    const home = await this.#webhookToWrite(webhookId);
+    return rotateSecret(home.db, keys, webhookId, overlap, Date.now());
   }
 
   /**
@@ -469,6 +496,23 @@ export class Platform extends WorkerEntrypoint<Env> {
   async #homeOf(workspaceId: string): Promise<Home> {
     await this.#expectWorkspace(workspaceId);
     return findHome(this.env, workspaceId);
+  }
+
+  /** Where a workspace lives, for writes, which follow it when it changes its database. */
+  #toWrite(workspaceId: string): Promise<Home> {
+    return openToWrite(this.env, () => findHome(this.env, workspaceId));
+  }
+
+  /** The same of a subscription's workspace. */
+  #webhookToWrite(webhookId: string): Promise<Home> {
+    return openToWrite(this.env, () => findHomeOfWebhook(this.env, webhookId));
+  }
+
+  /** Whether a workspace is on its way from one database to another. */
+  async #isMoving(workspaceId: string): Promise<boolean> {
+    const { db } = await findHome(this.env, workspaceId);
+    const move = await commit(db, findMove(workspaceId));
+    return move !== undefined && move.state !== "left";
   }
 
   /** The databases to ask about a workspace, about one of them, or about all. */

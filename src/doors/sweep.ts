@@ -1,6 +1,6 @@
-import { REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "../contract/limits.ts";
+import { MOVES_AT_ONCE, REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "../contract/limits.ts";
 import { commit, type Database } from "../db/client.ts";
-import { databaseNames } from "../db/databases.ts";
+import { databaseNames, hasOneDatabase } from "../db/databases.ts";
 import { type Home, homeNamed } from "../db/homes.ts";
 import { deleteCommits } from "../db/once.ts";
 import { sendNotices } from "../delivery/notify.ts";
@@ -8,6 +8,7 @@ import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import { noteSize } from "../model/databases.ts";
 import { overdueAnywhere } from "../model/due.ts";
+import { listMoves } from "../model/moves.ts";
 import { cleanUpAutomations } from "../model/removals.ts";
 import { deleteExpired, parseRetention } from "../model/retention.ts";
 import { deleteEndedSecrets } from "../model/secrets.ts";
@@ -41,10 +42,23 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
     noteSize(db, now),
+    goOnMoving(home, env, mayGoOn),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure, { database });
   return failures.length;
+}
+
+/** Goes on with the workspaces that are leaving this database, one after another. */
+async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boolean): Promise<void> {
+  if (hasOneDatabase(env)) return;
+  const leaving = await commit(db, listMoves(MOVES_AT_ONCE));
+  if (leaving.length === 0) return;
+  const { goOn } = await import("../moving/move.ts");
+  const failures: unknown[] = [];
+  for (const { workspaceId } of leaving)
+    await goOn(env, database, workspaceId, mayGoOn).catch((error) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
 }
 
 /** Wakes what is overdue, from where the last sweep stopped. */

@@ -13,7 +13,14 @@ import {
 } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { cancelWithdrawn, exhaustOverdue } from "./endings.ts";
-import { type Hold, IS_FREE, IS_OWED, IS_UNDER_WAY, type Request } from "./holds.ts";
+import {
+  type Hold,
+  IS_FREE,
+  IS_OWED,
+  IS_SETTLED_HERE,
+  IS_UNDER_WAY,
+  type Request,
+} from "./holds.ts";
 import { type Change, type Settlement, settle, updateSubscriptions } from "./outcomes.ts";
 import { earlierSecretsAt } from "./secrets.ts";
 import { keysOfSubscribers } from "./workspaces.ts";
@@ -31,7 +38,7 @@ export interface Found extends Pace {
   generation: number;
   /** Whether withdrawn deliveries are still pending. */
   cancelling: boolean;
-  /** Whether it is owed anything: neither deleted nor disabled, nor without access. */
+  /** Whether it may be posted to: neither deleted nor disabled, nor without access, nor on the move. */
   owed: boolean;
   /** Whether the dispatch holds it. */
   held: boolean;
@@ -134,7 +141,7 @@ const claim = preparedWrite(
     .where(
       sql`${IS_ASKED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
         AND (${subscriptions.slow} OR ${subscriptions.backoff} > 0) = ${sql.placeholder("isSlow")}
-        AND NOT ${subscriptions.cancelling} AND ${IS_OWED} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
+        AND NOT ${subscriptions.cancelling} AND ${IS_OWED} AND ${IS_SETTLED_HERE} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
     ),
 );
 
@@ -154,7 +161,7 @@ const subscriptionsAsked = prepared<Found>(
     failingSince: subscriptions.failingSince,
     generation: subscriptions.generation,
     cancelling: subscriptions.cancelling,
-    owed: sql`${IS_OWED}`.mapWith(Boolean),
+    owed: sql`(${IS_OWED} AND ${IS_SETTLED_HERE})`.mapWith(Boolean),
     held: sql`coalesce(${IS_OWN}, 0)`.mapWith(Boolean),
     claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(Boolean),
     heldUntil: sql<number | null>`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,

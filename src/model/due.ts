@@ -12,6 +12,7 @@ import {
   type Stored,
 } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { livesHere } from "./workspaces.ts";
 
 /** A subscription that has deliveries to be sent, and the lane in which. */
 export interface Wake {
@@ -123,7 +124,9 @@ export async function findBacklog(
   const { id, nextAt } = subscriptions;
   const { subscriptionId, eventId, state, dueAt } = deliveries;
   const isWithin =
-    workspaceId === undefined ? sql`true` : sql`${subscriptions.workspaceId} = ${workspaceId}`;
+    workspaceId === undefined
+      ? livesHere(subscriptions.workspaceId)
+      : sql`${subscriptions.workspaceId} = ${workspaceId}`;
   const [row] = await query(
     db,
     rows<{ pending: number; overdue: number; oldestAt: number | null }>(sql`

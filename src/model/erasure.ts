@@ -7,6 +7,7 @@ import {
   isNull,
   notExists,
   type SQL,
+  type SQLWrapper,
   sql,
 } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
@@ -28,6 +29,8 @@ import {
   emails,
   events,
   leads,
+  type MoveState,
+  moves,
   notices,
   removals,
   runs,
@@ -168,6 +171,37 @@ export async function eraseWorkspace(
   return isLeft ? commit(db, countRemaining(id)) : 0;
 }
 
+/**
+ * Erases what a workspace has left behind in this database, which it has moved away from, in pieces;
+ * gives whether nothing remains. Its line stays.
+ */
+export async function eraseLeftBehind(
+  db: Database,
+  id: string,
+  mayGoOn: () => boolean,
+): Promise<boolean> {
+  const state = (from: MoveState, to: MoveState) =>
+    update(moves)
+      .set({ state: to })
+      .where(and(eq(moves.workspaceId, id), eq(moves.state, from)));
+  const { pieces, isEmpty } = erasedData(id);
+  const statements = inOrder([
+    state("gone", "erasing"),
+    ...pieces,
+    update(workspaces)
+      .set({ name: "", adminEmails: [], webhooksMax: null })
+      .where(eq(workspaces.id, id)),
+    state("erasing", "gone"),
+    rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty} AS "isEmpty"`),
+  ]);
+  for (;;) {
+    const results = await commit(db, statements);
+    const [found] = results.at(-1) as { isEmpty: 0 | 1 }[];
+    if (found?.isEmpty) return true;
+    if (!mayGoOn()) return false;
+  }
+}
+
 /** A table whose rows belong to a workspace. */
 type Owned = SQLiteTable & Record<"id" | "workspaceId", SQLiteColumn>;
 
@@ -181,10 +215,32 @@ function runsOf(id: string): SQL {
 }
 
 /**
- * Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these; gives whether the
- * workspace is left.
+ * Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these, and with the last
+ * of them the workspace; gives whether that is left.
  */
 function erasePiece(id: string): Statements<boolean> {
+  const { pieces, isEmpty } = erasedData(id);
+  const isOwn = eq(workspaces.id, id);
+  const piece = inOrder([
+    ...pieces,
+    deleteFrom(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
+    update(workspaces)
+      .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
+      .where(and(isOwn, isEmpty)),
+    deleteFrom(workspaces).where(and(isOwn, isEmpty)),
+    deleteFrom(moves).where(
+      and(
+        eq(moves.workspaceId, id),
+        notExists(select({ id: workspaces.id }).from(workspaces).where(isOwn)),
+      ),
+    ),
+  ]);
+  const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
+  return readAs(inOrder([piece, left]), ([, found]) => found.length > 0);
+}
+
+/** The statements that erase rows of a workspace, and what is true in SQL when it has none. */
+function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[]; isEmpty: SQL } {
   const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
   const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
   const ownRuns = runsOf(id);
@@ -199,8 +255,7 @@ function erasePiece(id: string): Statements<boolean> {
     notExists(idsOf(leads)),
     notExists(idsOf(automations)),
   );
-  const isOwn = eq(workspaces.id, id);
-  const piece = inOrder([
+  const pieces = [
     eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
     deleteFrom(runs).where(
       sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
@@ -223,14 +278,8 @@ function erasePiece(id: string): Statements<boolean> {
     deleteFrom(emails).where(and(isOfNotice, isEmpty)),
     deleteFrom(notices).where(and(isOf(notices), isEmpty)),
     deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty)),
-    deleteFrom(apiKeys).where(and(isOf(apiKeys), isEmpty)),
-    update(workspaces)
-      .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
-      .where(and(isOwn, isEmpty)),
-    deleteFrom(workspaces).where(and(isOwn, isEmpty)),
-  ]);
-  const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
-  return readAs(inOrder([piece, left]), ([, found]) => found.length > 0);
+  ];
+  return { pieces, isEmpty: sql`(${isEmpty} AND ${notExists(idsOf(subscriptions))})` };
 }
 
 /** Counts the rows of a workspace that are still to be erased. */

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { HOLD_MS } from "../contract/limits.ts";
-import { deliveries, subscriptions, workspaces } from "../db/schema.ts";
+import { deliveries, moves, subscriptions, workspaces } from "../db/schema.ts";
 
 /** The right to post to a subscription: one dispatch at a time has it, for `HOLD_MS` at most. */
 export interface Hold {
@@ -37,6 +37,10 @@ export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptio
 /** True in SQL where events are owed to a subscription. */
 export const IS_OWED = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
   AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
+
+/** True in SQL where a subscription may be dispatched to: its workspace is not changing its database. */
+export const IS_SETTLED_HERE = sql`NOT EXISTS (SELECT 1 FROM ${moves}
+  WHERE ${moves.workspaceId} = ${subscriptions.workspaceId} AND ${moves.state} <> 'copying')`;
 
 /** What a dispatch wants of a subscription. */
 export interface Request {

@@ -3,6 +3,7 @@ import { select } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { type DeliveryState, deliveries, events } from "../db/schema.ts";
 import { type Backlog, findBacklog, sumBacklogs } from "./due.ts";
+import { livesHere } from "./workspaces.ts";
 
 /** Counts of deliveries; `created` is counted from the events, on its own. */
 export interface Ledger extends Backlog {
@@ -35,7 +36,7 @@ export async function findLedger(
   now: number,
 ): Promise<Ledger> {
   const isWithin = (table: typeof events | typeof deliveries) =>
-    workspaceId === undefined ? sql`true` : eq(table.workspaceId, workspaceId);
+    workspaceId === undefined ? livesHere(table.workspaceId) : eq(table.workspaceId, workspaceId);
   const countOf = (state: DeliveryState) =>
     sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`;
   const [row] = await query(

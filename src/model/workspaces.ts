@@ -1,4 +1,4 @@
-import { and, eq, inArray, isNotNull, isNull, sql } from "drizzle-orm";
+import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { select, selectDistinct, update } from "../db/builder.ts";
@@ -47,6 +47,14 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
     db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   );
   return found.length > 0;
+}
+
+/**
+ * True in SQL of what belongs to workspaces that live in this database, and not to one that is arriving
+ * or has left something behind.
+ */
+export function livesHere(workspaceId: Column): SQL {
+  return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
 }
 
 /** Whether a workspace has access; null when it does not live in this database. */

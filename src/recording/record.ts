@@ -1,6 +1,6 @@
 import type { Moment, RecordingMethod } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
-import { findHome } from "../db/homes.ts";
+import { findHome, openToWrite } from "../db/homes.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
 import type { Wake } from "../model/due.ts";
 import { parseAutomations, parseRemoval } from "./automations.ts";
@@ -49,13 +49,14 @@ export async function record(
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await parseRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, references, leaves, once, missing } = recording;
-  const { database, db } = await findHome(env, workspaceId);
+  const home = await openToWrite(env, () => findHome(env, workspaceId));
   // What inserts rows of its workspace, and names nothing else, needs no look-up: the database tells.
   const isLookedUp = references.length > 0 || leaves.removedAutomationIds !== undefined;
-  const automations = isLookedUp ? await findReferences(db, recording) : new Map();
+  const automations = isLookedUp ? await findReferences(home.db, recording) : new Map();
   const statements = recording.statements(automations);
-  const committed = commitRecordings(db, [{ workspaceId, once, statements }], now);
-  return { ids, database, ...(await referring(committed, missing)) };
+  const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
+  const { changed, wakes } = await referring(committed, missing);
+  return { ids, changed, database: home.database, wakes };
 }
 
 /** The automations that a recording refers to. @throws InputError for a reference that is not there. */

@@ -48,6 +48,6 @@ automations.patch("/automations/:id", served("automations.patch"), async (c) => 
   const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
   if (control.result === "not_found") throw new ApiError("automation_not_found");
   if (control.result === "not_controllable") throw new ApiError("automation_not_controllable");
-  c.executionCtx.waitUntil(wake(c.env, c.get("database"), control.wakes));
+  c.executionCtx.waitUntil(wake(c.env, c.get("home").database, control.wakes));
   return c.json(toAutomation(control.row), 200);
 });

@@ -1,4 +1,5 @@
 import type { Database } from "../../db/client.ts";
+import type { Home } from "../../db/homes.ts";
 import type { Figures } from "../../gate/window.ts";
 import type { PortalAccess } from "../../model/workspaces.ts";
 
@@ -24,8 +25,8 @@ export interface AppEnv {
     address: string | undefined;
     /** The workspace that the key belongs to. */
     workspaceId: string;
-    /** The name of the database that the workspace lives in. */
-    database: string;
+    /** The name of the database that the workspace lives in; another one once a write has followed it. */
+    home: Pick<Home, "database">;
     db: Database;
   };
 }

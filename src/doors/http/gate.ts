@@ -3,6 +3,7 @@ import { createMiddleware } from "hono/factory";
 import { ApiError } from "../../contract/errors.ts";
 import { openDatabase } from "../../db/client.ts";
 import { bindingOf, DIRECTORY } from "../../db/databases.ts";
+import { findHome, openMovingSession } from "../../db/homes.ts";
 import { EarlySession, isOlder, type ReadPoint } from "../../db/session.ts";
 import { addressAlias, addressName } from "../../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
@@ -54,8 +55,10 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
 
 /** Writes, once admitted, and sees to it that the key reads its own writes wherever it reads next. */
 async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
-  const { binding } = await admit(c, keyHash);
-  const session = binding.withSession("first-primary");
+  await admit(c, keyHash);
+  const find = () => findHome(c.env, c.get("workspaceId"));
+  const session = openMovingSession(c.env, c.get("home"), find);
+  c.set("home", session);
   c.set("db", openDatabase(session));
   await next();
   const bookmark = session.getBookmark();
@@ -63,7 +66,7 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
   if (bookmark === null || refused) return;
   remember(c, keyHash, bookmark);
   try {
-    const database = c.get("database");
+    const { database } = session;
     await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
   } catch (error) {
     // It is written all the same.
@@ -90,7 +93,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   if (admission.verdict === "admitted") {
     identify(c, admission);
     const { database = DIRECTORY, bookmark } = admission;
-    c.set("database", database);
+    c.set("home", { database });
     return pointOf(c, { database, bookmark });
   }
   const { verdict, keyId, workspaceId, figures, expiresAt } = admission;
@@ -140,7 +143,7 @@ function identify(
 }
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
-  const database = c.get("database");
+  const { database } = c.get("home");
   const known = knownKeys.get(keyHash);
   const seen = known?.database === database ? known.bookmark : null;
   knownKeys.set(keyHash, {

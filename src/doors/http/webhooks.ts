@@ -61,7 +61,7 @@ export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Res
   if (!found) throw new ApiError("webhook_not_found");
   if (left)
     c.executionCtx.waitUntil(
-      wake(c.env, c.get("database"), [{ subscriptionId: id, lane: "slow" }]),
+      wake(c.env, c.get("home").database, [{ subscriptionId: id, lane: "slow" }]),
     );
   return c.body(null, 204);
 }

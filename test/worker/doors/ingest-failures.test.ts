@@ -1,4 +1,3 @@
-import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { ingest } from "../../../src/doors/ingest.ts";
 import { eventsOf, recordAutomation } from "../../support/api.ts";

@@ -42,6 +42,8 @@ export async function redeliver(c: Context<AppEnv>): Promise<Response> {
   const owed = await redeliverAgain(c.get("db"), subscriptionId, event_ids ?? range, now);
   // Nothing is owed to a subscription that is disabled.
   if (!owed) throw new ApiError("invalid_request", { parameter: "id" });
-  c.executionCtx.waitUntil(wake(c.env, c.get("database"), [{ subscriptionId, lane: owed.lane }]));
+  c.executionCtx.waitUntil(
+    wake(c.env, c.get("home").database, [{ subscriptionId, lane: owed.lane }]),
+  );
   return c.json({ count: owed.count });
 }

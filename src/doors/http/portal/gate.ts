@@ -1,7 +1,7 @@
 import type { Context, Next } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { isId } from "../../../contract/ids.ts";
-import { findHome } from "../../../db/homes.ts";
+import { findHome, openToWrite } from "../../../db/homes.ts";
 import { readPortalToken } from "../../../gate/portal-token.ts";
 import { findPortalAccess, type PortalAccess } from "../../../model/workspaces.ts";
 import type { AppEnv } from "../context.ts";
@@ -28,16 +28,17 @@ export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> 
     c.header("Retry-After", String(WINDOW_SECONDS));
     throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
   }
-  const { database, db } = await findHome(c.env, workspaceId);
+  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
+  const find = () => findHome(c.env, workspaceId);
+  const home = await (isRead ? find() : openToWrite(c.env, find));
   const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
   const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
-  const access = findPortalAccess(db, workspaceId, named);
+  const access = findPortalAccess(home.db, workspaceId, named);
   c.set("workspaceId", workspaceId);
-  c.set("database", database);
-  c.set("db", db);
+  c.set("home", home);
+  c.set("db", home.db);
   c.set("portal", { endsAt, access });
   const judged = access.then((found) => refusalOf(found, webhookId !== null));
-  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
   if (!isRead) {
     const refusal = await judged;
     if (refusal) throw refusal;

@@ -43,7 +43,9 @@ export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
   const since = redeliver_since ?? null;
   const count = await enableAgain(c.get("db"), subscriptionId, since, Date.now());
   if (since !== null)
-    c.executionCtx.waitUntil(wake(c.env, c.get("database"), [{ subscriptionId, lane: "fast" }]));
+    c.executionCtx.waitUntil(
+      wake(c.env, c.get("home").database, [{ subscriptionId, lane: "fast" }]),
+    );
   return c.json({ count });
 }
 

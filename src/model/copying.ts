@@ -1,0 +1,335 @@
+import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
+import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_CHARACTERS_AT_ONCE } from "../contract/limits.ts";
+import { bare, excluded, list } from "../db/builder.ts";
+import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../db/client.ts";
+import {
+  attempts,
+  automations,
+  changes,
+  deliveries,
+  earlierSecrets,
+  emails,
+  events,
+  leads,
+  notices,
+  removals,
+  runs,
+  subscriptions,
+} from "../db/schema.ts";
+import { PARTS } from "./export-parts.ts";
+
+/*
+ * How the rows of a workspace get from one database to another: read as JSON in the one, written from
+ * it in the other, as they are.
+ */
+
+/** Rows that follow those of a kind. */
+interface Followers {
+  table: SQLiteTable;
+  /** Which ones follow a row. */
+  where: SQL | undefined;
+  /** Columns that are written with something else than what was read. */
+  replaced?: Record<string, SQL>;
+}
+
+interface Kind {
+  /** As triggers note it in `changes`. */
+  name: string;
+  table: SQLiteTable & { workspaceId: Column };
+  /** What tells a row from all others of its workspace; of a delivery, its subscription and its event. */
+  key: Column[];
+  /** What makes a row large. */
+  weight: SQL;
+  /** By what a row that is there already is known in the other database. */
+  conflict: Column[];
+  followers?: Followers;
+}
+
+/** Kinds in an order in which none refers to one behind it. */
+const KINDS: Kind[] = [
+  {
+    name: "automation",
+    table: automations,
+    key: [automations.id],
+    weight: sql`length(${automations.name})`,
+    conflict: [automations.id],
+    followers: { table: removals, where: eq(removals.automationId, automations.id) },
+  },
+  {
+    name: "lead",
+    table: leads,
+    key: [leads.id],
+    weight: sql`length(${leads.customFields})`,
+    conflict: [leads.id],
+  },
+  {
+    name: "run",
+    table: runs,
+    key: [runs.id],
+    weight: sql`length(${runs.actions})`,
+    conflict: [runs.id],
+  },
+  {
+    name: "webhook",
+    table: subscriptions,
+    key: [subscriptions.id],
+    weight: sql`length(${subscriptions.url})`,
+    conflict: [subscriptions.id],
+    followers: {
+      table: earlierSecrets,
+      where: eq(earlierSecrets.subscriptionId, subscriptions.id),
+    },
+  },
+  {
+    name: "event",
+    table: events,
+    key: [events.id],
+    weight: sql`length(${events.body})`,
+    conflict: [events.workspaceId, events.id],
+  },
+  {
+    name: "delivery",
+    table: deliveries,
+    key: [deliveries.subscriptionId, deliveries.eventId],
+    weight: sql`100`,
+    conflict: [deliveries.subscriptionId, deliveries.eventId],
+    followers: {
+      table: attempts,
+      where: and(
+        eq(attempts.subscriptionId, deliveries.subscriptionId),
+        eq(attempts.eventId, deliveries.eventId),
+      ),
+    },
+  },
+  {
+    name: "notice",
+    table: notices,
+    key: [notices.id],
+    weight: sql`length(${notices.events})`,
+    // Its number is another one there.
+    conflict: [notices.subscriptionId, notices.failingSince, notices.kind],
+    followers: {
+      table: emails,
+      where: eq(emails.noticeId, notices.id),
+      replaced: {
+        noticeId: sql`(SELECT ${notices.id} FROM ${notices}
+          WHERE ${notices.subscriptionId} = r.value->>'subscriptionId'
+            AND ${notices.failingSince} = r.value->>'failingSince'
+            AND ${notices.kind} = r.value->>'kind')`,
+      },
+    },
+  },
+];
+
+/** Columns that the other database gives by itself. */
+const OWN: Column[] = [notices.id];
+
+/** A row by the names of its fields, as the database stores them, and those that follow it. */
+export type CopiedRow = Record<string, unknown> & { followers?: Record<string, unknown>[] };
+
+/** Rows of one kind, in the order in which they are copied. */
+export interface Piece {
+  kind: number;
+  rows: CopiedRow[];
+  /** The position of the last of them; null when there are none. */
+  last: (string | number)[] | null;
+}
+
+/** How many kinds of rows there are to copy. */
+export const KINDS_COPIED = KINDS.length;
+
+const columnsOf = (table: SQLiteTable) => Object.entries<Column>(getTableColumns(table));
+
+/** What a query selects to have whole rows, with those that follow each. */
+function wholeRow({ table, followers }: Kind): SQL[] {
+  const own = columnsOf(table).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`);
+  if (!followers) return own;
+  const fields = columnsOf(followers.table).flatMap(([name, column]) => [sql`${name}`, column]);
+  return [
+    ...own,
+    sql`(SELECT json_group_array(json_object(${list(fields)}))
+      FROM ${followers.table} WHERE ${followers.where}) AS followers`,
+  ];
+}
+
+function toCopied({ followers, ...row }: Record<string, unknown>): CopiedRow {
+  return followers === undefined ? row : { ...row, followers: JSON.parse(followers as string) };
+}
+
+/** Reads the next rows of a kind, as many as one piece holds. */
+export function readPiece(
+  workspaceId: string,
+  kind: number,
+  after: (string | number)[] | null,
+): Statements<Piece> {
+  const one = KINDS[kind] as Kind;
+  const { sources, position } = PARTS.find((part) => part.kind === one.name) as (typeof PARTS)[0];
+  const names = position.map((_, i) => sql.raw(`p${i}`));
+  const selected = [
+    ...wholeRow(one),
+    ...position.map((column, i) => sql`${column} AS ${names[i]}`),
+    sql`${one.weight} AS weight`,
+  ];
+  const behind = after
+    ? sql`AND (${list(position)}) > (${list(after.map((value) => sql`${value}`))})`
+    : sql``;
+  const union = sql.join(
+    sources(workspaceId).map((source) => sql`SELECT ${list(selected)} FROM ${source} ${behind}`),
+    sql` UNION ALL `,
+  );
+  // The first one always, and others while there is room.
+  const piece = sql`SELECT * FROM (
+      SELECT *, sum(weight) OVER (ORDER BY ${list(names)} ROWS UNBOUNDED PRECEDING) - weight AS before
+      FROM (${union} ORDER BY ${list(names)} LIMIT ${COPIED_AT_ONCE}))
+    WHERE before < ${COPIED_CHARACTERS_AT_ONCE}`;
+  return readAs(rows<Record<string, unknown>>(piece), (found) => {
+    const last = found.at(-1);
+    return {
+      kind,
+      rows: found.map(({ before, weight, ...row }) => {
+        for (const i of position.keys()) delete row[`p${i}`];
+        return toCopied(row);
+      }),
+      last: last ? position.map((_, i) => last[`p${i}`] as string | number) : null,
+    };
+  });
+}
+
+/** Rows that were written since copying began, as they are now. */
+export interface ChangedRows {
+  /** Of each kind, the rows that are there. */
+  rows: CopiedRow[][];
+  /** Of each kind, the keys of those that are there no more. */
+  gone: string[][][];
+  /** The number of the last change that this includes; null when there is none. */
+  through: number | null;
+}
+
+/** Reads the first rows that have been written since copying began, in one state of the database. */
+export function readChanges(workspaceId: string): Statements<ChangedRows> {
+  const first = sql`SELECT ${changes.number} FROM ${changes}
+    WHERE ${changes.workspaceId} = ${workspaceId} ORDER BY ${changes.number} LIMIT ${CHANGES_AT_ONCE}`;
+  const noted = sql`FROM ${changes} WHERE ${changes.workspaceId} = ${workspaceId}
+    AND ${changes.number} IN (${first})`;
+  const statements = inOrder([
+    rows<{ kind: string; id: string; eventId: string; number: number }>(
+      sql`SELECT ${changes.kind} AS kind, ${changes.id} AS id, ${changes.eventId} AS "eventId",
+        max(${changes.number}) AS number ${noted} GROUP BY 1, 2, 3`,
+    ),
+    inOrder(
+      KINDS.map((kind) => {
+        const keys = sql`SELECT ${list([changes.id, changes.eventId].slice(0, kind.key.length))}
+          ${noted} AND ${changes.kind} = ${kind.name}`;
+        return rows<Record<string, unknown>>(
+          sql`SELECT ${list(wholeRow(kind))} FROM ${kind.table}
+            WHERE ${isWithin(kind, workspaceId)} AND (${list(kind.key)}) IN (${keys})`,
+        );
+      }),
+    ),
+  ]);
+  return readAs(statements, ([keys, found]) => {
+    const there = found.map((kept) => kept.map(toCopied));
+    const gone = KINDS.map((kind, i) => {
+      const fields = kind.key.map((column) => fieldOf(kind, column));
+      const kept = new Set(there[i]?.map((row) => fields.map((field) => row[field]).join()));
+      return keys
+        .filter((key) => key.kind === kind.name)
+        .map(({ id, eventId }) => [id, eventId].slice(0, fields.length))
+        .filter((key) => !kept.has(key.join()));
+    });
+    const through = keys.reduce((most, { number }) => Math.max(most, number), 0);
+    return { rows: there, gone, through: keys.length === 0 ? null : through };
+  });
+}
+
+/** Rows of the workspace, where keys alone would not lead to them. */
+function isWithin({ table, conflict }: Kind, workspaceId: string): SQL {
+  return conflict.includes(table.workspaceId) ? eq(table.workspaceId, workspaceId) : sql`true`;
+}
+
+/** The field of a table that a column is. */
+function fieldOf({ table }: Kind, column: Column): string {
+  return columnsOf(table).find(([, own]) => own === column)?.[0] ?? "";
+}
+
+/**
+ * Writes copied rows, in place of what is there of them.
+ *
+ * @param guard true in SQL while they may be written.
+ */
+export function writeRows(kind: number, copied: CopiedRow[], guard: SQL): Statements<unknown> {
+  const { table, conflict, followers } = KINDS[kind] as Kind;
+  const own = columnsOf(table).filter(([, column]) => !OWN.includes(column));
+  const kept = own.filter(([, column]) => !conflict.includes(column));
+  return inOrder(
+    jsonParameters(copied).map((chunk) => {
+      const source = sql`FROM json_each(${chunk}) AS r`;
+      const insert = sql`INSERT INTO ${table} (${list(own.map(([, column]) => bare(column)))})
+        SELECT ${list(own.map(([name]) => sql.raw(`r.value->>'${name}'`)))} ${source} WHERE ${guard}
+        ON CONFLICT (${list(conflict.map(bare))}) DO UPDATE
+        SET ${list(kept.map(([, column]) => sql`${bare(column)} = ${excluded(column)}`))}`;
+      if (!followers) return write(insert);
+      const columns = columnsOf(followers.table);
+      const values = columns.map(
+        ([name]) => followers.replaced?.[name] ?? sql.raw(`f.value->>'${name}'`),
+      );
+      const names = list(columns.map(([, column]) => bare(column)));
+      return inOrder([
+        insert,
+        sql`INSERT INTO ${followers.table} (${names}) SELECT ${list(values)}
+          ${source}, json_each(r.value, '$.followers') AS f WHERE ${guard} ON CONFLICT DO NOTHING`,
+      ]);
+    }),
+  );
+}
+
+/** Writes what has changed: rows in place of what is there of them, and nothing in place of those that are gone. */
+export function writeChanges(
+  workspaceId: string,
+  { rows: there, gone }: ChangedRows,
+  guard: SQL,
+): Statements<unknown> {
+  const kinds = [...KINDS.entries()];
+  return inOrder([
+    // Anew: some that followed may be there no more.
+    inOrder(kinds.map(([i, kind]) => deleteFollowers(kind, there[i] ?? [], guard))),
+    inOrder(kinds.map(([i]) => writeRows(i, there[i] ?? [], guard))),
+    inOrder(
+      kinds
+        .reverse()
+        .map(([i, kind]) => deleteRows(kind, isWithin(kind, workspaceId), gone[i] ?? [], guard)),
+    ),
+  ]);
+}
+
+function deleteFollowers(kind: Kind, of: CopiedRow[], guard: SQL): Statements<unknown> {
+  const { table, conflict, followers } = kind;
+  if (!followers || of.length === 0) return inOrder([]);
+  const values = conflict.map((column) => sql.raw(`r.value->>'${fieldOf(kind, column)}'`));
+  return inOrder(
+    jsonParameters(of).map((chunk) =>
+      write(
+        sql`DELETE FROM ${followers.table} WHERE ${guard} AND EXISTS (
+          SELECT 1 FROM ${table} JOIN json_each(${chunk}) AS r ON (${list(conflict)}) = (${list(values)})
+          WHERE ${followers.where})`,
+      ),
+    ),
+  );
+}
+
+function deleteRows({ table, key, followers }: Kind, isWithin: SQL, keys: string[][], guard: SQL) {
+  // Of what has another key there, nothing is ever deleted.
+  if (keys.length === 0 || key.some((column) => OWN.includes(column))) return inOrder([]);
+  const values = key.map((_, i) => sql.raw(`value->>${i}`));
+  const isGone = sql`${isWithin} AND (${list(key)}) IN (SELECT ${list(values)} FROM json_each(${JSON.stringify(keys)}))`;
+  return inOrder([
+    followers
+      ? write(
+          sql`DELETE FROM ${followers.table} WHERE ${guard} AND EXISTS (
+            SELECT 1 FROM ${table} WHERE ${isGone} AND ${followers.where})`,
+        )
+      : inOrder([]),
+    sql`DELETE FROM ${table} WHERE ${isGone} AND ${guard}`,
+  ]);
+}
