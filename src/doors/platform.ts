@@ -8,6 +8,7 @@ import {
 } from "../contract/cursor.ts";
 import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
+import { InputError, nameRefusals } from "../contract/input-error.ts";
 import {
   ERASURE_MAX_MS,
   PAGE_LIMIT,
@@ -165,7 +166,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
     const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
     const [updated] = await updateQuota(this.#db, keyId, requestsPerWindow, Date.now());
-    if (!updated) throw new Error("keyId: no such key, or it is revoked or expired");
+    if (!updated) throw new InputError("keyId: no such key, or it is revoked or expired");
     await this.#forget(updated);
     return {};
   }
@@ -191,7 +192,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { keyId, apiKey } = await readInput("revokeApiKey", input);
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
     const [revoked] = await revokeKey(this.#db, key, Date.now());
-    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
+    if (!revoked) throw new InputError(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
     await this.#forget(revoked);
     return {};
   }
@@ -315,7 +316,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { webhookId, eventIds, since, until, states } = await readInput("redeliver", input);
     const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
     const owed = await redeliverAgain(this.#db, webhookId, eventIds ?? range, now);
-    if (!owed) throw new Error("webhookId: the subscription is disabled, or without access");
+    if (!owed) throw new InputError("webhookId: the subscription is disabled, or without access");
     this.ctx.waitUntil(wake(this.env, [{ subscriptionId: webhookId, lane: owed.lane }]));
     return { count: owed.count };
   }
@@ -411,6 +412,8 @@ export class Platform extends WorkerEntrypoint<Env> {
     await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
 }
+
+nameRefusals(Platform.prototype);
 
 function pageAfter(
   after: Position | null | undefined,
