@@ -34,13 +34,16 @@ describe("the terminal of npm start", () => {
     const before = server.output();
     for (let time = 0; time < 3; time++) {
       const { code, output } = await platform("ledger", '{ "workspaceId": "wks_unknown" }');
-      expect({ code, output }).toEqual({ code: 1, output: "workspaceId: no such workspace\n" });
+      expect({ code, output }).toEqual({
+        code: 1,
+        output: "ledger: workspaceId: no such workspace\n",
+      });
     }
     await setTimeout(1_000);
     const shown = server.output().slice(before.length);
-    expect(shown).toMatch(/^([\d:]{8} {2}refused: workspaceId: no such workspace\n){3}$/);
+    expect(shown).toMatch(/^([\d:]{8} {2}refused: ledger: workspaceId: no such workspace\n){3}$/);
     const log = server.log();
-    expect(log.match(/^refused: workspaceId: no such workspace$/gm)).toHaveLength(3);
+    expect(log.match(/^refused: ledger: workspaceId: no such workspace$/gm)).toHaveLength(3);
     expect(log).not.toMatch(/^ +at /m);
     expect(log).not.toContain("had hung");
   });
