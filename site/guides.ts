@@ -22,7 +22,14 @@ const RECEIVERS = [
 ] as const;
 
 /** What the docs show of the client: its library, then its two programs. */
-const CLIENT_SOURCES = ["client.ts", "api-error.ts", "webhooks.ts", "leads.ts", "events.ts"];
+const CLIENT_SOURCES = [
+  "client.ts",
+  "api-error.ts",
+  "webhooks.ts",
+  "run.ts",
+  "leads.ts",
+  "events.ts",
+];
 
 /** The files of `examples/client`; the docs offer each under `/docs/client/`. */
 export const CLIENT_FILES = [
