@@ -6,6 +6,8 @@ import { ApiError, Client } from "./client.js";
  */
 export async function run(program: (client: Client) => Promise<void>): Promise<void> {
   const { API_URL = "", API_KEY = "" } = process.env;
+  // Whoever reads has enough: `npm start | head`.
+  process.stdout.on("error", () => process.exit(0));
   try {
     if (!API_URL || !API_KEY)
       throw new Error(`Set ${API_URL ? "API_KEY" : "API_URL and API_KEY"}.`);

@@ -44,6 +44,7 @@ async function run(): Promise<string | null> {
   const { ndjson, workspace, remote } = values;
   if (ndjson && takesLines(method)) {
     if (workspace === undefined) throw new Error("--workspace ID is expected with --ndjson");
+    if (positionals.length < 2) throw new Error("a file, or -, is expected with --ndjson");
     expectReadable(given);
     await using door = await openPlatformDoor({ remote });
     return print(await recordLines(door, method, workspace, given));

@@ -165,5 +165,8 @@ function atLine(error: Error, method: LinesMethod, lines: Line[]): Error {
   const line = index === undefined ? null : lines[Number(index)];
   if (!line) return error;
   const fault = error.message.slice(start.length).replace(/^(\.|: )/, "");
-  return new LineError(line.number, fault.replaceAll(`${FIELDS[method]}[${index}].`, ""));
+  return new LineError(
+    line.number,
+    fault.replace(new RegExp(`${FIELDS[method]}\\[${index}\\](\\.|: )`, "g"), ""),
+  );
 }

@@ -152,6 +152,18 @@ describe("the example client", () => {
     }
   });
 
+  test("ends quietly when its reader has enough", async () => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    await recordLeads(workspaceId, 250);
+    const child = spawn("sh", ["-c", `"${process.execPath}" dist/leads.js | head -n 1`], {
+      cwd: built.folder,
+      env: { ...process.env, API_URL: runtime.url.origin, API_KEY: apiKey },
+    });
+    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    expect(stdout).toMatch(/^\{"id":"lea_[^\n]+\n$/);
+    expect(stderr).toBe("");
+  });
+
   test("reads every page of automations and runs, and only those that are reached", async () => {
     const { workspaceId, client } = await openWorkspace();
     const automations = await recordAutomations(workspaceId, 120);

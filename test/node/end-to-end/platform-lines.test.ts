@@ -98,6 +98,11 @@ describe("records, one a line", () => {
   test.each([
     ["not JSON", '{"reference":', "line 251: not JSON: "],
     ["not a lead", '{"reference":"x"}', "line 251: source, agent are missing\n"],
+    [
+      "of another kind",
+      '{"a":1,"source":"crm","agent":{"reference":"a","name":"b"}}',
+      'line 251: reference is missing; Unrecognized key: "a"\n',
+    ],
     ["a text", '"lead"', "line 251: Invalid input: expected object"],
   ])("end at a line that is wrong, which is named: %s", async (_, wrong, sentence) => {
     writeFileSync(file, [linesOf(leads(250)), wrong, linesOf(leads(400).slice(300))].join("\n"));
@@ -161,6 +166,10 @@ describe("records, one a line", () => {
   });
 
   test.each([
+    [
+      ["recordLeads", "--ndjson", "--workspace", "wks_1"],
+      "a file, or -, is expected with --ndjson\n",
+    ],
     [["recordLeads", "x.ndjson", "--ndjson"], "--workspace ID is expected with --ndjson\n"],
     [
       ["recordLeads", "missing", "--ndjson", "--workspace", "wks_1"],
