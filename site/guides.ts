@@ -21,7 +21,7 @@ const RECEIVERS = [
   ["Standard Webhooks", "standardwebhooks.ts", "ts"],
 ] as const;
 
-/** What the docs show of the client: its library, then its two programs. */
+/** What the docs show of the client: its library, then its two programs and what they share. */
 const CLIENT_SOURCES = [
   "client.ts",
   "api-error.ts",
