@@ -21,8 +21,15 @@ const RECEIVERS = [
   ["Standard Webhooks", "standardwebhooks.ts", "ts"],
 ] as const;
 
-/** What the docs show of the client: its library, then its two programs. */
-const CLIENT_SOURCES = ["client.ts", "api-error.ts", "webhooks.ts", "leads.ts", "events.ts"];
+/** What the docs show of the client: its library, then its two programs and what they share. */
+const CLIENT_SOURCES = [
+  "client.ts",
+  "api-error.ts",
+  "webhooks.ts",
+  "run.ts",
+  "leads.ts",
+  "events.ts",
+];
 
 /** The files of `examples/client`; the docs offer each under `/docs/client/`. */
 export const CLIENT_FILES = [

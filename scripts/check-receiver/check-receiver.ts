@@ -10,6 +10,7 @@ import { styleText } from "node:util";
 import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../../src/webhooks/target.ts";
 import { readArguments } from "../shared/command.ts";
+import { adviceFor } from "./connection.ts";
 import { checkReceiver, DUTIES, type Finding, type Verdict } from "./duties.ts";
 
 const COMMAND =
@@ -112,6 +113,8 @@ async function report(url: string, secret: string): Promise<number> {
     row([duty, sent, expected, came], styleText(COLOURS[verdict], verdict));
   }
   console.log(`\n${count(findings)}`);
+  const advice = adviceFor(findings[0]?.came ?? "");
+  if (advice) console.log(advice);
   for (const { duty, consequence, verdict } of findings)
     if (verdict === "broken") console.log(`- ${duty}: ${consequence}.`);
   if (findings.some(({ verdict }) => verdict === "unclear"))

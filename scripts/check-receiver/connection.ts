@@ -20,6 +20,24 @@ const FAILURES: Record<string, string> = {
   ERR_TLS_CERT_ALTNAME_INVALID: "TLS: certificate of another name",
 };
 
+/** What to look at after a failure, by how it begins. */
+const ADVICE: Record<string, string> = {
+  "connection refused": "Is the receiver running, and are the address and the port in URL right?",
+  "closed without": "Is the port in URL that of the receiver, and is it http or https?",
+  "no HTTP": "Is the port in URL that of the receiver, and is it http or https?",
+  "DNS:": "Is the name in URL right, and published?",
+  "TLS: no agreement": "Does the receiver speak https on this port?",
+  "TLS:": "The service verifies certificates: use one of a public authority, with its chain.",
+  "host unreachable": "Is the address in URL right, and does a firewall let it be reached?",
+  "network unreachable": "Is the address in URL right, and does a firewall let it be reached?",
+  "no connection": "Is the address in URL right, and does a firewall let it be reached?",
+};
+
+/** What to look at when a delivery failed so; null when it is no failure of the connection. */
+export function adviceFor(failure: string): string | null {
+  return Object.entries(ADVICE).find(([start]) => failure.startsWith(start))?.[1] ?? null;
+}
+
 /** Where `fetch` tells why a request failed; the error that it throws for it is not always at hand. */
 const CHANNELS = ["undici:client:connectError", "undici:request:error"];
 

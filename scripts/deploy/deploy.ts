@@ -47,7 +47,8 @@ const USAGE = `npm run deploy -- [--dry-run]
 Brings the Worker onto a Cloudflare account: makes the database, applies its migrations, asks for the
 encryption key or makes one, makes the other secrets, and deploys. Run it again for each new version.
 
-  --dry-run  looks at the account and builds the Worker, says what would be done, and changes nothing
+  --dry-run  looks at the account, if anybody is logged in, and builds the Worker; says what would be
+             done, and changes nothing
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, ${SECRET_NAMES.join(", ")}
              in the environment: what it needs to know where nobody can be asked
@@ -65,12 +66,18 @@ try {
 
 async function deploy(): Promise<void> {
   const { given, env } = takeSecrets(process.env);
-  const accountId = await chooseAccount(openWrangler(env));
+  const stranger = openWrangler(env);
+  const me = await whoAmI(stranger);
+  if (dryRun && !me.loggedIn) return rehearse(stranger, given, null);
+  const accountId = await chooseAccount(stranger, me);
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
   );
   const missing = await missingSecrets(wrangler, given);
-  if (dryRun) return rehearse(wrangler, missing);
+  if (dryRun) {
+    const lacks = { secrets: missing, database: (await lacksDatabase(wrangler)) !== null };
+    return rehearse(wrangler, given, lacks);
+  }
   const secrets = { ...given, ...(await completeSecrets(missing)) };
   await makeDatabase(wrangler);
   await migrate(wrangler);
@@ -95,9 +102,12 @@ function takeSecrets(environment: NodeJS.ProcessEnv) {
 }
 
 /** The account to deploy to; null when wrangler knows it. @throws Error when nobody is logged in. */
-async function chooseAccount(wrangler: Wrangler): Promise<string | null> {
-  let me = await whoAmI(wrangler);
-  if (!me.loggedIn && interactive && !dryRun) {
+async function chooseAccount(
+  wrangler: Wrangler,
+  found: z.infer<typeof WhoAmI>,
+): Promise<string | null> {
+  let me = found;
+  if (!me.loggedIn && interactive) {
     const agreed = await answered(confirm({ message: "Log in to Cloudflare in the browser?" }));
     if (agreed) await wrangler.show(["login"]);
     me = await whoAmI(wrangler);
@@ -124,17 +134,31 @@ async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
   return answer.data;
 }
 
-/** Says what a deployment would do, and builds the Worker. */
-async function rehearse(wrangler: Wrangler, missing: SecretName[]): Promise<void> {
-  const database = await lacksDatabase(wrangler);
+/**
+ * Says what a deployment would do, and builds the Worker.
+ *
+ * @param lacks what the account lacks; null when nobody is logged in to look.
+ */
+async function rehearse(
+  wrangler: Wrangler,
+  given: Secrets,
+  lacks: { secrets: SecretName[]; database: boolean } | null,
+): Promise<void> {
+  const unless = lacks ? "" : ", unless it is there";
+  const secrets = lacks?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
+  const { database_name, database_id } = await readDatabase();
   const steps = [
-    ...missing.map((name) => (name === ASKED_FOR ? `ask for ${name}, or make it` : `make ${name}`)),
-    ...(database === null ? [] : [`make the database ${database}`]),
+    ...(lacks ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
+    ...secrets.map((name) =>
+      name === ASKED_FOR ? `ask for ${name}, or make it${unless}` : `make ${name}${unless}`,
+    ),
+    ...((lacks?.database ?? !database_id) ? [`make the database ${database_name}${unless}`] : []),
     "apply the migrations that the database lacks",
     "deploy the Worker",
   ];
   const code = await wrangler.show(["deploy", "--dry-run"]);
   if (code !== 0) throw new Error("The Worker cannot be built.");
+  if (!lacks) console.log("Nobody is logged in to Cloudflare: the account was not looked at.");
   console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
@@ -161,13 +185,18 @@ async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
 
 /** The name of the database, if there is none of it yet; else null. */
 async function lacksDatabase(wrangler: Wrangler): Promise<string | null> {
-  const [database] = (await readConfig()).d1_databases;
-  if (!database?.database_name) throw new Error("wrangler.toml names no database");
+  const { database_name: name, database_id } = await readDatabase();
   // One that is named by its id was made elsewhere.
-  if (database.database_id) return null;
-  const name = database.database_name;
+  if (database_id) return null;
   const known = namesIn(await wrangler.ask("d1", "list", "--json"), "The databases");
   return known.includes(name) ? null : name;
+}
+
+/** The database, as `wrangler.toml` names it. */
+async function readDatabase() {
+  const [database] = (await readConfig()).d1_databases;
+  if (!database?.database_name) throw new Error("wrangler.toml names no database");
+  return { database_name: database.database_name, database_id: database.database_id };
 }
 
 /** Makes the database where there is none of its name. */

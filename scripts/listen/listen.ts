@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { buffer } from "node:stream/consumers";
+import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { type Page, type Webhook, WebhookEvent } from "../../src/contract/resources.ts";
 import { fail, readArguments } from "../shared/command.ts";
 import { type LocalApi, openApi } from "../shared/local-api.ts";
@@ -26,6 +27,9 @@ subscription of its own, which Ctrl-C removes. Cause an event with npm run trigg
 
 /** Where listeners are posted to: by its path, a later one knows what an earlier one left. */
 const PATH = "/npm-run-listen";
+
+/** How often each event that is still to be delivered has failed, by its id. */
+const failures = new Map<string, number>();
 
 interface Subscription {
   id: string;
@@ -93,6 +97,7 @@ function removeAtEnd(api: LocalApi, subscribed: Promise<Subscription>): void {
     try {
       const { id } = await subscribed;
       await api("DELETE", `/v1/webhooks/${id}`);
+      console.log("\nNo longer listening: the subscription is removed.");
       process.exit(0);
     } catch {
       fail("The local server has gone: the next `npm run listen` removes the subscription.");
@@ -106,6 +111,7 @@ async function receive(target: URL | null, request: IncomingMessage, response: S
     const body = await buffer(request);
     const answer = target ? await forward(target, request, body) : null;
     show(request, body, answer);
+    if (answer) sayWhatFollows(readEvent(body).id, answer.status);
     response.writeHead(answer?.status ?? 204, answer?.headers).end();
   } catch {
     // The service broke off. It will try again.
@@ -122,6 +128,28 @@ function show({ headers }: IncomingMessage, body: Buffer, answer: Answer | null)
   console.log(`\n${words.join("  ")}`);
   console.log(`X-Service-Signature: ${headers["x-service-signature"]}`);
   console.log(body.toString());
+}
+
+/** Says after a failed attempt when the next one comes. */
+function sayWhatFollows(id: string, status: number): void {
+  if (status >= 200 && status < 300) {
+    failures.delete(id);
+    return;
+  }
+  const count = (failures.get(id) ?? 0) + 1;
+  failures.set(id, count);
+  const waitSeconds = RETRY_WAITS_SECONDS[count - 1];
+  // The wait has jitter, and one that Retry-After asks for, or that other deliveries caused, is longer.
+  console.log(
+    waitSeconds === undefined
+      ? "Failed for the last time: the service does not try again."
+      : `Failed: the service tries again in ${inWords(waitSeconds)} at the earliest.`,
+  );
+}
+
+function inWords(seconds: number): string {
+  if (seconds < 60) return `${seconds} s`;
+  return seconds < 3600 ? `${seconds / 60} min` : `${seconds / 3600} h`;
 }
 
 function readEvent(body: Buffer): { id: string; type: string } {

@@ -1,16 +1,18 @@
 import { z } from "zod";
+import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import { PLATFORM_INPUTS, type PlatformMethod } from "../../src/contract/platform.ts";
 import { align } from "../shared/table.ts";
+import { recordsField, takesLines } from "./record-lines.ts";
 
-const USAGE = `npm run platform -- METHOD INPUT [--json] [--remote]
+const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote]
 
 Calls a method of the Platform door and shows its answer: as a table in a terminal, as JSON otherwise.
 
   INPUT            JSON in quotes, or a file that holds it, or - for standard input
   --json           as JSON in a terminal too
   --ndjson         of exportWorkspace: all pages, one item a line; of recordAutomations, recordLeads
-                   and recordRuns: INPUT holds one record a line, as many as you like
-  --workspace ID   the workspace of those records
+                   and recordRuns: INPUT is a file, or -, with one record a line, as many as you like
+  --workspace ID   the workspace of those records, with --ndjson
   --remote         of the deployed Worker instead of the local server
   METHOD --help    what the method takes, field by field, with examples
 `;
@@ -29,19 +31,43 @@ export function describeMethods(): string {
 /** The help of one method, with what each field means. */
 export function describeMethod(method: PlatformMethod): string {
   const examples = (PLATFORM_INPUTS[method].meta()?.examples ?? []) as object[];
+  const command = `npm run platform -- ${method}`;
   const lines = examples.map(
-    (input) =>
-      `  npm run platform -- ${method} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`,
+    (input) => `  ${command} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`,
   );
   return [
-    `npm run platform -- ${method} 'JSON'`,
+    `${command} INPUT [--json] [--remote]`,
     "",
     sentenceOf(method),
     "",
     ...fieldLines(method, true),
     "",
+    "INPUT is JSON in quotes, or a file that holds it, or - for standard input:",
+    "",
     ...lines,
+    ...linesHelp(method, command),
   ].join("\n");
+}
+
+/** How a method takes, or gives, one record a line. */
+function linesHelp(method: PlatformMethod, command: string): string[] {
+  if (method === "exportWorkspace")
+    return [
+      "",
+      "With --ndjson, all pages, one item a line:",
+      "",
+      `  ${command} '{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
+    ];
+  if (!takesLines(method)) return [];
+  const file = `${recordsField(method)}.ndjson`;
+  return [
+    "",
+    `With --ndjson, INPUT is a file, or -, with one record a line, as many as you like; they are recorded`,
+    `${RECORDS_MAX} at a time:`,
+    "",
+    `  ${command} ${file} --ndjson --workspace wks_…`,
+    `  gunzip -c ${file}.gz | ${command} - --ndjson --workspace wks_…`,
+  ];
 }
 
 function sentenceOf(method: PlatformMethod): string {

@@ -44,6 +44,7 @@ async function run(): Promise<string | null> {
   const { ndjson, workspace, remote } = values;
   if (ndjson && takesLines(method)) {
     if (workspace === undefined) throw new Error("--workspace ID is expected with --ndjson");
+    if (positionals.length < 2) throw new Error("a file, or -, is expected with --ndjson");
     expectReadable(given);
     await using door = await openPlatformDoor({ remote });
     return print(await recordLines(door, method, workspace, given));
@@ -52,7 +53,7 @@ async function run(): Promise<string | null> {
     throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
   if (workspace !== undefined)
     throw new Error("--workspace is for methods that record, with --ndjson");
-  const input = parse(await readText(given));
+  const input = parse(method, await readText(given));
   // The server would say the same, later.
   readInput(method, input);
   await using door = await openPlatformDoor({ remote });
@@ -90,10 +91,23 @@ function expectReadable(file: string): void {
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: whatever it holds, the schema of the method judges it
-function parse(text: string): any {
+function parse(method: PlatformMethod, text: string): any {
   try {
     return JSON.parse(text);
   } catch (error) {
+    if (takesLines(method) && isLines(text))
+      throw new Error(
+        "the input is several JSON texts, one a line: --ndjson --workspace ID records them",
+      );
     throw new Error(`the input is not JSON: ${(error as Error).message}`);
+  }
+}
+
+/** Whether the first line of a text is JSON by itself. */
+function isLines(text: string): boolean {
+  try {
+    return typeof JSON.parse(text.trimStart().split("\n", 1)[0] ?? "") === "object";
+  } catch {
+    return false;
   }
 }

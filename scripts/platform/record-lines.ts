@@ -19,18 +19,33 @@ export function takesLines(method: string): method is LinesMethod {
   return Object.hasOwn(FIELDS, method);
 }
 
+/** The field of a method's input that holds its records. */
+export function recordsField(method: LinesMethod): string {
+  return FIELDS[method];
+}
+
 /** A record, and the line of the input that it stands on. */
 interface Line {
   number: number;
   record: unknown;
 }
 
+/** A line is wrong: nothing of the call that it belongs to is recorded. */
+class LineError extends Error {
+  readonly number: number;
+
+  constructor(number: number, fault: string) {
+    super(`line ${number}: ${fault}`);
+    this.number = number;
+  }
+}
+
 /**
  * Records what stands in a file (`-`: in standard input), one record a line (NDJSON), in calls of a
  * hundred, one after the other.
  *
- * @throws Error that names the first line that is wrong, and says which lines are recorded. Of the
- *   hundred that holds it, and of those after it, nothing is.
+ * @throws Error that names the first line that is wrong, and says which lines are recorded and how to go
+ *   on. Of the hundred that holds the wrong line, and of those after it, nothing is.
  */
 export async function recordLines(
   door: PlatformDoor,
@@ -63,13 +78,35 @@ export async function recordLines(
     }
     await send();
   } catch (error) {
-    if (lastLine === 0) throw error;
-    throw new Error(`${(error as Error).message}
-The lines up to ${lastLine} are recorded (${done.created.toLocaleString("en-US")} new), and none after them. Run it again: what is recorded stays as it is.`);
+    throw new Error(
+      `${(error as Error).message}\n${standing(error as Error, method, lastLine, done)}`,
+    );
   } finally {
     meter.end(text());
   }
   return done;
+}
+
+/** What is recorded when an error ends it, and how to go on. */
+function standing(
+  error: Error,
+  method: LinesMethod,
+  lastLine: number,
+  { created }: { created: number },
+): string {
+  const stays = "what is recorded stays as it is.";
+  const recorded = `Lines 1 to ${lastLine} are recorded (${created.toLocaleString("en-US")} new)`;
+  if (error instanceof LineError)
+    return lastLine === 0
+      ? `Nothing is recorded. Mend line ${error.number} and run it again.`
+      : `${recorded}, and none after them. Mend line ${error.number} and run it again: ${stays}`;
+  // What the door refuses is not recorded; whether a call was that broke off, nobody knows.
+  const isRefused = error.message.startsWith(`${method}: `);
+  if (lastLine === 0 && isRefused) return "Nothing is recorded.";
+  if (isRefused) return `${recorded}, and none after them.`;
+  const after =
+    lastLine === 0 ? "Some lines may be recorded" : `${recorded}; some after them may be`;
+  return `${after}. Run it again: ${stays}`;
 }
 
 /** The size of a file in bytes; null of what has none, such as a pipe. */
@@ -88,7 +125,7 @@ function readLine(method: LinesMethod, workspaceId: string, line: string, number
   try {
     record = JSON.parse(line);
   } catch (error) {
-    throw new Error(`line ${number}: not JSON: ${(error as Error).message}`);
+    throw new LineError(number, `not JSON: ${inOneLine((error as Error).message)}`);
   }
   const read = { number, record };
   try {
@@ -116,10 +153,20 @@ function toInput(method: LinesMethod, workspaceId: string, lines: Line[]) {
   return { workspaceId, [FIELDS[method]]: lines.map(({ record }) => record) };
 }
 
+/** The parser's message of a text of one line: `(line 1 column 5)` would contradict the file's line. */
+function inOneLine(message: string): string {
+  return message.replace(/ at position \d+ \(line 1 column (\d+)\)/, " at column $1");
+}
+
 /** The same error, with the number of a line for the record's place in the call, such as `leads[3]`. */
 function atLine(error: Error, method: LinesMethod, lines: Line[]): Error {
-  const place = new RegExp(`^(?:${method}: )?${FIELDS[method]}\\[(\\d+)\\][.:] ?`);
+  const place = new RegExp(`^(?:${method}: )?${FIELDS[method]}\\[(\\d+)\\](?=[.:])`);
   const [start = "", index] = place.exec(error.message) ?? [];
   const line = index === undefined ? null : lines[Number(index)];
-  return line ? new Error(`line ${line.number}: ${error.message.slice(start.length)}`) : error;
+  if (!line) return error;
+  const fault = error.message.slice(start.length).replace(/^(\.|: )/, "");
+  return new LineError(
+    line.number,
+    fault.replace(new RegExp(`${FIELDS[method]}\\[${index}\\](\\.|: )`, "g"), ""),
+  );
 }

@@ -1,8 +1,15 @@
 /**
- * A plain object as a table for people: one line a field, lists below their names. For programs there
- * is JSON.
+ * A plain object as a table for people: one line a field, lists below their names. A page of a list, such
+ * as `{ items, nextCursor }`, has one row an item, below the names of its fields. For programs there is
+ * JSON.
  */
 export function toTable(value: object): string {
+  const { items, nextCursor, ...others } = value as { items?: unknown; nextCursor?: unknown };
+  if (!Array.isArray(items) || Object.keys(others).length > 0) return toFields(value);
+  return [toRows(items), ...(nextCursor == null ? [] : [toFields({ nextCursor })])].join("\n\n");
+}
+
+function toFields(value: object): string {
   const fields = Object.entries(value);
   if (fields.length === 0) return "Done.";
   const width = Math.max(...fields.map(([name]) => name.length));
@@ -13,6 +20,16 @@ export function toTable(value: object): string {
       return `${name.padEnd(width)}  ${[first, ...more].join(indent)}`;
     })
     .join("\n");
+}
+
+/** Items of one kind in columns; those of several kinds as JSON, one a line. */
+function toRows(items: object[]): string {
+  const [first] = items;
+  if (first === undefined) return "No items.";
+  const names = Object.keys(first);
+  if (items.some((item) => Object.keys(item).join() !== names.join()))
+    return items.map((item) => JSON.stringify(item)).join("\n");
+  return align([names, ...items.map((item) => Object.values(item).map(show))]).join("\n");
 }
 
 /** Lines whose cells stand below each other; the last cell of a line is not padded. */
@@ -30,13 +47,16 @@ export function align(rows: string[][]): string[] {
 }
 
 function linesOf(field: unknown): string[] {
-  if (Array.isArray(field)) return field.map(show);
-  return [show(field)];
+  return Array.isArray(field) ? field.map(show) : [show(field)];
 }
 
+/** A value in one line; an object within one as its fields that are not null. */
 function show(value: unknown): string {
   if (value === null) return "none";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number") return value.toLocaleString("en-US");
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value !== "object") return String(value);
+  if (Array.isArray(value)) return value.map(show).join(", ") || "none";
+  const fields = Object.entries(value).filter(([, field]) => field !== null);
+  return fields.map(([name, field]) => `${name} ${show(field)}`).join(", ") || "none";
 }

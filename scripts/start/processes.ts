@@ -27,6 +27,20 @@ export interface Run {
 const WRANGLER = join(ROOT, "node_modules/wrangler/wrangler-dist/cli.js");
 const STOP_PATIENCE_MS = 5_000;
 
+/** How the server tells what became of itself, and of its Worker's source. */
+const CRASHED = /The Workers runtime crashed/;
+const NOT_BUILT = /\[ERROR\] Build failed/;
+const BUILT = /server updated and ready/;
+
+/** A server that was started here. */
+export interface ServerRun extends Run {
+  /** Resolves when it takes requests. */
+  ready: Promise<void>;
+  isRunning(): boolean;
+  /** Whether the source of its Worker cannot be built: until it can, it lets requests wait. */
+  isBroken(): boolean;
+}
+
 /** Loaded before the server: ends it when the process that started it has gone, however it went. */
 const LEASH = `data:text/javascript,${encodeURIComponent(
   'process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();',
@@ -45,9 +59,17 @@ export function prepare(base: string, receiverUrl: string, output: Output): Run 
 
 /**
  * Serves the Worker on `port`, and anew whenever its source changes; webhooks may go to http and
- * private addresses. `ready` resolves when it takes requests.
+ * private addresses.
+ *
+ * @param onCrash is told when a part of it has crashed, and was replaced: it may answer or not.
  */
-export function serve(port: number, output: Output): Run & { ready: Promise<void> } {
+export function serve(port: number, output: Output, onCrash: () => void): ServerRun {
+  let isBroken = false;
+  const watch = (line: string) => {
+    if (CRASHED.test(line)) onCrash();
+    if (NOT_BUILT.test(line)) isBroken = true;
+    if (BUILT.test(line)) isBroken = false;
+  };
   const child = runNode(
     [
       ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
@@ -55,17 +77,27 @@ export function serve(port: number, output: Output): Run & { ready: Promise<void
       "--show-interactive-dev-session=false",
     ],
     output,
+    watch,
   );
   const ready = new Promise<void>((resolve) => {
     child.on("message", (message) => {
       if (String(message).includes("DEV_SERVER_READY")) resolve();
     });
   });
-  return { ...toRun(child), ready };
+  const isRunning = () => child.exitCode === null && child.signalCode === null;
+  return { ...toRun(child), ready, isRunning, isBroken: () => isBroken };
 }
 
-/** Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`. */
-function runNode(args: string[], { log, onNews }: Output): ChildProcess {
+/**
+ * Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`.
+ *
+ * @param onLine is given each line, without colours.
+ */
+function runNode(
+  args: string[],
+  { log, onNews }: Output,
+  onLine: (line: string) => void = () => {},
+): ChildProcess {
   const child = spawn(process.execPath, ["--no-warnings", ...args], {
     cwd: ROOT,
     env: { ...process.env, ...WRANGLER_ENV, CI: "1" },
@@ -76,7 +108,9 @@ function runNode(args: string[], { log, onNews }: Output): ChildProcess {
     if (!stream) continue;
     const read = openLogLines();
     createInterface({ input: stream }).on("line", (coloured) => {
-      const { text, isNews } = read(stripVTControlCharacters(coloured));
+      const line = stripVTControlCharacters(coloured);
+      onLine(line);
+      const { text, isNews } = read(line);
       if (text === null) return;
       log.write(`${text}\n`);
       if (isNews) onNews(text);

@@ -13,7 +13,8 @@ import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { makeSecrets, readState, writeState } from "../shared/local-state.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
 
-import { migrate, type Output, prepare, type Run, serve } from "./processes.ts";
+import { keepServing } from "./keep-serving.ts";
+import { migrate, type Output, prepare, type Run } from "./processes.ts";
 
 const USAGE = `npm start
 
@@ -24,8 +25,6 @@ webhooks as they arrive. Ctrl-C ends all of it; the next start finds the data as
 `;
 
 const DEFAULT_PORT = 8787;
-const READY_PATIENCE_MS = 60_000;
-const CRON_MS = 60_000;
 const DATA = join(ROOT, ".wrangler");
 const LOG_FILE = join(DATA, "start.log");
 const LOG_NAME = relative(process.cwd(), LOG_FILE);
@@ -52,12 +51,13 @@ async function start(port: number): Promise<void> {
   const output = openOutput();
   console.log("Starting: the database, the server, the sample data…");
   await finish(migrate(output), "The database could not be brought up to date");
-  const base = await serveWorker(port, output);
+  const keeper = { running, logName: LOG_NAME, say, fail };
+  const { base, tickEachMinute } = await keepServing(port, output, keeper);
   const introduced = Promise.withResolvers<void>();
   await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
   const preparing = prepare(base, receiverUrl(receiverPort), output);
   await finish(preparing, "The sample data could not be loaded");
-  tickEachMinute(base);
+  tickEachMinute();
   await introduce(base);
   introduced.resolve();
 }
@@ -107,50 +107,12 @@ async function finish(run: Run, complaint: string): Promise<void> {
   if ((await run.ended) !== 0) throw new Error(`${complaint}: see ${LOG_NAME}.`);
 }
 
-/**
- * Serves the Worker for as long as this runs: `wrangler dev` ends when it loses a connection to the
- * Worker, and is then started again.
- *
- * @returns its address.
- */
-async function serveWorker(port: number, output: Output): Promise<string> {
-  const server = serve(port, output);
-  running.defer(() => server.stop());
-  let isReady = false;
-  server.ended.then(() => {
-    if (ending) return;
-    if (!isReady) return fail(`The server ended: see ${LOG_NAME}.`);
-    say(`The server ended, and is started again (see ${LOG_NAME}).`);
-    return serveWorker(port, output).then(() => say("The server is back."));
-  });
-  const late = AbortSignal.timeout(READY_PATIENCE_MS);
-  late.onabort = () => fail(`The server did not get ready: see ${LOG_NAME}.`);
-  await server.ready;
-  isReady = true;
-  late.onabort = null;
-  return `http://localhost:${port}`;
-}
-
 async function receive(port: number, onReceipt: (receipt: Receipt) => void): Promise<void> {
   const receiver = await startReceiver(port, () => readState()?.webhook?.secret ?? null, onReceipt);
   running.defer(() => {
     receiver.close();
     receiver.closeAllConnections();
   });
-}
-
-/** Does what the cron trigger does in production: wrangler does not do it locally. */
-function tickEachMinute(base: string): void {
-  const tick = async () => {
-    const ok = await fetch(`${base}/cdn-cgi/local/scheduled`).then(
-      (answer) => answer.ok,
-      () => false,
-    );
-    if (!ok && !ending) say(`The run of the minute failed: see ${LOG_NAME}.`);
-  };
-  const timer = setInterval(tick, CRON_MS);
-  running.defer(() => clearInterval(timer));
-  void tick();
 }
 
 /** Shows what to do next, in three lines to paste. */

@@ -26,6 +26,9 @@ const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDEL
   params: { reason: "out_of_range" },
 });
 
+/** So many missing fields are named in a message; of a hundred records there may be thousands. */
+const MISSING_NAMED_MAX = 10;
+
 const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
 
 /** What may have become of an event that is delivered again; `missed` when nothing was owed. */
@@ -448,11 +451,38 @@ function parse(text: string): unknown {
 function read(what: string, schema: z.ZodType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const where = issue?.path.reduce<string>(
-    (path, key) =>
-      typeof key === "number" ? `${path}[${key}]` : `${path}${path && "."}${String(key)}`,
+  const { issues } = result.error;
+  const missing = issues.filter((issue) => isMissing(issue, value)).map(placeOf);
+  const other = issues.find((issue) => !isMissing(issue, value));
+  const faults = [
+    ...(missing.length > 0 ? [describeMissing(missing)] : []),
+    ...(other ? [`${other.path.length > 0 ? `${placeOf(other)}: ` : ""}${other.message}`] : []),
+  ];
+  throw new InputError(`${what}: ${faults.join("; ")}`);
+}
+
+/** Whether an issue tells of a field that is expected and is not there. */
+function isMissing({ code, path }: z.core.$ZodIssue, value: unknown): boolean {
+  if (path.length === 0 || !(code === "invalid_type" || code === "invalid_value")) return false;
+  const at = path.reduce<unknown>(
+    (object, key) => (object as Record<PropertyKey, unknown>)[key],
+    value,
+  );
+  return at === undefined;
+}
+
+/** Names the missing fields in one clause, the first few of many. */
+function describeMissing(places: string[]): string {
+  const named = places.slice(0, MISSING_NAMED_MAX).join(", ");
+  const more = places.length - MISSING_NAMED_MAX;
+  return `${named}${more > 0 ? ` and ${more} more` : ""} ${places.length > 1 ? "are" : "is"} missing`;
+}
+
+/** Where an issue is, such as `leads[0].agent.name`. */
+function placeOf({ path }: z.core.$ZodIssue): string {
+  return path.reduce<string>(
+    (place, key) =>
+      typeof key === "number" ? `${place}[${key}]` : `${place}${place && "."}${String(key)}`,
     "",
   );
-  throw new InputError(`${what}: ${where ? `${where}: ` : ""}${issue?.message}`);
 }

@@ -8,6 +8,7 @@ import {
 } from "../contract/cursor.ts";
 import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
+import { InputError, nameRefusals } from "../contract/input-error.ts";
 import {
   ERASURE_MAX_MS,
   MOVE_MAX_MS,
@@ -212,7 +213,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async updateApiKey(input: PlatformInput<"updateApiKey">): Promise<Record<string, never>> {
     const { keyId, requestsPerWindow } = await readInput("updateApiKey", input);
     const [updated] = await updateQuota(this.#directory, keyId, requestsPerWindow, Date.now());
-    if (!updated) throw new Error("keyId: no such key, or it is revoked or expired");
+    if (!updated) throw new InputError("keyId: no such key, or it is revoked or expired");
     await this.#forget(updated);
     return {};
   }
@@ -238,7 +239,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { keyId, apiKey } = await readInput("revokeApiKey", input);
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
     const [revoked] = await revokeKey(this.#directory, key, Date.now());
-    if (!revoked) throw new Error(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
+    if (!revoked) throw new InputError(`${keyId != null ? "keyId" : "apiKey"}: no such key`);
     await this.#forget(revoked);
     return {};
   }
@@ -302,7 +303,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const now = Date.now();
     const { db } = await this.#toWrite(workspaceId);
     if (await this.#isMoving(workspaceId))
-      throw new Error("workspaceId: it is being moved; erase it when that is done");
+      throw new InputError("workspaceId: it is being moved; erase it when that is done");
     const keys = await commit(this.#directory, closeKeys(workspaceId, now));
     if (!keys) return { done: true, remaining: 0 };
     await commit(db, closeWorkspace(workspaceId, now));
@@ -378,7 +379,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
     const home = await this.#webhookToWrite(webhookId);
     const owed = await redeliverAgain(home.db, webhookId, eventIds ?? range, now);
-    if (!owed) throw new Error("webhookId: the subscription is disabled, or without access");
+    if (!owed) throw new InputError("webhookId: the subscription is disabled, or without access");
     const wakes = [{ subscriptionId: webhookId, lane: owed.lane }];
     this.ctx.waitUntil(wake(this.env, home.database, wakes));
     return { count: owed.count };
@@ -469,7 +470,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   #bound(database: string): Home {
     const names = databaseNames(this.env);
     if (names.includes(database)) return homeNamed(this.env, database);
-    throw new Error(`database: none is bound as ${database}; there is ${names.join(", ")}`);
+    throw new InputError(`database: none is bound as ${database}; there is ${names.join(", ")}`);
   }
 
   /** The smallest of the databases that answer. @throws the error of one when none does. */
@@ -543,6 +544,8 @@ export class Platform extends WorkerEntrypoint<Env> {
     await callObject(this.env.KEY_GATE, keyHash, (gate) => gate.forget());
   }
 }
+
+nameRefusals(Platform.prototype);
 
 function pageAfter(
   after: Position | null | undefined,

@@ -131,30 +131,52 @@ describe.concurrent("the checker names what is broken by a receiver that", () =>
   });
 
   test.each([
-    ["refuses connections", () => null, "http", "connection refused"],
-    ["has no name", () => null, "https://receiver.invalid/", "DNS: "],
+    ["refuses connections", () => null, "http", "connection refused", "Is the receiver running, "],
+    ["has no name", () => null, "https://receiver.invalid/", "DNS: ", "Is the name in URL right"],
     [
       "speaks no TLS",
       () => createServer((_, response) => response.end()),
       "https",
       "TLS: no agreement",
+      "Does the receiver speak https",
     ],
-    ["has a certificate of its own making", selfSigned, "https", "TLS: certificate is self-signed"],
-    ["hangs up", () => createTcp((socket) => socket.destroy()), "http", "closed without an answer"],
-    ["speaks no HTTP", () => createTcp((socket) => socket.end("SSH-2.0\r\n")), "http", "no HTTP"],
-  ])("%s: why there is no answer", async (_name, make, scheme, why) => {
-    const port = await freePort();
-    const server = await make();
-    server?.listen(port, "127.0.0.1");
-    const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
-    const { code, stdout, duties } = await check(url, "--local");
-    server?.close();
-    expect(stdout).toContain(`  ${why}`);
-    expect(stdout).toContain("\n0 of 8 duties fulfilled, 1 broken, 7 not tested.\n");
-    expect(duties("broken")).toEqual([VALID]);
-    expect(duties("not tested")).toEqual(ALL.slice(1));
-    expect(code).toBe(1);
-  });
+    [
+      "has a certificate of its own making",
+      selfSigned,
+      "https",
+      "TLS: certificate is self-signed",
+      "The service verifies certificates: ",
+    ],
+    [
+      "hangs up",
+      () => createTcp((socket) => socket.destroy()),
+      "http",
+      "closed without an answer",
+      "Is the port in URL ",
+    ],
+    [
+      "speaks no HTTP",
+      () => createTcp((socket) => socket.end("SSH-2.0\r\n")),
+      "http",
+      "no HTTP",
+      "Is the port in URL ",
+    ],
+  ])(
+    "%s: why there is no answer, and what to look at",
+    async (_name, make, scheme, why, advice) => {
+      const port = await freePort();
+      const server = await make();
+      server?.listen(port, "127.0.0.1");
+      const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
+      const { code, stdout, duties } = await check(url, "--local");
+      server?.close();
+      expect(stdout).toContain(`  ${why}`);
+      expect(stdout).toContain(`\n0 of 8 duties fulfilled, 1 broken, 7 not tested.\n${advice}`);
+      expect(duties("broken")).toEqual([VALID]);
+      expect(duties("not tested")).toEqual(ALL.slice(1));
+      expect(code).toBe(1);
+    },
+  );
 
   test("hangs up on what it should refuse: that proves nothing", async () => {
     const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 0));

@@ -1,3 +1,6 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { until } from "../../support/until.ts";
@@ -115,6 +118,50 @@ describe("the example client", () => {
     expect(printed.toSorted()).toEqual(recorded.toSorted());
     // A client that did not wait as long as it was told would be refused more often.
     expect(await statusesOf(workspaceId, "/v1/leads", 5)).toEqual([200, 429, 200, 429, 200]);
+  });
+
+  test.each([
+    ["no address", { API_URL: "", API_KEY: "" }, "Set API_URL and API_KEY."],
+    ["no key", { API_KEY: "" }, "Set API_KEY."],
+    ["an address that is none", { API_URL: "localhost" }, "API_URL is no URL: localhost"],
+    [
+      "a wrong key",
+      { API_KEY: "key_live_1" },
+      "URL does not accept API_KEY (401 invalid_api_key): is the key whole, and of this service?",
+    ],
+    [
+      "no server",
+      { API_URL: "http://localhost:2" },
+      "URL does not answer (ECONNREFUSED): is API_URL right, and does the service run?",
+    ],
+  ])("ends with one sentence, at %s", async (_, differences, sentence) => {
+    const { apiKey } = await openWorkspace();
+    const settings = { API_URL: runtime.url.origin, API_KEY: apiKey, PORT: "0", ...differences };
+    for (const file of ["dist/leads.js", "dist/events.js"]) {
+      const child = spawn(process.execPath, [file], {
+        cwd: built.folder,
+        env: { ...process.env, ...settings },
+      });
+      const [stdout, stderr, [code]] = await Promise.all([
+        text(child.stdout),
+        text(child.stderr),
+        once(child, "close"),
+      ]);
+      expect(stderr).toBe(`${sentence.replace("URL does", `${settings.API_URL} does`)}\n`);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    }
+  });
+
+  test("ends quietly when its reader has enough", async () => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    await recordLeads(workspaceId, 250);
+    const child = spawn("sh", ["-c", `"${process.execPath}" dist/leads.js | head -n 1`], {
+      cwd: built.folder,
+      env: { ...process.env, API_URL: runtime.url.origin, API_KEY: apiKey },
+    });
+    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    expect(stdout).toMatch(/^\{"id":"lea_[^\n]+\n$/);
+    expect(stderr).toBe("");
   });
 
   test("reads every page of automations and runs, and only those that are reached", async () => {

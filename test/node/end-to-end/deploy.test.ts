@@ -117,6 +117,22 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(again.output).toContain("would\n  - apply the migrations");
   });
 
+  test("--dry-run without a login shows the steps, and says that it saw no account", async () => {
+    openAccount({ loggedIn: false });
+    const { code, output, calls } = await deploy({ PORTAL_SIGNING_KEYS: SECRET }, "--dry-run");
+    expect(commandsOf(calls)).toEqual(["whoami", "deploy"]);
+    expect(output).toContain(`Nobody is logged in to Cloudflare: the account was not looked at.
+Nothing was changed. A deployment would
+  - need a login: \`npx wrangler login\`, or CLOUDFLARE_API_TOKEN
+  - ask for WEBHOOK_ENCRYPTION_KEYS, or make it, unless it is there
+  - make API_KEY_CHECKSUM_KEYS, unless it is there
+  - make the database public-api, unless it is there
+  - apply the migrations that the database lacks
+  - deploy the Worker
+`);
+    expect(code).toBe(0);
+  });
+
   test("the second time makes nothing and needs no secret", async () => {
     openAccount();
     await deploy(SECRETS);

@@ -99,6 +99,9 @@ describe("npm run listen", () => {
     const listener = await listen("--forward", target.url);
     await run("trigger", "lead.created");
     await until(() => listener.output().includes("  503\n"));
+    await until(() =>
+      listener.output().endsWith("\nFailed: the service tries again in 10 s at the earliest.\n"),
+    );
     answer = 200;
     const first = target.posts.at(-1) as Post;
     await until(() => listener.output().includes("  200\n"), 40_000);
@@ -114,7 +117,10 @@ describe("npm run listen", () => {
     const refusals = () => listener.output().split("  502 (ECONNREFUSED)\n").length - 1;
     await until(() => refusals() === 1);
     await until(() => refusals() === 2, 40_000);
-    await endByCtrlC(listener);
+    await until(() => listener.output().endsWith("tries again in 1 min at the earliest.\n"));
+    expect(await endByCtrlC(listener)).toBe(0);
+    const [, after = ""] = listener.output().split("in 1 min at the earliest.\n");
+    expect(after).toBe("\nNo longer listening: the subscription is removed.\n");
   });
 
   test("works beside another one, and Ctrl-C removes its own subscription only", async () => {

@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { toTable } from "../../../scripts/shared/table.ts";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../../src/contract/platform.ts";
 import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
 
@@ -47,17 +49,46 @@ describe("npm run platform", () => {
     },
   );
 
+  test.runIf(process.platform === "linux")("shows a list as columns, one row an item", async () => {
+    const workspaceId = await makeWorkspace();
+    const input = JSON.stringify({ workspaceId });
+    const show = async (method: string, text: string) =>
+      (await inTerminal(`scripts/platform/platform.ts ${method} '${text}'`)).stdout.split("\r\n");
+    expect(await show("listWebhooks", input)).toEqual(["No items.", ""]);
+    const apiKey = String((await runtime.env.PLATFORM.createApiKey({ workspaceId })).apiKey);
+    for (const path of ["one", "two"])
+      await openApi(runtime.url.origin, apiKey)("POST", "/v1/webhooks", {
+        url: `http://localhost:1/${path}`,
+        events: ["lead.created", "run.completed"],
+      });
+    const [head, two, one, end] = await show("listWebhooks", input);
+    expect(head).toMatch(/^webhookId +url +events +createdAt +disabledAt +state +/);
+    expect(two).toMatch(
+      /^whk_\S+ {2}http:\/\/localhost:1\/two {2}lead\.created, run\.completed {2}\S+Z +none +healthy +none +0 +/,
+    );
+    expect(one).toContain("http://localhost:1/one");
+    expect(one?.indexOf("healthy")).toBe(head?.indexOf("state"));
+    expect(end).toBe("");
+    // A page with another one behind it.
+    for (let count = 0; count < 101; count++) await makeWorkspace();
+    const lines = await show("listWorkspaces", "{}");
+    expect(lines[0]).toMatch(/^workspaceId +name +/);
+    expect(lines.slice(1, 101).every((line) => line.startsWith("wks_"))).toBe(true);
+    expect(lines.slice(101)).toEqual(["", expect.stringMatching(/^nextCursor {2}\S+$/), ""]);
+  });
+
   test.each([
     [["createUser"], "createUser: no such method; npm run platform -- --help lists them"],
     [["ledger", "{workspaceId}"], "the input is not JSON: "],
     [["ledger", '{ "workspace": "wks_1" }'], 'ledger: Unrecognized key: "workspace"'],
     [
       ["recordLeads", '{ "workspaceId": "wks_1", "leads": [{ "reference": "" }] }'],
-      "recordLeads: leads[0].reference: ",
+      "recordLeads: leads[0].source, leads[0].agent are missing; leads[0].reference: ",
     ],
+    [["createApiKey"], "createApiKey: workspaceId is missing\n"],
     [["ledger", "{}", "{}"], "one method and one JSON text, in quotes, are expected"],
     [["ledger", "--jsno"], "Unknown option '--jsno'"],
-    [["ledger", '{ "workspaceId": "wks_unknown" }'], "workspaceId: no such workspace"],
+    [["ledger", '{ "workspaceId": "wks_unknown" }'], "ledger: workspaceId: no such workspace\n"],
   ])("says in one sentence what is wrong with %j", async (args, sentence) => {
     const { code, stdout, stderr } = await platform(...args);
     expect(stderr).toContain(sentence);
@@ -115,6 +146,19 @@ describe("npm run platform", () => {
     expect((await platform()).stdout).toBe(stdout);
   });
 
+  test("says of the methods that take a file of lines how they do", async () => {
+    const general = (await platform("--help")).stdout;
+    expect(general).toMatch(/^npm run platform -- METHOD INPUT \[--ndjson\] \[--workspace ID\] /);
+    for (const method of METHODS) {
+      const { stdout } = await platform(method, "--help");
+      expect(stdout).toContain("a file that holds it, or - for standard input");
+      const records = /^record/.test(method);
+      expect(stdout.includes(".ndjson --ndjson --workspace wks_…\n")).toBe(records);
+      expect(stdout.includes(`${method} - --ndjson --workspace wks_…`)).toBe(records);
+    }
+    expect((await platform("exportWorkspace", "--help")).stdout).toContain("--ndjson > ");
+  });
+
   test("METHOD --help shows one, with types, meanings and examples that are right", async () => {
     const { stdout } = await platform("createApiKey", "--help");
     expect(stdout).toContain("Creates an API key of a workspace and shows it this once.");
@@ -126,6 +170,25 @@ describe("npm run platform", () => {
       for (const example of (PLATFORM_INPUTS[method].meta()?.examples ?? [null]) as unknown[])
         expect(() => readInput(method, example)).not.toThrow();
   });
+});
+
+test("a table shows an object within an item compactly, and items of several kinds as JSON", () => {
+  const attempt = { at: "2026-11-01T00:00:00.000Z", status: null, outcome: "timed_out" };
+  const page = {
+    items: [
+      { id: "a", attempt },
+      { id: "bcd", attempt: null },
+    ],
+    nextCursor: null,
+  };
+  expect(toTable(page).split("\n")).toEqual([
+    "id   attempt",
+    "a    at 2026-11-01T00:00:00.000Z, outcome timed_out",
+    "bcd  none",
+  ]);
+  expect(toTable({ items: [{ a: 1 }, { b: 2 }], nextCursor: "x" })).toBe(
+    '{"a":1}\n{"b":2}\n\nnextCursor  x',
+  );
 });
 
 describe("exportWorkspace --ndjson", () => {
@@ -237,47 +300,6 @@ describe("eraseWorkspace", () => {
     await expect(eraseAll(door, { workspaceId: "wks_1" })).rejects.toThrow(
       "5,000 rows remain: stop recording into the workspace, and run this again",
     );
-  });
-});
-
-describe("npm run seed", () => {
-  test("records as many leads as it is told, and doubles none when it runs again", async () => {
-    const workspaceId = await makeWorkspace();
-    const first = await seed("--leads", "250", "--workspace", workspaceId);
-    expect(first.stderr).toBe("");
-    expect(first.stdout).toMatch(/^250 leads in [\d.]+ s: [\d,]+ leads per second\.$/m);
-    expect(await countLeads(workspaceId)).toBe(250);
-    await seed("--leads", "260", "--workspace", workspaceId);
-    expect(await countLeads(workspaceId)).toBe(260);
-  });
-
-  test("--from continues after an interruption", async () => {
-    const workspaceId = await makeWorkspace();
-    const { stdout } = await seed("--leads", "250", "--from", "201", "--workspace", workspaceId);
-    expect(stdout).toContain("50 leads in ");
-    expect(await countLeads(workspaceId)).toBe(50);
-    await seed("--leads", "200", "--workspace", workspaceId);
-    expect(await countLeads(workspaceId)).toBe(250);
-  });
-
-  test.runIf(process.platform === "linux")("draws a bar in a terminal", async () => {
-    const workspaceId = await makeWorkspace();
-    const { stdout } = await inTerminal(`scripts/seed.ts --leads 5000 --workspace ${workspaceId}`);
-    expect(stdout).toContain("5,000 of 5,000 leads");
-    expect(stdout).toContain("━");
-  });
-
-  test.each([
-    [["--leads", "many"], "--leads: a whole number from 1 on is expected"],
-    [[], "--leads: a whole number from 1 on is expected"],
-    [["--leads", "10", "--from", "11"], "--from: 11 lies beyond --leads 10"],
-    [["--leads", "10", "--workspace", "wks_unknown"], "workspaceId: no such workspace"],
-    [["--lead", "10"], "Unknown option '--lead'"],
-  ])("says in one sentence what is wrong with %j", async (args, sentence) => {
-    const { code, stdout, stderr } = await seed(...args);
-    expect(stderr).toContain(sentence);
-    expect(stdout).toBe("");
-    expect(code).toBe(1);
   });
 });
 

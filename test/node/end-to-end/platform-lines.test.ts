@@ -1,6 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { recordLines } from "../../../scripts/platform/record-lines.ts";
+import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
 
 let command: PlatformCommand;
@@ -87,23 +89,70 @@ describe("records, one a line", () => {
     // What only the server knows is told with the number of the line, too.
     writeFileSync(file, `\n${linesOf([run, { ...run, reference: "s", automationId: "aut_1" }])}`);
     const refused = await record("recordRuns");
-    expect(refused.stderr).toBe("line 3: automationId: no such automation in this workspace\n");
+    expect(refused.stderr).toBe(
+      "line 3: automationId: no such automation in this workspace\nNothing is recorded. Mend line 3 and run it again.\n",
+    );
     expect(refused.code).toBe(1);
   });
 
   test.each([
     ["not JSON", '{"reference":', "line 251: not JSON: "],
-    ["not a lead", '{"reference":"x"}', "line 251: source: "],
+    ["not a lead", '{"reference":"x"}', "line 251: source, agent are missing\n"],
+    [
+      "of another kind",
+      '{"a":1,"source":"crm","agent":{"reference":"a","name":"b"}}',
+      'line 251: reference is missing; Unrecognized key: "a"\n',
+    ],
     ["a text", '"lead"', "line 251: Invalid input: expected object"],
   ])("end at a line that is wrong, which is named: %s", async (_, wrong, sentence) => {
     writeFileSync(file, [linesOf(leads(250)), wrong, linesOf(leads(400).slice(300))].join("\n"));
     const { code, stdout, stderr } = await record("recordLeads");
     expect(stderr.startsWith(sentence)).toBe(true);
-    expect(stderr).toMatch(
-      /\nThe lines up to 200 are recorded \(200 new\), and none after them\. [^\n]+\n$/,
-    );
+    expect(stderr.split("\n").slice(1)).toEqual([
+      "Lines 1 to 200 are recorded (200 new), and none after them. Mend line 251 and run it again: what is recorded stays as it is.",
+      "",
+    ]);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(await command.countLeads(workspaceId)).toBe(200);
+  });
+
+  test("say that nothing is recorded when a line of the first hundred is wrong, and where", async () => {
+    writeFileSync(file, `\n${linesOf(leads(2))}\n{"reference" 1}\n${linesOf(leads(3))}`);
+    const { code, stderr } = await record("recordLeads");
+    expect(stderr).toBe(
+      "line 4: not JSON: Expected ':' after property name in JSON at column 14\nNothing is recorded. Mend line 4 and run it again.\n",
+    );
+    expect(code).toBe(1);
+    expect(await command.countLeads(workspaceId)).toBe(0);
+  });
+
+  test("say what may be recorded when the server goes away meanwhile", async () => {
+    writeFileSync(file, linesOf(leads(250)));
+    let calls = 0;
+    const call = async () => {
+      if (++calls === 2) throw new Error("The local server has gone.");
+      return { ids: [], created: 100 };
+    };
+    const door = { call } as unknown as PlatformDoor;
+    await expect(recordLines(door, "recordLeads", workspaceId, file)).rejects.toThrow(
+      "The local server has gone.\nLines 1 to 100 are recorded (100 new); some after them may be. Run it again: what is recorded stays as it is.",
+    );
+  });
+
+  test("of an unknown workspace are not recorded", async () => {
+    writeFileSync(file, linesOf(leads(2)));
+    const args = ["--ndjson", "--workspace", "wks_unknown"];
+    const { stderr } = await command.platform("recordLeads", file, ...args);
+    expect(stderr).toBe("recordLeads: workspaceId: no such workspace\nNothing is recorded.\n");
+  });
+
+  test("are known for what they are when --ndjson is forgotten", async () => {
+    writeFileSync(file, linesOf(leads(2)));
+    const { code, stderr } = await command.platform("recordLeads", file);
+    expect(stderr).toBe(
+      "the input is several JSON texts, one a line: --ndjson --workspace ID records them\n",
+    );
+    expect(code).toBe(1);
   });
 
   test.runIf(process.platform === "linux")("are counted by a bar in a terminal", async () => {
@@ -117,6 +166,10 @@ describe("records, one a line", () => {
   });
 
   test.each([
+    [
+      ["recordLeads", "--ndjson", "--workspace", "wks_1"],
+      "a file, or -, is expected with --ndjson\n",
+    ],
     [["recordLeads", "x.ndjson", "--ndjson"], "--workspace ID is expected with --ndjson\n"],
     [
       ["recordLeads", "missing", "--ndjson", "--workspace", "wks_1"],

@@ -1,4 +1,5 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
@@ -34,13 +35,16 @@ describe("the terminal of npm start", () => {
     const before = server.output();
     for (let time = 0; time < 3; time++) {
       const { code, output } = await platform("ledger", '{ "workspaceId": "wks_unknown" }');
-      expect({ code, output }).toEqual({ code: 1, output: "workspaceId: no such workspace\n" });
+      expect({ code, output }).toEqual({
+        code: 1,
+        output: "ledger: workspaceId: no such workspace\n",
+      });
     }
     await setTimeout(1_000);
     const shown = server.output().slice(before.length);
-    expect(shown).toMatch(/^([\d:]{8} {2}refused: workspaceId: no such workspace\n){3}$/);
+    expect(shown).toMatch(/^([\d:]{8} {2}refused: ledger: workspaceId: no such workspace\n){3}$/);
     const log = server.log();
-    expect(log.match(/^refused: workspaceId: no such workspace$/gm)).toHaveLength(3);
+    expect(log.match(/^refused: ledger: workspaceId: no such workspace$/gm)).toHaveLength(3);
     expect(log).not.toMatch(/^ +at /m);
     expect(log).not.toContain("had hung");
   });
@@ -58,6 +62,60 @@ test.runIf(process.platform === "linux")(
     expect(await api<Page<Lead>>("GET", "/v1/leads")).toEqual(before);
   },
 );
+
+test.runIf(process.platform === "linux")(
+  "npm start starts a server again that does not answer any more, and says so in one line",
+  { timeout: 120_000 },
+  async () => {
+    const api = openApi(server.base, String(server.state.apiKey));
+    const before = await api<Page<Lead>>("GET", "/v1/leads");
+    const shown = server.output().length;
+    const said = () => server.output().slice(shown);
+    process.kill(Number(frontOf(server)), "SIGKILL");
+    await until(() => said().includes("The server is back."), 60_000);
+    expect(said()).toMatch(
+      /^[\d:]{8} {2}The server does not answer any more, and is started again \(see \S+\)\.\n[\d:]{8} {2}The server is back\.\n$/,
+    );
+    expect(await api<Page<Lead>>("GET", "/v1/leads")).toEqual(before);
+  },
+);
+
+test.runIf(process.platform === "linux")(
+  "npm start leaves a server alone whose source cannot be built, or whose Worker alone crashed",
+  { timeout: 120_000 },
+  async () => {
+    const shown = server.output().length;
+    const said = () => server.output().slice(shown);
+    const index = join(server.folder, "src/index.ts");
+    const source = readFileSync(index, "utf8");
+    writeFileSync(index, `${source}const broken = ;\n`);
+    await until(() => said().includes("Build failed"));
+    const front = frontOf(server);
+    const [behind] = workerdsOf(server).filter((pid) => pid !== front);
+    process.kill(Number(behind), "SIGKILL");
+    await setTimeout(12_000);
+    expect(said()).not.toContain("The server");
+    writeFileSync(index, source);
+    await openApi(server.base, String(server.state.apiKey))("GET", "/v1/leads");
+    expect(frontOf(server)).toBe(front);
+    expect(said()).not.toContain("The server");
+  },
+);
+
+/** The processes of the runtime: the one that takes requests, and the one behind it. */
+function workerdsOf({ child }: LocalServer): number[] {
+  const [wrangler = 0] = childrenOf(Number(child.pid));
+  return childrenOf(wrangler).filter((pid) => commandOf(pid).includes("workerd"));
+}
+
+function frontOf(server: LocalServer): number | undefined {
+  const { port } = new URL(server.base);
+  return workerdsOf(server).find((pid) => commandOf(pid).includes(`entry=localhost:${port}`));
+}
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+}
 
 function childrenOf(pid: number): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");

@@ -20,6 +20,8 @@ export interface Command {
 /** `npm start` in a copy of this checkout, with data and ports of its own. */
 export interface LocalServer {
   base: string;
+  /** The copy. */
+  folder: string;
   child: ChildProcess;
   state: LocalState;
   /** What its terminal shows. */
@@ -67,6 +69,7 @@ export async function startLocalServer(): Promise<LocalServer> {
   }
   return {
     base: `http://localhost:${port}`,
+    folder,
     child: server.child,
     state: JSON.parse(readFileSync(join(folder, ".wrangler/local.json"), "utf8")),
     output: server.output,

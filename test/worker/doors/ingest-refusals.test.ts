@@ -30,10 +30,10 @@ describe("a bad message", () => {
     ["[]", undefined, "message: Invalid input: expected object, received array"],
     [null, undefined, "message: Invalid input: expected object, received null"],
     [1, undefined, "message: Invalid input: expected object, received number"],
-    [{}, undefined, "message: method: Invalid option: expected one of "],
+    [{}, undefined, "message: method, input are missing"],
     [{ method: "createApiKey", input: {} }, undefined, "message: method: Invalid option: "],
     [{ method: "constructor", input: {} }, undefined, "message: method: Invalid option: "],
-    [{ method: "recordLeads" }, undefined, "message: input: Invalid input: expected "],
+    [{ method: "recordLeads" }, undefined, "message: input is missing"],
     [
       { method: "recordLeads", input: [] },
       "recordLeads",

@@ -267,7 +267,7 @@ describe("recordAutomations", () => {
     [{ provider: "" }, "automations[1].provider: "],
     [{ reference: "" }, "automations[1].reference: "],
     [{ reference: "a".repeat(513) }, "automations[1].reference: "],
-    [{ agent: { reference: "1" } }, "automations[1].agent.name: "],
+    [{ agent: { reference: "1" } }, "automations[1].agent.name is missing"],
     [{ agent: null }, "automations[1].agent: "],
     [{ updatedAt: "yesterday" }, "automations[1].updatedAt: Invalid ISO datetime"],
     [{ updatedAt: "2026-02-29T00:00:00Z" }, "automations[1].updatedAt: Invalid ISO datetime"],

@@ -189,7 +189,7 @@ describe("recordRuns", () => {
     [{ actions: Array(101).fill({}) }, "runs[1].actions: "],
     [{ leadId: 1 }, "runs[1].leadId: "],
     [{ automationId: null }, "runs[1].automationId: "],
-    [{ reference: undefined }, "runs[1].reference: "],
+    [{ reference: undefined }, "runs[1].reference is missing"],
     [{ duration: 1 }, 'runs[1]: Unrecognized key: "duration"'],
   ])("says which run is wrong and where, and writes none: %j", async (differences, message) => {
     const { automationId, record, listed, announced } = await openAutomation();

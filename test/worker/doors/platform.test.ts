@@ -47,7 +47,9 @@ describe("createWorkspace", () => {
     [undefined, "createWorkspace: Invalid input: expected object, received undefined"],
     [null, "createWorkspace: Invalid input: expected object, received null"],
     ["Agence", "createWorkspace: Invalid input: expected object, received string"],
-    [{}, "createWorkspace: name: Invalid input: expected string, received undefined"],
+    [{}, "createWorkspace: name is missing"],
+    [{ owner: "b" }, 'createWorkspace: name is missing; Unrecognized key: "owner"'],
+    [{ name: null }, "createWorkspace: name: Invalid input: expected string, received null"],
     [{ name: "" }, "createWorkspace: name: Too small: expected string to have >=1 characters"],
     [{ name: "a\0" }, "createWorkspace: name: must be well-formed text"],
     [{ name: "a", adminEmails: "a@example.com" }, "createWorkspace: adminEmails: "],
@@ -57,6 +59,49 @@ describe("createWorkspace", () => {
     const before = await tables();
     expect(await errorOf(Platform.createWorkspace(wrong(input)))).toContain(message);
     expect(await tables()).toEqual(before);
+  });
+});
+
+describe("missing fields", () => {
+  test.each<[object, string]>([
+    [
+      { leads: [{ name: "Camille" }] },
+      "recordLeads: workspaceId, leads[0].reference, leads[0].source, leads[0].agent are missing",
+    ],
+    [
+      { workspaceId: "wks_1", leads: [{ ...leadReport("1"), agent: { reference: "" } }] },
+      "recordLeads: leads[0].agent.name is missing; leads[0].agent.reference: Too small",
+    ],
+    [
+      { workspaceId: "wks_1", leads: Array.from({ length: 4 }, () => ({})) },
+      "leads[3].reference and 2 more are missing",
+    ],
+  ])("are named all at once: %j", async (input, message) => {
+    expect(await errorOf(Platform.recordLeads(wrong(input)))).toContain(message);
+  });
+});
+
+describe("a refusal", () => {
+  test.each([
+    [
+      "ledger",
+      () => Platform.ledger({ workspaceId: "wks_unknown" }),
+      "workspaceId: no such workspace",
+    ],
+    [
+      "updateApiKey",
+      () => Platform.updateApiKey({ keyId: "key_unknown", requestsPerWindow: 1 }),
+      "keyId: ",
+    ],
+    [
+      "rollApiKey",
+      () => Platform.rollApiKey({ keyId: "key_unknown", overlapSeconds: 1 }),
+      "keyId: ",
+    ],
+    ["recordLeads", () => Platform.recordLeads(wrong({})), "workspaceId, leads are missing"],
+  ])("begins with the method, once: %s", async (method, call, message) => {
+    const said = await errorOf(call());
+    expect(said.startsWith(`${method}: ${message}`)).toBe(true);
   });
 });
 
@@ -143,8 +188,8 @@ describe("setWorkspaceAccess", () => {
   test("takes true and false only", async () => {
     const { workspaceId, api } = await openWorkspace();
     for (const granted of [undefined, null, 0, "false"])
-      expect(await errorOf(Platform.setWorkspaceAccess(wrong({ workspaceId, granted })))).toContain(
-        "setWorkspaceAccess: granted: ",
+      expect(await errorOf(Platform.setWorkspaceAccess(wrong({ workspaceId, granted })))).toMatch(
+        /^setWorkspaceAccess: granted(:| is missing)/,
       );
     expect((await api.get("/v1/leads")).status).toBe(200);
   });

@@ -153,7 +153,7 @@ describe("the client", () => {
     expect(names.split(",").toSorted()).toEqual(
       [
         ...["README.md", "package-lock.json", "package.json", "tsconfig.json"],
-        ...["api-error.ts", "client.ts", "events.ts", "leads.ts", "webhooks.ts"],
+        ...["api-error.ts", "client.ts", "events.ts", "leads.ts", "run.ts", "webhooks.ts"],
       ].toSorted(),
     );
     for (const name of names.split(",")) {
