@@ -324,7 +324,8 @@ export const sweepPositions = sqliteTable("sweep_positions", {
  * `copying`: it lives here, and its rows are being copied to another database. `draining`: nothing new
  * is posted meanwhile, so that nobody holds its subscriptions. `closed`: whoever writes is refused.
  * `gone`: it lives there, and what it left behind is deleted. `left`: nothing of it is here.
- * `arriving`: its rows are being copied to this database. `erasing`: `gone`, within a transaction that
+ * `arriving`: its rows are being copied to this database. `arrived`: it lives here, and whoever writes
+ * waits until everybody knows. `erasing`: `gone`, within a transaction that
  * deletes.
  */
 export type MoveState =
@@ -334,6 +335,7 @@ export type MoveState =
   | "gone"
   | "left"
   | "arriving"
+  | "arrived"
   | "erasing";
 
 /** Workspaces that go from one database to another, in both. Triggers look at it (migrations/*.sql). */

@@ -222,18 +222,14 @@ function erasePiece(id: string): Statements<boolean> {
   const { pieces, isEmpty } = erasedData(id);
   const isOwn = eq(workspaces.id, id);
   const piece = inOrder([
+    // It has gone from here: nothing needs to be kept out any more.
+    deleteFrom(moves).where(and(eq(moves.workspaceId, id), eq(moves.state, "left"))),
     ...pieces,
     deleteFrom(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
     update(workspaces)
       .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
       .where(and(isOwn, isEmpty)),
     deleteFrom(workspaces).where(and(isOwn, isEmpty)),
-    deleteFrom(moves).where(
-      and(
-        eq(moves.workspaceId, id),
-        notExists(select({ id: workspaces.id }).from(workspaces).where(isOwn)),
-      ),
-    ),
   ]);
   const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
   return readAs(inOrder([piece, left]), ([, found]) => found.length > 0);

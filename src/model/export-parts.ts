@@ -155,6 +155,8 @@ export const NOT_EXPORTED = {
   removals: "which runs of a removed automation wait to be deleted; the automation tells of it",
   sweep_positions: "where the sweep goes on; of no workspace",
   commits: "tokens of transactions; of no workspace",
+  moves: "which workspaces are on their way between databases, and how far",
+  changes: "which rows were written meanwhile; empty otherwise",
   sizes: "how large the database was; of no workspace",
 };
 

@@ -125,7 +125,7 @@ export function takeArrival(workspaceId: string, mover: string): Statements<unkn
   return write(
     update(moves)
       .set({ movedBy: mover })
-      .where(and(isOf(workspaceId), inArray(moves.state, ["arriving", "closed"]))),
+      .where(and(isOf(workspaceId), inArray(moves.state, ["arriving", "arrived"]))),
   );
 }
 
@@ -211,7 +211,7 @@ export function liveHere(workspace: Workspace, mover: string, now: number): Stat
     update(workspaces)
       .set({ ...fields, database: null })
       .where(and(eq(workspaces.id, id), mayArrive(id, mover))),
-    changeState(id, mover, ["arriving", "closed"], now),
+    changeState(id, mover, ["arriving", "arrived"], now),
   ]);
 }
 
@@ -236,7 +236,7 @@ export function pointTo(
 export function openHere(workspaceId: string, mover: string): Statements<unknown> {
   return write(
     deleteFrom(moves).where(
-      and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "closed")),
+      and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arrived")),
     ),
   );
 }

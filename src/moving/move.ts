@@ -54,9 +54,11 @@ export async function moveWorkspace(
 ): Promise<MoveProgress> {
   const { database: from, db: source } = await findHome(env, workspaceId);
   const move = await commit(source, findMove(workspaceId));
-  if (from === to) {
-    if (move && (move.state === "copying" || move.state === "draining"))
-      await new Mover(env, from, move).cancel();
+  // It lives there, and whoever died before it was open left that to be done.
+  if (move?.state === "arrived") return goOn(env, move.other, workspaceId, mayGoOn);
+  if (from === to && (!move || move.state === "left")) return { done: true, state: null };
+  if (from === to && (move?.state === "copying" || move?.state === "draining")) {
+    await new Mover(env, from, move).cancel();
     return { done: true, state: null };
   }
   if (move && move.other !== to && move.state !== "left")
@@ -129,10 +131,9 @@ class Mover {
     await this.#take();
     if (!(await commit(this.#source, cancelMove(this.#id, this.#mover)))) return;
     // As if it had been there, and had gone: its line stays, and the sweep deletes the rest.
-    await commit(
-      this.#target,
-      changeState(this.#id, this.#mover, ["arriving", "gone"], Date.now()),
-    );
+    const [id, mover] = [this.#id, this.#mover];
+    const gone = changeState(id, mover, ["arriving", "gone"], Date.now());
+    await commit(this.#target, inOrder([gone, giveBackMove(id, mover)]));
   }
 
   /** @throws Overtaken when somebody else has the move. */

@@ -2,20 +2,16 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { ExportItem } from "../../src/contract/export.ts";
 import { sweep } from "../../src/doors/sweep.ts";
+import { moveWorkspace } from "../../src/moving/move.ts";
 import {
   automationReport,
+  errorOf,
   leadReport,
   openWorkspace,
   recordAutomation,
   runReport,
 } from "../support/api.ts";
-import {
-  answered,
-  consumeFor,
-  isolated,
-  receivedBy,
-  subscriberUrl,
-} from "../support/deliveries.ts";
+import { isolated, receivedBy, subscriberUrl } from "../support/deliveries.ts";
 import { HOME_DB } from "../support/home.ts";
 
 const { Platform } = exports;
@@ -69,9 +65,27 @@ async function openFull() {
   const recorded = await Platform.recordLeads({ workspaceId, leads });
   const runs = recorded.ids.map((leadId, i) => runReport(`run-${i}`, first, { leadId }));
   await Platform.recordRuns({ workspaceId, runs });
-  // Some are delivered, and one attempt has failed.
-  let posts = 0;
-  await consumeFor([body.id], isolated().env, async () => answered(++posts === 20 ? 500 : 200));
+  const { ledger } = Platform;
+  await expect
+    .poll(() => ledger({ workspaceId }), { timeout: 20_000 })
+    .toMatchObject({ pending: 0 });
+  await HOME_DB.batch([
+    HOME_DB.prepare(
+      `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
+        SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = ? LIMIT 9`,
+    ).bind(body.id),
+    HOME_DB.prepare(
+      "INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES (?, 'sealed', ?)",
+    ).bind(body.id, Date.now() + 3_600_000),
+    HOME_DB.prepare(
+      `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
+        VALUES ('failing', ?, ?, 'a.example', '[]', 1, 2, 3, 4), ('disabled', ?1, ?2, 'a.example', '[]', 1, 2, 3, 4)`,
+    ).bind(workspaceId, body.id),
+    HOME_DB.prepare(
+      `INSERT INTO emails (notice_id, recipient, state, tries, due_at, settled_at)
+        SELECT id, kind || '@example.com', 'sent', 1, 5, 6 FROM notices WHERE workspace_id = ?`,
+    ).bind(workspaceId),
+  ]);
   // And one waits.
   await HOME_DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?")
     .bind(Date.now() + 3_600_000, body.id)
@@ -83,7 +97,7 @@ async function openFull() {
 /** What is exported, apart from who holds what. */
 function comparable(items: ExportItem[]) {
   return items
-    .map(({ heldBy, heldUntil, heldThrough, database, id, ...item }) => ({
+    .map(({ heldBy, heldUntil, heldThrough, noticeId, id, ...item }) => ({
       ...item,
       id: item.kind === "notice" ? null : id,
     }))
@@ -190,6 +204,146 @@ describe("moveWorkspace", () => {
     const received = new Set((await receivedBy({ url })).map(({ body }) => JSON.parse(body).id));
     expect(received.size).toBe(recorded.length + changes);
     expect(Object.keys(await rowsIn(workspaceId))).toEqual(["DB_3"]);
+  });
+});
+
+describe("a mover that dies", () => {
+  /** The three databases, as a mover sees them that dies in its call number `last`. */
+  function dyingAt(last: number, isCarriedOut: boolean) {
+    let calls = 0;
+    const wrap = (database: D1Database) => ({
+      prepare: (sql: string) => database.prepare(sql),
+      async batch(statements: D1PreparedStatement[]) {
+        calls++;
+        if (calls < last) return database.batch(statements);
+        if (calls === last && isCarriedOut) await database.batch(statements);
+        throw new Error("killed");
+      },
+    });
+    const names = ["DB", "DB_2", "DB_3"];
+    const dying = names.map((name) => [name, wrap(databases[name] as D1Database)]);
+    return { bindings: { ...env, ...Object.fromEntries(dying) } as Env, calls: () => calls };
+  }
+
+  async function openSmall() {
+    const { workspaceId, api } = await openWorkspace();
+    await api.post("/v1/webhooks", { url: subscriberUrl(), events: ["lead.created"] });
+    const id = await recordAutomation(workspaceId);
+    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await Platform.recordRuns({ workspaceId, runs: [runReport("1", id)] });
+    return { workspaceId, api, leadId: ids[0] };
+  }
+
+  test("wherever that is, leaves a move that the next one finishes", {
+    timeout: 180_000,
+  }, async () => {
+    const whole = dyingAt(Number.POSITIVE_INFINITY, true);
+    const { workspaceId } = await openSmall();
+    await moveWorkspace(whole.bindings, workspaceId, "DB_3", () => true);
+    expect(whole.calls()).toBeGreaterThan(25);
+    const deaths = Array.from({ length: whole.calls() }, (_, i) => async () => {
+      const { workspaceId, api, leadId } = await openSmall();
+      const { bindings } = dyingAt(1 + i, i % 2 === 0);
+      await moveWorkspace(bindings, workspaceId, "DB_3", () => true).catch(() => {});
+      // Whoever reads is served at once, whatever state that has left.
+      const { status, body } = await api.get<Page>("/v1/leads");
+      expect([status, body.data.map(({ id }) => id)]).toEqual([200, [leadId]]);
+      for (const name of ["DB", "DB_2", "DB_3"])
+        await databases[name]
+          ?.prepare("UPDATE moves SET moved_until = 0 WHERE workspace_id = ?")
+          .bind(workspaceId)
+          .run();
+      await moved(workspaceId, "DB_3");
+      expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual([leadId]);
+      const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("2")] });
+      const found = (await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id);
+      expect(found.sort()).toEqual([leadId, ...later.ids].sort());
+      await expect
+        .poll(() => Platform.ledger({ workspaceId }), { timeout: 30_000 })
+        .toMatchObject({ created: 2, delivered: 2, addsUp: true });
+      return workspaceId;
+    });
+    const workspaceIds: string[] = [];
+    while (deaths.length > 0)
+      workspaceIds.push(...(await Promise.all(deaths.splice(0, 16).map((die) => die()))));
+    await cleanUp();
+    await cleanUp();
+    for (const id of workspaceIds) expect(Object.keys(await rowsIn(id))).toEqual(["DB_3"]);
+  });
+
+  test("is overtaken by another one, and writes nothing any more", async () => {
+    const { workspaceId, leadId, api } = await openSmall();
+    const movers = [1, 2, 3].map(() => moveWorkspace(env, workspaceId, "DB_3", () => true));
+    await Promise.all(movers);
+    await moved(workspaceId, "DB_3");
+    expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual([leadId]);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 1, addsUp: true });
+  });
+});
+
+describe("a move", () => {
+  test("back to where the workspace lives ends one that is still copying, and leaves nothing", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    let steps = 0;
+    const { done, state } = await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 4);
+    expect({ done, state }).toEqual({ done: false, state: "copying" });
+    expect(Object.keys(await rowsIn(workspaceId))).toEqual(["DB_2", "DB_3"]);
+    const elsewhere = Platform.moveWorkspace({ workspaceId, database: "DB" });
+    expect(await errorOf(elsewhere)).toContain("database: this workspace is being moved to DB_3");
+    const erasing = Platform.eraseWorkspace({ workspaceId });
+    expect(await errorOf(erasing)).toContain("workspaceId: it is being moved");
+    await moved(workspaceId, "DB_2");
+    await cleanUp();
+    expect(Object.keys(await rowsIn(workspaceId))).toEqual(["DB_2"]);
+    expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual(ids);
+    // As if there had been none.
+    await moved(workspaceId, "DB_3");
+    expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual(ids);
+  });
+
+  test("to a database that is not bound, or of a workspace that nobody knows, is refused", async () => {
+    const { workspaceId } = await openWorkspace();
+    const move = (input: { workspaceId: string; database: string }) =>
+      errorOf(Platform.moveWorkspace(input));
+    expect(await move({ workspaceId, database: "DB_9" })).toContain("database: ");
+    expect(await move({ workspaceId: "wks_unknown", database: "DB" })).toContain("workspaceId: ");
+  });
+
+  test("goes on by itself, with each sweep", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    let steps = 0;
+    await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 3);
+    await sweep(isolated().env, Date.now());
+    expect(await Platform.listWorkspaces({})).toMatchObject({
+      items: expect.arrayContaining([expect.objectContaining({ workspaceId, database: "DB_3" })]),
+    });
+    expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual(ids);
+  });
+
+  test("takes an erasure along, and a workspace that has moved is erased everywhere", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { ids } = await Platform.recordLeads({
+      workspaceId,
+      leads: [leadReport("1"), leadReport("2")],
+    });
+    let steps = 0;
+    await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 5);
+    await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
+    await moved(workspaceId, "DB_3");
+    expect(await rowsIn(workspaceId)).toMatchObject({ DB_3: 1 });
+    await cleanUp();
+    while (!(await Platform.eraseWorkspace({ workspaceId })).done);
+    expect(await rowsIn(workspaceId)).toEqual({});
+    for (const name of ["DB", "DB_2", "DB_3"]) {
+      const rows = databases[name]
+        ?.prepare(
+          "SELECT id FROM workspaces WHERE id = ?1 UNION SELECT workspace_id FROM moves WHERE workspace_id = ?1",
+        )
+        .bind(workspaceId);
+      expect((await rows?.all())?.results).toEqual([]);
+    }
   });
 });
 
