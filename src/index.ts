@@ -10,12 +10,12 @@ export { KeyGate } from "./gate/key-gate.ts";
 export default {
   fetch: app.fetch,
   async queue({ messages }, env, ctx) {
-    // By what they say, not by the name of their queue: whoever deploys may rename it.
+    // Told apart by their content: a deployment may rename its queues.
     const wakes = messages.filter(isWake);
     const records = messages.filter((message) => !isWake(message));
     await Promise.all([
       wakes.length > 0 && consume(wakes, env, ctx),
-      // Loaded with its first batch: most isolates never see one.
+      // Loaded on demand: most isolates never receive such a batch.
       records.length > 0 && (await import("./doors/ingest.ts")).ingest(records, env),
     ]);
   },

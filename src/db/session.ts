@@ -2,8 +2,8 @@ import type { D1Client } from "./client.ts";
 import { makeFinal } from "./errors.ts";
 
 /**
- * Whether a bookmark stands before another; `null`, where nothing has been read, before all.
- * Bookmarks sort as texts (https://developers.cloudflare.com/d1/reference/glossary/).
+ * Whether a bookmark is older than another; `null`, for nothing read yet, is the oldest. Bookmarks
+ * sort as strings (https://developers.cloudflare.com/d1/reference/glossary/).
  */
 export function isOlder(bookmark: string | null, than: string | null): boolean {
   return than !== null && (bookmark === null || bookmark < than);
@@ -12,8 +12,10 @@ export function isOlder(bookmark: string | null, than: string | null): boolean {
 type Query<T> = (session: D1DatabaseSession) => Promise<T>;
 
 /**
- * Reads from whichever replica is near, begun before it is known how new they must be. They show
- * what they found once `required` tells: what turns out to be older is read again.
+ * Reads from the nearest replica before it is known how fresh the data must be. A result is
+ * returned once `required` resolves; one that turns out to be too old is read again. 861= @param
+ * since the bookmark to start from; `null` for none. 862= @param required the bookmark that results
+ * must not be older than; if it rejects, so do they.
  */
 export class EarlySession implements D1Client {
   readonly #binding: D1Database;
@@ -30,7 +32,7 @@ export class EarlySession implements D1Client {
     this.#session = binding.withSession(since ?? "first-unconstrained");
   }
 
-  /** The bookmark of what has been read. */
+  /** The bookmark of what has been read so far. */
   getBookmark(): string | null {
     return this.#session.getBookmark();
   }
@@ -46,7 +48,7 @@ export class EarlySession implements D1Client {
 
   async run<T>(query: Query<T>): Promise<T> {
     const early = query(this.#session);
-    // Whether it failed matters only once it may be shown.
+    // A failure matters only once the result may be returned.
     early.catch(() => {});
     const required = await this.#required.catch((refusal) => {
       throw makeFinal(refusal);
@@ -58,7 +60,7 @@ export class EarlySession implements D1Client {
   }
 }
 
-/** A statement that is prepared anew in each session that it is run in. */
+/** A statement that is prepared again in each session it runs in. */
 class EarlyStatement {
   readonly #session: EarlySession;
   readonly #query: string;

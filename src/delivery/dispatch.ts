@@ -18,31 +18,31 @@ import { type Hold, holdFrom } from "../model/holds.ts";
 import { InvocationLimit, type Outcome } from "../webhooks/outcome.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
 
-/** What a dispatch needs from outside: time, chance, the keys' gates, and the post itself. */
+/** What a dispatch needs from outside: time, randomness, the key gates, and the post itself. */
 export interface DispatchTools {
   /** Unix milliseconds. */
   now(): number;
-  /** From 0 to 1. */
+  /** Between 0 and 1. */
   random(): number;
   sleep(ms: number): Promise<void>;
-  /** Sees to it that reads with these keys find what was claimed. */
+  /** Makes sure that reads with these keys see what was claimed. */
   tellGates(keyHashes: string[]): Promise<void>;
   /**
-   * One attempt.
+   * Makes one attempt.
    *
-   * @throws InvocationLimit when the platform lets this invocation post no more; EventErased when
-   *   there is nothing to post any more; anything else when
-   *   it could not be tried, through no fault of the subscriber.
+   * @throws InvocationLimit if this invocation may make no more requests; EventErased if the event
+   *   no longer exists; anything else if the attempt could not be made through no fault of the
+   *   subscriber.
    */
   attempt(delivery: Claimed, target: Target): Promise<Outcome>;
-  /** Takes a subscription whose turn has ended, and which may have more due, now or later. */
+  /** Called for a subscription whose turn has ended and which may have more due, now or later. */
   ended(subscription: EndedTurn): void;
 }
 
-/** A subscription that a dispatch is done with. */
+/** A subscription the dispatch has finished with. */
 export interface EndedTurn {
   found: Found;
-  /** Whether this dispatch has held it. */
+  /** Whether this dispatch held it at any time. */
   held: boolean;
 }
 
@@ -50,12 +50,13 @@ export interface EndedTurn {
 export class EventErased extends Error {}
 
 /**
- * Delivers what is due to the subscriptions: takes hold of them, posts to all of them side by side,
- * and in each round trip to the database records what is done and claims what is next, until there is
- * no more or the time is up.
+ * Delivers what is due to the subscriptions. It takes hold of them and posts to all of them
+ * concurrently. Each round trip to the database records outcomes and claims more, until nothing is
+ * due or time runs out.
  *
- * @param lane the subscriptions of the other lane are left alone.
- * @throws the error of a database that is away; what it could not record is posted again.
+ * @param lane subscriptions of the other lane are left alone.
+ * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
+ *   are posted again.
  */
 export function dispatch(
   db: Database,
@@ -72,7 +73,7 @@ class Dispatch {
   #turns: Turn[];
   #hold: Hold = { holder: crypto.randomUUID(), until: 0 };
   #resolve: () => void = () => {};
-  /** Posts under way. */
+  /** Posts in progress. */
   #posts = 0;
   #isRecording = false;
   #isTicking = false;
@@ -82,7 +83,7 @@ class Dispatch {
   #answered = 0;
   #failure: unknown = null;
   #waitsForGates = true;
-  /** When the oldest outcome that is not recorded came in. */
+  /** When the oldest unrecorded outcome arrived. */
   #unrecordedSince: number | null = null;
   #lastEndAt: number;
   readonly #startedAt: number;
@@ -100,22 +101,23 @@ class Dispatch {
     this.#startedAt = this.#lastEndAt = tools.now();
   }
 
-  /** Works until nothing is left to do, or there is no more time. */
+  /** Runs until there is nothing left to do or no time left. */
   async finish(): Promise<void> {
     await this.#exchange();
     await new Promise<void>((resolve) => {
       this.#resolve = resolve;
       this.#advance();
     });
-    // What is known is recorded if it can be: it would be posted again.
+    // One more try to record the outcomes: deliveries without one are posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
-    // Of what is not recorded, nobody knows when it is due: whoever asked for this dispatch asks again.
+    // A turn with unrecorded outcomes is not handed back: when it is due is unknown. The caller's
+    // retry covers it.
     for (const turn of this.#turns) if (!turn.hasNews) this.#handBack(turn);
     if (this.#failure !== null) throw this.#failure;
   }
 
-  /** Does what can be done now; called whenever something has ended, and every now and then. */
+  /** Does whatever can be done now. Called whenever something finishes, and on every tick. */
   #advance(): void {
     if (this.#isFinished) return;
     const now = this.#tools.now();
@@ -129,7 +131,7 @@ class Dispatch {
       });
     }
     const idle = this.#posts === 0 && !this.#isRecording;
-    // What is under way has limits of its own: what outlives them will never end.
+    // Everything in progress has a timeout of its own: what exceeds it will never finish.
     const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
     if (idle || hung) {
       this.#isFinished = true;
@@ -143,7 +145,7 @@ class Dispatch {
     }
   }
 
-  /** Ends the turns for which there is no more time, or no connection. */
+  /** Ends the turns that have run out of time or get no connection. */
   #endTurns(now: number): void {
     const late = !this.#hasTime(now) || this.#failure !== null;
     const spent = this.#isSpent;
@@ -155,8 +157,8 @@ class Dispatch {
   }
 
   /**
-   * Whether posts may still start, by the clock that holds are written in and by one that nobody
-   * sets.
+   * Whether posts may still start, by the wall clock, which holds are written in, and by the
+   * monotonic clock, which nobody can set.
    */
   #hasTime(now: number): boolean {
     const elapsedMs = now - this.#startedAt;
@@ -187,7 +189,7 @@ class Dispatch {
       turn.end(delivery, { outcome, startedAt, endedAt: now() }, random());
       this.#unrecordedSince ??= now();
     } catch (error) {
-      // A limit that is met before anything was posted is none that another invocation gets around.
+      // If the limit was hit before any post, another invocation would hit it too.
       if (error instanceof InvocationLimit && this.#answered > 0) {
         turn.takeBack(delivery);
         for (const each of this.#turns) each.letGo();
@@ -200,11 +202,13 @@ class Dispatch {
   #needsRoundTrip(now: number): boolean {
     if (this.#failure !== null) return false;
     const idle = this.#posts === 0;
-    // Of all turns: each of many has few by itself, and is asked for again after nearly every post.
+    // Summed over all turns: with many, each has few deliveries and would ask for more after nearly
+    // every post.
     const waiting = this.#turns.reduce((sum, turn) => sum + turn.waiting, 0);
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
-    // One trip gives back what has not begun, and one records all that is still under way.
+    // Once spent, one round trip releases what has not started, and one records everything still in
+    // progress.
     if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS)
       return (
         this.#roundTrips === FREE_PLAN.roundTrips &&
@@ -224,12 +228,12 @@ class Dispatch {
     );
   }
 
-  /** Whether this invocation has made as many round trips as any plan allows for. */
+  /** Whether this invocation has made as many round trips as every plan allows. */
   get #isSpent(): boolean {
     return this.#roundTrips >= FREE_PLAN.roundTrips && this.#begun <= FREE_PLAN.posts;
   }
 
-  /** Records what is done and claims what is next. */
+  /** Records outcomes and claims more, in one round trip. */
   async #exchange(): Promise<void> {
     const askedAt = this.#tools.now();
     const turns = this.#turns;
@@ -241,7 +245,7 @@ class Dispatch {
     const hold = this.#hold;
     this.#unrecordedSince = null;
     const news = turns.map((turn) => {
-      // Requested first: what ends the turn is recorded, and nothing is claimed for it any more.
+      // The request comes first: if taking the news ends the turn, nothing more is claimed for it.
       const request = turn.request();
       return {
         turn,
@@ -287,7 +291,7 @@ class Dispatch {
     });
   }
 
-  /** Gates that hang hold up a dispatch once, and for a bounded time. */
+  /** Waits for the gates, for a bounded time. After one timeout, the dispatch no longer waits. */
   async #tellGates(keyHashes: string[]): Promise<void> {
     const told = this.#tools.tellGates(keyHashes).then(() => true);
     if (!this.#waitsForGates) return;
