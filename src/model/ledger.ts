@@ -4,7 +4,7 @@ import { type Database, query } from "../db/client.ts";
 import { type DeliveryState, deliveries, events } from "../db/schema.ts";
 import { type Backlog, findBacklog } from "./due.ts";
 
-/** Counts of deliveries; `created` is counted from the events, on its own. */
+/** Counts of deliveries; `created` is counted independently, from the events. */
 export interface Ledger extends Backlog {
   created: number;
   delivered: number;
@@ -14,7 +14,7 @@ export interface Ledger extends Backlog {
   addsUp: boolean;
 }
 
-/** The ledger of one workspace, or of all: it reads every delivery that is kept. */
+/** The ledger of one workspace, or of all. Reads every stored delivery. */
 export async function findLedger(
   db: Database,
   workspaceId: string | undefined,

@@ -2,7 +2,7 @@ import { eq } from "drizzle-orm";
 import { type Database, retrying } from "../db/client.ts";
 import { sweepPositions } from "../db/schema.ts";
 
-/** Where a part of the sweep stopped; "" when it has come to the end, or never begun. */
+/** Where a part of the sweep stopped; "" if it reached the end or never started. */
 export async function findPosition(db: Database, part: string): Promise<string> {
   const [row] = await retrying(() =>
     db.select().from(sweepPositions).where(eq(sweepPositions.part, part)),
@@ -10,7 +10,7 @@ export async function findPosition(db: Database, part: string): Promise<string> 
   return row?.position ?? "";
 }
 
-/** Notes where a part of the sweep stops. */
+/** Stores where a part of the sweep stops. */
 export async function updatePosition(db: Database, part: string, position: string): Promise<void> {
   if ((await findPosition(db, part)) === position) return;
   await retrying(() =>
