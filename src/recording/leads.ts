@@ -6,7 +6,7 @@ import { insertLeads, type ReportedLead, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
-/** Parses a call that inserts leads and announces them; one whose reference is known stays as it is. */
+/** Parses a call that inserts leads and announces them; those already stored stay unchanged. */
 export async function parseLeads(input: unknown, moment: Moment): Promise<Recording> {
   const { workspaceId, leads } = readInput("recordLeads", input);
   const reported = await Promise.all(leads.map((lead) => parseLead(workspaceId, lead, moment)));
@@ -33,7 +33,7 @@ export async function parseLeads(input: unknown, moment: Moment): Promise<Record
   };
 }
 
-/** What the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
+/** Parses a reported lead; `createdAt` defaults to when the report was sent. */
 async function parseLead(
   workspaceId: string,
   { agent, ...report }: PlatformRecord<"recordLeads", "leads">,

@@ -19,7 +19,7 @@ const PARSERS: Record<
 };
 
 /**
- * Parses the input of a method that records.
+ * Parses the input of a recording method.
  *
  * @throws InputError that says what is wrong and where.
  */
@@ -35,8 +35,8 @@ export function parseRecording(
 /**
  * Records one call in one transaction.
  *
- * @param now Unix milliseconds: when it is received, and recorded.
- * @returns the ids of its records, how many it inserted or removed, and the subscriptions to be woken.
+ * @param now Unix milliseconds: when the call was received.
+ * @returns the ids of its records, how many it inserted or removed, and the subscriptions to wake.
  * @throws InputError that says what is wrong and where; then nothing is written.
  */
 export async function record(
@@ -48,7 +48,7 @@ export async function record(
   const db = openDatabase(env.DB);
   const recording = await parseRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, references, leaves, once, missing } = recording;
-  // What inserts rows of its workspace, and names nothing else, needs no look-up: the database tells.
+  // Inserts with no other references need no look-up: a missing workspace fails its foreign key.
   const isLookedUp = references.length > 0 || leaves.removedAutomationIds !== undefined;
   const automations = isLookedUp ? await findReferences(db, recording) : new Map();
   const statements = recording.statements(automations);
@@ -56,7 +56,7 @@ export async function record(
   return { ids, ...(await referring(committed, missing)) };
 }
 
-/** The automations that a recording refers to. @throws InputError for a reference that is not there. */
+/** Finds the automations a recording refers to. @throws InputError for a missing reference. */
 async function findReferences(db: Database, recording: Recording): Promise<KnownAutomations> {
   const known = await lookUp(db, [recording]);
   checkReferences(recording, known);

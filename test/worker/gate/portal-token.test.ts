@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
-import { readPortalToken, signPortalToken } from "../../../src/gate/portal-token.ts";
+import { signPortalToken, verifyPortalToken } from "../../../src/gate/portal-token.ts";
 
 const NOW = 1_790_000_000_000;
 const OLD = `old:${btoa("o".repeat(32))}`;
@@ -10,22 +10,22 @@ const token = await signPortalToken(OLD, grant);
 
 describe("a token of the portal", () => {
   test("tells what it grants, and is fit for a URL", async () => {
-    expect(await readPortalToken(OLD, token, NOW)).toEqual(grant);
+    expect(await verifyPortalToken(OLD, token, NOW)).toEqual(grant);
     expect(encodeURIComponent(token)).toBe(token);
     expect(token.length).toBeLessThan(90);
   });
 
   test("ends when it says", async () => {
-    expect(await readPortalToken(OLD, token, grant.endsAt - 1)).toEqual(grant);
-    expect(await readPortalToken(OLD, token, grant.endsAt)).toBeNull();
+    expect(await verifyPortalToken(OLD, token, grant.endsAt - 1)).toEqual(grant);
+    expect(await verifyPortalToken(OLD, token, grant.endsAt)).toBeNull();
   });
 
   test("is read by every key of the ring, and signed by the first", async () => {
-    expect(await readPortalToken(`${NEW},${OLD}`, token, NOW)).toEqual(grant);
-    expect(await readPortalToken(NEW, token, NOW)).toBeNull();
+    expect(await verifyPortalToken(`${NEW},${OLD}`, token, NOW)).toEqual(grant);
+    expect(await verifyPortalToken(NEW, token, NOW)).toBeNull();
     const renewed = await signPortalToken(`${NEW},${OLD}`, grant);
-    expect(await readPortalToken(OLD, renewed, NOW)).toBeNull();
-    expect(await readPortalToken(NEW, renewed, NOW)).toEqual(grant);
+    expect(await verifyPortalToken(OLD, renewed, NOW)).toBeNull();
+    expect(await verifyPortalToken(NEW, renewed, NOW)).toEqual(grant);
   });
 
   test("is refused when any character of it is another", async () => {
@@ -33,7 +33,7 @@ describe("a token of the portal", () => {
       for (const other of ["a", "b", "_", ".", "é", ""]) {
         if (other === character) continue;
         const changed = token.slice(0, i) + other + token.slice(i + 1);
-        expect(await readPortalToken(OLD, changed, NOW), changed).toBeNull();
+        expect(await verifyPortalToken(OLD, changed, NOW), changed).toBeNull();
       }
     }
   });
@@ -41,7 +41,7 @@ describe("a token of the portal", () => {
   test.each(["", ".", "..", "wks_.1.", `${token}.`, ` ${token}`, `${token}=`, "x".repeat(100_000)])(
     "is not what somebody invents: %s",
     async (invented) => {
-      expect(await readPortalToken(OLD, invented, NOW)).toBeNull();
+      expect(await verifyPortalToken(OLD, invented, NOW)).toBeNull();
     },
   );
 });

@@ -2,7 +2,7 @@ import type { Context, Next } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { isId } from "../../../contract/ids.ts";
 import { openDatabase } from "../../../db/client.ts";
-import { readPortalToken } from "../../../gate/portal-token.ts";
+import { verifyPortalToken } from "../../../gate/portal-token.ts";
 import { findPortalAccess, type PortalAccess } from "../../../model/workspaces.ts";
 import type { AppEnv } from "../context.ts";
 import { readBearer } from "../gate.ts";
@@ -20,7 +20,7 @@ const WINDOW_SECONDS = 60;
  */
 export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> {
   const token = readBearer(c.req.header("Authorization"));
-  const grant = token && (await readPortalToken(c.env.PORTAL_SIGNING_KEYS, token, Date.now()));
+  const grant = token && (await verifyPortalToken(c.env.PORTAL_SIGNING_KEYS, token, Date.now()));
   if (!grant) throw new ApiError("invalid_api_key");
   const { workspaceId, endsAt } = grant;
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
