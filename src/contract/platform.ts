@@ -30,7 +30,7 @@ const MISSING_NAMED_MAX = 10;
 
 const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
 
-/** What may have become of an event that is delivered again; `missed` when nothing was owed. */
+/** The state of an event that may be redelivered; `missed` if it was never owed. */
 export type RedeliveryState = z.infer<typeof RedeliveryState>;
 
 function records<T extends z.ZodType>(item: T) {
@@ -45,32 +45,34 @@ function records<T extends z.ZodType>(item: T) {
     .max(RECORDS_MAX);
 }
 
-/** Where a page begins: the `nextCursor` of the one before. */
+/** The position where a page begins, from the previous page's `nextCursor`. */
 function cursorOf(list: string) {
   return z
     .string()
     .transform((text, context) => {
       const position = decodeCursor(list, text);
       if (position) return position;
-      context.addIssue({ code: "custom", message: "is no cursor of this list" });
+      context.addIssue({ code: "custom", message: "is not a cursor of this list" });
       return z.NEVER;
     })
     .nullish()
-    .describe("nextCursor of the page before; the first page when left out");
+    .describe("the previous page's nextCursor; default: the first page");
 }
 
 const AdminEmails = z
   .array(z.email())
   .max(50)
   .nullish()
-  .describe("who is told when a subscription is disabled");
+  .describe("who receives e-mails about failing and disabled subscriptions");
 const Quota = z.int().min(1).max(1_000_000);
 
-/** What each method of the Platform door takes; the sentences and examples are those of its help. */
+/**
+ * The input of each method of the Platform door; the help shows these descriptions and examples.
+ */
 export const PLATFORM_INPUTS = {
   createWorkspace: z
     .strictObject({
-      name: Name.describe("administrators read it in e-mails"),
+      name: Name.describe("shown in e-mails to administrators"),
       adminEmails: AdminEmails,
     })
     .meta({
@@ -79,7 +81,7 @@ export const PLATFORM_INPUTS = {
     }),
   eraseWorkspace: z.strictObject({ workspaceId: WorkspaceId }).meta({
     description:
-      "Erases a workspace and all of it, its keys first; call it again until it is done. An unknown id is no error.",
+      "Erases a workspace and everything in it, starting with its keys. Call it until it is done; an unknown id is not an error.",
     examples: [{ workspaceId: "wks_…" }],
   }),
   exportWorkspace: z
@@ -88,42 +90,45 @@ export const PLATFORM_INPUTS = {
       cursor: z
         .string()
         .nullish()
-        .describe("nextCursor of the page before; the first page when left out"),
+        .describe("the previous page's nextCursor; default: the first page"),
     })
     .meta({
-      description: "Exports all that is kept about a workspace, but for secrets, page by page.",
+      description: "Exports everything stored about a workspace except secrets, page by page.",
       examples: [{ workspaceId: "wks_…" }],
     }),
   updateWorkspace: z
     .strictObject({
       workspaceId: WorkspaceId,
-      name: Name.nullish().describe("administrators read it in e-mails"),
+      name: Name.nullish().describe("shown in e-mails to administrators"),
       adminEmails: AdminEmails,
       webhooksMax: z
         .int()
         .min(1)
         .max(AGREED_SUBSCRIPTIONS_MAX)
         .nullish()
-        .describe(`subscriptions that it may have; ${SUBSCRIPTIONS_MAX} unless told`),
+        .describe(`maximum subscriptions; ${SUBSCRIPTIONS_MAX} by default`),
     })
     .meta({
-      description: "Changes a workspace's name, administrators or limit; what is left out stays.",
+      description:
+        "Changes a workspace's name, administrators or subscription limit; omitted fields stay as they are.",
       examples: [
         { workspaceId: "wks_…", adminEmails: ["admin@example.com"] },
         { workspaceId: "wks_…", webhooksMax: 50 },
       ],
     }),
   listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
-    description: "Lists workspaces, newest first, 100 a page.",
+    description: "Lists workspaces, newest first, 100 per page.",
     examples: [{}],
   }),
   setWorkspaceAccess: z
     .strictObject({
       workspaceId: WorkspaceId,
-      granted: z.boolean().describe("false: its keys get 403, and its deliveries are cancelled"),
+      granted: z
+        .boolean()
+        .describe("false: its keys get 403 and its pending deliveries are cancelled"),
     })
     .meta({
-      description: "Grants or denies a workspace access, at once.",
+      description: "Grants or revokes a workspace's access, at once.",
       examples: [{ workspaceId: "wks_…", granted: false }],
     }),
   createPortalLink: z
@@ -134,22 +139,20 @@ export const PLATFORM_INPUTS = {
         .min(1)
         .max(PORTAL_LINK_MINUTES.max)
         .nullish()
-        .describe("how long the link is good; an hour when left out"),
+        .describe("how long the link is valid; default: 60"),
     })
     .meta({
       description:
-        "Makes a link to the portal: whoever has it manages the workspace's webhooks for that time.",
+        "Creates a portal link. Anyone who has it can manage the workspace's webhooks until it expires.",
       examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", validMinutes: 15 }],
     }),
   createApiKey: z
     .strictObject({
       workspaceId: WorkspaceId,
-      requestsPerWindow: Quota.nullish().describe(
-        "the key's own quota; QUOTA_REQUESTS when left out",
-      ),
+      requestsPerWindow: Quota.nullish().describe("the key's own quota; default: QUOTA_REQUESTS"),
     })
     .meta({
-      description: "Creates an API key of a workspace and shows it this once.",
+      description: "Creates an API key for a workspace. The key is shown only once.",
       examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", requestsPerWindow: 6000 }],
     }),
   updateApiKey: z
@@ -158,7 +161,7 @@ export const PLATFORM_INPUTS = {
       requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
     })
     .meta({
-      description: "Gives a live API key another quota, at once.",
+      description: "Changes a live API key's quota, at once.",
       examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
     }),
   rollApiKey: z
@@ -168,11 +171,11 @@ export const PLATFORM_INPUTS = {
         .int()
         .min(0)
         .max(KEY_OVERLAP_MAX_SECONDS)
-        .describe("how long the old key is still good; 0 revokes it at once"),
+        .describe("how long the old key stays valid; 0 revokes it at once"),
     })
     .meta({
       description:
-        "Replaces an API key and shows the new one this once; both are good until the overlap ends.",
+        "Replaces an API key; both keys are valid until the overlap ends. The new key is shown only once.",
       examples: [{ keyId: "key_…", overlapSeconds: 86_400 }],
     }),
   revokeApiKey: z
@@ -182,11 +185,11 @@ export const PLATFORM_INPUTS = {
         .string()
         .max(100)
         .nullish()
-        .describe("instead of keyId: the key itself, as when it has leaked"),
+        .describe("instead of keyId: the key itself, for instance one that has leaked"),
     })
     .refine(
       ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
-      "either keyId or apiKey is expected",
+      "expected either keyId or apiKey",
     )
     .meta({
       description: "Revokes an API key for good, at once.",
@@ -194,14 +197,14 @@ export const PLATFORM_INPUTS = {
     }),
   listApiKeys: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }).meta({
     description:
-      "Lists the API keys of a workspace, revoked ones included, newest first, 100 a page.",
+      "Lists a workspace's API keys, including revoked ones, newest first, 100 per page.",
     examples: [{ workspaceId: "wks_…" }],
   }),
   recordAutomations: z
     .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
     .meta({
       description:
-        "Inserts automations or brings them up to date, and announces activations and pauses; gives the ids, and how many are new.",
+        "Inserts or updates automations and announces activations and pauses. Returns the ids and how many are new.",
       examples: [{ workspaceId: "wks_…", automations: [EXAMPLES.automation] }],
     }),
   removeAutomations: z
@@ -210,12 +213,13 @@ export const PLATFORM_INPUTS = {
       ids: z.array(Id).min(1).max(RECORDS_MAX).describe("aut_…"),
     })
     .meta({
-      description: "Removes automations, and their runs, from the API; gives how many were there.",
+      description:
+        "Removes automations and their runs from the API. Returns how many were removed.",
       examples: [{ workspaceId: "wks_…", ids: ["aut_…"] }],
     }),
   recordLeads: z.strictObject({ workspaceId: WorkspaceId, leads: records(LeadReport) }).meta({
     description:
-      "Inserts leads and announces them; a known reference changes nothing. Gives the ids, and how many are new.",
+      "Inserts leads and announces them; a known reference changes nothing. Returns the ids and how many are new.",
     examples: [{ workspaceId: "wks_…", leads: [EXAMPLES.lead] }],
   }),
   eraseLeads: z
@@ -224,23 +228,22 @@ export const PLATFORM_INPUTS = {
       ids: z.array(Id).min(1).max(RECORDS_MAX).describe("lea_…"),
     })
     .meta({
-      description:
-        "Erases leads, the events that tell of them and their deliveries; unknown ids are no error.",
+      description: "Erases leads with their events and deliveries; unknown ids are ignored.",
       examples: [{ workspaceId: "wks_…", ids: ["lea_…"] }],
     }),
   recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }).meta({
     description:
-      "Inserts finished runs and announces them; a known reference changes nothing. Gives the ids, and how many are new.",
+      "Inserts finished runs and announces them; a known reference changes nothing. Returns the ids and how many are new.",
     examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],
   }),
   ledger: z
-    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .strictObject({ workspaceId: WorkspaceId.nullish().describe("default: all workspaces") })
     .meta({
-      description: "Counts the deliveries by state.",
+      description: "Counts deliveries by state.",
       examples: [{}, { workspaceId: "wks_…" }],
     }),
   listWebhooks: z.strictObject({ workspaceId: WorkspaceId }).meta({
-    description: "Lists the subscriptions of a workspace, newest first, with their health.",
+    description: "Lists a workspace's subscriptions, newest first, with their health.",
     examples: [{ workspaceId: "wks_…" }],
   }),
   listDeliveries: z
@@ -249,84 +252,89 @@ export const PLATFORM_INPUTS = {
       state: z
         .enum(["pending", "delivered", "exhausted", "cancelled"])
         .nullish()
-        .describe("only those in this state"),
-      type: WebhookEvent.nullish().describe("only those of this kind of event"),
+        .describe("only deliveries in this state"),
+      type: WebhookEvent.nullish().describe("only deliveries of this kind of event"),
       limit: z
         .int()
         .min(PAGE_LIMIT.min)
         .max(PAGE_LIMIT.max)
         .nullish()
-        .describe(`${PAGE_LIMIT.default} when left out`),
+        .describe(`default: ${PAGE_LIMIT.default}`),
       cursor: cursorOf(DELIVERIES_LIST),
     })
     .meta({
-      description: "Lists the deliveries to a subscription, newest first.",
+      description: "Lists a subscription's deliveries, newest first.",
       examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", state: "exhausted", limit: 100 }],
     }),
   readDelivery: z.strictObject({ webhookId: WebhookId, eventId: EventId }).meta({
-    description: "Shows a delivery, every failed attempt at it, and the exact body.",
+    description: "Shows a delivery, its failed attempts, and the exact body.",
     examples: [{ webhookId: "whk_…", eventId: "evt_…" }],
   }),
   redeliver: z
     .strictObject({
       webhookId: WebhookId,
-      eventIds: z.array(EventId).min(1).max(RECORDS_MAX).nullish().describe("these events"),
-      since: RedeliverableSince.nullish().describe("or those from then on"),
-      until: Instant.nullish().describe("and before then; no end when left out"),
+      eventIds: z
+        .array(EventId)
+        .min(1)
+        .max(RECORDS_MAX)
+        .nullish()
+        .describe("the events to redeliver"),
+      since: RedeliverableSince.nullish().describe("or all events from this time on"),
+      until: Instant.nullish().describe("and before this time; default: no end"),
       states: z
         .array(RedeliveryState)
         .min(1)
         .max(RedeliveryState.options.length)
         .nullish()
-        .describe("what became of them; missed: nothing was owed. All when left out"),
+        .describe("only deliveries in these states; missed: never owed. Default: all"),
     })
     .superRefine(({ eventIds, since, until, states }, context) => {
       const fault = (path: string, message: string) =>
         context.addIssue({ code: "custom", path: [path], message });
       if (eventIds == null && since == null)
-        return fault("eventIds", "either these or since is needed");
+        return fault("eventIds", "expected either eventIds or since");
       if (eventIds == null) return;
-      if (since != null) fault("since", "goes without eventIds");
-      if (until != null) fault("until", "goes without eventIds");
-      if (states != null) fault("states", "goes without eventIds");
+      if (since != null) fault("since", "cannot be combined with eventIds");
+      if (until != null) fault("until", "cannot be combined with eventIds");
+      if (states != null) fault("states", "cannot be combined with eventIds");
     })
     .meta({
       description:
-        "Delivers events once more, delivered ones too: same ids and bytes, 10 a second.",
+        "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second.",
       examples: [
         { webhookId: "whk_…", eventIds: ["evt_…"] },
         { webhookId: "whk_…", since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
       ],
     }),
   backlog: z
-    .strictObject({ workspaceId: WorkspaceId.nullish().describe("all, when left out") })
+    .strictObject({ workspaceId: WorkspaceId.nullish().describe("default: all workspaces") })
     .meta({
-      description: "Counts what waits to be delivered; cheaper than the ledger.",
+      description: "Counts pending deliveries; cheaper than the ledger.",
       examples: [{}, { workspaceId: "wks_…" }],
     }),
   enableWebhook: z
     .strictObject({
       webhookId: WebhookId,
       redeliverSince: RedeliverableSince.nullish().describe(
-        "also delivers what was missed since then, 30 days back at the most",
+        "also delivers events missed since this time, at most 30 days ago",
       ),
     })
     .meta({
       description:
-        "Makes a disabled subscription active again; gives how many events it will be sent again.",
+        "Re-enables a disabled subscription. Returns how many events will be redelivered.",
       examples: [{ webhookId: "whk_…" }],
     }),
   sendTestEvent: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }).meta({
-    description: "Posts a labelled sample now, once, and says what the server answered.",
+    description: "Posts one sample event, marked as a test, and shows the receiver's answer.",
     examples: [{ webhookId: "whk_…", type: "lead.created" }],
   }),
   disableWebhook: z.strictObject({ webhookId: WebhookId }).meta({
-    description: "Disables a subscription; what it is still owed is cancelled.",
+    description: "Disables a subscription and cancels its pending deliveries.",
     examples: [{ webhookId: "whk_…" }],
   }),
   deleteWebhook: z.strictObject({ webhookId: WebhookId }).meta({
     description:
-      "Deletes a subscription; what it is still owed is cancelled. An unknown id is no error.",
+      "Deletes a subscription and cancels its pending deliveries. An unknown id is not an error.",
     examples: [{ webhookId: "whk_…" }],
   }),
   rotateWebhookSecret: z
@@ -337,15 +345,15 @@ export const PLATFORM_INPUTS = {
         .min(0)
         .max(SECRET_OVERLAP_SECONDS.max)
         .nullish()
-        .describe("how long the old one signs too; 24 h when left out; 0 ends it at once"),
+        .describe("how long the old secret also signs; default: 24 h; 0 ends it at once"),
     })
     .meta({
       description:
-        "Gives a subscription a new secret and shows it this once; both sign for a time.",
+        "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once.",
       examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", overlapSeconds: 3600 }],
     }),
   resealSecrets: z.strictObject({}).meta({
-    description: "Seals up to 100 webhook secrets under the first encryption key.",
+    description: "Re-encrypts up to 100 webhook secrets under the first encryption key.",
     examples: [{}],
   }),
 };
@@ -364,37 +372,37 @@ export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
 
-/** What a call that records gives. */
+/** The result of a recording call. */
 export interface Recorded {
-  /** Identifiers of its records, in the order of the input. */
+  /** The ids of its records, in input order. */
   ids: string[];
   /**
-   * How many of them are new: inserted by this call. Where the service had to commit the call twice,
-   * because D1 lost the reply to the first try, those of the first try are not counted.
+   * How many of them are new, inserted by this call. If D1 lost a reply and the service committed
+   * the call twice, records inserted by the first try are not counted.
    */
   created: number;
 }
 
-/** When a call is recorded, in Unix milliseconds. */
+/** The times of a recording call, in Unix milliseconds. */
 export interface Moment {
-  /** When it was sent, of one that may have waited in a queue since; `null`: just now. */
+  /** When it was sent, if it came through a queue; `null` if it arrived directly. */
   sentAt: number | null;
   now: number;
 }
 
-/** The input of a method, as its caller writes it. */
+/** The input of a method, as the caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 
-/** One item of the array `K` of a method's input, once it has been read. */
+/** One item of the array `K` of a method's input, once parsed. */
 export type PlatformRecord<
   M extends PlatformMethod,
   K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
 > = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
 
 /**
- * Reads the input of a method.
+ * Parses the input of a method.
  *
- * @throws InputError for an input that the method does not take.
+ * @throws InputError if the input is not valid.
  */
 export function readInput<M extends PlatformMethod>(
   method: M,
@@ -404,8 +412,8 @@ export function readInput<M extends PlatformMethod>(
 }
 
 /**
- * Reads a message of the ingest queue: `{ method, input }`, or the same as JSON text. The input is
- * left to `readInput`.
+ * Parses a message of the ingest queue: `{ method, input }`, or the same as a JSON string. The
+ * input itself is left to `readInput`.
  *
  * @throws InputError for anything else.
  */
@@ -418,7 +426,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // The parser's own message quotes the text.
+    // The parser's own message would quote the text.
     throw new InputError("message: not JSON");
   }
 }

@@ -2,8 +2,8 @@ import * as z from "zod";
 import { PLATFORM_INPUTS } from "./platform.ts";
 
 /*
- * The bodies of the portal's requests, beside those that it shares with `/v1`. Each field is that of
- * the Platform door's method, in the spelling of HTTP.
+ * The request bodies of the portal, other than those it shares with `/v1`. Each field has the
+ * schema of the Platform door's method, under its HTTP name.
  */
 
 const { enableWebhook, redeliver, rotateWebhookSecret, sendTestEvent } = PLATFORM_INPUTS;
@@ -21,7 +21,7 @@ export const SecretRotation = z.strictObject({
 /** The body of `POST /portal/api/webhooks/{id}/test`. */
 export const TestRequest = z.strictObject({ type: sendTestEvent.shape.type });
 
-/** The body of `POST /portal/api/webhooks/{id}/redeliver`: events by name, or those of a range. */
+/** The body of `POST /portal/api/webhooks/{id}/redeliver`: events by id, or a range. */
 export const RedeliveryRequest = z
   .strictObject({
     event_ids: redeliver.shape.eventIds,

@@ -9,7 +9,7 @@ import {
 } from "./enumerations.ts";
 import { NESTING_MAX } from "./limits.ts";
 
-/** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
+/** Text that every store and client can hold: no NUL, no lone surrogate. */
 function text(max: number) {
   return z.string().max(max).refine(isText, "must be well-formed text");
 }
@@ -18,28 +18,30 @@ function isText(value: string): boolean {
   return value.isWellFormed() && !value.includes("\0");
 }
 
-/** A label; it may not be empty. */
+/** A non-empty label. */
 export const Name = text(1_000).min(1);
 const Reference = text(512).min(1);
-/** An identifier of ours. */
+/** One of our ids. */
 export const Id = z.string().max(100);
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
 const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** ISO 8601 with `Z` or an offset; read as Unix milliseconds. */
+/** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
 export const Instant = z.iso
   .datetime({ offset: true })
   .transform((value) => Date.parse(value))
-  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must lie in the years 0000 to 9999, in UTC");
+  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be in the years 0000 to 9999, in UTC");
 
-/** What is wrong in a value, and where. */
+/** What is wrong with a value, and where. */
 interface Fault {
   path: (string | number)[];
   message: string;
 }
 
-/** The first thing in a value that a store or a client could not hold as it is; null when all is fine. */
+/**
+ * The first part of a value that a store or client could not hold unchanged; null if there is none.
+ */
 function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   const fault = (message: string) => ({ path, message });
   if (value === null || typeof value === "boolean") return null;
@@ -57,7 +59,7 @@ function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   return null;
 }
 
-// What a text says beyond this has been rounded by the time that it is a number.
+// Larger integers were already rounded when the JSON was parsed.
 const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
 
 function isPlainObject(value: unknown): value is Record<string, unknown> {
@@ -73,46 +75,46 @@ const CustomFields = z
 
 const Agent = z
   .strictObject({
-    reference: Reference.describe("yours"),
-    name: Name.describe("as the application displays it"),
+    reference: Reference.describe("your own id"),
+    name: Name.describe("as the application shows it"),
   })
   .describe("the agent it belongs to");
 
-/** An automation, as the platform reports it. */
+/** An automation as the platform reports it. */
 export const AutomationReport = z
   .strictObject({
-    reference: Reference.describe("yours; the same one brings the automation up to date"),
+    reference: Reference.describe("your own id; reporting it again updates the automation"),
     type: AutomationType,
     provider: Name.describe("the connector, such as facebook"),
     agent: Agent,
-    name: Name.nullish().describe("of a crm_source automation; a social one's is composed"),
+    name: Name.nullish().describe("for crm_source only; social automations get a composed name"),
     status: AutomationStatus,
-    updatedAt: Instant.nullish().describe("now, when left out"),
+    updatedAt: Instant.nullish().describe("default: now"),
   })
   .refine(({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name, {
     path: ["name"],
-    message: "a crm_source automation brings its name",
+    message: "required for a crm_source automation",
   });
 
-/** A lead, as the platform reports it. */
+/** A lead as the platform reports it. */
 export const LeadReport = z.strictObject({
-  reference: Reference.describe("yours; the same one is recorded once"),
+  reference: Reference.describe("your own id; each is recorded once"),
   source: LeadSource,
   agent: Agent,
   name: text(1_000).nullish(),
   email: text(1_000).nullish(),
   phone: text(100).nullish(),
-  customFields: CustomFields.nullish().describe("any JSON; clients get it as it is"),
-  createdAt: Instant.nullish().describe("now, when left out"),
+  customFields: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
+  createdAt: Instant.nullish().describe("default: now"),
 });
 
-/** A finished run, as the platform reports it. */
+/** A finished run as the platform reports it. */
 export const RunReport = z.strictObject({
-  reference: Reference.describe("yours; the same one is recorded once"),
+  reference: Reference.describe("your own id; each is recorded once"),
   automationId: Id.describe("aut_…, of this workspace"),
   status: RunStatus,
   triggerType: TriggerType,
-  occurredAt: Instant.nullish().describe("now, when left out"),
+  occurredAt: Instant.nullish().describe("default: now"),
   actions: z
     .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
     .max(100)
@@ -120,7 +122,7 @@ export const RunReport = z.strictObject({
   leadId: Id.nullish().describe("lea_…, of this workspace"),
 });
 
-/** One of each, as a help shows it. */
+/** One example of each, for the help. */
 export const EXAMPLES = {
   automation: {
     reference: "page-7",

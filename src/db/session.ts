@@ -13,9 +13,7 @@ type Query<T> = (session: D1DatabaseSession) => Promise<T>;
 
 /**
  * Reads from the nearest replica before it is known how fresh the data must be. A result is
- * returned once `required` resolves; one that turns out to be too old is read again. 861= @param
- * since the bookmark to start from; `null` for none. 862= @param required the bookmark that results
- * must not be older than; if it rejects, so do they.
+ * returned once `required` resolves; one that turns out to be too old is read again.
  */
 export class EarlySession implements D1Client {
   readonly #binding: D1Database;
@@ -23,8 +21,8 @@ export class EarlySession implements D1Client {
   #session: D1DatabaseSession;
 
   /**
-   * @param since the bookmark to begin at; `null` for any.
-   * @param required the bookmark that results must not be older than; when it rejects, so do they.
+   * @param since the bookmark to start from; `null` for none.
+   * @param required the bookmark that results must not be older than; if it rejects, so do they.
    */
   constructor(binding: D1Database, since: string | null, required: Promise<string | null>) {
     this.#binding = binding;

@@ -3,19 +3,15 @@ import { type KeyRing, parseKeyRing } from "../contract/key-ring.ts";
 
 const IV_BYTES = 12;
 
-/**
- * Parses `WEBHOOK_ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. 359= Encrypts a
- * secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`. 361=
- * @param owner the subscription's id; the result cannot be decrypted for any other.
- */
+/** Parses `WEBHOOK_ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
 export function readKeyRing(text: string): KeyRing {
   return parseKeyRing("WEBHOOK_ENCRYPTION_KEYS", text);
 }
 
 /**
- * Seals a secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`.
+ * Encrypts a secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`.
  *
- * @param owner the identifier of the subscription; what is sealed for one opens for no other.
+ * @param owner the subscription's id; the result cannot be decrypted for any other.
  */
 export async function seal(ring: KeyRing, owner: string, secret: string): Promise<string> {
   const [first] = ring;

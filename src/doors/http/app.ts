@@ -7,7 +7,7 @@ import { gate } from "./gate.ts";
 import { leads } from "./leads.ts";
 import { portal } from "./portal/portal.ts";
 import { runs } from "./runs.ts";
-import { readUnread } from "./unread.ts";
+import { drainBody } from "./unread.ts";
 import { webhooks } from "./webhooks.ts";
 
 /** The HTTP door. */
@@ -15,7 +15,7 @@ export const app = new Hono<AppEnv>();
 
 app.onError(answerError);
 app.notFound(answerNotFound);
-app.use(readUnread);
+app.use(drainBody);
 app.use(envelope);
 
 app.use("/v1/*", gate);

@@ -12,7 +12,7 @@ import {
 import { controlAutomation } from "../../model/control.ts";
 import { readBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
-import { readPageRequest, toPage } from "./paging.ts";
+import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
 export const automations = new Hono<AppEnv>();
@@ -20,7 +20,7 @@ export const automations = new Hono<AppEnv>();
 automations.get("/automations", served("automations"), async (c) => {
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
-  const request = readPageRequest(c, AUTOMATIONS_LIST);
+  const request = parsePageRequest(c, AUTOMATIONS_LIST);
   const found = await listAutomations(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request);
   return c.json(toPage(AUTOMATIONS_LIST, found), 200);
 });

@@ -16,7 +16,7 @@ import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
 import { readBody } from "./body.ts";
 import type { AppEnv } from "./context.ts";
-import { readPageRequest, toPage } from "./paging.ts";
+import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
 export const webhooks = new Hono<AppEnv>();
@@ -24,14 +24,14 @@ export const webhooks = new Hono<AppEnv>();
 webhooks.post("/webhooks", served("webhooks"), createWebhook);
 
 webhooks.get("/webhooks", served("webhooks"), async (c) => {
-  const request = readPageRequest(c, WEBHOOKS_LIST);
+  const request = parsePageRequest(c, WEBHOOKS_LIST);
   const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
   return c.json(toPage(WEBHOOKS_LIST, found), 200);
 });
 
 webhooks.delete("/webhooks/:id", served("webhooks"), (c) => deleteWebhook(c, c.req.param("id")));
 
-/** Subscribes to events, and shows the secret this once. */
+/** Creates a subscription. Its secret is shown only in this answer. */
 export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
   const { url, events } = await readBody(c, "WebhookCreation");
   const fault = await findFault(c.env, url);
@@ -56,14 +56,17 @@ export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
 export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Response> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
-  // Once: a try after a lost reply would find nothing, and take that for an unknown one.
+  // Not retried: if the reply was lost, a second try would wrongly answer 404.
   const { found, left } = await commit(c.get("db"), deletion, 1);
   if (!found) throw new ApiError("webhook_not_found");
   if (left) c.executionCtx.waitUntil(wake(c.env, [{ subscriptionId: id, lane: "slow" }]));
   return c.body(null, 204);
 }
 
-/** What speaks against a subscription's URL, by the policy and, where there is a resolver, by DNS. */
+/**
+ * Why we refuse a subscription's URL, by our policy or, if a resolver is set, by DNS; null if we
+ * accept it.
+ */
 async function findFault(env: Env, url: string): Promise<Reason | null> {
   const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
   if (fault || !mustCheckNames(env)) return fault;

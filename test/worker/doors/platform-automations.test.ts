@@ -271,7 +271,7 @@ describe("recordAutomations", () => {
     [{ updatedAt: "yesterday" }, "automations[1].updatedAt: Invalid ISO datetime"],
     [{ updatedAt: "2026-02-29T00:00:00Z" }, "automations[1].updatedAt: Invalid ISO datetime"],
     [{ updatedAt: 1_767_225_600_000 }, "automations[1].updatedAt: "],
-    [{ type: "crm_source" }, "automations[1].name: a crm_source automation brings its name"],
+    [{ type: "crm_source" }, "automations[1].name: required for a crm_source automation"],
     [{ type: "crm_source", name: "" }, "automations[1].name: "],
     [{ provider: "a\0" }, "automations[1].provider: must be well-formed text"],
     [{ provider: "\ud83d" }, "automations[1].provider: must be well-formed text"],

@@ -298,7 +298,7 @@ describe("exportWorkspace", () => {
       [one, btoa(JSON.stringify([1, "export", one, 4, "a"])).replaceAll("=", "")],
     ] as const)
       expect(await errorOf(Platform.exportWorkspace({ workspaceId, cursor }))).toBe(
-        "exportWorkspace: cursor: is no cursor of this workspace's export",
+        "exportWorkspace: cursor: is not a cursor of this workspace's export",
       );
     const unknown = Platform.exportWorkspace({ workspaceId: "wks_unknown" });
     expect(await errorOf(unknown)).toContain("workspaceId: no such workspace");

@@ -87,7 +87,7 @@ describe("listApiKeys", () => {
 
     const { nextCursor } = await Platform.listApiKeys({ workspaceId });
     const foreign = Platform.listWorkspaces({ cursor: nextCursor });
-    expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is no cursor of this list");
+    expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is not a cursor of this list");
     expect(await errorOf(Platform.listApiKeys({ workspaceId, cursor: "x" }))).toContain("cursor: ");
   });
 

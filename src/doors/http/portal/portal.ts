@@ -7,8 +7,8 @@ import { served } from "../served.ts";
 import { createWebhook } from "../webhooks.ts";
 
 /**
- * The portal of a workspace's webhooks: a page, and its API. Whoever has a link that the Platform door
- * made uses it. What it does is loaded with its first request: most isolates never see one.
+ * The portal of a workspace's webhooks: a page and its API, for anyone with a link from the
+ * Platform door. Handlers are loaded on first use: most isolates never serve the portal.
  */
 export const portal = new Hono<AppEnv>();
 
@@ -29,7 +29,7 @@ portal.get("/portal", async (c) => {
   return new Response(page.body, { headers: { "Content-Type": type, ...policyOf(type) } });
 });
 
-/** A file of the page: `name.hash.js`. */
+/** A file of the portal page: `name.hash.js`. */
 const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
 portal.get("/portal/:file", (c) => answerHashed(c, HASHED));
 
@@ -86,7 +86,7 @@ portal.route("/portal/api", api);
 
 type Handler = (c: Context<AppEnv>) => Promise<Response>;
 
-/** Makes handlers of a file that is loaded when one of them is first needed. */
+/** Makes handlers from a module that is loaded when one of them is first called. */
 function lazily<Handlers>(load: () => Promise<Handlers>) {
   return (pick: (handlers: Handlers) => Handler): Handler =>
     async (c) => {
@@ -98,7 +98,10 @@ function lazily<Handlers>(load: () => Promise<Handlers>) {
     };
 }
 
-/** What the model does not find is 404: the subscription itself, or else what the details name. */
+/**
+ * Turns an unknown input into 404. Unless the subscription itself is missing, the details name the
+ * parameter.
+ */
 function toNotFound({ parameter }: UnknownInput): ApiError {
   if (parameter === "webhookId") return new ApiError("webhook_not_found");
   const name = parameter

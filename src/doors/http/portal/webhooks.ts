@@ -71,7 +71,7 @@ export async function testWebhook(c: Context<AppEnv>): Promise<Response> {
   return c.json({ event_id, outcome, status, duration_ms });
 }
 
-/** The subscription that the path names: the gate knows it. */
+/** The id of the subscription in the path; the gate has checked it. */
 export function idOf(c: Context<AppEnv>): string {
   return c.req.param("id") ?? "";
 }

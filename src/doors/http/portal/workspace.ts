@@ -23,7 +23,7 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     name: found.name,
     expires_at: isoTime(endsAt),
     webhooks_max: found.webhooksMax,
-    // For as long, whatever became of an event.
+    // The shorter of the two: every event is kept at least this long.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
     events: WebhookEvent.options,
   });
@@ -39,8 +39,9 @@ export async function listKeys(c: Context<AppEnv>): Promise<Response> {
 }
 
 /**
- * What the gate of a key has counted; null when it does not answer, so that the other keys are shown.
- * The gate of a key that was not used of late is not asked, or made.
+ * The usage that a key's gate has counted; null if the gate fails, so that the other keys can still
+ * be shown. The gate of a key that has not been used recently is not called, because the call would
+ * create it.
  */
 async function usageOf(
   env: Env,

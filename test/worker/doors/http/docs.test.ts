@@ -260,7 +260,7 @@ describe("the introduction", () => {
   test("tells the waits and limits that the deliveries keep", async () => {
     const text = await introduction();
     expect(text).toContain(
-      "10 s, 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h, each up to 20 % shorter or longer: 11 attempts in all",
+      "10 s, 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h, each lengthened by up to 20 %: 11 attempts in all",
     );
     expect(text).toContain("any 2xx within 10 seconds");
     expect(text).toContain("for 72 h and at least 10 times");
