@@ -124,7 +124,7 @@ const HARMLESS: [name: string, change: Change][] = [
   ],
 ];
 
-describe("a difference between two documents breaks no client when", () => {
+describe("a difference between two documents breaks no client if", () => {
   test.each(HARMLESS)("%s", (_, change) => {
     expect(changesBy(change)).toEqual({ breaking: [], growing: [] });
   });

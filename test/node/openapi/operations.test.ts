@@ -107,7 +107,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   ["a server is removed", (d) => d.servers.pop(), ["server /: it is gone"]],
 ];
 
-describe("a change of an operation breaks a client when", () => {
+describe("a change of an operation breaks a client if", () => {
   test.each(BREAKING)("%s", (_, change, breaking) => {
     expect(changesBy(change).breaking).toEqual(breaking);
   });

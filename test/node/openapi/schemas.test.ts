@@ -147,12 +147,12 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   ],
 ];
 
-describe("a change of a schema breaks a client when", () => {
+describe("a change of a schema breaks a client if", () => {
   test.each(BREAKING)("%s", (_, change, breaking) => {
     expect(changesBy(change).breaking).toEqual(breaking);
   });
 
-  test("a property of what clients send is removed from behind a reference that leads to itself", () => {
+  test("a property that clients send is removed behind a reference to itself", () => {
     const prepare = (d: Part) => {
       schema(d, "WebhookCreation").properties.filter = { $ref: "#/components/schemas/Filter" };
       d.components.schemas.Filter = {
@@ -169,7 +169,7 @@ describe("a change of a schema breaks a client when", () => {
     ]);
   });
 
-  test("one of several schemas changes, or there are more of them", () => {
+  test("one of several schemas changes, or schemas are added", () => {
     const prepare = (d: Part) => {
       schema(d, "Lead").properties.agent_id = { oneOf: [{ type: "string" }, { type: "null" }] };
     };
@@ -185,7 +185,7 @@ describe("a change of a schema breaks a client when", () => {
     expect(added.breaking).toEqual([`${path}: oneOf has 2 → 3 schemas`]);
   });
 
-  test("properties that were let through are refused", () => {
+  test("properties that were ignored are rejected", () => {
     const body = (d: Part) => schema(d, "AutomationControl");
     const prepare = (d: Part) => delete body(d).additionalProperties;
     const change = (d: Part) => {
@@ -197,7 +197,7 @@ describe("a change of a schema breaks a client when", () => {
   });
 });
 
-test("a new type of automation is to be announced, and breaks no client", () => {
+test("a new type of automation must be announced, but breaks no client", () => {
   expect(changesBy((d) => schema(d, "AutomationType").enum.push("whatsapp"))).toEqual({
     breaking: [],
     growing: [{ name: "AutomationType", value: "whatsapp" }],
@@ -205,7 +205,7 @@ test("a new type of automation is to be announced, and breaks no client", () => 
   expect(changesBy((d) => schema(d, "AutomationType").enum.shift()).breaking).toHaveLength(1);
 });
 
-test("a new reason of errors is to be announced, also where the list had no name before", () => {
+test("a new error reason must be announced, even if the list had no name before", () => {
   const grown = { breaking: [], growing: [{ name: "ErrorReason", value: "too_late" }] };
   const grow: Change = (d) => schema(d, "ErrorReason").enum.push("too_late");
   expect(changesBy(grow)).toEqual(grown);
