@@ -13,10 +13,10 @@ const BUNDLED = [
   "hono/route",
 ];
 
-// Of every test file, it would say again which secrets it was given.
+// It would list the given secrets for every test file.
 process.env.WRANGLER_LOG = "error";
 
-// An error that an RPC method throws to its caller is an uncaught exception to the runtime, too.
+// To the runtime, an error that an RPC method throws to its caller is also an uncaught exception.
 for (const stream of [process.stdout, process.stderr]) {
   const write = stream.write.bind(stream);
   stream.write = ((text: string, ...rest: []) =>
@@ -25,7 +25,7 @@ for (const stream of [process.stdout, process.stderr]) {
 
 export default defineConfig({
   test: {
-    // Some files wait more than they work: for leases, for limits of ten seconds.
+    // Some files mostly wait: for holds, for timeouts of ten seconds.
     maxWorkers: 3,
     reporters: ["dot"],
     projects: [
@@ -52,7 +52,7 @@ export default defineConfig({
           include: ["test/worker/**/*.test.ts"],
           globalSetup: ["./test/node/support/assets.ts"],
           setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
-          // A test that hangs fails; one on a machine that others load does not.
+          // A hanging test fails; one on a busy machine does not.
           testTimeout: 60_000,
           hookTimeout: 60_000,
           deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },

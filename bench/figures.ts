@@ -1,15 +1,15 @@
 import { align } from "../scripts/shared/table.ts";
 
 interface Meaning {
-  /** What it is counted in; `×` is a ratio. */
+  /** The unit; `×` is a ratio. */
   unit: string;
   /** What is measured. */
   about: string;
-  /** What it is held against: the counterpart of a ratio, or what is best. */
+  /** What it is compared with: the counterpart of a ratio, or the best value. */
   comparedWith: string;
 }
 
-/** Every figure that a run writes with `--json`, by its name there. */
+/** Every figure that `--json` writes, by name. */
 export const FIGURES = {
   hot_read_hops: {
     unit: "round trips",
@@ -228,7 +228,7 @@ export const FIGURES = {
   },
 } satisfies Record<string, Meaning>;
 
-/** What a run has measured; a figure without a meaning above does not compile. */
+/** The measured figures; a figure without a description above does not compile. */
 export type Figures = { [name in keyof typeof FIGURES]?: number };
 
 /** A line for each figure: its name in `--json`, value and unit, and what it is compared with. */

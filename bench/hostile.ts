@@ -9,13 +9,13 @@ import { measureDelivering } from "./recording.ts";
 import { measureRetention } from "./retention.ts";
 import { measureWrites } from "./writes.ts";
 
-/** A table as `console.table` takes it, and its title. */
+/** A table for `console.table`, and its title. */
 interface Table {
   title: string;
   rows: Record<string, string | number | undefined>[];
 }
 
-/** The bundles that it runs, and how it is told what goes on. */
+/** The bundles to run, and a callback for progress. */
 interface Setting {
   shipped: string;
   metered: string;
@@ -35,7 +35,10 @@ const FULL: Durations = {
 };
 const QUICK: Durations = { ...FULL, warmUpSeconds: 10, rounds: 1 };
 
-/** Measures the delivery engine where receivers are slow, hang, fail or refuse, and what it writes. */
+/**
+ * Measures the delivery engine with receivers that are slow, hang, fail or refuse, and what it
+ * writes.
+ */
 export async function measureHostile({ shipped, metered, vars, quick, step }: Setting) {
   const runtime = await startRuntime({ bundle: metered, vars });
   step("delivering");

@@ -1,12 +1,12 @@
 /**
  * Measures how fast the service reads, records and delivers, what that costs, and how well clients
- * and subscribers are kept apart.
+ * and subscribers are isolated from each other.
  *
  *     npm run bench
  *     npm run bench -- --quick --json figures.json --chart docs/reads.svg
  *     npm run bench -- --only hostile
  *
- * Every figure that depends on the machine stands beside its counterpart from the same run.
+ * Every figure that depends on the machine is shown with its counterpart from the same bench.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -28,12 +28,12 @@ import { measureShedding } from "./shedding.ts";
 const USAGE = `npm run bench -- [--quick] [--only hostile] [--json FILE] [--chart FILE]
 
 Measures how fast the service reads, records and delivers, what that costs, and how well clients and
-subscribers are kept apart.
+subscribers are isolated from each other.
 
   --quick         fewer and shorter measurements
-  --only hostile  deliveries in a hostile world and nothing else; --quick leaves them out otherwise
-  --json FILE     writes the figures there too
-  --chart FILE    draws the reads there, as SVG
+  --only hostile  only deliveries to hostile receivers, which --quick otherwise omits
+  --json FILE     also writes the figures to FILE
+  --chart FILE    draws a chart of the reads, as SVG
 `;
 
 const { values } = readArguments(USAGE, {
@@ -43,7 +43,7 @@ const { values } = readArguments(USAGE, {
   chart: { type: "string" },
 });
 const { quick, only } = values;
-if (only !== undefined && only !== "hostile") throw new Error("--only knows nothing but hostile");
+if (only !== undefined && only !== "hostile") throw new Error("--only accepts only hostile");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
 const step = openSteps();
@@ -89,7 +89,7 @@ await metered.stop();
 
 step("the framework's share");
 const runtime = await startRuntime({ vars });
-// Somebody waits ten seconds for an answer there, and nothing else goes on.
+// Someone waits ten seconds for an answer there, and nothing else happens.
 const ground = prepareIsolation(runtime);
 const framework = await measureFramework(shipped, floorBundle, quick ? 6 : 10, quick ? 1 : 3);
 const isolationGround = await ground;
@@ -217,7 +217,7 @@ show("The bundle, beside a Hono hello world", [
 reportFigures(figures);
 if (values.chart) writeFileSync(values.chart, drawReads(reads));
 
-/** The same of a hello world. */
+/** The same for a hello world. */
 function measureHello() {
   const config = join(ROOT, "bench/hello.toml");
   const outdir = join(ROOT, "dist/bench/hello");
@@ -226,14 +226,16 @@ function measureHello() {
   return { worker: "hello world", ...measureBundle(bundle), "start-up CPU, ms": start };
 }
 
-/** Shows the figures, each with its unit and what it is compared with; `--json` writes them too. */
+/**
+ * Shows the figures, each with its unit and what it is compared with; `--json` also writes them.
+ */
 function reportFigures(figures: Figures): void {
   console.log("Figures, by their names in --json");
   console.log(`${describeFigures(figures).join("\n")}\n`);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
 }
 
-/** A table whose numbers have three decimals at the most. */
+/** A table with numbers rounded to three decimals. */
 function show(title: string, table: Record<string, string | number | undefined>[]): void {
   console.log(title);
   console.table(

@@ -3,7 +3,7 @@ import { escapeHtml, slug, toHtml, toInline } from "./html.ts";
 import type { Document } from "./openapi.ts";
 import { renderReference } from "./reference.ts";
 
-/** What the page loads, by the paths of its files. */
+/** The files that the page loads, by path. */
 export interface Files {
   icon: string;
   style: string;
@@ -88,7 +88,7 @@ function renderGuide({ id, title, text }: Guide, flow: string): string {
   return `<section class="guide" id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title"><a href="#${id}">${toInline(title)}</a></h2>${before}${renderTabs(id, tabs)}</section>`;
 }
 
-/** Fourth headings stand for alternatives: one of them is shown, the others are behind their names. */
+/** Level-4 headings are alternatives: one is shown, the others are behind their names. */
 function renderTabs(id: string, tabs: string[]): string {
   if (tabs.length === 0) return "";
   const panels = tabs.map((tab) => {

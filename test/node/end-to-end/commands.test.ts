@@ -99,7 +99,7 @@ describe("a folder", () => {
     const before = existsSync(secrets) ? statSync(secrets).mtimeMs : null;
     const { code, stderr } = await runCommand("start", [], { env: { PORT: "28787" } });
     letGo();
-    expect(stderr).toBe("`npm start` already runs in this folder, on http://localhost:1.\n");
+    expect(stderr).toBe("`npm start` is already running in this folder, on http://localhost:1.\n");
     expect(code).toBe(1);
     expect(existsSync(secrets) ? statSync(secrets).mtimeMs : null).toBe(before);
   });
@@ -107,7 +107,7 @@ describe("a folder", () => {
   test("is free once its start has ended or was killed", async () => {
     const letGo = await holdFolder(folder, "first");
     await expect(holdFolder(folder, "second")).rejects.toThrow(
-      "already runs in this folder, on first",
+      "is already running in this folder, on first",
     );
     letGo();
     (await holdFolder(folder, "second"))();
@@ -166,7 +166,7 @@ test.runIf(process.platform === "linux")(
     for (const pid of servers) process.kill(pid, "SIGCONT");
     await runtime.stop();
     expect(stderr).toBe(
-      "The local server does not answer: end it, and start it with `npm start`.\n",
+      "The local server does not answer: stop it, and start it again with `npm start`.\n",
     );
     expect(code).toBe(1);
   },

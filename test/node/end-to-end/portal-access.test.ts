@@ -180,7 +180,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await reach("/in");
     await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
     await reach("New secret…");
-    const dialog = page.getByRole("dialog", { name: "Make a new secret" });
+    const dialog = page.getByRole("dialog", { name: "Create a new secret" });
     await dialog.waitFor();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "hidden" });

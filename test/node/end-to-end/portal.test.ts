@@ -258,11 +258,11 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     const id = await stage.subscribe(workspaceId);
     await open(id);
     await button("New secret…").click();
-    const dialog = page.getByRole("dialog", { name: "Make a new secret" });
+    const dialog = page.getByRole("dialog", { name: "Create a new secret" });
     await dialog.getByLabel("Not at all").check();
-    await button("Make a new secret", dialog).click();
+    await button("Create a new secret", dialog).click();
     const secret = await dialog.getByLabel("Signing secret").inputValue();
-    await dialog.getByText("The earlier secret no longer signs.").waitFor();
+    await dialog.getByText("The previous secret no longer signs.").waitFor();
     await page.keyboard.press("Escape");
     await page.keyboard.press("Escape");
     expect(await dialog.isVisible()).toBe(true);

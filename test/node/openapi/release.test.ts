@@ -114,5 +114,5 @@ test("a clone without its whole history is refused, and so is a folder without a
   git("clone", "--quiet", "--depth=1", pathToFileURL(folder).href, clone);
   expect(() => readCommitted(clone, "openapi.json")).toThrow("git fetch --unshallow");
   rmSync(join(folder, ".git"), { recursive: true });
-  expect(() => readCommitted(folder, "openapi.json")).toThrow("The history cannot be seen here");
+  expect(() => readCommitted(folder, "openapi.json")).toThrow("The history is not available");
 });
