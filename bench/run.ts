@@ -93,11 +93,11 @@ const runtime = await startRuntime({ vars });
 const ground = prepareIsolation(runtime);
 const framework = await measureFramework(shipped, floorBundle, quick ? 6 : 10, quick ? 1 : 3);
 const isolationGround = await ground;
-step("a burst beside a single event");
+step("a single event behind a burst");
 const fairness = await measureFairness(runtime, quick ? 1_000 : 10_000);
-step("a subscriber that hangs beside nine healthy ones");
+step("a hanging subscriber next to nine healthy ones");
 const isolation = await measureIsolation(isolationGround, quick ? 1 : 5, quick ? 25 : 100);
-step("a good client in a flood of bad ones");
+step("a well-behaved client in a flood");
 const shedding = await measureShedding(runtime, quick ? 1 : 5, quick ? 1 : 3);
 await runtime.stop();
 const hostile = quick ? null : await measureWorld();
@@ -148,7 +148,7 @@ show(
   `Pages of 25 of ${rows} leads`,
   pages.map(({ page, rowsRead, ms }) => ({ page, "rows read": rowsRead, ms })),
 );
-show("GET /v1/automations, 25 items, 10 connections: shipped beside a bare handler", [
+show("GET /v1/automations, 25 items, 10 connections: shipped Worker and bare handler", [
   {
     "requests / s": framework.requestsPerSecond,
     "bare requests / s": framework.bareRequestsPerSecond,
@@ -157,7 +157,7 @@ show("GET /v1/automations, 25 items, 10 connections: shipped beside a bare handl
     "bare CPU ms / request": framework.bareCpuMsPerRequest,
   },
 ]);
-show("Leads a second through the Platform door, beside raw inserts in D1 batches", [
+show("Leads per second through the Platform door, and raw inserts in D1 batches", [
   {
     calls: "of 100",
     leads: recording.leadsPerSecond,
@@ -171,7 +171,7 @@ show("Leads a second through the Platform door, beside raw inserts in D1 batches
     ratio: recording.singleLeadsPerSecond / recording.singleInsertsPerSecond,
   },
 ]);
-show("Events delivered to a fast receiver, beside bare posts from a Worker", [
+show("Events delivered to a fast receiver, and bare posts from a Worker", [
   {
     "deliveries / s": delivering.deliveriesPerSecond,
     "bare posts / s": delivering.postsPerSecond,
@@ -184,7 +184,7 @@ show(
   "What a delivery costs, from its record to its settlement",
   costs.map(({ shape, cost }) => ({
     subscriptions: shape.subscriptions,
-    "leads a call": shape.leads,
+    "leads per call": shape.leads,
     deliveries: cost.deliveries,
     "D1 trips / consumer batch": cost.roundTripsPerBatch,
     "D1 trips / delivery": cost.roundTripsPerDelivery,
@@ -193,24 +193,24 @@ show(
     "queue operations / delivery": cost.queueOperationsPerDelivery,
   })),
 );
-show("How well subscribers are kept apart", [
+show("How well subscribers are isolated", [
   {
     "p99 of nine healthy ones, ms": isolation.healthyP99Ms,
-    "beside one that hangs, ms": isolation.besideHangingP99Ms,
+    "next to one that hangs, ms": isolation.besideHangingP99Ms,
     ratio: isolation.isolationRatio,
     "behind a burst, batches": fairness.batchesWaited,
     "behind a burst, ms": fairness.waitedMs,
   },
 ]);
-show("What a flood of bad and used-up keys does to a good client", [
+show("The effect of a flood of invalid and used-up keys on a well-behaved client", [
   {
     "p99 alone, ms": shedding.aloneP99Ms,
     "p99 in the flood, ms": shedding.floodedP99Ms,
-    "refused in all": shedding.refused,
+    "refused in total": shedding.refused,
   },
 ]);
 for (const { title, rows } of hostile?.tables ?? []) show(title, rows);
-show("The bundle, beside a Hono hello world", [
+show("The bundle, and a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),
 ]);

@@ -70,13 +70,13 @@ describe("the simulation", () => {
       /attempts, more than were made|after it was/,
     ],
     [
-      "what the queues forget is woken",
+      "what the queues lose is woken",
       "doors/sweep.ts",
       [["wakeOverdue(db, env, now),", "Promise.resolve(),"]],
       /is overdue by more than an hour/,
     ],
     [
-      "posts at once are earned",
+      "concurrent posts are earned",
       "delivery/turn.ts",
       [["this.#underWay.size < this.found.postsAtOnce &&", ""]],
       /posts under way at once/,
@@ -88,7 +88,7 @@ describe("the simulation", () => {
       /fails always, and was posted to/,
     ],
     [
-      "slow subscriptions have a queue of their own",
+      "slow subscriptions have their own queue",
       "delivery/wake.ts",
       [["slow: env.REDELIVERIES", "slow: env.DELIVERIES"]],
       /answers at once, and waited/,
@@ -109,7 +109,7 @@ describe("the simulation", () => {
       /is overdue by more than an hour|is still pending/,
     ],
     [
-      "a claim is for many deliveries",
+      "one claim covers many deliveries",
       "delivery/dispatch.ts",
       [["? share : Math.min(share, CLAIM_SLOW_MAX)", "? 1 : 1"]],
       /rows were written for/,

@@ -28,7 +28,7 @@ const LIES: Record<string, [answer: Lie, location: string]> = {
     answer({ ...NO_LEADS, data: [{ id: "lea_1" }] }),
     "response.body.data.0",
   ],
-  "a time is none": [
+  "a time is invalid": [
     answer({
       ...NO_LEADS,
       data: [
@@ -40,7 +40,7 @@ const LIES: Record<string, [answer: Lie, location: string]> = {
     }),
     "response.body.data.0.created_at",
   ],
-  "an error code is not of the list": [
+  "an error code is not in the list": [
     answer(error("oops"), { status: 400 }),
     "response.body.error.code",
   ],

@@ -68,12 +68,12 @@ const PATHS: Case[] = [
     "unreadable",
   ],
   ["two slashes", () => get("/v1//leads"), 404, "route_not_found"],
-  ["two slashes in front", () => get("//v1/leads"), 404, "route_not_found"],
-  ["a slash behind", () => get("/v1/leads/"), 404, "route_not_found"],
+  ["two leading slashes", () => get("//v1/leads"), 404, "route_not_found"],
+  ["a trailing slash", () => get("/v1/leads/"), 404, "route_not_found"],
   ["capitals", () => get("/V1/leads"), 404, "route_not_found"],
   ["60,000 characters", () => get(`/v1/${"a".repeat(60_000)}`), 404, "route_not_found"],
   [
-    "dots out of the version, without a key",
+    "dots that leave the version prefix, without a key",
     () => get("/x/../v1/leads", ""),
     401,
     "invalid_api_key",
@@ -87,10 +87,10 @@ const bearer = (text: string) => get("/v1/leads", `Authorization: Bearer ${text}
 const KEYS: Case[] = [
   ["70,000 characters", () => bearer("k".repeat(70_000)), 401, "invalid_api_key"],
   ["60,000 spaces", () => bearer(" ".repeat(60_000)), 401, "invalid_api_key"],
-  ["a byte beyond ASCII", () => bearer("key_live_\xe9"), 401, "invalid_api_key"],
-  ["the good one twice", () => get("/v1/leads", good + good), 401, "invalid_api_key"],
+  ["a non-ASCII byte", () => bearer("key_live_\xe9"), 401, "invalid_api_key"],
+  ["the valid one twice", () => get("/v1/leads", good + good), 401, "invalid_api_key"],
   [
-    "the good one and another",
+    "the valid one and another",
     () => get("/v1/leads", `${good}Authorization: Bearer x\r\n`),
     401,
     "invalid_api_key",
@@ -98,7 +98,7 @@ const KEYS: Case[] = [
 ];
 
 const BODIES: Case[] = [
-  ["that is whole", () => post(LENGTH, CREATION), 400, "invalid_request", "https_required"],
+  ["that is complete", () => post(LENGTH, CREATION), 400, "invalid_request", "https_required"],
   [
     "shorter than its length",
     () => post("Content-Length: 1000\r\n", CREATION),
@@ -115,14 +115,14 @@ const BODIES: Case[] = [
   ],
   ["without a length", () => post("", CREATION), 400, "invalid_request", "invalid_json"],
   [
-    "in chunks, whatever its length says",
+    "in chunks, whatever its Content-Length says",
     () => post("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", `${CHUNK}0\r\n\r\n`),
     400,
     "invalid_request",
     "https_required",
   ],
   [
-    "in a chunk of no size",
+    "in a chunk without a size",
     () => post("Transfer-Encoding: chunked\r\n", `zz\r\n${CREATION}\r\n0\r\n\r\n`),
     400,
     "invalid_request",
@@ -136,7 +136,7 @@ const BODIES: Case[] = [
     "invalid_json",
   ],
   [
-    "of two types",
+    "with two types",
     () => post(`${LENGTH}Content-Type: text/plain\r\n`, CREATION),
     415,
     "invalid_request",

@@ -23,7 +23,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["GET /v1/runs 200 body.data[].lead_id: it is gone"],
   ],
   [
-    "a field of what a client sends is removed",
+    "a field that clients send is removed",
     (d) => delete schema(d, "WebhookCreation").properties.events,
     ["POST /v1/webhooks body.events: it is gone"],
   ],
@@ -42,7 +42,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ['GET /v1/leads 200 body.data[].agent_id: its type "string" became ["string","null"]'],
   ],
   [
-    "a format is lost",
+    "a format is removed",
     (d) => delete schema(d, "Run").properties.occurred_at.format,
     ['GET /v1/runs 200 body.data[].occurred_at: format "date-time" → (none)'],
   ],
@@ -57,7 +57,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ['GET /v1/automations 400 body.error.code: the value "lead_not_found" is new in a closed list'],
   ],
   [
-    "an enumeration becomes any string",
+    "an enumeration becomes a free string",
     (d) => delete schema(d, "RunStatus").enum,
     [
       'GET /v1/runs 200 body.data[].status: it is no longer limited to ["success","partial","failed"]',
@@ -79,7 +79,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ['GET /v1/automations 400 body.error.code: the value "webhook_not_found" is gone'],
   ],
   [
-    "a reason of errors is removed",
+    "an error reason is removed",
     (d) => drop(schema(d, "ErrorReason").enum, "out_of_range"),
     ['GET /v1/automations 400 body.error.details.reason: the value "out_of_range" is gone'],
   ],
@@ -92,7 +92,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["POST /v1/webhooks body.name: it is now required"],
   ],
   [
-    "a field of an answer is no longer required",
+    "a field of a response is no longer required",
     (d) => drop(schema(d, "Webhook").required, "disabled_at"),
     ["GET /v1/webhooks 200 body.data[].disabled_at: it is no longer always there"],
   ],
@@ -125,14 +125,14 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["POST /v1/webhooks body.events: maxItems (none) → 2"],
   ],
   [
-    "a pattern is asked for",
+    "a pattern is required",
     (d) => {
       schema(d, "WebhookCreation").properties.url.pattern = "^https:";
     },
     ['POST /v1/webhooks body.url: pattern (none) → "^https:"'],
   ],
   [
-    "what a map holds is limited",
+    "the values of a map are limited",
     (d) => {
       schema(d, "Lead").properties.custom_fields.additionalProperties = false;
     },

@@ -103,9 +103,9 @@ describe("what cannot be one of our ids", () => {
     ["capitals", id.toUpperCase()],
     ["one character less", id.slice(0, -1)],
     ["one character more", `${id}0`],
-    ["a line feed behind", `${id.slice(0, -1)}\n`],
+    ["a trailing line feed", `${id.slice(0, -1)}\n`],
     ["a NUL", `${id.slice(0, -1)}\0`],
-    ["a letter beyond ASCII", `${id.slice(0, -1)}é`],
+    ["a non-ASCII letter", `${id.slice(0, -1)}é`],
     ["10 000 characters", `aut_${"a".repeat(10_000)}`],
   ])("is rejected: %s", (_, text) => {
     expect(isId("automation", id)).toBe(true);

@@ -139,16 +139,22 @@ describe("the next wake of a subscription", () => {
   const idle = { owed: true, cancelling: false, heldUntil: null, dueAt: null, nextAt: 0 };
 
   test.each<[string, Partial<Found>, boolean, boolean, number | null]>([
-    ["that has nothing pending: none", {}, true, false, null],
-    ["that has more due: at once", { dueAt: NOW - 1 }, true, false, 0],
-    ["that has more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
+    ["with nothing pending: none", {}, true, false, null],
+    ["with more due: at once", { dueAt: NOW - 1 }, true, false, 0],
+    ["with more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
     ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, false, 10_000],
     ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, false, 5_000],
     ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, false, null],
-    ["that is not owed what is pending: none", { dueAt: NOW, owed: false }, true, false, null],
-    ["of which more is to be cancelled: at once", { cancelling: true }, false, false, 0],
-    ["that somebody else holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
-    ["whose hint came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
+    [
+      "that is no longer owed what is pending: none",
+      { dueAt: NOW, owed: false },
+      true,
+      false,
+      null,
+    ],
+    ["with more to cancel: at once", { cancelling: true }, false, false, 0],
+    ["that another dispatch holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
+    ["whose wake came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
   ])("%s", (_, found, held, again, expected) => {
     const turn = { found: { ...idle, ...found } as Found, held };
     expect(nextWakeMs(turn, again, NOW)).toBe(expected);

@@ -15,8 +15,8 @@ describe("when D1 fails", () => {
   test.each([
     ["in the look-up", 1, CONNECTION_LOST],
     ["in the transaction", 2, CONNECTION_LOST],
-    ["in the look-up, other than in passing", 1, BROKEN],
-    ["in the transaction, other than in passing", 2, BROKEN],
+    ["permanently, in the look-up", 1, BROKEN],
+    ["permanently, in the transaction", 2, BROKEN],
   ])("%s, all valid messages come back, with growing waits", async (_, from, error) => {
     const { lead, leads, workspaceId } = await openSource();
     const { DB } = observedDatabase({

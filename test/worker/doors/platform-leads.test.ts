@@ -256,20 +256,16 @@ describe("the custom fields of a lead", () => {
   });
 
   test.each<[string, Record<string, unknown>, string]>([
-    ["nested deeper than 32", { list: [nested(31)] }, ".list[0].a"],
-    ["nested far too deep", nested(1_200), ".a.a.a"],
+    ["nested deeper than 32 levels", { list: [nested(31)] }, ".list[0].a"],
+    ["nested far too deeply", nested(1_200), ".a.a.a"],
     ["an integer beyond 2^53", { crm: { ids: [1, 2 ** 53] } }, ".crm.ids[1]: must be between"],
     ["one below -2^53", { id: -(2 ** 53) }, ".id: must be between -9007199254740991 and 9007"],
     ["one with an exponent", { id: 1e21 }, ".id: must be between"],
-    ["what is no number", { ratio: Number.NaN }, ".ratio: must be JSON"],
+    ["not a number", { ratio: Number.NaN }, ".ratio: must be JSON"],
     ["a NUL", { note: "a\0b" }, ".note: must be well-formed text"],
-    ["half of a surrogate pair", { note: "\ud83d" }, ".note: must be well-formed text"],
+    ["a lone surrogate", { note: "\ud83d" }, ".note: must be well-formed text"],
     ["a NUL in a name", { "a\0b": 1 }, ": must have names of well-formed text"],
-    [
-      "half of a surrogate pair in a name",
-      { list: [{ "\ude00": 1 }] },
-      ".list[0]: must have names",
-    ],
+    ["a lone surrogate in a name", { list: [{ "\ude00": 1 }] }, ".list[0]: must have names"],
   ])(
     "are rejected with their path, and nothing is written: %s",
     async (_, customFields, message) => {

@@ -242,8 +242,8 @@ describe("enableWebhook", () => {
 
 describe("ledger", () => {
   test.each([
-    ["nobody subscribes, and no event is written", openWorkspace, 0],
-    ["nobody who subscribes is active, and the event is kept", openListeningWorkspace, 1],
+    ["there is no subscription, and no event is stored", openWorkspace, 0],
+    ["no subscription is active, and the event is stored", openListeningWorkspace, 1],
   ])("counts nothing where %s", async (_, open, events) => {
     const { workspaceId } = await open();
     const automationId = await recordAutomation(workspaceId);

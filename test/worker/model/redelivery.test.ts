@@ -104,9 +104,9 @@ describe("a subscription that is re-enabled", () => {
 
   test.each([
     ["31 days ago", isoTime(Date.now() - 31 * DAY_MS)],
-    ["a minute more than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000)],
+    ["a minute longer than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000)],
     ["no time", "yesterday"],
-    ["no ISO time", "2026-01-05"],
+    ["not an ISO time", "2026-01-05"],
   ])("is not enabled if redeliverSince is %s", async (_, redeliverSince) => {
     const { id } = await subscribe(await createWorkspace());
     await disable(id);

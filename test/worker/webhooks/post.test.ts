@@ -74,12 +74,12 @@ describe("a post", () => {
 describe("Retry-After of a response", () => {
   test.each([
     ["seconds", "120", 120],
-    ["no time at all", "0", 0],
+    ["not a time", "0", 0],
     ["an HTTP date", "Mon, 05 Jan 2026 12:02:00 GMT", 120],
-    ["an HTTP date of the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
+    ["an HTTP date in the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
     ["nonsense", "soon", null],
     ["nothing", "", null],
-    ["a number that no clock holds", "9".repeat(40), null],
+    ["a number too large for any clock", "9".repeat(40), null],
   ])("is parsed if it is %s", async (_, value, seconds) => {
     const url = `${subscriberUrl("status-503")}&retry-after=${encodeURIComponent(value)}`;
     expect(await postTo(url)).toEqual(answered(503, seconds));

@@ -96,7 +96,7 @@ describe("a name that is resolved again before a post", () => {
   });
 
   test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(
-    "is asked of nobody with %o",
+    "is not resolved with %o",
     async (bindings) => {
       const { dispatch, asked } = await posting("private", bindings);
       expect(await dispatch()()).toBe("answered");

@@ -79,13 +79,13 @@ describe("WEBHOOK_ENCRYPTION_KEYS", () => {
     ["lacks a key", "old", /entry 1/],
     ["has an empty key", "old:", /entry 1/],
     ["ends with a comma", `${OLD},`, /entry 2/],
-    ["has a wrong second entry", `${OLD},new=${key}`, /entry 2/],
+    ["has an invalid second entry", `${OLD},new=${key}`, /entry 2/],
     ["has a key that is not base64", `old:${key.slice(0, 20)}*${key.slice(20)}`, /entry 1/],
-    ["has a key that is cut", `${NEW},old:${key.slice(0, 41)}`, /entry 2|key old/],
+    ["has a truncated key", `${NEW},old:${key.slice(0, 41)}`, /entry 2|key old/],
     ["has a key of 31 bytes", `old:${btoa("k".repeat(31))}`, /entry 1|key old/],
     ["has a key of 33 bytes", `old:${btoa("k".repeat(33))}`, /entry 1|key old/],
-    ["has key and id the wrong way round", `${key}:old`, /entry 1/],
-    ["has them so, and the key without its padding", `${bare}:olds`, /entry 1/],
+    ["has key and id swapped", `${key}:old`, /entry 1/],
+    ["has them swapped, and the key without its padding", `${bare}:olds`, /entry 1/],
   ])("that %s is rejected, and the message says where, without the key", (_, text, where) => {
     let message = "";
     try {

@@ -123,8 +123,8 @@ describe("a body that is not JSON in UTF-8", () => {
     ["a form", "status=active"],
     ["NaN", "NaN"],
     ["a NUL", '{"status":"active"}\0'],
-    ["a raw control character in text", '{"status":"act\u0001ive"}'],
-    ["brackets without end", "[".repeat(16_000)],
+    ["a raw control character in a string", '{"status":"act\u0001ive"}'],
+    ["endless brackets", "[".repeat(16_000)],
   ])("is rejected with 400: %s", async (_, body) => {
     const { patch } = await openAutomation();
     expect(await patch(body)).toEqual(UNREADABLE);
@@ -185,21 +185,21 @@ describe("a body of the wrong shape", () => {
     ["deep brackets", "[".repeat(8_000) + "]".repeat(8_000), wrongType],
     ["an empty object", "{}", refusal(400, "invalid_request", { parameter, reason: "required" })],
     [
-      "null for a value",
+      "null instead of a value",
       '{"status":null}',
       refusal(400, "invalid_request", { parameter, reason: "invalid_type" }),
     ],
     [
-      "a number for a value",
+      "a number instead of a value",
       '{"status":1}',
       refusal(400, "invalid_request", { parameter, reason: "invalid_type" }),
     ],
     [
-      "an array for a value",
+      "an array instead of a value",
       '{"status":["active"]}',
       refusal(400, "invalid_request", { parameter, reason: "invalid_type" }),
     ],
-    ["a value that is not listed", '{"status":"error"}', unknownValue],
+    ["an unknown value", '{"status":"error"}', unknownValue],
     ["a value in capitals", '{"status":"ACTIVE"}', unknownValue],
     [
       "an unknown property",

@@ -161,7 +161,7 @@ describe("the cursor of a page", () => {
     ["null with a space", "null%20"],
     ["a space", "%20"],
     ["a NUL", "%00"],
-    ["bytes that are no UTF-8", "%ff"],
+    ["bytes that are not UTF-8", "%ff"],
     ["broken percent-encoding", "%zz"],
     ["an emoji", "😀"],
     ["overlong", "A".repeat(8_000)],

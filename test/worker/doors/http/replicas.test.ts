@@ -52,7 +52,7 @@ describe("a replica that lags behind", () => {
 
   test.each([
     ["the isolate that wrote", false],
-    ["an isolate that knows of no write", true],
+    ["an isolate that does not know of the write", true],
   ])("is not used by %s once a client has written", async (_, elsewhere) => {
     const { api, path, moveElsewhere, replica, hops } = await openReplicated();
     expect((await api.patch(path, { status: "paused" })).status).toBe(200);

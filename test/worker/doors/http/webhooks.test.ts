@@ -116,7 +116,7 @@ describe("POST /webhooks", () => {
       badRequest("events", "invalid_type"),
     ],
     [
-      "events that are a text",
+      "events that are a string",
       { url: URL_OF_OURS, events: "lead.created" },
       badRequest("events", "invalid_type"),
     ],
@@ -146,7 +146,7 @@ describe("POST /webhooks", () => {
       badRequest("events.0", "invalid_type"),
     ],
     [
-      "every kind by a star",
+      "a star for every kind",
       { url: URL_OF_OURS, events: ["*"] },
       badRequest("events.0", "unknown_value", { allowed: KINDS }),
     ],
