@@ -40,10 +40,10 @@ export const CLIENT_FILES = [
 const TITLES = {
   quickstart: "Quickstart",
   events: "Events",
-  client: "A client to copy",
-  receivers: "Receivers to copy",
-  vector: "A signature to test with",
-  idempotency: "Doing things once",
+  client: "Example client",
+  receivers: "Example receivers",
+  vector: "Signature test vector",
+  idempotency: "Idempotency",
   local: "Local development",
 };
 

@@ -110,7 +110,7 @@ function renderSample(document: Document, entry: Entry): string {
   const example = document.follow(part).content?.["application/json"].example;
   const answer = example
     ? codeBlock(JSON.stringify(example, null, 2), "json", `Answer ${status}`)
-    : `<p class="nothing">The answer is <span class="status good">${status}</span>, without a body.</p>`;
+    : `<p class="nothing">The response is <span class="status good">${status}</span>, without a body.</p>`;
   return codeBlock(toCurl(ORIGIN, entry), "sh", "Request") + answer + renderTry(entry);
 }
 

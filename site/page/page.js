@@ -65,7 +65,7 @@ for (const form of document.querySelectorAll(".try form"))
       });
       show(result, answer, await answer.text());
     } catch {
-      result.textContent = "No answer came.";
+      result.textContent = "No response received.";
     }
   });
 

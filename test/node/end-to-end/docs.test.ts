@@ -52,7 +52,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   test("opens with the quickstart, then the guides, then the reference", async () => {
     const headings = await desktop.page.getByRole("main").locator("h2").allTextContents();
     expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
-    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Receivers to copy"];
+    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Example receivers"];
     const reference = headings.indexOf("Every operation and event");
     for (const title of guides) expect(headings.slice(0, reference)).toContain(title);
     expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
@@ -86,7 +86,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
 
   test("has a receiver for six platforms, showing one at a time", async () => {
     const { page } = desktop;
-    const section = page.getByRole("region", { name: "Receivers to copy" });
+    const section = page.getByRole("region", { name: "Example receivers" });
     for (const [name, code] of [
       ["Node", "node:http"],
       ["Workers", "export default"],

@@ -23,7 +23,7 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     name: found.name,
     expires_at: isoTime(endsAt),
     webhooks_max: found.webhooksMax,
-    // The shorter of the two: every event is kept at least this long.
+    // The shorter of the two, which holds whether or not an event was delivered.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
     events: WebhookEvent.options,
   });
