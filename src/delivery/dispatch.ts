@@ -246,7 +246,7 @@ class Dispatch {
     this.#unrecordedSince = null;
     const news = turns.map((turn) => {
       // The request comes first: if taking the news ends the turn, nothing more is claimed for it.
-      const request = turn.request();
+      const request = turn.takeRequest();
       return {
         turn,
         request,

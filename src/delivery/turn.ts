@@ -232,8 +232,8 @@ export class Turn {
     };
   }
 
-  /** What the next round trip asks for. */
-  request(): Request {
+  /** Makes the next round trip's request, and remembers whether it claims more. */
+  takeRequest(): Request {
     const underWay = [...this.#waiting, ...this.#underWay].map(({ eventId }) => eventId);
     this.#asked = this.claims;
     return { subscriptionId: this.subscriptionId, claim: this.#asked, underWay };
