@@ -4,13 +4,16 @@ import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
 /** Loaded once, bundled, rather than module by module in every test file. */
 const BUNDLED = [
-  "hono",
-  "zod",
   "drizzle-orm",
   "drizzle-orm/d1",
   "drizzle-orm/sqlite-core",
   "hono/factory",
+  "hono/hono-base",
   "hono/route",
+  "hono/router/trie-router",
+  "zod",
+  "zod/mini",
+  "zod/v4/locales/en.js",
 ];
 
 // It would list the given secrets for every test file.

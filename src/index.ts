@@ -1,6 +1,7 @@
 import { isWake } from "./delivery/wake.ts";
 import { consume } from "./doors/deliveries.ts";
 import { app } from "./doors/http/app.ts";
+import { ingest } from "./doors/ingest.ts";
 import { sweep } from "./doors/sweep.ts";
 
 export { Platform } from "./doors/platform.ts";
@@ -15,8 +16,7 @@ export default {
     const records = messages.filter((message) => !isWake(message));
     await Promise.all([
       wakes.length > 0 && consume(wakes, env, ctx),
-      // Loaded on demand: most isolates never receive such a batch.
-      records.length > 0 && (await import("./doors/ingest.ts")).ingest(records, env),
+      records.length > 0 && ingest(records, env),
     ]);
   },
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),

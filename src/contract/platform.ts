@@ -1,5 +1,5 @@
-import * as z from "zod";
 import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
+import { WEBHOOK_EVENTS } from "./enumerations.ts";
 import { InputError } from "./input-error.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
@@ -10,20 +10,16 @@ import {
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
-  SUBSCRIPTIONS_MAX,
 } from "./limits.ts";
-import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
-import { WebhookEvent } from "./resources.ts";
+import { AutomationReport, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
+import * as z from "./zod.ts";
 
-const WorkspaceId = Id.describe("wks_…");
-const WebhookId = Id.describe("whk_…");
-const EventId = Id.describe("evt_…");
-const KeyId = Id.describe("key_…");
-
-const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
-  error: "must be at most 30 days ago: older events are deleted",
-  params: { reason: "out_of_range" },
-});
+const RedeliverableSince = Instant.check(
+  z.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
+    error: "must be at most 30 days ago: older events are deleted",
+    params: { reason: "out_of_range" },
+  }),
+);
 
 /** So many missing fields are named in a message; of a hundred records there may be thousands. */
 const MISSING_NAMED_MAX = 10;
@@ -33,329 +29,129 @@ const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]
 /** The state of an event that may be redelivered; `missed` if it was never owed. */
 export type RedeliveryState = z.infer<typeof RedeliveryState>;
 
-function records<T extends z.ZodType>(item: T) {
-  return z
-    .array(
-      item.refine(
+/** A whole number in a range, both ends included. */
+function integer(min: number, max: number) {
+  return z.int().check(z.minimum(min), z.maximum(max));
+}
+
+/** One or more items, up to the most that a call may hold. */
+function several<T extends z.ZodMiniType>(item: T, max = RECORDS_MAX) {
+  return z.array(item).check(z.minLength(1), z.maxLength(max));
+}
+
+function records<T extends z.ZodMiniType>(item: T) {
+  return several(
+    item.check(
+      z.refine(
         (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
         `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
       ),
-    )
-    .min(1)
-    .max(RECORDS_MAX);
+    ),
+  );
 }
 
 /** The position where a page begins, from the previous page's `nextCursor`. */
 function cursorOf(list: string) {
-  return z
-    .string()
-    .transform((text, context) => {
-      const position = decodeCursor(list, text);
-      if (position) return position;
-      context.addIssue({ code: "custom", message: "is not a cursor of this list" });
-      return z.NEVER;
-    })
-    .nullish()
-    .describe("the previous page's nextCursor; default: the first page");
+  return z.nullish(
+    z.pipe(
+      z.string(),
+      z.transform((text: string, context) => {
+        const position = decodeCursor(list, text);
+        if (position) return position;
+        context.issues.push({
+          code: "custom",
+          message: "is not a cursor of this list",
+          input: text,
+        });
+        return z.NEVER;
+      }),
+    ),
+  );
 }
 
-const AdminEmails = z
-  .array(z.email())
-  .max(50)
-  .nullish()
-  .describe("who receives e-mails about failing and disabled subscriptions");
-const Quota = z.int().min(1).max(1_000_000);
+const AdminEmails = z.nullish(z.array(z.email()).check(z.maxLength(50)));
+const Quota = integer(1, 1_000_000);
+const ofWorkspace = z.strictObject({ workspaceId: Id });
+const ofWebhook = z.strictObject({ webhookId: Id });
+const ofAnyWorkspace = z.strictObject({ workspaceId: z.nullish(Id) });
 
-/**
- * The input of each method of the Platform door; the help shows these descriptions and examples.
- */
+/** The input of each method of the Platform door; `scripts/platform/words.ts` describes it. */
 export const PLATFORM_INPUTS = {
-  createWorkspace: z
-    .strictObject({
-      name: Name.describe("shown in e-mails to administrators"),
-      adminEmails: AdminEmails,
-    })
-    .meta({
-      description: "Creates a workspace that has access to the service.",
-      examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
-    }),
-  eraseWorkspace: z.strictObject({ workspaceId: WorkspaceId }).meta({
-    description:
-      "Erases a workspace and everything in it, starting with its keys. Call it until it is done; an unknown id is not an error.",
-    examples: [{ workspaceId: "wks_…" }],
+  createWorkspace: z.strictObject({ name: Name, adminEmails: AdminEmails }),
+  eraseWorkspace: ofWorkspace,
+  exportWorkspace: z.strictObject({ workspaceId: Id, cursor: z.nullish(z.string()) }),
+  updateWorkspace: z.strictObject({
+    workspaceId: Id,
+    name: z.nullish(Name),
+    adminEmails: AdminEmails,
+    webhooksMax: z.nullish(integer(1, AGREED_SUBSCRIPTIONS_MAX)),
   }),
-  exportWorkspace: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      cursor: z
-        .string()
-        .nullish()
-        .describe("the previous page's nextCursor; default: the first page"),
-    })
-    .meta({
-      description: "Exports everything stored about a workspace except secrets, page by page.",
-      examples: [{ workspaceId: "wks_…" }],
-    }),
-  updateWorkspace: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      name: Name.nullish().describe("shown in e-mails to administrators"),
-      adminEmails: AdminEmails,
-      webhooksMax: z
-        .int()
-        .min(1)
-        .max(AGREED_SUBSCRIPTIONS_MAX)
-        .nullish()
-        .describe(`maximum subscriptions; ${SUBSCRIPTIONS_MAX} by default`),
-    })
-    .meta({
-      description:
-        "Changes a workspace's name, administrators or subscription limit; omitted fields stay as they are.",
-      examples: [
-        { workspaceId: "wks_…", adminEmails: ["admin@example.com"] },
-        { workspaceId: "wks_…", webhooksMax: 50 },
-      ],
-    }),
-  listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
-    description: "Lists workspaces, newest first, 100 per page.",
-    examples: [{}],
+  listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
+  setWorkspaceAccess: z.strictObject({ workspaceId: Id, granted: z.boolean() }),
+  createPortalLink: z.strictObject({
+    workspaceId: Id,
+    validMinutes: z.nullish(integer(1, PORTAL_LINK_MINUTES.max)),
   }),
-  setWorkspaceAccess: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      granted: z
-        .boolean()
-        .describe("false: its keys get 403 and its pending deliveries are cancelled"),
-    })
-    .meta({
-      description: "Grants or revokes a workspace's access, at once.",
-      examples: [{ workspaceId: "wks_…", granted: false }],
-    }),
-  createPortalLink: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      validMinutes: z
-        .int()
-        .min(1)
-        .max(PORTAL_LINK_MINUTES.max)
-        .nullish()
-        .describe("how long the link is valid; default: 60"),
-    })
-    .meta({
-      description:
-        "Creates a portal link. Anyone who has it can manage the workspace's webhooks until it expires.",
-      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", validMinutes: 15 }],
-    }),
-  createApiKey: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      requestsPerWindow: Quota.nullish().describe("the key's own quota; default: QUOTA_REQUESTS"),
-    })
-    .meta({
-      description: "Creates an API key for a workspace. The key is shown only once.",
-      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", requestsPerWindow: 6000 }],
-    }),
-  updateApiKey: z
-    .strictObject({
-      keyId: KeyId,
-      requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
-    })
-    .meta({
-      description: "Changes a live API key's quota, at once.",
-      examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
-    }),
-  rollApiKey: z
-    .strictObject({
-      keyId: KeyId,
-      overlapSeconds: z
-        .int()
-        .min(0)
-        .max(KEY_OVERLAP_MAX_SECONDS)
-        .describe("how long the old key stays valid; 0 revokes it at once"),
-    })
-    .meta({
-      description:
-        "Replaces an API key; both keys are valid until the overlap ends. The new key is shown only once.",
-      examples: [{ keyId: "key_…", overlapSeconds: 86_400 }],
-    }),
+  createApiKey: z.strictObject({ workspaceId: Id, requestsPerWindow: z.nullish(Quota) }),
+  updateApiKey: z.strictObject({ keyId: Id, requestsPerWindow: z.nullable(Quota) }),
+  rollApiKey: z.strictObject({ keyId: Id, overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS) }),
   revokeApiKey: z
     .strictObject({
-      keyId: KeyId.nullish(),
-      apiKey: z
-        .string()
-        .max(100)
-        .nullish()
-        .describe("instead of keyId: the key itself, for instance one that has leaked"),
+      keyId: z.nullish(Id),
+      apiKey: z.nullish(z.string().check(z.maxLength(100))),
     })
-    .refine(
-      ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
-      "expected either keyId or apiKey",
-    )
-    .meta({
-      description: "Revokes an API key for good, at once.",
-      examples: [{ keyId: "key_…" }, { apiKey: "key_live_…" }],
-    }),
-  listApiKeys: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }).meta({
-    description:
-      "Lists a workspace's API keys, including revoked ones, newest first, 100 per page.",
-    examples: [{ workspaceId: "wks_…" }],
+    .check(
+      z.refine(
+        ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
+        "expected either keyId or apiKey",
+      ),
+    ),
+  listApiKeys: z.strictObject({ workspaceId: Id, cursor: cursorOf(API_KEYS_LIST) }),
+  recordAutomations: z.strictObject({ workspaceId: Id, automations: records(AutomationReport) }),
+  removeAutomations: z.strictObject({ workspaceId: Id, ids: several(Id) }),
+  recordLeads: z.strictObject({ workspaceId: Id, leads: records(LeadReport) }),
+  eraseLeads: z.strictObject({ workspaceId: Id, ids: several(Id) }),
+  recordRuns: z.strictObject({ workspaceId: Id, runs: records(RunReport) }),
+  ledger: ofAnyWorkspace,
+  listWebhooks: ofWorkspace,
+  listDeliveries: z.strictObject({
+    webhookId: Id,
+    state: z.nullish(z.enum(["pending", "delivered", "exhausted", "cancelled"])),
+    type: z.nullish(z.enum(WEBHOOK_EVENTS)),
+    limit: z.nullish(integer(PAGE_LIMIT.min, PAGE_LIMIT.max)),
+    cursor: cursorOf(DELIVERIES_LIST),
   }),
-  recordAutomations: z
-    .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
-    .meta({
-      description:
-        "Inserts or updates automations and announces activations and pauses. Returns the ids and how many are new.",
-      examples: [{ workspaceId: "wks_…", automations: [EXAMPLES.automation] }],
-    }),
-  removeAutomations: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      ids: z.array(Id).min(1).max(RECORDS_MAX).describe("aut_…"),
-    })
-    .meta({
-      description:
-        "Removes automations and their runs from the API. Returns how many were removed.",
-      examples: [{ workspaceId: "wks_…", ids: ["aut_…"] }],
-    }),
-  recordLeads: z.strictObject({ workspaceId: WorkspaceId, leads: records(LeadReport) }).meta({
-    description:
-      "Inserts leads and announces them; a known reference changes nothing. Returns the ids and how many are new.",
-    examples: [{ workspaceId: "wks_…", leads: [EXAMPLES.lead] }],
-  }),
-  eraseLeads: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      ids: z.array(Id).min(1).max(RECORDS_MAX).describe("lea_…"),
-    })
-    .meta({
-      description: "Erases leads with their events and deliveries; unknown ids are ignored.",
-      examples: [{ workspaceId: "wks_…", ids: ["lea_…"] }],
-    }),
-  recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }).meta({
-    description:
-      "Inserts finished runs and announces them; a known reference changes nothing. Returns the ids and how many are new.",
-    examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],
-  }),
-  ledger: z
-    .strictObject({ workspaceId: WorkspaceId.nullish().describe("default: all workspaces") })
-    .meta({
-      description: "Counts deliveries by state.",
-      examples: [{}, { workspaceId: "wks_…" }],
-    }),
-  listWebhooks: z.strictObject({ workspaceId: WorkspaceId }).meta({
-    description: "Lists a workspace's subscriptions, newest first, with their health.",
-    examples: [{ workspaceId: "wks_…" }],
-  }),
-  listDeliveries: z
-    .strictObject({
-      webhookId: WebhookId,
-      state: z
-        .enum(["pending", "delivered", "exhausted", "cancelled"])
-        .nullish()
-        .describe("only deliveries in this state"),
-      type: WebhookEvent.nullish().describe("only deliveries of this kind of event"),
-      limit: z
-        .int()
-        .min(PAGE_LIMIT.min)
-        .max(PAGE_LIMIT.max)
-        .nullish()
-        .describe(`default: ${PAGE_LIMIT.default}`),
-      cursor: cursorOf(DELIVERIES_LIST),
-    })
-    .meta({
-      description: "Lists a subscription's deliveries, newest first.",
-      examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", state: "exhausted", limit: 100 }],
-    }),
-  readDelivery: z.strictObject({ webhookId: WebhookId, eventId: EventId }).meta({
-    description: "Shows a delivery, its failed attempts, and the exact body.",
-    examples: [{ webhookId: "whk_…", eventId: "evt_…" }],
-  }),
+  readDelivery: z.strictObject({ webhookId: Id, eventId: Id }),
   redeliver: z
     .strictObject({
-      webhookId: WebhookId,
-      eventIds: z
-        .array(EventId)
-        .min(1)
-        .max(RECORDS_MAX)
-        .nullish()
-        .describe("the events to redeliver"),
-      since: RedeliverableSince.nullish().describe("or all events from this time on"),
-      until: Instant.nullish().describe("and before this time; default: no end"),
-      states: z
-        .array(RedeliveryState)
-        .min(1)
-        .max(RedeliveryState.options.length)
-        .nullish()
-        .describe("only deliveries in these states; missed: never owed. Default: all"),
+      webhookId: Id,
+      eventIds: z.nullish(several(Id)),
+      since: z.nullish(RedeliverableSince),
+      until: z.nullish(Instant),
+      states: z.nullish(several(RedeliveryState, RedeliveryState.options.length)),
     })
-    .superRefine(({ eventIds, since, until, states }, context) => {
-      const fault = (path: string, message: string) =>
-        context.addIssue({ code: "custom", path: [path], message });
-      if (eventIds == null && since == null)
-        return fault("eventIds", "expected either eventIds or since");
-      if (eventIds == null) return;
-      if (since != null) fault("since", "cannot be combined with eventIds");
-      if (until != null) fault("until", "cannot be combined with eventIds");
-      if (states != null) fault("states", "cannot be combined with eventIds");
-    })
-    .meta({
-      description:
-        "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second.",
-      examples: [
-        { webhookId: "whk_…", eventIds: ["evt_…"] },
-        { webhookId: "whk_…", since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
-      ],
-    }),
-  backlog: z
-    .strictObject({ workspaceId: WorkspaceId.nullish().describe("default: all workspaces") })
-    .meta({
-      description: "Counts pending deliveries; cheaper than the ledger.",
-      examples: [{}, { workspaceId: "wks_…" }],
-    }),
-  enableWebhook: z
-    .strictObject({
-      webhookId: WebhookId,
-      redeliverSince: RedeliverableSince.nullish().describe(
-        "also delivers events missed since this time, at most 30 days ago",
-      ),
-    })
-    .meta({
-      description:
-        "Re-enables a disabled subscription. Returns how many events will be redelivered.",
-      examples: [{ webhookId: "whk_…" }],
-    }),
-  sendTestEvent: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }).meta({
-    description: "Posts one sample event, marked as a test, and shows the receiver's answer.",
-    examples: [{ webhookId: "whk_…", type: "lead.created" }],
+    .check(
+      z.superRefine(({ eventIds, since, until, states }, context) => {
+        const fault = (path: string, message: string) =>
+          context.addIssue({ code: "custom", path: [path], message });
+        if (eventIds == null && since == null)
+          return fault("eventIds", "expected either eventIds or since");
+        if (eventIds == null) return;
+        if (since != null) fault("since", "cannot be combined with eventIds");
+        if (until != null) fault("until", "cannot be combined with eventIds");
+        if (states != null) fault("states", "cannot be combined with eventIds");
+      }),
+    ),
+  backlog: ofAnyWorkspace,
+  enableWebhook: z.strictObject({ webhookId: Id, redeliverSince: z.nullish(RedeliverableSince) }),
+  sendTestEvent: z.strictObject({ webhookId: Id, type: z.enum(WEBHOOK_EVENTS) }),
+  disableWebhook: ofWebhook,
+  deleteWebhook: ofWebhook,
+  rotateWebhookSecret: z.strictObject({
+    webhookId: Id,
+    overlapSeconds: z.nullish(integer(0, SECRET_OVERLAP_SECONDS.max)),
   }),
-  disableWebhook: z.strictObject({ webhookId: WebhookId }).meta({
-    description: "Disables a subscription and cancels its pending deliveries.",
-    examples: [{ webhookId: "whk_…" }],
-  }),
-  deleteWebhook: z.strictObject({ webhookId: WebhookId }).meta({
-    description:
-      "Deletes a subscription and cancels its pending deliveries. An unknown id is not an error.",
-    examples: [{ webhookId: "whk_…" }],
-  }),
-  rotateWebhookSecret: z
-    .strictObject({
-      webhookId: WebhookId,
-      overlapSeconds: z
-        .int()
-        .min(0)
-        .max(SECRET_OVERLAP_SECONDS.max)
-        .nullish()
-        .describe("how long the old secret also signs; default: 24 h; 0 ends it at once"),
-    })
-    .meta({
-      description:
-        "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once.",
-      examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", overlapSeconds: 3600 }],
-    }),
-  resealSecrets: z.strictObject({}).meta({
-    description: "Re-encrypts up to 100 webhook secrets under the first encryption key.",
-    examples: [{}],
-  }),
+  resealSecrets: z.strictObject({}),
 };
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;
@@ -431,7 +227,7 @@ function parse(text: string): unknown {
   }
 }
 
-function read(what: string, schema: z.ZodType, value: unknown): unknown {
+function read(what: string, schema: z.ZodMiniType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const { issues } = result.error;

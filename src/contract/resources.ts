@@ -1,15 +1,15 @@
 import * as z from "zod";
 import {
-  AutomationStatus,
-  AutomationType,
-  LeadSource,
-  RunStatus,
-  TriggerType,
-  WebhookEvent,
+  AUTOMATION_STATUSES,
+  AUTOMATION_TYPES,
+  LEAD_SOURCES,
+  RUN_STATUSES,
+  TRIGGER_TYPES,
+  WEBHOOK_EVENTS,
 } from "./enumerations.ts";
 import { ID_PREFIXES, type IdKind } from "./ids.ts";
 
-export {
+export type {
   AutomationStatus,
   AutomationType,
   LeadSource,
@@ -22,6 +22,13 @@ export {
  * The public shapes, described for API users. The Worker only uses their types; the schemas
  * generate the OpenAPI document and validate answers in tests.
  */
+
+const AutomationType = z.enum(AUTOMATION_TYPES).meta({ id: "AutomationType" });
+const AutomationStatus = z.enum(AUTOMATION_STATUSES).meta({ id: "AutomationStatus" });
+const LeadSource = z.enum(LEAD_SOURCES).meta({ id: "LeadSource" });
+const RunStatus = z.enum(RUN_STATUSES).meta({ id: "RunStatus" });
+const TriggerType = z.enum(TRIGGER_TYPES).meta({ id: "TriggerType" });
+const WebhookEvent = z.enum(WEBHOOK_EVENTS).meta({ id: "WebhookEvent" });
 
 /** An id as clients see it: opaque except for its prefix. */
 function id(kind: IdKind, what: string) {

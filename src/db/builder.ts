@@ -8,19 +8,34 @@ import {
   SQL,
   sql,
 } from "drizzle-orm";
-import { drizzle } from "drizzle-orm/d1";
-import { QueryBuilder, type SelectedFields, type SQLiteTable } from "drizzle-orm/sqlite-core";
+import {
+  QueryBuilder,
+  type SelectedFields,
+  SQLiteAsyncDialect,
+  SQLiteDeleteBase,
+  type SQLiteTable,
+  SQLiteUpdateBuilder,
+} from "drizzle-orm/sqlite-core";
 
 /*
  * Drizzle's query builders without a database. They build queries for `rows`, `write` and
- * `prepared` in client.ts to execute; awaiting a builder directly fails.
+ * `prepared` in client.ts to execute; awaiting a builder directly fails. Drizzle's driver would
+ * make the bundle larger.
  */
 
-const queries = new QueryBuilder();
-const writes = drizzle({} as D1Database);
+export const dialect = new SQLiteAsyncDialect();
+const queries = new QueryBuilder(dialect);
+const noSession = undefined as never;
 
-export const update = writes.update.bind(writes);
-export const deleteFrom = writes.delete.bind(writes);
+/** Starts an `UPDATE`. */
+export function update<T extends SQLiteTable>(table: T) {
+  return new SQLiteUpdateBuilder<T, "async", D1Result>(table, noSession, dialect);
+}
+
+/** Starts a `DELETE`. */
+export function deleteFrom<T extends SQLiteTable>(table: T) {
+  return new SQLiteDeleteBase<T, "async", D1Result>(table, noSession, dialect);
+}
 
 /**
  * Starts a `SELECT`. Each column is returned under its field name: D1 returns the rows of a batch

@@ -1,7 +1,6 @@
 import {
   Column,
   type DriverValueDecoder,
-  DrizzleQueryError,
   fillPlaceholders,
   is,
   noopDecoder,
@@ -9,13 +8,18 @@ import {
   SQL,
   type SQLWrapper,
 } from "drizzle-orm";
-import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import { SQLiteAsyncDialect, SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
+import { SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
+import { dialect } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
 
-/** The part of D1 that Drizzle and `commit` use; both a binding and a session have it. */
+/** The part of D1 that `commit` and `query` use; both a binding and a session have it. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
-export type Database = DrizzleD1Database & { $client: D1Client };
+
+/** Where statements run. */
+export interface Database {
+  readonly $client: D1Client;
+}
+
 /**
  * One or more statements, not yet executed, with a function that reads their results. The caller
  * commits them, alone or with others in one transaction.
@@ -142,11 +146,10 @@ export function readAs<A, B>(statements: Statements<A>, read: (result: A) => B):
 }
 
 const encoder = new TextEncoder();
-const dialect = new SQLiteAsyncDialect();
 
-/** Drizzle over a D1 binding or session. */
-export function openDatabase(client: D1Client): Database {
-  return drizzle(client as D1Database);
+/** The database behind a D1 binding or session. */
+export function openDatabase($client: D1Client): Database {
+  return { $client };
 }
 
 const TRIES = 4;
@@ -162,7 +165,6 @@ export async function commit<P extends Part>(
   tries = TRIES,
 ): Promise<ResultOf<P>> {
   const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
-  // Not `db.batch`, which rejects raw statements with parameters.
   const statements = queries.map(({ sql, params }) => $client.prepare(sql).bind(...params));
   if (statements.length === 0) return read([]);
   return read(await retrying(() => $client.batch(statements), tries));
@@ -181,20 +183,12 @@ export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): P
   for (let attempt = 1; ; attempt++) {
     try {
       return await query();
-    } catch (failure) {
-      const error = databaseError(failure);
+    } catch (error) {
       if (attempt === tries || !isRetryable(error)) throw error;
       const waitMs = 50 * 2 ** attempt * (0.5 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
-}
-
-/**
- * The database's own error, unwrapped from Drizzle's, whose message holds the query's parameters.
- */
-function databaseError(error: unknown): unknown {
-  return error instanceof DrizzleQueryError && error.cause ? error.cause : error;
 }
 
 /** D1 binds strings of at most 2,000,000 bytes. */

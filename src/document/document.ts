@@ -1,7 +1,6 @@
 import { OpenApiGeneratorV31 } from "@asteasolutions/zod-to-openapi";
 import * as z from "zod";
 import { ErrorBody } from "../contract/error-body.ts";
-import { AutomationControl, WebhookCreation } from "../contract/requests.ts";
 import {
   Automation,
   Lead,
@@ -14,6 +13,7 @@ import { webhooks } from "./deliveries.ts";
 import { ENUMERATIONS } from "./enumerations.ts";
 import { introduction } from "./introduction.ts";
 import { PARAMETERS, PATHS } from "./operations.ts";
+import { requestBodies } from "./requests.ts";
 import { HEADERS, RESPONSES } from "./responses.ts";
 
 /** The version of the contract (contract, Versioning). */
@@ -36,14 +36,12 @@ function pageOf(item: z.ZodType, id: string, what: string) {
 const SCHEMAS = [
   Automation,
   pageOf(Automation, "AutomationPage", "automations"),
-  AutomationControl,
   Lead,
   pageOf(Lead, "LeadPage", "leads"),
   Run,
   pageOf(Run, "RunPage", "runs"),
   Webhook,
   pageOf(Webhook, "WebhookPage", "subscriptions"),
-  WebhookCreation,
   WebhookWithSecret,
   WebhookDelivery,
   ErrorBody,
@@ -106,7 +104,7 @@ export async function buildDocument(server = "/") {
     paths: PATHS,
     webhooks: await webhooks(),
     components: {
-      schemas: described(components?.schemas ?? {}),
+      schemas: described({ ...components?.schemas, ...requestBodies() }),
       parameters: PARAMETERS,
       headers: HEADERS,
       responses: RESPONSES,

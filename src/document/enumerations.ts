@@ -1,16 +1,26 @@
-import type * as z from "zod";
-import type * as enumerations from "../contract/enumerations.ts";
+import type {
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  TriggerType,
+  WebhookEvent,
+} from "../contract/enumerations.ts";
 
-type Enumerations = typeof enumerations;
-type Value<N extends keyof Enumerations> = Enumerations[N] extends z.ZodType
-  ? Extract<z.infer<Enumerations[N]>, string>
-  : never;
-type Name = {
-  [N in keyof Enumerations]: Enumerations[N] extends z.ZodType ? N : never;
-}[keyof Enumerations];
+interface Meaning<Value extends string> {
+  about: string;
+  values: Record<Value, string>;
+}
 
 /** The description of each enumeration and of each of its values. */
-const MEANINGS: { [N in Name]: { about: string; values: Record<Value<N>, string> } } = {
+const MEANINGS: {
+  AutomationType: Meaning<AutomationType>;
+  AutomationStatus: Meaning<AutomationStatus>;
+  LeadSource: Meaning<LeadSource>;
+  RunStatus: Meaning<RunStatus>;
+  TriggerType: Meaning<TriggerType>;
+  WebhookEvent: Meaning<WebhookEvent>;
+} = {
   AutomationType: {
     about: "What triggers the automation. New channels will add new values.",
     values: {

@@ -8,6 +8,7 @@ import {
 } from "../contract/cursor.ts";
 import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
+import { readInput } from "../contract/input.ts";
 import { InputError, nameRefusals } from "../contract/input-error.ts";
 import {
   ERASURE_MAX_MS,
@@ -15,12 +16,7 @@ import {
   PORTAL_LINK_MINUTES,
   SECRET_OVERLAP_SECONDS,
 } from "../contract/limits.ts";
-import type {
-  PlatformInput,
-  PlatformMethod,
-  Recorded,
-  RecordingMethod,
-} from "../contract/platform.ts";
+import type { PlatformInput, Recorded, RecordingMethod } from "../contract/platform.ts";
 import { commit, type Database, inOrder, openDatabase } from "../db/client.ts";
 import { wake } from "../delivery/wake.ts";
 import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
@@ -58,20 +54,12 @@ import {
   updateWorkspace,
   workspaceExists,
 } from "../model/workspaces.ts";
+import { record } from "../recording/record.ts";
+import { referring, unknownWorkspace } from "../recording/references.ts";
 import { type Resealed, resealSecrets } from "../webhooks/reseal.ts";
 import { rotateSecret } from "../webhooks/rotation.ts";
 import { readKeyRing } from "../webhooks/seal.ts";
 import { sendTestEvent, type TestResult } from "../webhooks/test-event.ts";
-
-// What reads input is loaded with the first call: schemas take longer to make than all the rest of a
-// start, and most isolates only ever serve requests and deliveries.
-const references = () => import("../recording/references.ts");
-
-/** As `readInput` of the contract. */
-async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
-  const contract = await import("../contract/platform.ts");
-  return contract.readInput(method, input);
-}
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -96,7 +84,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
     const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
     const updated = await commit(this.#db, updateWorkspace(workspaceId, changes));
-    if (updated === 0) throw (await references()).unknownWorkspace();
+    if (updated === 0) throw unknownWorkspace();
     return {};
   }
 
@@ -120,7 +108,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
       1,
     );
-    if (updated === 0) throw (await references()).unknownWorkspace();
+    if (updated === 0) throw unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, wakes));
     await Promise.all((await liveKeys(db, workspaceId, now)).map((key) => this.#forget(key)));
@@ -158,7 +146,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await (await references()).referring(insertApiKey(this.#db, key));
+    await referring(insertApiKey(this.#db, key));
     return { keyId: id, apiKey };
   }
 
@@ -200,8 +188,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Lists the keys of a workspace, revoked ones included, newest first. */
   async listApiKeys(input: PlatformInput<"listApiKeys">) {
     const { workspaceId, cursor } = await readInput("listApiKeys", input);
-    if (!(await workspaceExists(this.#db, workspaceId)))
-      throw (await references()).unknownWorkspace();
+    if (!(await workspaceExists(this.#db, workspaceId))) throw unknownWorkspace();
     const found = await listApiKeys(this.#db, workspaceId, pageAfter(cursor));
     return toPlatformPage(API_KEYS_LIST, found);
   }
@@ -387,12 +374,11 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** Figures of a workspace that is not there would look healthy. */
   async #expectWorkspace(workspaceId: string | null | undefined): Promise<void> {
     if (workspaceId != null && !(await workspaceExists(this.#db, workspaceId)))
-      throw (await references()).unknownWorkspace();
+      throw unknownWorkspace();
   }
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
   async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>) {
-    const { record } = await import("../recording/record.ts");
     const { ids, changed, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, wakes));
     return { ids, changed };

@@ -51,8 +51,7 @@ export async function enableAgain(
   since: number | null,
   now: number,
 ): Promise<number> {
-  const enabled = await enableSubscription(db, subscriptionId);
-  if (enabled.length === 0) throw unknownWebhook();
+  if ((await enableSubscription(db, subscriptionId)) === 0) throw unknownWebhook();
   return since === null ? 0 : redeliver(db, subscriptionId, since, now);
 }
 

@@ -14,11 +14,11 @@ import {
 import { EARLIER_SECRETS_MAX } from "../contract/limits.ts";
 import { deleteFrom, insertFrom, select, toTexts, update } from "../db/builder.ts";
 import {
+  commit,
   type Database,
   inOrder,
   query,
   readAs,
-  retrying,
   rows,
   type Statements,
   write,
@@ -107,7 +107,7 @@ export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<n
 
 /** Deletes earlier secrets that no longer sign. */
 export function deleteEndedSecrets(db: Database, now: number) {
-  return retrying(() => db.delete(earlierSecrets).where(lte(earlierSecrets.until, now)));
+  return commit(db, deleteFrom(earlierSecrets).where(lte(earlierSecrets.until, now)));
 }
 
 /** A subscription's secret, as stored. */

@@ -5,12 +5,12 @@ import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import {
+  commit,
   type Database,
   inOrder,
   prepared,
   query,
   readAs,
-  retrying,
   type Statements,
 } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
@@ -203,11 +203,11 @@ export async function findSubscription(
   return { id, ...found, lane: laneOf({ slow: isSlow, backoff: waits }) };
 }
 
-/** Re-enables a disabled subscription and resets its health. Returns its row, if there is one. */
-export function enableSubscription(db: Database, id: string) {
-  return retrying(() =>
-    db
-      .update(subscriptions)
+/** Re-enables a disabled subscription and resets its health. Returns how many there are, 1 or 0. */
+export function enableSubscription(db: Database, id: string): Promise<number> {
+  return commit(
+    db,
+    update(subscriptions)
       .set({
         disabledAt: null,
         failingSince: null,
@@ -217,8 +217,7 @@ export function enableSubscription(db: Database, id: string) {
         nextAt: 0,
         slow: false,
       })
-      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt)))
-      .returning({ id: subscriptions.id }),
+      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   );
 }
 

@@ -1,12 +1,12 @@
 import { and, eq, inArray, isNotNull, isNull, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { select, selectDistinct, update } from "../db/builder.ts";
+import { insertFrom, select, selectDistinct, update } from "../db/builder.ts";
 import {
+  commit,
   type Database,
   prepared,
   query,
-  retrying,
   rows,
   type Statements,
   write,
@@ -28,13 +28,14 @@ export function insertWorkspace(
   db: Database,
   workspace: { id: string; name: string; adminEmails: string[]; createdAt: number },
 ) {
-  return retrying(() => db.insert(workspaces).values(workspace).onConflictDoNothing());
+  return commit(db, insertFrom(workspaces, workspace, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
 
 /** Whether there is such a workspace. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
-  const found = await retrying(() =>
-    db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
+  const found = await query(
+    db,
+    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   );
   return found.length > 0;
 }

@@ -1,5 +1,6 @@
 import { derivedId } from "../contract/ids.ts";
-import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
+import { readInput } from "../contract/input.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { AutomationType } from "../contract/resources.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import {
@@ -21,7 +22,7 @@ export async function parseAutomations(
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
-  const { workspaceId, automations } = readInput("recordAutomations", input);
+  const { workspaceId, automations } = await readInput("recordAutomations", input);
   const reported = await Promise.all(
     automations.map((automation) => parseAutomation(workspaceId, automation, moment)),
   );
@@ -84,7 +85,7 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 
 /** Parses a call that removes automations and their runs; unknown ids are ignored. */
 export async function parseRemoval(input: unknown, moment: Moment): Promise<Recording> {
-  const { workspaceId, ids } = readInput("removeAutomations", input);
+  const { workspaceId, ids } = await readInput("removeAutomations", input);
   return {
     workspaceId,
     ids,

@@ -1,6 +1,7 @@
 import { derivedId } from "../contract/ids.ts";
+import { readInput } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
-import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
@@ -14,7 +15,7 @@ export async function parseRuns(
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
-  const { workspaceId, runs } = readInput("recordRuns", input);
+  const { workspaceId, runs } = await readInput("recordRuns", input);
   const reported = await Promise.all(runs.map((run) => parseRun(workspaceId, run, moment)));
   const fresh = firstOfEach(reported);
   return {

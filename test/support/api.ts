@@ -1,10 +1,11 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
+import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
-import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
+import type { WebhookDelivery } from "../../src/contract/resources.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
 
@@ -97,7 +98,7 @@ export async function openListeningWorkspace(key: { requestsPerWindow?: number }
     `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
       VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
   )
-    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WebhookEvent.options))
+    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WEBHOOK_EVENTS))
     .run();
   return workspace;
 }

@@ -6,12 +6,13 @@ import {
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { and, eq } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { type Lane, laneOf } from "../../src/contract/pace.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
+import { commit, type D1Client } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery/dispatch.ts";
 import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
@@ -24,7 +25,7 @@ import { readKeyRing, seal } from "../../src/webhooks/seal.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import type { Received } from "./subscribers.ts";
 
-export const db = openDatabase(env.DB);
+export const db = drizzle(env.DB);
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;

@@ -1,12 +1,13 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/d1";
 import { describe, expect, test } from "vitest";
-import { openDatabase, retrying } from "../../src/db/client.ts";
+import { retrying } from "../../src/db/client.ts";
 import { workspaces } from "../../src/db/schema.ts";
 import { log, logError } from "../../src/log.ts";
 import { keepLog } from "../support/log-lines.ts";
 
-const db = openDatabase(env.DB);
+const db = drizzle(env.DB);
 const lines = keepLog();
 
 /** The only line that was logged. */

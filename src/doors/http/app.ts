@@ -1,6 +1,5 @@
-import { Hono } from "hono";
 import { automations } from "./automations.ts";
-import type { AppEnv } from "./context.ts";
+import { createApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { gate } from "./gate.ts";
@@ -11,7 +10,7 @@ import { drainBody } from "./unread.ts";
 import { webhooks } from "./webhooks.ts";
 
 /** The HTTP door. */
-export const app = new Hono<AppEnv>();
+export const app = createApp();
 
 app.onError(answerError);
 app.notFound(answerNotFound);

@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type * as z from "zod";
+import type * as z from "zod/mini";
 import { ApiError, type ErrorDetails } from "../../contract/errors.ts";
 import { BODY_MAX_BYTES } from "../../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
@@ -7,6 +7,7 @@ import type { AppEnv } from "./context.ts";
 const JSON_TYPE = /^application\/json *(;.*)?$/i;
 
 type Bodies = typeof import("../../contract/requests.ts");
+type PortalBodies = typeof import("../../contract/portal.ts");
 
 /**
  * Reads and parses the body of a request, whatever its `Content-Length` or encoding says.
@@ -24,12 +25,14 @@ export async function readBody<N extends keyof Bodies>(
   return parseAs(schemas[name], value) as z.output<Bodies[N]>;
 }
 
-/** Like `readBody`, with a given schema. */
-export async function readBodyAs<S extends z.ZodType>(
+/** Like `readBody`, with a schema of the portal's requests. */
+export async function readPortalBody<N extends keyof PortalBodies>(
   c: Context<AppEnv>,
-  schema: S,
-): Promise<z.output<S>> {
-  return parseAs(schema, await readJson(c)) as z.output<S>;
+  name: N,
+): Promise<z.output<PortalBodies[N]>> {
+  const value = await readJson(c);
+  const schemas = await import("../../contract/portal.ts");
+  return parseAs(schemas[name], value) as z.output<PortalBodies[N]>;
 }
 
 async function readJson(c: Context<AppEnv>): Promise<unknown> {
@@ -40,7 +43,7 @@ async function readJson(c: Context<AppEnv>): Promise<unknown> {
   return decode(body);
 }
 
-function parseAs(schema: z.ZodType, value: unknown): unknown {
+function parseAs(schema: z.ZodMiniType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (!result.success) throw new ApiError("invalid_request", toDetails(result.error, value));
   return result.data;
@@ -86,7 +89,7 @@ function decode(bytes: Uint8Array): unknown {
 /**
  * Turns a schema's error into the details of the contract's 400, which name the invalid property.
  */
-function toDetails({ issues: [issue] }: z.ZodError, input: unknown): ErrorDetails {
+function toDetails({ issues: [issue] }: z.core.$ZodError, input: unknown): ErrorDetails {
   if (!issue) throw new Error("zod reported no issue");
   const parameter = issue.path.join(".");
   const named = parameter === "" ? {} : { parameter };

@@ -1,6 +1,5 @@
-import { Hono } from "hono";
 import { answerHashed, policyOf, readAsset } from "./assets.ts";
-import type { AppEnv } from "./context.ts";
+import { createApp } from "./context.ts";
 
 /** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
@@ -24,7 +23,7 @@ const DOCUMENTS: Record<string, string> = {
 };
 
 /** The public documents outside `/v1`. */
-export const docs = new Hono<AppEnv>();
+export const docs = createApp();
 
 for (const [path, type] of Object.entries(DOCUMENTS))
   docs.get(path, async (c) => {

@@ -1,14 +1,13 @@
-import { Hono } from "hono";
 import { RUNS_LIST, runsListOf } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { visibilityOf } from "../../model/automations.ts";
 import { listRuns, listRunsOfAutomation } from "../../model/runs.ts";
-import type { AppEnv } from "./context.ts";
+import { createApp } from "./context.ts";
 import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const runs = new Hono<AppEnv>();
+export const runs = createApp();
 
 runs.get("/runs", served("runs"), async (c) => {
   const workspaceId = c.get("workspaceId");

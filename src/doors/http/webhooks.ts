@@ -1,4 +1,4 @@
-import { type Context, Hono } from "hono";
+import type { Context } from "hono";
 import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
@@ -15,11 +15,11 @@ import { readKeyRing, seal } from "../../webhooks/seal.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
 import { readBody } from "./body.ts";
-import type { AppEnv } from "./context.ts";
+import { type AppEnv, createApp } from "./context.ts";
 import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const webhooks = new Hono<AppEnv>();
+export const webhooks = createApp();
 
 webhooks.post("/webhooks", served("webhooks"), createWebhook);
 

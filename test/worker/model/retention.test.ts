@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, type Database, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, events } from "../../../src/db/schema.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { deleteExpired, type Retention } from "../../../src/model/retention.ts";
@@ -28,7 +28,7 @@ const SLACK_MS = HOUR_MS;
 
 const always = () => true;
 
-function sweepAt(now: number, retention = KEPT, mayGoOn = always, database = db) {
+function sweepAt(now: number, retention = KEPT, mayGoOn = always, database: Database = db) {
   return deleteExpired(database, retention, now, mayGoOn);
 }
 

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { controlAutomation } from "../../../src/model/control.ts";
 import { record } from "../../../src/recording/record.ts";
@@ -14,7 +14,7 @@ import {
 import { subscribe } from "../../support/deliveries.ts";
 import { type Lost, losing } from "../../support/lost-reply.ts";
 
-const EVERYTHING = WebhookEvent.options;
+const EVERYTHING = [...WEBHOOK_EVENTS];
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");
 
 /** A workspace with an active automation that has run, and a subscriber to all its events. */

@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import { WebhookEvent } from "../../../contract/enumerations.ts";
+import { WEBHOOK_EVENTS } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
 import { PAGE_LIMIT, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
@@ -25,7 +25,7 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     webhooks_max: found.webhooksMax,
     // The shorter of the two, which holds whether or not an event was delivered.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
-    events: WebhookEvent.options,
+    events: WEBHOOK_EVENTS,
   });
 }
 
