@@ -142,7 +142,7 @@ async function inTurn(history: History, writes: Write[]): Promise<void> {
   for (const write of writes) await write(history)(env.DB, history.nextHour());
 }
 
-describe.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => {
+describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => {
   test.each(PAIRS)("takes effect once: %s, and in between %s", async (first, meanwhile) => {
     const write = FIRST[first] as Write;
     const others = MEANWHILE[meanwhile] as Write[];
