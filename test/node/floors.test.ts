@@ -14,13 +14,14 @@ const BELOW: Record<string, string[]> = {
   webhooks: ["model", "db", "contract", "log"],
   delivery: ["webhooks", "gate", "model", "db", "contract", "log"],
   recording: ["model", "db", "contract"],
+  moving: ["delivery", "gate", "model", "db", "contract", "log"],
   // Generated ahead of time: nothing that the Worker runs imports it.
   document: ["webhooks", "delivery", "contract"],
   "doors/http": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
-  "doors/platform": ["recording", "gate", "webhooks", "delivery", "model", "db", "contract", "log"],
+  "doors/platform": ["moving", "recording", "gate", "webhooks", "delivery", "model", "db", "contract", "log"],
   "doors/ingest": ["recording", "delivery", "model", "db", "contract", "log"],
   "doors/deliveries": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
-  "doors/sweep": ["delivery", "model", "db", "contract", "log"],
+  "doors/sweep": ["moving", "delivery", "model", "db", "contract", "log"],
   index: [
     "doors/http",
     "doors/platform",
