@@ -18,7 +18,17 @@ const BELOW: Record<string, string[]> = {
   // Generated ahead of time: nothing that the Worker runs imports it.
   document: ["webhooks", "delivery", "contract"],
   "doors/http": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
-  "doors/platform": ["moving", "recording", "gate", "webhooks", "delivery", "model", "db", "contract", "log"],
+  "doors/platform": [
+    "moving",
+    "recording",
+    "gate",
+    "webhooks",
+    "delivery",
+    "model",
+    "db",
+    "contract",
+    "log",
+  ],
   "doors/ingest": ["recording", "delivery", "model", "db", "contract", "log"],
   "doors/deliveries": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
   "doors/sweep": ["moving", "delivery", "model", "db", "contract", "log"],

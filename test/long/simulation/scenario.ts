@@ -1,7 +1,6 @@
 import { pathToFileURL } from "node:url";
 import type { Fault } from "../../../scripts/shared/faults.ts";
 import { DISPATCHES_AT_ONCE, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
-import { DIRECTORY } from "../../../src/db/databases.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
@@ -99,7 +98,7 @@ export async function simulate(seed: number, doors: Doors): Promise<Report> {
   const world = new World(seed);
   const restore = world.install();
   const startedAt = world.now;
-  const store = new Store(world);
+  const store = new Store(world, world.chance.pick([1, 1, 3]));
   const scenario = new Scenario(world, store, doors);
   let violation: string | null = null;
   try {
@@ -111,7 +110,7 @@ export async function simulate(seed: number, doors: Doors): Promise<Report> {
     restore();
   }
   const [count] = store.rows<{ n: number }>("SELECT count(*) AS n FROM events");
-  store.db.close();
+  store.close();
   return {
     seed,
     violation,
@@ -161,7 +160,7 @@ class Scenario {
           this.#env(isolate),
           ctx,
           attempt,
-          new Map([[DIRECTORY, dispatches]]),
+          new Map(store.names.map((name) => [name, dispatches])),
         );
       });
     this.#lanes = {
@@ -274,8 +273,9 @@ class Scenario {
   }
 
   #env(isolate: Isolate): Env {
+    const { store } = this;
     return {
-      DB: this.store.binding(isolate),
+      ...Object.fromEntries(store.names.map((name) => [name, store.binding(isolate, name)])),
       DELIVERIES: this.#lanes.deliveries.producer(isolate),
       REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
       SERVED_ROUTES: "automations.crm_source",
@@ -286,6 +286,11 @@ class Scenario {
       EMAIL: { send: async () => this.#sendEmail(isolate) },
       EMAIL_FROM: "api@example.com",
     } as unknown as Env;
+  }
+
+  /** How likely a call or a sweep crashes at each step; with several databases they take many more. */
+  get #crashChance(): number {
+    return this.store.names.length === 1 ? 0.02 : 0.004;
   }
 
   /** The key gates, as far as the doors change them. */
@@ -313,7 +318,7 @@ class Scenario {
       let crashed = false;
       const background: Promise<unknown>[] = [];
       const crash = Promise.withResolvers<"crashed">();
-      const isolate = new Isolate(world, `platform ${method}`, 0.02, () => {
+      const isolate = new Isolate(world, `platform ${method}`, this.#crashChance, () => {
         crashed = true;
         crash.resolve("crashed");
       });
@@ -327,15 +332,21 @@ class Scenario {
         }
       } catch (error) {
         world.note(`platform ${method} throws ${error}`);
-        if (!/D1_ERROR|overloaded/.test(String(error))) throw error;
+        if (!/D1_ERROR|overloaded|is changing its database/.test(String(error))) throw error;
       }
-      if (attempt > 50) throw new Error(`${method} never got through`);
+      if (attempt > 50) throw new Violation(`${method} never got through`);
       await world.sleep(world.chance.between(10, 5_000));
     }
   }
 
+  /** The database that a workspace lives in. */
+  #home(workspaceId: string): string {
+    return this.store.homeOf(workspaceId);
+  }
+
   async #createWorkspace(): Promise<void> {
-    const input = { name: "Agence", adminEmails: ["admin@example.com"] };
+    const database = this.world.chance.pick(this.store.names);
+    const input = { name: "Agence", adminEmails: ["admin@example.com"], database };
     this.#workspaces.push((await this.#call("createWorkspace", input)).workspaceId as never);
   }
 
@@ -355,7 +366,7 @@ class Scenario {
     };
     this.#behaviours.set(host, behaviour);
     const isolate = new Isolate(world, "http", 0);
-    const db = this.doors.openDatabase(this.store.binding(isolate));
+    const db = this.doors.openDatabase(this.store.binding(isolate, this.#home(workspaceId)));
     await this.doors.commit(db, this.doors.insertSubscription(row)).catch((error) => {
       world.note(`subscribing fails: ${error}`);
     });
@@ -385,9 +396,10 @@ class Scenario {
       await this.#subscribe(workspaceId, "slow");
       await this.#recordLeads(workspaceId, 40);
       await world.sleep(world.chance.between(0, 20_000));
-      return this.#unsubscribe("ORDER BY rowid DESC LIMIT 1");
+      return this.#unsubscribe("ORDER BY created_at DESC, id DESC LIMIT 1");
     }
     if (dice < 0.91) return this.#jumpClock();
+    if (dice < 0.93 && this.store.names.length > 1) return this.#move(workspaceId);
     if (dice < 0.95) {
       await this.#call("setWorkspaceAccess", { workspaceId, granted: false });
       const denied = this.store
@@ -463,6 +475,20 @@ class Scenario {
     );
   }
 
+  /** A workspace goes to another database; what one call does not finish, later ones or sweeps do. */
+  async #move(workspaceId: string): Promise<void> {
+    const input = { workspaceId, database: this.world.chance.pick(this.store.names) };
+    for (let calls = this.world.chance.between(1, 5); calls > 0; calls--) {
+      // One that is on its way elsewhere, or has left something there, is not moved.
+      const refused = await this.#call("moveWorkspace", input).then(
+        ({ done }) => done as unknown,
+        (error) => /is being moved|is still being deleted/.test(String(error)),
+      );
+      if (refused) return;
+      await this.#recordLeads(workspaceId);
+    }
+  }
+
   #changeWeather(): void {
     for (const host of this.#behaviours.keys())
       if (this.world.chance.happens(0.5))
@@ -476,7 +502,8 @@ class Scenario {
     );
     if (rows.length === 0) return;
     const { id, workspace_id } = this.world.chance.pick(rows);
-    const db = this.doors.openDatabase(this.store.binding(new Isolate(this.world, "http", 0)));
+    const isolate = new Isolate(this.world, "http", 0);
+    const db = this.doors.openDatabase(this.store.binding(isolate, this.#home(workspace_id)));
     const deletion = this.doors.deleteSubscription(workspace_id, id, Date.now());
     await this.doors.commit(db, deletion, 1).then(
       () => this.#withdrawnAt.set(id, this.world.now),
@@ -570,8 +597,9 @@ class Scenario {
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
     const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
-    world.after(Math.max(MINUTE_MS, Math.ceil(waitMs / MINUTE_MS) * MINUTE_MS), () => {
-      const isolate = new Isolate(world, "sweep", 0.02);
+    const soonMs = this.store.isAnybodyMoving() ? MINUTE_MS : waitMs;
+    world.after(Math.max(MINUTE_MS, Math.ceil(soonMs / MINUTE_MS) * MINUTE_MS), () => {
+      const isolate = new Isolate(world, "sweep", this.#crashChance);
       this.doors.sweep(this.#env(isolate), Date.now()).catch((error) => world.note(String(error)));
       this.#sweepAgain();
     });

@@ -72,7 +72,7 @@ describe("the simulation", () => {
     [
       "what the queues lose is woken",
       "doors/sweep.ts",
-      [["wakeOverdue(db, env, now),", "Promise.resolve(),"]],
+      [["wakeOverdue(home, env, now),", "Promise.resolve(),"]],
       /is overdue by more than an hour/,
     ],
     [

@@ -11,9 +11,20 @@ const LOGS_ATTEMPTS = /INSERT INTO "attempts"/;
 
 const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 
-/** A real SQLite database that looks like D1 to the code under test. */
+/** Tables whose rows belong to the workspace that they name. */
+const OWNED = ["automations", "leads", "runs", "subscriptions", "events", "deliveries", "notices"];
+let stores = 0;
+
+/**
+ * Real SQLite databases that look like D1 to the code under test: `DB`, and others where a world has
+ * them.
+ */
 export class Store {
-  readonly db = new DatabaseSync(":memory:");
+  /** The names of the databases. */
+  readonly names: string[];
+  readonly #databases: DatabaseSync[];
+  /** Sees them as one, in which each workspace has the rows of the database that it lives in. */
+  readonly #whole: DatabaseSync;
   /**
    * Rows written by the consumers, without the table of attempts, which has a row for each failure.
    */
@@ -22,34 +33,94 @@ export class Store {
   readonly injected = new Set<Fault>();
   /** Called at the very moment when a write has been committed. */
   onCommit: () => void = () => {};
-  #statements = new Map<string, StatementSync>();
+  readonly #statements = new Map<DatabaseSync, Map<string, StatementSync>>();
 
   readonly world: World;
 
-  constructor(world: World) {
+  constructor(world: World, count: number) {
     this.world = world;
-    for (const file of readdirSync(MIGRATIONS)
+    const store = stores++;
+    const uris = Array.from(
+      { length: count },
+      (_, i) => `file:simulation-${store}-${i}?mode=memory&cache=shared`,
+    );
+    this.names = uris.map((_, i) => (i === 0 ? "DB" : `DB_${i + 1}`));
+    this.#databases = uris.map((uri) => new DatabaseSync(uri));
+    const migrations = readdirSync(MIGRATIONS)
       .filter((name) => name.endsWith(".sql"))
-      .sort())
-      this.db.exec(readFileSync(join(MIGRATIONS, file), "utf8"));
+      .sort()
+      .map((file) => readFileSync(join(MIGRATIONS, file), "utf8"));
+    for (const database of this.#databases)
+      for (const migration of migrations) database.exec(migration);
+    this.#whole = new DatabaseSync(":memory:");
+    for (const [i, uri] of uris.entries()) this.#whole.exec(`ATTACH '${uri}' AS d${i}`);
+    const everywhere = (select: (schema: string) => string) =>
+      uris.map((_, i) => select(`d${i}`)).join(" UNION ALL ");
+    // Of one that has arrived, the other database does not know yet.
+    const arrived = everywhere(
+      (d) => `SELECT workspace_id FROM ${d}.moves WHERE state = 'arrived'`,
+    );
+    const living = (d: string) =>
+      `(SELECT id FROM ${d}.workspaces WHERE database IS NULL
+        AND (id NOT IN (${arrived}) OR id IN (SELECT workspace_id FROM ${d}.moves WHERE state = 'arrived')))`;
+    // Notices are numbered in each database.
+    const columnsOf = (table: string, d: string) =>
+      (this.#whole.prepare(`PRAGMA d0.table_info(${table})`).all() as { name: string }[])
+        .map(({ name }) => name)
+        .map((name) =>
+          name === "notice_id" || (table === "notices" && name === "id")
+            ? `${name} + ${d.slice(1)} * 1000000 AS ${name}`
+            : name,
+        );
+    const view = (table: string, where: (schema: string) => string) =>
+      this.#whole.exec(
+        `CREATE TEMP VIEW ${table} AS ${everywhere(
+          (d) => `SELECT ${columnsOf(table, d)} FROM ${d}.${table} WHERE ${where(d)}`,
+        )}`,
+      );
+    view("workspaces", (d) => `id IN ${living(d)}`);
+    for (const table of OWNED) view(table, (d) => `workspace_id IN ${living(d)}`);
+    for (const table of ["attempts", "emails"]) view(table, () => "true");
+  }
+
+  /** The database that a workspace lives in. */
+  homeOf(workspaceId: string): string {
+    const sql = "SELECT database FROM d0.workspaces WHERE id = ?";
+    const [line] = this.rows<{ database: string | null }>(sql, workspaceId);
+    return line?.database ?? "DB";
+  }
+
+  /** Whether the sweep has a workspace to move, or something that one left behind to delete. */
+  isAnybodyMoving(): boolean {
+    return this.names.some(
+      (_, i) =>
+        this.rows(
+          `SELECT 1 FROM d${i}.moves WHERE state IN ('copying', 'draining', 'closed', 'gone') LIMIT 1`,
+        ).length > 0,
+    );
+  }
+
+  close(): void {
+    for (const database of [this.#whole, ...this.#databases]) database.close();
   }
 
   /**
    * Rows of a query, immediately and without faults: for the checks, not for the code under test.
    */
   rows<Row>(sql: string, ...parameters: (string | number | null)[]): Row[] {
-    return this.#prepare(sql).all(...parameters) as Row[];
+    return this.#prepare(this.#whole, sql).all(...parameters) as Row[];
   }
 
   /** The binding of an isolate: every call takes time, and may fail before or after, or crash. */
-  binding(isolate: Isolate): D1Database {
+  binding(isolate: Isolate, name = "DB"): D1Database {
+    const database = this.#databases[this.names.indexOf(name)] as DatabaseSync;
     const execute = async (statements: Bound[]) => {
       const { world } = this;
       await isolate.step();
       await world.sleep(world.chance.between(1, 40));
       await isolate.step();
       this.#mayFail(BEFORE_COMMIT);
-      const results = this.#transaction(statements);
+      const results = this.#transaction(database, statements);
       if (isolate.name.endsWith("consumer"))
         for (const [i, { meta }] of results.entries())
           if (!LOGS_ATTEMPTS.test(statements[i]?.sql ?? "")) this.consumerWrites += meta.changes;
@@ -89,21 +160,21 @@ export class Store {
     throw toError(fault);
   }
 
-  #transaction(statements: Bound[]) {
-    this.db.exec("BEGIN");
+  #transaction(database: DatabaseSync, statements: Bound[]) {
+    database.exec("BEGIN");
     try {
-      const results = statements.map((statement) => this.#run(statement));
-      this.db.exec("COMMIT");
+      const results = statements.map((statement) => this.#run(database, statement));
+      database.exec("COMMIT");
       if (results.some(({ meta }) => meta.changes > 0)) this.onCommit();
       return results;
     } catch (error) {
-      this.db.exec("ROLLBACK");
+      database.exec("ROLLBACK");
       throw error;
     }
   }
 
-  #run({ sql, parameters }: Bound) {
-    const statement = this.#prepare(sql);
+  #run(database: DatabaseSync, { sql, parameters }: Bound) {
+    const statement = this.#prepare(database, sql);
     const values = parameters as (string | number | null)[];
     if (statement.columns().length > 0)
       return { success: true, results: statement.all(...values), meta: { changes: 0 } };
@@ -111,11 +182,13 @@ export class Store {
     return { success: true, results: [] as unknown[], meta: { changes: Number(changes) } };
   }
 
-  #prepare(sql: string): StatementSync {
-    const known = this.#statements.get(sql);
+  #prepare(database: DatabaseSync, sql: string): StatementSync {
+    const statements = this.#statements.get(database) ?? new Map<string, StatementSync>();
+    this.#statements.set(database, statements);
+    const known = statements.get(sql);
     if (known) return known;
-    const statement = this.db.prepare(sql);
-    this.#statements.set(sql, statement);
+    const statement = database.prepare(sql);
+    statements.set(sql, statement);
     return statement;
   }
 }
