@@ -44,7 +44,7 @@ export function openAccount(differences: Partial<FakeAccount> = {}): void {
     loggedIn: true,
     accounts: [{ id: "a1", name: "Main" }],
     databases: [],
-    migrated: false,
+    migrated: [],
     secrets: null,
     ...differences,
   };
