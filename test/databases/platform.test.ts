@@ -283,6 +283,38 @@ describe("erasing a workspace of another database", () => {
   });
 });
 
+describe("a database that went back in time", () => {
+  test("without a workspace that the directory names, lets it be erased", async () => {
+    const { workspaceId, keyId, api } = await openWorkspaceIn("DB_2");
+    await databaseOf("DB_2").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
+    expect((await api.get("/v1/leads")).status).toBe(500);
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    for (const id of [workspaceId, keyId]) expect(await tablesWith("DB", id)).toEqual([]);
+  });
+
+  test("with a workspace that the directory has erased, lets it be erased by a line of its own", async () => {
+    const { workspaceId } = await openSubscribed("DB_2", "status-500");
+    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await databaseOf("DB")
+      .prepare("DELETE FROM api_keys WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .run();
+    await databaseOf("DB").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
+    // As docs/operations.md says.
+    await databaseOf("DB")
+      .prepare(
+        "INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (?, 'DB_2', '', '[]', 0)",
+      )
+      .bind(workspaceId)
+      .run();
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  });
+});
+
 describe("the ledger and the backlog", () => {
   test("add up over all databases, and are told of each", async () => {
     const before = { ledger: await door.ledger({}), backlog: await door.backlog({}) };
