@@ -2,6 +2,9 @@ import { z } from "zod";
 import type { ConfiguredDatabase } from "../shared/databases.ts";
 import type { Answer, Wrangler } from "../shared/wrangler.ts";
 
+const Directory = z.array(
+  z.object({ results: z.array(z.object({ database: z.string(), workspaces: z.number() })) }),
+);
 const Named = z.array(z.object({ name: z.string() }));
 
 /** Those of the databases that are not there yet. */
@@ -42,6 +45,27 @@ export async function migrateDatabases(
         `The database ${name} could not be brought up to date: nothing was deployed.`,
       );
   }
+}
+
+/** How many workspaces live in which other database than `DB`, as the directory says. */
+const DIRECTORY_QUESTION =
+  "SELECT database, count(*) AS workspaces FROM workspaces WHERE database IS NOT NULL GROUP BY database";
+
+/** @throws Error when workspaces live in a database that is not bound: the code would not find them. */
+export async function expectAllBound(
+  wrangler: Wrangler,
+  databases: ConfiguredDatabase[],
+): Promise<void> {
+  const options = ["--remote", "--json", "--command", DIRECTORY_QUESTION];
+  const { stdout, complaint } = await wrangler.ask("d1", "execute", "DB", ...options);
+  const answer = Directory.safeParse(parse(stdout));
+  if (!answer.success) throw new Error(`The directory cannot be read:\n${complaint}`);
+  const bound = databases.map(({ binding }) => binding);
+  for (const { database, workspaces } of answer.data.flatMap(({ results }) => results))
+    if (!bound.includes(database))
+      throw new Error(
+        `wrangler.toml does not bind ${database}, where workspaces live (${workspaces}): nothing was deployed.`,
+      );
 }
 
 /** The names in a list that wrangler gave. @throws Error when it gave none. */

@@ -9,7 +9,8 @@
  * 2. the databases, made if they are not there: wrangler would make them with the Worker, too late
  *    for 3;
  * 3. their migrations: what they change must suit the code that still serves;
- * 4. the Worker with its Durable Objects and its secrets: the deployment finds the databases by their
+ * 4. a look at the directory: every database that workspaces live in is bound;
+ * 5. the Worker with its Durable Objects and its secrets: the deployment finds the databases by their
  *    names and makes the queues.
  *
  * Each step finds what an earlier run has done and leaves it alone.
@@ -23,7 +24,14 @@ import { fail, readArguments } from "../shared/command.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import { SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
 import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
-import { makeDatabases, migrateDatabases, missingDatabases, namesIn, parse } from "./databases.ts";
+import {
+  expectAllBound,
+  makeDatabases,
+  migrateDatabases,
+  missingDatabases,
+  namesIn,
+  parse,
+} from "./databases.ts";
 import {
   answered,
   askForSecrets,
@@ -93,6 +101,7 @@ async function deploy(): Promise<void> {
   const secrets = { ...given, ...(await completeSecrets(missing)) };
   await makeDatabases(wrangler, databases);
   await migrateDatabases(wrangler, databases);
+  await expectAllBound(wrangler, databases);
   await upload(wrangler, secrets);
 }
 

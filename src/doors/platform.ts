@@ -321,10 +321,12 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { db } = await this.#toWrite(workspaceId);
     if (await this.#isMoving(workspaceId))
       throw new InputError("workspaceId: it is being moved; erase it when that is done");
-    const keys = await commit(this.#directory, closeKeys(workspaceId, now));
-    if (!keys) return { done: true, remaining: 0 };
+    const closed = await commit(this.#directory, closeKeys(workspaceId, now));
+    if (!closed) return { done: true, remaining: 0 };
+    await Promise.all(closed.keys.map((key) => this.#forget(key)));
+    // One whose database is not bound any more would be taken for erased.
+    this.#bound(closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
-    await Promise.all(keys.map((key) => this.#forget(key)));
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     let remaining = 0;

@@ -31,7 +31,7 @@ async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
 }
 
 const FIRST = ["whoami", "secret list json", "d1 list", "d1 create public-api"];
-const ALWAYS = ["d1 migrations apply DB", "deploy"];
+const ALWAYS = ["d1 migrations apply DB", "d1 execute DB", "deploy"];
 
 describe("npm run deploy with several databases", () => {
   /** A configuration with three of them, and one binding that is none of ours. */
@@ -58,6 +58,7 @@ describe("npm run deploy with several databases", () => {
       "d1 migrations apply DB",
       "d1 migrations apply DB_2",
       "d1 migrations apply DB_3",
+      "d1 execute DB",
       "deploy",
     ]);
     for (const { args } of calls.slice(1))
@@ -80,6 +81,19 @@ describe("npm run deploy with several databases", () => {
     );
     expect(code).toBe(1);
     expect(commandsOf(calls).at(-1)).toBe("d1 migrations apply DB_2");
+  });
+
+  test("deploys nothing that would not find the workspaces of one of them", async () => {
+    openAccount({ secrets: SECRETS, living: { DB_2: 3, DB_7: 12 } });
+    const { code, output, calls } = await deploy({}, "--config", withThree());
+    expect(output).toContain(
+      "wrangler.toml does not bind DB_7, where workspaces live (12): nothing was deployed.",
+    );
+    expect(code).toBe(1);
+    expect(commandsOf(calls)).not.toContain("deploy");
+    openAccount({ migrated: ["reports"], secrets: SECRETS, living: { DB_2: 3 } });
+    expect((await deploy({}, "--config", withThree())).code).toBe(0);
+    expect((await deploy({})).output).toContain("does not bind DB_2, where workspaces live (3)");
   });
 
   test("--dry-run shows each that would be made", async () => {

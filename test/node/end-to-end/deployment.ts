@@ -71,11 +71,9 @@ export function takeCalls(): Call[] {
   return calls;
 }
 
-/** What the calls did, without options and files. */
+/** What the calls did, without options, files and statements. */
 export function commandsOf(calls: Call[]): string[] {
-  return calls.map(({ args }) =>
-    args.filter((arg) => !arg.startsWith("-") && !arg.includes("/")).join(" "),
-  );
+  return calls.map(({ args }) => args.filter((arg) => !/^-|[/ ]/.test(arg)).join(" "));
 }
 
 /** Runs a command with the stand-in first on its path, and gathers what it prints. */

@@ -14,6 +14,8 @@ export interface FakeAccount {
   databases: string[];
   /** The databases whose migrations were applied. */
   migrated: string[];
+  /** How many workspaces live in which database other than `DB`. */
+  living?: Record<string, number>;
   /** The secrets of the Worker; null while there is no Worker. */
   secrets: Record<string, string> | null;
   /** The command that fails, and the one that is declined: it ends well, having done nothing. */
@@ -92,6 +94,12 @@ function answer(command: string, call: Call, account: FakeAccount): void {
       fail(`Couldn't find a D1 DB named '${name}' (bound as '${binding}') in the API.`);
     if (!account.migrated.includes(name)) account.migrated.push(name);
     console.log("✅ No migrations to apply!");
+  } else if (command.startsWith("d1 execute DB")) {
+    const results = Object.entries(account.living ?? {}).map(([database, workspaces]) => ({
+      database,
+      workspaces,
+    }));
+    console.log(JSON.stringify([{ results, success: true, meta: {} }]));
   } else if (command === "deploy" && call.args.includes("--dry-run")) {
     console.log("--dry-run: exiting now.");
   } else if (command.startsWith("deploy")) {
