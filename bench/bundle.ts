@@ -5,22 +5,22 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { ROOT, WRANGLER_ENV } from "../scripts/shared/checkout.ts";
 
-/** How large a bundle is, in bytes, raw and as it is uploaded. */
+/** The size of a bundle in bytes, raw and as uploaded. */
 export function measureBundle(bundle: string) {
   const bytes = readFileSync(bundle);
   return { bytes: bytes.length, gzipBytes: gzipSync(bytes).length };
 }
 
 /**
- * Processor time of a Worker's start, in milliseconds, by `wrangler check startup`: the mean of some
- * profiles, each a sample a millisecond.
+ * CPU time of a Worker's startup in milliseconds, by `wrangler check startup`: the mean of several
+ * profiles, each sampled every millisecond.
  *
  * @param config the wrangler configuration of the Worker.
  */
 export function measureStartup(config: string, profiles: number): number {
   const folder = mkdtempSync(join(tmpdir(), "startup-"));
   const upload = join(folder, "worker.bundle");
-  // Built apart: `check startup` would build the Worker of the root, whatever its `--config`.
+  // Built separately: `check startup` would build the Worker of the root, whatever its `--config`.
   wrangler("deploy", "--config", config, "--dry-run", "--outfile", upload);
   const times = Array.from({ length: profiles }, (_, i) => {
     const outfile = join(folder, `${i}.cpuprofile`);

@@ -13,22 +13,24 @@ const QUIET_MS = 4_000;
 /** A client reads, waits this long, and reads again. */
 const READ_EVERY_MS = 10;
 
-/** What a burst of deliveries does to somebody else's reads, with so many consumers at once. */
+/**
+ * The effect of a burst of deliveries on someone else's reads, with this many concurrent consumers.
+ */
 export interface Burst {
   consumers: number;
   readP50Ms: number;
   readP99Ms: number;
-  /** p99 in the burst over p99 without one. */
+  /** p99 during the burst divided by p99 without one. */
   p99Ratio: number;
   deliveriesPerSecond: number;
-  /** Round trips to D1 a second: the share of its one writer that deliveries take. */
+  /** Round trips to D1 per second: the share of its only writer that deliveries use. */
   roundTripsPerSecond: number;
 }
 
 /**
- * Times `GET /v1/leads` while a burst is delivered by as many consumers at once as each of `consumers`
- * says, and while nothing is: the local queues run one batch after another, so that the bench hands
- * the batches out itself. Rounds of all alternate.
+ * Times `GET /v1/leads` during a burst delivered by each number of concurrent consumers in
+ * `consumers`, and without one. The local queues run one batch after another, so the bench
+ * distributes the batches itself. Rounds alternate.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
  */
@@ -66,7 +68,7 @@ export async function measureBursts(
     return readWhile(runtime, reader.apiKey, () => performance.now() < until);
   };
 
-  // Subscriptions earn their posts at once.
+  // Subscriptions earn their concurrent posts.
   for (let i = 0; i < 2; i++) await burst(Math.max(...consumers));
   const quietTimes: number[] = [];
   const found = consumers.map((atOnce) => ({
@@ -100,7 +102,7 @@ export async function measureBursts(
   };
 }
 
-/** Milliseconds that each read took, one after the other, as long as `goesOn` says. */
+/** The duration in milliseconds of sequential reads, for as long as `goesOn` returns true. */
 async function readWhile(runtime: Runtime, apiKey: string, goesOn: () => boolean) {
   const times: number[] = [];
   while (goesOn()) {

@@ -10,7 +10,7 @@ const LINES: { read: Read; name: string; color: string }[] = [
   { read: "hot", name: "hot: gate and data at once", color: "#15803d" },
 ];
 
-/** An SVG of how long a read takes over the round trip to the database and the gates. */
+/** An SVG of the duration of a read by the round-trip time to the database and the gates. */
 export function drawReads({ roundTripsMs, times }: Distances): string {
   const xMax = Math.max(...roundTripsMs);
   const yMax = Math.ceil(Math.max(...times.naive) / 50) * 50;

@@ -1,6 +1,6 @@
 /**
- * What the metered Worker lets a bench do to its world: set its clock, keep the messages that it
- * sends to its queues, and hand it a batch, as if days went by and several consumers ran at once.
+ * What the metered Worker lets a bench control: its clock, the messages it sends to its queues, and
+ * the batches it consumes, as if days passed and several consumers ran at once.
  */
 
 /** A message that a queue would have carried. */
@@ -11,7 +11,7 @@ export interface Held {
   dueAt: number;
 }
 
-/** Messages that a batch gave back, and when it wants them again. */
+/** Messages returned by a batch, and when they are due again. */
 export type Returned = Held[];
 
 const realNow = Date.now;
@@ -20,7 +20,7 @@ Date.now = () => realNow() + offsetMs;
 
 let held: Held[] | null = null;
 
-/** The queue, or, while messages are held, a list in its place. */
+/** The queue or, while messages are held, a list in its place. */
 export function holdQueue(name: string, queue: Queue): Queue {
   return {
     sendBatch: async (messages: MessageSendRequest[]) => {

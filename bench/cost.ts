@@ -4,14 +4,14 @@ import { until } from "../test/support/until.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 import type { Meters } from "./worker.ts";
 
-/** What delivering costs in billed units, for one shape of traffic. */
+/** The cost of delivering in billed units, for one shape of traffic. */
 export interface Cost {
   events: number;
   deliveries: number;
   batches: number;
-  /** D1 round trips of the consumer, in one run of it: claim and settle. */
+  /** D1 round trips of the consumer, per invocation: claim and settle. */
   roundTripsPerBatch: number;
-  /** All of what follows: from the record to the settled delivery, for one delivery. */
+  /** All of the following: from the record to the settled delivery, per delivery. */
   roundTripsPerDelivery: number;
   rowsReadPerDelivery: number;
   rowsWrittenPerDelivery: number;
@@ -20,10 +20,10 @@ export interface Cost {
 }
 
 /**
- * Meters the way of events from their record to their settled deliveries.
+ * Meters events from their record to their settled deliveries.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
- * @param calls how many calls record leads, `leads` in each.
+ * @param calls number of calls that record `leads` leads each.
  */
 export async function measureCost(
   runtime: Runtime,
@@ -37,7 +37,7 @@ export async function measureCost(
   await fetch(new URL("/bench/reset", runtime.url));
   for (let i = 0; i < shape.calls; i++) await recordLeads(runtime, workspaceId, shape.leads);
   await until(() => receiver.posts.length >= deliveries, 300_000);
-  // Past the meters: looking is not part of the work.
+  // Not metered: looking is not part of the work.
   const pending = runtime.env.DB.prepare(
     "SELECT 1 FROM deliveries WHERE state = 'pending' LIMIT 1",
   );
@@ -45,7 +45,7 @@ export async function measureCost(
   const answer = await fetch(new URL("/bench/meters", runtime.url));
   const meters = (await answer.json()) as Meters;
   await receiver.close();
-  // A record is one round trip, the rest is the consumer's.
+  // Recording is one round trip; the rest are the consumer's.
   const work = meters.d1RoundTrips - shape.calls;
   const per = (total: number) => total / deliveries;
   return {

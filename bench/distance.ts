@@ -1,9 +1,9 @@
 import { type CarryOut, wrapDatabase, wrapObjects } from "../scripts/shared/bindings.ts";
 
 /**
- * The bindings as they are from a place that far from the database and the gates.
+ * The bindings as seen from this far away from the database and the gates.
  *
- * @param roundTripMs what each call to a binding takes on top of its own time.
+ * @param roundTripMs what each call to a binding takes in addition to its own time.
  */
 export function distant(env: Env, roundTripMs: number): Env {
   if (roundTripMs === 0) return env;

@@ -1,15 +1,15 @@
 import { align } from "../scripts/shared/table.ts";
 
 interface Meaning {
-  /** What it is counted in; `×` is a ratio. */
+  /** The unit; `×` is a ratio. */
   unit: string;
   /** What is measured. */
   about: string;
-  /** What it is held against: the counterpart of a ratio, or what is best. */
+  /** What it is compared with: the counterpart of a ratio, or the best value. */
   comparedWith: string;
 }
 
-/** Every figure that a run writes with `--json`, by its name there. */
+/** Every figure that `--json` writes, by name. */
 export const FIGURES = {
   hot_read_hops: {
     unit: "round trips",
@@ -23,18 +23,18 @@ export const FIGURES = {
   },
   naive_read_hops: {
     unit: "round trips",
-    about: "key, quota and data one after the other",
-    comparedWith: "3, one for each question",
+    about: "key, quota and data in sequence",
+    comparedWith: "3, one for each",
   },
   flood_hops: {
     unit: "round trips",
     about: "a request over a quota that is known to be used up",
-    comparedWith: "0: the isolate answers by itself",
+    comparedWith: "0: the isolate answers on its own",
   },
   rows_read_over_limit: {
     unit: "rows",
-    about: "read by the dearest page of 25 beyond its items",
-    comparedWith: "1, which tells whether there is more",
+    about: "read by the most expensive page of 25 in addition to its items",
+    comparedWith: "1, which shows whether there is more",
   },
   deep_page_ratio: {
     unit: "×",
@@ -43,22 +43,22 @@ export const FIGURES = {
   },
   framework_ratio: {
     unit: "×",
-    about: "requests a second of the shipped Worker",
+    about: "requests per second of the shipped Worker",
     comparedWith: "a bare handler with the same gate and query",
   },
   cpu_ms_per_request: {
     unit: "ms CPU",
-    about: "a request, runtime and database included",
+    about: "per request, including runtime and database",
     comparedWith: "bare_cpu_ms_per_request",
   },
   bare_cpu_ms_per_request: {
     unit: "ms CPU",
-    about: "the same of the bare handler",
-    comparedWith: "the floor of cpu_ms_per_request",
+    about: "the same for the bare handler",
+    comparedWith: "the baseline of cpu_ms_per_request",
   },
   leads_per_second: {
     unit: "leads / s",
-    about: "recorded, 100 a call",
+    about: "recorded, 100 per call",
     comparedWith: "raw inserts: recording_ratio",
   },
   single_leads_per_second: {
@@ -68,8 +68,8 @@ export const FIGURES = {
   },
   recording_ratio: {
     unit: "×",
-    about: "leads recorded a second, 100 a call",
-    comparedWith: "raw inserts a second in D1 batches",
+    about: "leads recorded per second, 100 per call",
+    comparedWith: "raw inserts per second in D1 batches",
   },
   deliveries_per_second: {
     unit: "deliveries / s",
@@ -78,8 +78,8 @@ export const FIGURES = {
   },
   delivering_ratio: {
     unit: "×",
-    about: "deliveries a second to one fast receiver",
-    comparedWith: "bare posts a second, six at once",
+    about: "deliveries per second to one fast receiver",
+    comparedWith: "bare posts per second, six at a time",
   },
   receipt_p50_ms: {
     unit: "ms",
@@ -93,7 +93,7 @@ export const FIGURES = {
   },
   isolation_ratio: {
     unit: "×",
-    about: "p99 of nine healthy subscribers beside one that hangs",
+    about: "p99 of nine healthy subscribers next to one that hangs",
     comparedWith: "their p99 without it",
   },
   batches_behind_a_burst: {
@@ -103,7 +103,7 @@ export const FIGURES = {
   },
   flooded_p99_ratio: {
     unit: "×",
-    about: "p99 of a good client in a flood of bad ones",
+    about: "p99 of a well-behaved client in a flood of bad requests",
     comparedWith: "its p99 alone",
   },
   d1_round_trips_per_batch: {
@@ -118,22 +118,22 @@ export const FIGURES = {
   },
   startup_cpu_ms: {
     unit: "ms CPU",
-    about: "a start of the Worker",
+    about: "starting the Worker",
     comparedWith: "a Hono hello world, in the table above",
   },
   hostile_p99_ratio: {
     unit: "×",
-    about: "p99 of a fast subscriber beside slow and hanging ones, the worse of both loads",
+    about: "p99 of a fast subscriber next to slow and hanging ones, the worse of both loads",
     comparedWith: "its p99 alone",
   },
   hostile_steady_p99_ratio: {
     unit: "×",
-    about: "the same of a steady stream",
+    about: "the same for a steady stream",
     comparedWith: "its p99 alone",
   },
   hostile_burst_p99_ratio: {
     unit: "×",
-    about: "the same of bursts",
+    about: "the same for bursts",
     comparedWith: "its p99 alone",
   },
   hostile_p50_ratio: {
@@ -153,27 +153,27 @@ export const FIGURES = {
   },
   rows_written_per_delivery: {
     unit: "rows",
-    about: "an event with one delivery, from its record to its end",
+    about: "an event with one delivery, from record to settlement",
     comparedWith: "rows_written_stage, the part after the record",
   },
   rows_written_stage: {
     unit: "rows",
-    about: "a delivery after its record, single events",
+    about: "per delivery after its record, single events",
     comparedWith: "rows_written_stage_hundred",
   },
   rows_written_stage_hundred: {
     unit: "rows",
-    about: "a delivery after its record, a hundred at once",
+    about: "per delivery after its record, a hundred at once",
     comparedWith: "1: its outcome",
   },
   rows_written_half_429: {
     unit: "rows",
-    about: "a delivery after its record, every second answer a 429",
+    about: "per delivery after its record, every second answer a 429",
     comparedWith: "rows_written_stage",
   },
   rows_written_dead: {
     unit: "rows",
-    about: "a delivery to a dead receiver until it is disabled",
+    about: "per delivery to a dead receiver until it is disabled",
     comparedWith: "rows_written_stage",
   },
   dead_posts_45s: {
@@ -193,22 +193,22 @@ export const FIGURES = {
   },
   posts_after_access: {
     unit: "posts",
-    about: "that start later than 2 s after access was withdrawn",
+    about: "that start later than 2 s after access was revoked",
     comparedWith: "0",
   },
   posts_at_once: {
     unit: "posts",
-    about: "at once to one subscription, eight consumers",
+    about: "at the same time to one subscription, eight consumers",
     comparedWith: "6, the connections of an invocation",
   },
   bytes_per_status_change: {
     unit: "bytes",
-    about: "that a pause or activation leaves in the database",
+    about: "added to the database by a pause or activation",
     comparedWith: "0",
   },
   burst_read_p99_ratio: {
     unit: "×",
-    about: "p99 of a read beside a burst, as many consumers as wrangler.toml allows",
+    about: "p99 of a read during a burst, with as many consumers as wrangler.toml allows",
     comparedWith: "its p99 without a burst",
   },
   burst_read_p99_ratio_50_consumers: {
@@ -234,16 +234,16 @@ export const FIGURES = {
   retention_events_per_second: {
     unit: "events / s",
     about: "expired and deleted",
-    comparedWith: "deliveries_per_second: faster than they come",
+    comparedWith: "deliveries_per_second: faster than they arrive",
   },
   retention_events_per_run: {
     unit: "events",
-    about: "deleted by one run of the sweep",
+    about: "deleted by one sweep",
     comparedWith: "all that had expired",
   },
 } satisfies Record<string, Meaning>;
 
-/** What a run has measured; a figure without a meaning above does not compile. */
+/** The measured figures; a figure without a description above does not compile. */
 export type Figures = { [name in keyof typeof FIGURES]?: number };
 
 /** A line for each figure: its name in `--json`, value and unit, and what it is compared with. */

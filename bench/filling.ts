@@ -7,8 +7,8 @@ const SUBSCRIPTIONS = 20;
 const AGENT = { reference: "agent", name: "Agence Lumière" };
 
 /**
- * Bytes by which the database grows with each pause or activation of an automation, once its event has
- * been delivered to as many subscriptions as a workspace may have.
+ * Bytes by which the database grows with each pause or activation of an automation, once its event
+ * has been delivered to the maximum number of subscriptions.
  */
 export async function measureFilling(runtime: Runtime, changes: number): Promise<number> {
   const receiver = await startReceiver();

@@ -1,4 +1,7 @@
-/** The floor of the framework's share: one bare handler over the same gate, tables and Platform door. */
+/**
+ * The baseline of the framework's share: a bare handler over the same gate, tables and Platform
+ * door.
+ */
 import { answerBare } from "./handlers.ts";
 
 export { AddressGate, KeyGate, Platform } from "../src/index.ts";

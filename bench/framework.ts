@@ -88,7 +88,7 @@ async function startLoaded(bundle: string) {
   };
 }
 
-/** The Workers runtimes that this process has started; none where there is no `/proc`. */
+/** The Workers runtimes that this process has started; none without `/proc`. */
 function runtimeProcesses(): string[] {
   const pids = readProc(() => readdirSync("/proc").filter((name) => /^\d+$/.test(name))) ?? [];
   return pids.filter((pid) => {
@@ -98,7 +98,7 @@ function runtimeProcesses(): string[] {
   });
 }
 
-/** Processor time that the processes have used; NaN where it cannot be told. */
+/** CPU time used by the processes; NaN if unknown. */
 function cpuSeconds(pids: string[]): number {
   if (pids.length === 0) return Number.NaN;
   const ticks = pids.map((pid) => {
@@ -109,7 +109,7 @@ function cpuSeconds(pids: string[]): number {
   return ticks.reduce((sum, value) => sum + value, 0) / TICKS_A_SECOND;
 }
 
-/** What a process was may be gone by the time it is looked at. */
+/** A process may be gone by the time it is examined. */
 function readProc<T>(read: () => T): T | null {
   try {
     return read();

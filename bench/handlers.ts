@@ -7,12 +7,15 @@ import { toAutomation } from "../src/model/automations.ts";
 const LIMIT = 25;
 const SQL = `SELECT * FROM automations WHERE workspace_id = ? ORDER BY created_at DESC, id DESC LIMIT ${LIMIT + 1}`;
 
-/** Whom the floor has seen: it starts its query while the gate decides, as the shipped Worker does. */
+/**
+ * The keys that the baseline has seen: it starts its query while the gate decides, as the shipped
+ * Worker does.
+ */
 const workspaces = new Map<string, string>();
 
 /**
- * `GET /v1/automations` with nothing but what cannot be left out: the gate's call, the query, the
- * public shape and its text. No framework, no log, no validation.
+ * `GET /v1/automations` with only the essentials: the gate's call, the query, the public shape and
+ * its JSON. No framework, no log, no validation.
  */
 export async function answerBare(request: Request, env: Env): Promise<Response> {
   const keyHash = await hashApiKey(bearer(request));
@@ -33,7 +36,7 @@ export async function answerBare(request: Request, env: Env): Promise<Response> 
   });
 }
 
-/** The same as it is usually written: who is it, may he, what is there; each after the other. */
+/** The same as it is usually written: authenticate, authorise, then query, one after the other. */
 export async function answerNaively(request: Request, env: Env): Promise<Response> {
   const keyHash = await hashApiKey(bearer(request));
   const standing = await findStanding(openDatabase(env.DB), keyHash, Date.now());
@@ -43,7 +46,7 @@ export async function answerNaively(request: Request, env: Env): Promise<Respons
   return page(results, { "Content-Type": "application/json" });
 }
 
-/** A row as D1 gives it. */
+/** A row as D1 returns it. */
 type Stored = Record<
   "id" | "name" | "type" | "provider" | "agent_id" | "agent_name" | "status",
   string

@@ -7,9 +7,9 @@ const MINUTE_MS = 60_000;
 const TICK_MS = 20;
 
 /**
- * The queues of a metered Worker, in the hands of a bench, and its clock: nothing is delivered until
- * `settle` says so, and then waits of hours pass at once. The runtime, the database and the receivers
- * are the real ones.
+ * The queues and clock of a metered Worker, controlled by a bench: nothing is delivered until
+ * `settle` is called, and then waits of hours pass at once. The runtime, the database and the
+ * receivers are real.
  */
 export class HeldQueues {
   readonly runtime: Runtime;
@@ -20,13 +20,13 @@ export class HeldQueues {
     this.runtime = runtime;
   }
 
-  /** Takes the queues over. */
+  /** Takes control of the queues. */
   static async take(runtime: Runtime): Promise<HeldQueues> {
     await call(runtime, "/bench/control/hold?on=true");
     return new HeldQueues(runtime);
   }
 
-  /** Gives the queues and the clock back. */
+  /** Releases the queues and the clock. */
   async release(): Promise<void> {
     await call(this.runtime, "/bench/control/hold?on=false");
     await setClock(this.runtime, 0);
@@ -37,14 +37,14 @@ export class HeldQueues {
     return Date.now() + this.#offsetMs;
   }
 
-  /** What the Worker has sent since; from then on nobody else gets it. */
+  /** What the Worker has sent since; nobody else gets it from then on. */
   async collect(): Promise<Held[]> {
     const sent = await call<Held[]>(this.runtime, "/bench/control/held");
     this.#messages.push(...sent);
     return this.#messages;
   }
 
-  /** Runs one consumer on the messages; what it gives back waits for its time again. */
+  /** Runs one consumer on the messages; returned messages wait until they are due again. */
   async consume(queue: string, bodies: unknown[]): Promise<void> {
     const returned = await call<Returned>(
       this.runtime,
@@ -55,10 +55,10 @@ export class HeldQueues {
   }
 
   /**
-   * Consumes one batch after another, and lets time pass to the next message where none is due, until
-   * `done`. The cron door runs after each such leap: in between it finds nothing to do.
+   * Consumes one batch after another, and advances time to the next message if none is due, until
+   * `done`. The cron door runs after each such step: in between it would find nothing to do.
    *
-   * @throws Error when it is not done within `limitMs` of the Worker's time.
+   * @throws Error if it is not done within `limitMs` of the Worker's time.
    */
   async settle(done: () => boolean | Promise<boolean>, limitMs = 10 * MINUTE_MS): Promise<void> {
     const deadline = this.now() + limitMs;
@@ -73,8 +73,8 @@ export class HeldQueues {
   }
 
   /**
-   * Lets `consumers` run at once until `done`; each takes its share of the messages that are due, as
-   * if the queue had handed out batches to all of them.
+   * Runs `consumers` concurrently until `done`; each takes its share of the due messages, as if the
+   * queue had distributed batches to all of them.
    */
   async drain(consumers: number, done: () => boolean | Promise<boolean>): Promise<void> {
     let isDone = false;
@@ -104,7 +104,7 @@ export class HeldQueues {
   }
 
   async #leap(): Promise<void> {
-    // With no message left, the next thing to happen is the sweep.
+    // With no messages left, the sweep is the next thing to happen.
     const next = Math.min(this.now() + 24 * 60 * MINUTE_MS, ...this.#messages.map((m) => m.dueAt));
     const at = this.#messages.length > 0 ? next : this.now() + MINUTE_MS;
     this.#offsetMs += Math.max(0, at - this.now());
@@ -134,7 +134,7 @@ async function call<T>(runtime: Runtime, path: string, body?: unknown): Promise<
     fetch(new URL(path, runtime.url), {
       ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
     });
-  // The runtime may close a connection that has idled just as it is used again.
+  // The runtime may close an idle connection just as it is used again.
   const answer = await ask().catch(ask);
   if (!answer.ok) throw new Error(`${path} was answered ${answer.status}: ${await answer.text()}`);
   return (await answer.json()) as T;

@@ -1,4 +1,4 @@
-/** The least that a Worker with Hono can be: what its bundle and its start cost is Hono's own. */
+/** The smallest Worker with Hono: the size and startup time of its bundle are Hono's own. */
 import { Hono } from "hono";
 
 export default new Hono().get("/", (c) => c.text("hello"));

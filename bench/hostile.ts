@@ -9,13 +9,13 @@ import { measureDelivering } from "./recording.ts";
 import { measureRetention } from "./retention.ts";
 import { measureWrites } from "./writes.ts";
 
-/** A table as `console.table` takes it, and its title. */
+/** A table for `console.table`, and its title. */
 interface Table {
   title: string;
   rows: Record<string, string | number | undefined>[];
 }
 
-/** The bundles that it runs, and how it is told what goes on. */
+/** The bundles to run, and a callback for progress. */
 interface Setting {
   shipped: string;
   metered: string;
@@ -35,7 +35,10 @@ const FULL: Durations = {
 };
 const QUICK: Durations = { ...FULL, warmUpSeconds: 10, rounds: 1 };
 
-/** Measures the delivery engine where receivers are slow, hang, fail or refuse, and what it writes. */
+/**
+ * Measures the delivery engine with receivers that are slow, hang, fail or refuse, and what it
+ * writes.
+ */
 export async function measureHostile({ shipped, metered, vars, quick, step }: Setting) {
   const runtime = await startRuntime({ bundle: metered, vars });
   step("delivering");
@@ -43,9 +46,9 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
   step("rows written");
   const cost = await measureCost(runtime, { subscriptions: 1, calls: 50, leads: 1 });
   const writes = await measureWrites(runtime, quick ? 20 : 100);
-  step("posts at once to one subscription");
+  step("concurrent posts to one subscription");
   const postsAtOnce = await measurePostsAtOnce(runtime);
-  step("reads beside a burst");
+  step("reads during a burst");
   const beside = await measureBursts(runtime, [CONSUMERS, 50], {
     rounds: quick ? 1 : 3,
     deliveries: 5_000,
@@ -55,9 +58,9 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
   step("retention");
   const retention = await measureRetention(runtime, quick ? 2_000 : 20_000);
   await runtime.stop();
-  step("receivers that have had enough");
+  step("overloaded receivers");
   const manners = await measureManners({ bundle: shipped, vars });
-  step("a fast subscriber beside hostile ones");
+  step("a fast subscriber next to hostile ones");
   const { steady, burst } = await measureNeighbours(
     () => startRuntime({ bundle: shipped, vars }),
     quick ? QUICK : FULL,
@@ -101,7 +104,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
   });
   const tables: Table[] = [
     {
-      title: "A fast subscriber alone, and beside 28 slow ones and 6 that hang",
+      title: "A fast subscriber alone, and next to 28 slow ones and 6 that hang",
       rows: [
         row("steady", "alone", steady.alone),
         row("steady", "hostile", steady.hostile, steady.ratio),
@@ -110,7 +113,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
       ],
     },
     {
-      title: "Rows written for one event and one subscription, its record and what comes after",
+      title: "Rows written for one event and one subscription, at the record and after it",
       rows: [
         { receiver: "any: its record", rows: writes.record },
         { receiver: "healthy, single events", rows: writes.single },
@@ -125,7 +128,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
       ],
     },
     {
-      title: "What receivers see that have had enough: posts",
+      title: "Posts that overloaded receivers see",
       rows: [
         { receiver: "dead, 300 pending, in 45 s", posts: manners.deadPosts },
         { receiver: "Retry-After: 15, 50 pending, in 12 s", posts: manners.retryAfterPosts },
@@ -135,7 +138,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
       ],
     },
     {
-      title: "GET /v1/leads while 5,000 deliveries are made, by so many consumers at once",
+      title: "GET /v1/leads during 5,000 deliveries, by number of concurrent consumers",
       rows: [
         { consumers: 0, "p50, ms": beside.quiet.readP50Ms, "p99, ms": beside.quiet.readP99Ms },
         ...beside.bursts.map((burst) => ({
@@ -149,14 +152,14 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
       ],
     },
     {
-      title: "Delivering, and deleting what is expired",
+      title: "Delivering, and deleting expired events",
       rows: [
         {
           "deliveries / s": delivering.deliveriesPerSecond,
           "bare posts / s": delivering.postsPerSecond,
           "D1 trips / further hundred": writes.tripsPerFurtherHundred,
           "events deleted / s": retention.eventsPerSecond,
-          "events deleted / run": retention.eventsPerRun,
+          "events deleted / sweep": retention.eventsPerRun,
         },
       ],
     },

@@ -67,8 +67,8 @@ export async function prepareIsolation(runtime: Runtime) {
 }
 
 /**
- * How much a subscription that hangs on every request slows nine healthy ones, once it has failed:
- * p99 from record to receipt, beside that of a tenth healthy one. Rounds of both alternate.
+ * How much a subscription that hangs on every request slows down nine healthy ones, once it has
+ * failed: p99 from record to receipt, compared with a tenth healthy one. Rounds alternate.
  */
 export async function measureIsolation(
   { runtime, receivers, tenth, hanging, good, bad }: IsolationGround,
@@ -99,8 +99,8 @@ export async function measureIsolation(
 }
 
 /**
- * How long one workspace's single event waits behind another's burst, in milliseconds and in runs of
- * the consumer: each run claims at most 100 of the burst's deliveries.
+ * How long one workspace's single event waits behind another's burst, in milliseconds and in
+ * consumer invocations: each claims at most 100 of the burst's deliveries.
  */
 export async function measureFairness(runtime: Runtime, burst: number) {
   const [crowd, lone] = await Promise.all([startReceiver(), startReceiver()]);

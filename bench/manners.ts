@@ -5,22 +5,22 @@ import { HeldQueues } from "./held.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 
 const STOP_WITHIN_MS = 2_000;
-/** Longer than a run of the consumer may start posts. */
+/** Longer than a consumer invocation may start posts. */
 const WATCH_AFTER_STOP_MS = 35_000;
 
-/** How the service treats receivers that have had enough, as they see it. */
+/** How the service treats overloaded receivers, as they see it. */
 export interface Manners {
-  /** Posts in 45 s to one that answers 500, with 300 events pending. */
+  /** Posts in 45 s to a receiver that answers 500, with 300 events pending. */
   deadPosts: number;
   /** Posts in 12 s to one that answers 429 with `Retry-After: 15`, with 50 events pending. */
   retryAfterPosts: number;
   /** Posts that start later than 2 s after the subscription was deleted. */
   afterDelete: number;
-  /** The same after its workspace lost its access. */
+  /** The same after its workspace lost access. */
   afterAccess: number;
 }
 
-/** Watches four receivers for some 45 s, each in a runtime of its own. */
+/** Watches four receivers for about 45 s, each in its own runtime. */
 export async function measureManners(options: RuntimeOptions): Promise<Manners> {
   const watch = async (
     answer: () => Answer | Promise<Answer>,
@@ -65,7 +65,10 @@ async function countPosts(world: World, pending: number, ms: number): Promise<nu
   return world.receiver.posts.length;
 }
 
-/** Posts of 100 waiting leads that start too late after `stop`, which comes when a few are through. */
+/**
+ * Posts of 100 waiting leads that start too late after `stop`, which is called once a few are
+ * through.
+ */
 async function countAfter(world: World, stop: (world: World) => Promise<void>): Promise<number> {
   await recordLeads(world.runtime, world.workspaceId, 100);
   await until(() => world.receiver.posts.length >= 4);
@@ -89,8 +92,9 @@ async function withdrawAccess({ runtime, workspaceId }: World): Promise<void> {
 }
 
 /**
- * The most posts that one subscription has under way while eight consumers get the hint to it again
- * and again. The local broker runs one batch at a time per queue, so the queue door is called by hand.
+ * The maximum number of concurrent posts to one subscription while eight consumers repeatedly get
+ * its wake message. The local broker runs one batch at a time per queue, so the queue door is
+ * called directly.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
  */

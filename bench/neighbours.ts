@@ -17,28 +17,30 @@ interface Load {
 /** What the fast subscriber got of one load. */
 export interface Sample {
   p50Ms: number;
-  /** At least: what it did not get in time counts with its age at the end. */
+  /** A lower bound: what it did not get in time counts with its age at the end. */
   p99Ms: number;
   got: number;
   of: number;
 }
 
-/** The fast subscriber alone and beside hostile ones, under one load. */
+/** The fast subscriber alone and next to hostile ones, under one load. */
 export interface Beside {
   alone: Sample;
   hostile: Sample;
   ratio: number;
 }
 
-/** How long it takes. Rounds of both worlds alternate, so that they share what else the machine does. */
+/**
+ * The parameters. Rounds of both worlds alternate, so that they share what else the machine does.
+ */
 export interface Durations {
   warmUpSeconds: number;
   rounds: number;
-  /** Of a steady stream, in one round. */
+  /** For a steady stream, per round. */
   steadySeconds: number;
-  /** In one round. */
+  /** Per round. */
   bursts: number;
-  /** How long after the last event of a round what is still missing is waited for. */
+  /** How long to wait for missing events after the last event of a round. */
   patienceSeconds: number;
 }
 
@@ -51,10 +53,10 @@ interface World {
 }
 
 /**
- * p99 from record to receipt of a fast subscriber, alone in one world and beside 34 hostile ones in
- * another: 8 slow and 6 that hang, spread over four workspaces, and 20 slow ones of a fifth. Everybody
- * gets the same events: a steady stream, and bursts. Alone, the same leads are recorded, and nobody
- * else listens.
+ * p99 from record to receipt of a fast subscriber, alone in one world and next to 34 hostile ones
+ * in another: 8 slow and 6 hanging ones spread over four workspaces, and 20 slow ones in a fifth.
+ * All get the same events: a steady stream, and bursts. In the first world, the same leads are
+ * recorded, but nobody else is subscribed.
  */
 export async function measureNeighbours(
   start: () => Promise<Runtime>,
@@ -102,7 +104,7 @@ async function openWorld(runtime: Runtime, groups: string[][]): Promise<World> {
   return { runtime, fast, workspaceId, others };
 }
 
-/** A server for each of the hostile subscriptions: nobody is slow on behalf of another. */
+/** A server for each hostile subscription, so that none is slow because of another. */
 async function startHostile(): Promise<{ receivers: Receiver[]; groups: string[][] }> {
   const start = (count: number, answer: () => Promise<number>) =>
     Promise.all(Array.from({ length: count }, () => startReceiver(answer)));
@@ -117,7 +119,7 @@ async function startHostile(): Promise<{ receivers: Receiver[]; groups: string[]
   return { receivers: [...mixed, ...crowd], groups };
 }
 
-/** Puts the load on and waits until the receiver has its share of it, within `patienceMs`. */
+/** Applies the load and waits until the receiver has its share of it, within `patienceMs`. */
 async function sample(
   { runtime, fast, workspaceId, others }: World,
   { times, leads, everyMs }: Load,
@@ -126,7 +128,7 @@ async function sample(
   fast.posts.length = 0;
   const startedAt = Date.now();
   for (let i = 0; i < times; i++) {
-    // The fast one last: its events find those of all others before them, already recorded.
+    // The fast one last: its events find those of all others already recorded.
     await Promise.all(others.map((other) => recordLeads(runtime, other.workspaceId, leads)));
     await recordLeads(runtime, workspaceId, leads);
     await sleep(startedAt + (i + 1) * everyMs - Date.now());
@@ -138,12 +140,12 @@ async function sample(
     await sleep(100);
     receipts = firstReceipts(fast, startedAt);
   }
-  // What is missing is as old as the patience at the least.
+  // What is missing is at least as old as the patience.
   const missing = Array.from({ length: of - receipts.length }, () => patienceMs);
   return { waits: [...receipts, ...missing], got: receipts.length };
 }
 
-/** Milliseconds from record to the first receipt of each event that was recorded since then. */
+/** Milliseconds from record to first receipt of each event recorded since then. */
 function firstReceipts({ posts }: Receiver, since: number): number[] {
   const waits = new Map<string, number>();
   for (const { body, at } of posts) {

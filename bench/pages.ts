@@ -7,7 +7,7 @@ import type { Meters } from "./worker.ts";
 const LIMIT = 25;
 const ROWS_AT_ONCE = 50_000;
 
-/** What one page of a large table costs. */
+/** The cost of one page of a large table. */
 export interface PageCost {
   page: number;
   rowsRead: number;
@@ -15,7 +15,8 @@ export interface PageCost {
 }
 
 /**
- * Pages of 25 leads of a workspace that has `rows`: what D1 reads for each, and how long it takes.
+ * Pages of 25 leads of a workspace with `rows` leads: what D1 reads for each, and how long it
+ * takes.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
  */
@@ -57,7 +58,7 @@ function idOf(number: string): string {
   return `printf('lea_%012d', ${number})`;
 }
 
-/** The cursor of a page, when lead number n was created at n. */
+/** The cursor of a page, if lead number n was created at n. */
 function cursorOf(rows: number, page: number): string {
   if (page === 1) return "";
   const at = rows - (page - 1) * LIMIT + 1;

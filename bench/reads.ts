@@ -7,11 +7,11 @@ import { median } from "./statistics.ts";
 export const READS = ["hot", "cold", "naive", "flood"] as const;
 export type Read = (typeof READS)[number];
 
-/** Median milliseconds of each way of reading, over the round trip to the database and the gates. */
+/** Median duration of each way of reading, by the round-trip time to the database and the gates. */
 export interface Distances {
   roundTripsMs: number[];
   times: Record<Read, number[]>;
-  /** Milliseconds that one more of round trip adds: the hops that a request waits for. */
+  /** Milliseconds added per millisecond of round-trip time: the sequential hops of a request. */
   hops: Record<Read, number>;
 }
 
@@ -26,7 +26,7 @@ export async function measureReads(
   const usedUp = await runtime.env.PLATFORM.createApiKey({ workspaceId, requestsPerWindow: 1 });
   const ask: Record<Read, (roundTripMs: number) => Promise<number>> = {
     hot: (roundTripMs) => read(runtime, apiKey, roundTripMs, 200),
-    // A key whose gate is warm, and that this isolate has not seen.
+    // A key with a warm gate that this isolate has not seen.
     cold: async (roundTripMs) => {
       const fresh = await runtime.env.PLATFORM.createApiKey({ workspaceId });
       const key = String(fresh.apiKey);
@@ -35,7 +35,7 @@ export async function measureReads(
       return read(runtime, key, roundTripMs, 200);
     },
     naive: (roundTripMs) => read(runtime, apiKey, roundTripMs, 200, "/bench/naive"),
-    // The request before tells the isolate that the quota is used up.
+    // The previous request tells the isolate that the quota is used up.
     flood: async (roundTripMs) => {
       await read(runtime, String(usedUp.apiKey), 0, 429);
       return read(runtime, String(usedUp.apiKey), roundTripMs, 429);
@@ -86,7 +86,7 @@ async function read(
   return performance.now() - startedAt;
 }
 
-/** How much `y` grows with `x`: least squares. */
+/** The slope of `y` over `x`: least squares. */
 function slope(x: number[], y: number[]): number {
   const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
   const [meanX, meanY] = [mean(x), mean(y)];

@@ -4,7 +4,10 @@ import { until } from "../test/support/until.ts";
 import { latencies, openWorkspace, recordLeads } from "./isolation.ts";
 import { median, quantile } from "./statistics.ts";
 
-/** Leads a second through the Platform door, in hundreds and one by one, beside raw inserts. */
+/**
+ * Leads per second through the Platform door, by the hundred and one by one, compared with raw
+ * inserts.
+ */
 export async function measureRecording(runtime: Runtime, rounds: number, leadsARound: number) {
   const { workspaceId } = await openWorkspace(runtime, []);
   const perSecond = async (way: "record" | "insert", leads: number, total: number) => {
@@ -38,8 +41,8 @@ export async function measureRecording(runtime: Runtime, rounds: number, leadsAR
 }
 
 /**
- * Events a second that reach a fast receiver, beside bare posts from a Worker, and the time from an
- * event's record to its receipt when they come one at a time.
+ * Events per second that reach a fast receiver, compared with bare posts from a Worker, and the
+ * time from an event's record to its receipt if they come one at a time.
  */
 export async function measureDelivering(runtime: Runtime, rounds: number, eventsARound: number) {
   const receiver = await startReceiver();
@@ -58,8 +61,7 @@ export async function measureDelivering(runtime: Runtime, rounds: number, events
   const found = { deliveries: [] as number[], posts: [] as number[] };
   for (let i = 0; i < rounds; i++) {
     found.deliveries.push(
-      // What is recorded is measured by itself; and its calls, which block this process, keep the
-      // receiver from receiving.
+      // Recording is measured separately; also, its calls block this process and so the receiver.
       await perSecond(nothing, async () => {
         for (let sent = 0; sent < eventsARound; sent += 100)
           await recordLeads(runtime, workspaceId, 100);

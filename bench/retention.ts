@@ -7,16 +7,16 @@ import { openWorkspace, recordLeads } from "./isolation.ts";
 const DAY_MS = 86_400_000;
 const LONG_AGO_MS = 100 * DAY_MS;
 
-/** How fast expired events go. */
+/** How fast expired events are deleted. */
 export interface Retention {
   eventsPerSecond: number;
-  /** The cron door runs once a minute: this bounds what a day can delete. */
+  /** The cron door runs once a minute: this limits what can be deleted per day. */
   eventsPerRun: number;
 }
 
 /**
- * Lets the cron door delete settled events whose time is over. They were recorded and delivered as
- * all others, while the clock stood a hundred days back.
+ * Lets the cron door delete settled events whose retention is over. They were recorded and
+ * delivered like any others, while the clock was set back a hundred days.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
  */

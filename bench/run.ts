@@ -1,12 +1,12 @@
 /**
  * Measures how fast the service reads, records and delivers, what that costs, and how well clients
- * and subscribers are kept apart.
+ * and subscribers are isolated from each other.
  *
  *     npm run bench
  *     npm run bench -- --quick --json figures.json --chart docs/reads.svg
  *     npm run bench -- --only hostile
  *
- * Every figure that depends on the machine stands beside its counterpart from the same run.
+ * Every figure that depends on the machine is shown with its counterpart from the same bench.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -29,12 +29,12 @@ import { measureShedding } from "./shedding.ts";
 const USAGE = `npm run bench -- [--quick] [--only hostile] [--json FILE] [--chart FILE]
 
 Measures how fast the service reads, records and delivers, what that costs, and how well clients and
-subscribers are kept apart.
+subscribers are isolated from each other.
 
   --quick         fewer and shorter measurements
-  --only hostile  deliveries in a hostile world and nothing else; --quick leaves them out otherwise
-  --json FILE     writes the figures there too
-  --chart FILE    draws the reads there, as SVG
+  --only hostile  only deliveries to hostile receivers, which --quick otherwise omits
+  --json FILE     also writes the figures to FILE
+  --chart FILE    draws a chart of the reads, as SVG
 `;
 
 const { values } = readArguments(USAGE, {
@@ -44,7 +44,7 @@ const { values } = readArguments(USAGE, {
   chart: { type: "string" },
 });
 const { quick, only } = values;
-if (only !== undefined && only !== "hostile") throw new Error("--only knows nothing but hostile");
+if (only !== undefined && only !== "hostile") throw new Error("--only accepts only hostile");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
 const step = openSteps();
@@ -91,15 +91,15 @@ const databases = await measureDatabases({ bundle: meteredBundle, vars, quick, s
 
 step("the framework's share");
 const runtime = await startRuntime({ vars });
-// Somebody waits ten seconds for an answer there, and nothing else goes on.
+// Someone waits ten seconds for an answer there, and nothing else happens.
 const ground = prepareIsolation(runtime);
 const framework = await measureFramework(shipped, floorBundle, quick ? 6 : 10, quick ? 1 : 3);
 const isolationGround = await ground;
-step("a burst beside a single event");
+step("a single event behind a burst");
 const fairness = await measureFairness(runtime, quick ? 1_000 : 10_000);
-step("a subscriber that hangs beside nine healthy ones");
+step("a hanging subscriber next to nine healthy ones");
 const isolation = await measureIsolation(isolationGround, quick ? 1 : 5, quick ? 25 : 100);
-step("a good client in a flood of bad ones");
+step("a well-behaved client in a flood");
 const shedding = await measureShedding(runtime, quick ? 1 : 5, quick ? 1 : 3);
 await runtime.stop();
 const hostile = quick ? null : await measureWorld();
@@ -151,7 +151,7 @@ show(
   `Pages of 25 of ${rows} leads`,
   pages.map(({ page, rowsRead, ms }) => ({ page, "rows read": rowsRead, ms })),
 );
-show("GET /v1/automations, 25 items, 10 connections: shipped beside a bare handler", [
+show("GET /v1/automations, 25 items, 10 connections: shipped Worker and bare handler", [
   {
     "requests / s": framework.requestsPerSecond,
     "bare requests / s": framework.bareRequestsPerSecond,
@@ -160,7 +160,7 @@ show("GET /v1/automations, 25 items, 10 connections: shipped beside a bare handl
     "bare CPU ms / request": framework.bareCpuMsPerRequest,
   },
 ]);
-show("Leads a second through the Platform door, beside raw inserts in D1 batches", [
+show("Leads per second through the Platform door, and raw inserts in D1 batches", [
   {
     calls: "of 100",
     leads: recording.leadsPerSecond,
@@ -174,7 +174,7 @@ show("Leads a second through the Platform door, beside raw inserts in D1 batches
     ratio: recording.singleLeadsPerSecond / recording.singleInsertsPerSecond,
   },
 ]);
-show("Events delivered to a fast receiver, beside bare posts from a Worker", [
+show("Events delivered to a fast receiver, and bare posts from a Worker", [
   {
     "deliveries / s": delivering.deliveriesPerSecond,
     "bare posts / s": delivering.postsPerSecond,
@@ -187,7 +187,7 @@ show(
   "What a delivery costs, from its record to its settlement",
   costs.map(({ shape, cost }) => ({
     subscriptions: shape.subscriptions,
-    "leads a call": shape.leads,
+    "leads per call": shape.leads,
     deliveries: cost.deliveries,
     "D1 trips / consumer batch": cost.roundTripsPerBatch,
     "D1 trips / delivery": cost.roundTripsPerDelivery,
@@ -196,31 +196,31 @@ show(
     "queue operations / delivery": cost.queueOperationsPerDelivery,
   })),
 );
-show("How well subscribers are kept apart", [
+show("How well subscribers are isolated", [
   {
     "p99 of nine healthy ones, ms": isolation.healthyP99Ms,
-    "beside one that hangs, ms": isolation.besideHangingP99Ms,
+    "next to one that hangs, ms": isolation.besideHangingP99Ms,
     ratio: isolation.isolationRatio,
     "behind a burst, batches": fairness.batchesWaited,
     "behind a burst, ms": fairness.waitedMs,
   },
 ]);
-show("What a flood of bad and used-up keys does to a good client", [
+show("The effect of a flood of invalid and used-up keys on a well-behaved client", [
   {
     "p99 alone, ms": shedding.aloneP99Ms,
     "p99 in the flood, ms": shedding.floodedP99Ms,
-    "refused in all": shedding.refused,
+    "refused in total": shedding.refused,
   },
 ]);
 for (const { title, rows } of [...databases.tables, ...(hostile?.tables ?? [])]) show(title, rows);
-show("The bundle, beside a Hono hello world", [
+show("The bundle, and a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),
 ]);
 reportFigures(figures);
 if (values.chart) writeFileSync(values.chart, drawReads(reads));
 
-/** The same of a hello world. */
+/** The same for a hello world. */
 function measureHello() {
   const config = join(ROOT, "bench/hello.toml");
   const outdir = join(ROOT, "dist/bench/hello");
@@ -229,14 +229,16 @@ function measureHello() {
   return { worker: "hello world", ...measureBundle(bundle), "start-up CPU, ms": start };
 }
 
-/** Shows the figures, each with its unit and what it is compared with; `--json` writes them too. */
+/**
+ * Shows the figures, each with its unit and what it is compared with; `--json` also writes them.
+ */
 function reportFigures(figures: Figures): void {
   console.log("Figures, by their names in --json");
   console.log(`${describeFigures(figures).join("\n")}\n`);
   if (values.json) writeFileSync(values.json, `${JSON.stringify(figures, null, 2)}\n`);
 }
 
-/** A table whose numbers have three decimals at the most. */
+/** A table with numbers rounded to three decimals. */
 function show(title: string, table: Record<string, string | number | undefined>[]): void {
   console.log(title);
   console.table(

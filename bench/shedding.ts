@@ -5,13 +5,12 @@ import { openWorkspace } from "./isolation.ts";
 import { median, quantile } from "./statistics.ts";
 
 const FLOOD_PER_SECOND = 500;
-/** The flood runs for a while before the good client, and after it. */
+/** The flood starts before the well-behaved client and stops after it. */
 const HEAD_START_SECONDS = 1;
 
 /**
- * What a flood does to a good client: p99 of its reads with and without another program beside it
- * that sends nothing but bad keys, and a key whose quota is used up, from one address. Rounds of
- * both alternate.
+ * The effect of a flood on a well-behaved client: p99 of its reads with and without another program
+ * that sends only invalid keys and a key over its quota, from one address. Rounds alternate.
  */
 export async function measureShedding(runtime: Runtime, rounds: number, secondsARound: number) {
   const good = await openWorkspace(runtime, []);
@@ -44,7 +43,7 @@ export async function measureShedding(runtime: Runtime, rounds: number, secondsA
       connections: 10,
       overallRate: FLOOD_PER_SECOND,
       duration: secondsARound + 2 * HEAD_START_SECONDS,
-      // A thread of its own: what it does shall not be taken for the server's slowness.
+      // A thread of its own, so that its work is not mistaken for the server's slowness.
       workers: 1,
       requests: bad.map((apiKey) => ({ headers: headers(apiKey) })),
     });

@@ -1,6 +1,6 @@
 /**
- * The shipped Worker with meters on its bindings: it counts what each call costs in the platform's
- * billed units, and can make every call to a binding take as long as it would from far away.
+ * The shipped Worker with metered bindings: it counts what each call costs in Cloudflare's billed
+ * units, and can make every call to a binding take as long as it would from far away.
  */
 
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
@@ -9,7 +9,7 @@ import { distant } from "./distance.ts";
 import { answerFloor } from "./floors.ts";
 import { answerNaively } from "./handlers.ts";
 
-/** Its doors as the platform calls them, whatever arguments they make use of. */
+/** Its doors as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
 
 /** What the bindings were used for since the meters were reset. */
@@ -55,7 +55,7 @@ function meterDatabase<T extends D1Database | D1DatabaseSession>(db: T): T {
       bind: (...values: unknown[]) => meterStatement(statement.bind(...values)),
       all: async () => count(await statement.all()),
       run: async () => count(await statement.run()),
-      // `raw` tells no cost: the same query by `all` gives the same rows.
+      // `raw` does not report its cost; `all` returns the same rows.
       raw: async () => count(await statement.all()).results.map((row) => Object.values(row)),
     }) as unknown as D1PreparedStatement;
   return {

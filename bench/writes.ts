@@ -5,13 +5,13 @@ import { openWorkspace, recordLeads } from "./isolation.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** What delivering writes and asks of the database, for one event, or as it says. */
+/** What delivering writes to and asks of the database, per event unless stated otherwise. */
 export interface Writes {
-  /** Rows that D1 counts as written when one lead is recorded that one subscriber is owed. */
+  /** Rows that D1 counts as written when one lead is recorded that is owed to one subscriber. */
   record: number;
-  /** Rows that are written after that, for one event that its subscriber gets at once, alone. */
+  /** Rows written after that, for one event that its subscriber gets at once, alone. */
   single: number;
-  /** The same when a hundred wait together. */
+  /** The same for a hundred events together. */
   hundred: number;
   /** The subscriber answers 429 to every second request. */
   half429: number;
@@ -20,7 +20,7 @@ export interface Writes {
   dead: number;
   deadPosts: number;
   deadHours: number;
-  /** Round trips to D1 that a hundred more deliveries take, once a hundred have been made. */
+  /** Round trips to D1 for a hundred more deliveries, after a hundred. */
   tripsPerFurtherHundred: number;
 }
 
@@ -36,7 +36,7 @@ interface World {
  * settlement. Days pass at once: the Worker's clock is set to when its next message is due.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
- * @param events in each of the runs.
+ * @param events number of events in each measurement.
  */
 export async function measureWrites(runtime: Runtime, events: number): Promise<Writes> {
   const healthy = await inWorld(
@@ -104,7 +104,7 @@ async function countSingles(world: World, events: number) {
   return { record: total.record / events, single: total.single / events };
 }
 
-/** Records `count` leads, and meters what becomes of them until a healthy receiver has them all. */
+/** Records `count` leads, and meters what happens until a healthy receiver has them all. */
 async function deliver({ queues, receiver, workspaceId }: World, count: number) {
   const { runtime } = queues;
   receiver.posts.length = 0;
@@ -116,7 +116,7 @@ async function deliver({ queues, receiver, workspaceId }: World, count: number) 
   return { recorded, ...(await readMeters(runtime)) };
 }
 
-/** The same where nobody knows how many posts it takes: until nothing is pending any more. */
+/** The same if the number of posts is unknown: until nothing is pending. */
 async function settleAll({ queues, receiver, workspaceId }: World, events: number) {
   const { runtime } = queues;
   await recordAll(runtime, workspaceId, events);

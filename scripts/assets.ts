@@ -1,8 +1,7 @@
 /**
- * Puts together what is served as files, in `dist/assets`: the OpenAPI document, the docs made of it,
- * the portal, and, for those without this checkout, the example client and the checker of receivers as
- * one file that Node runs.
- * wrangler runs it before it builds the Worker.
+ * Builds the files to serve into `dist/assets`: the OpenAPI document, the docs generated from it,
+ * the portal, and, for users without this checkout, the example client and the receiver checker as
+ * a single file for Node. wrangler runs it before it builds the Worker.
  *
  *     node scripts/assets.ts
  */
@@ -15,11 +14,11 @@ import { ROOT } from "./shared/checkout.ts";
 
 const ASSETS = join(ROOT, "dist/assets");
 
-/** The content of each file, by its path in the folder of assets. */
+/** The content of each file, by its path in the assets folder. */
 const wanted = new Map([...(await buildSite(ROOT)), ...(await buildPortal(ROOT))]);
 wanted.set("docs/check-receiver.mjs", await bundleChecker());
 
-// What is right stays untouched: a server may be reading it.
+// Up-to-date files stay untouched: a server may be reading them.
 for (const [path, content] of wanted) {
   const target = join(ASSETS, path);
   if (existsSync(target) && readFileSync(target).equals(content)) continue;
@@ -40,7 +39,7 @@ async function bundleChecker(): Promise<Buffer> {
   return Buffer.from(outputFiles[0]?.contents ?? []);
 }
 
-/** The files in `folder` and below, by their paths in it. */
+/** The files in `folder` and below, by relative path. */
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())

@@ -1,10 +1,10 @@
 /**
  * Loaded before every command of package.json: says in one sentence what is missing to run it. In
- * JavaScript, because a Node that is too old reads no TypeScript.
+ * JavaScript, because an old Node cannot read TypeScript.
  */
 import { existsSync } from "node:fs";
 
-/** The oldest Node that reads what stands in `scripts/`. */
+/** The oldest Node that can run `scripts/`. */
 const NODE_MIN = 24;
 
 if (!existsSync(new URL("../node_modules/wrangler/package.json", import.meta.url)))

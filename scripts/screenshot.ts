@@ -1,8 +1,8 @@
 /**
- * Draws the pictures of the docs page and of the portal that the documents show.
+ * Takes the screenshots of the docs page and of the portal for the documentation.
  *
  *     node scripts/screenshot.ts            # all of them
- *     node scripts/screenshot.ts portal     # those whose name holds a word
+ *     node scripts/screenshot.ts portal     # those whose name contains a word
  */
 import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
@@ -11,7 +11,7 @@ import { ROOT } from "./shared/checkout.ts";
 import { findChromium } from "./shared/chromium.ts";
 import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 
-/** The addresses that the pictures show, wherever the pages come from. */
+/** The addresses shown in the screenshots, wherever the pages come from. */
 const SHOWN = "http://localhost:8787";
 const SHOWN_RECEIVER = "https://hooks.groupe-horizon.example";
 
@@ -19,12 +19,12 @@ const DESK = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 
 interface Picture {
-  /** The file, in the folder of the documents. */
+  /** The file, in the documentation folder. */
   file: string;
   viewport: { width: number; height: number };
   scale: number;
   colorScheme: "light" | "dark";
-  /** Brings the page to what is to be seen. */
+  /** Brings the page to what should be shown. */
   show(page: Page): Promise<void>;
 }
 
@@ -84,18 +84,18 @@ async function showDocs(page: Page): Promise<void> {
   await page.waitForTimeout(1_500);
 }
 
-/** A subscription with some deliveries, as an administrator finds it. */
+/** A subscription with some deliveries, as an administrator sees it. */
 async function showPortal(page: Page): Promise<void> {
   const { hash } = await subscribeSample(runtime);
   await page.goto(`${SHOWN}/portal${hash}`);
   await page.getByRole("link", { name: "hooks.groupe-horizon" }).click();
   await page.locator("tbody .badge.delivered").nth(4).waitFor();
-  // The mouse points at nothing, the focus is where nothing shows it.
+  // The mouse points at nothing, and the focus is invisible.
   await page.mouse.move(0, 0);
   await page.waitForTimeout(500);
 }
 
-/** Makes a workspace whose events have been delivered. @returns the link to its portal. */
+/** Creates a workspace with delivered events. @returns the link to its portal. */
 async function subscribeSample({ env: { PLATFORM }, url: base }: Runtime): Promise<URL> {
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Groupe Horizon" });
   const link = new URL(String((await PLATFORM.createPortalLink({ workspaceId })).url));

@@ -3,8 +3,8 @@
  *
  *     npm run seed -- --leads 1000000
  *
- * Their references are numbered, so that running it again doubles nothing; after an interruption,
- * `--from` skips what is there.
+ * Their references are numbered, so that running it again creates no duplicates; after an
+ * interruption, `--from` skips existing ones.
  */
 import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
@@ -16,17 +16,17 @@ import { numberedLead } from "./shared/sample.ts";
 const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_…]
 
 Records leads number 1 to N in the sample workspace of the running local server, or in another one.
-Leads that are there already stay as they are. Subscribers are told of the new ones, as always.
+Existing leads stay unchanged. New ones are announced to subscribers, as always.
 
-  --leads N        how many there are in the end
+  --leads N        total number of leads
   --from N         starts with this one, after an interruption
-  --workspace ID   instead of the sample workspace
+  --workspace ID   uses another workspace
 `;
-/** While one is in the database, the other is on its way; more of them gain nothing. */
+/** While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;
 const LINE_EVERY = 10_000;
 
-/** Tells of how far it is: with a bar in a terminal, else in lines. */
+/** Shows progress: with a bar in a terminal, otherwise in lines. */
 interface Meter {
   advance(leads: number): void;
   end(): void;
@@ -43,7 +43,9 @@ try {
   if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
   const workspace = values.workspace ?? readState()?.workspaceId;
   if (!workspace)
-    throw new Error("There is no sample workspace: `npm start` makes it, or name a --workspace.");
+    throw new Error(
+      "There is no sample workspace: run `npm start` to create it, or pass --workspace.",
+    );
   await seed(workspace, from, leads);
 } catch (error) {
   fail(error);
@@ -76,7 +78,7 @@ async function recordAll(
 ): Promise<void> {
   const now = Date.now();
   let next = from;
-  /** The first leads of the calls that are under way, or have failed. */
+  /** The first leads of the calls that are in progress or have failed. */
   const open = new Set<number>();
   let failure: unknown = null;
   const caller = async () => {

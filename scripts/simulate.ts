@@ -1,9 +1,10 @@
 /**
- * Runs the delivery code in simulated worlds, one a seed, and says whether every invariant held.
+ * Runs the delivery code in simulated worlds, one per seed, and reports whether every invariant
+ * held.
  *
  *     npm run simulate -- --seeds 1000 --from 1
  *
- * A seed that fails prints its history; `--seeds 1 --from SEED` plays it again.
+ * A failing seed prints its history; `--seeds 1 --from SEED` replays it.
  */
 import { spawn } from "node:child_process";
 import { registerHooks } from "node:module";
@@ -15,13 +16,13 @@ import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
 
-Runs the delivery code in simulated worlds, one a seed, and says whether every invariant held. A seed
-that fails prints its history; --seeds 1 --from SEED plays it again.
+Runs the delivery code in simulated worlds, one per seed, and reports whether every invariant held.
+A failing seed prints its history; --seeds 1 --from SEED replays it.
 
-  --seeds N   how many worlds; 300 when left out
-  --from N    the first seed; 1 when left out
-  --jobs N    how many processes share them; as many as there are processors when left out
-  --src DIR   other sources than those of this checkout
+  --seeds N   number of worlds (default: 300)
+  --from N    the first seed (default: 1)
+  --jobs N    number of processes (default: the number of processors)
+  --src DIR   uses these sources instead of this checkout's
   --verbose   prints the history of every seed
 `;
 
@@ -34,7 +35,7 @@ const { values } = readArguments(USAGE, {
 });
 const [first, seeds, jobs] = readCounts();
 
-// Outside the Workers runtime its base classes only have to keep what they are given.
+// Outside the Workers runtime, its base classes only have to store what they are given.
 const STAND_IN = `class Base { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
   export { Base as WorkerEntrypoint, Base as DurableObject };`;
 registerHooks({
@@ -58,7 +59,7 @@ function readCounts(): [first: number, seeds: number, jobs: number] {
   }
 }
 
-/** Shares the seeds out to as many processes as there are jobs. */
+/** Distributes the seeds over as many processes as there are jobs. */
 async function share(): Promise<void> {
   const size = Math.ceil(seeds / jobs);
   const children = Array.from({ length: jobs }, (_, i) => {
@@ -101,7 +102,7 @@ async function simulateAll(): Promise<void> {
     if (report.violation) {
       console.log(`seed ${seed} failed: ${report.violation}`);
       console.log(`npm run simulate -- --seeds 1 --from ${seed}`);
-      // Not `exit`, which cuts off a long history on its way through a pipe.
+      // Not `exit`, which truncates a long history in a pipe.
       process.exitCode = 1;
       return;
     }

@@ -8,7 +8,10 @@ import { ORIGIN } from "./origin.ts";
 import { renderPage } from "./page.ts";
 import { renderLlms, renderMarkdown } from "./text.ts";
 
-/** Every file that is served, by its path: the documents, the client, and what the page loads under hashed names. */
+/**
+ * Every file that is served, by path: the documents, the client, and what the page loads under
+ * hashed names.
+ */
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const read = (file: string) => readFileSync(join(root, "site/page", file));

@@ -21,7 +21,7 @@ const RECEIVERS = [
   ["Standard Webhooks", "standardwebhooks.ts", "ts"],
 ] as const;
 
-/** What the docs show of the client: its library, then its two programs and what they share. */
+/** The client files shown in the docs: its library, then its two programs and what they share. */
 const CLIENT_SOURCES = [
   "client.ts",
   "api-error.ts",
@@ -40,14 +40,14 @@ export const CLIENT_FILES = [
 const TITLES = {
   quickstart: "Quickstart",
   events: "Events",
-  client: "A client to copy",
-  receivers: "Receivers to copy",
-  vector: "A signature to test with",
-  idempotency: "Doing things once",
+  client: "Example client",
+  receivers: "Example receivers",
+  vector: "Signature test vector",
+  idempotency: "Idempotency",
   local: "Local development",
 };
 
-/** Every guide, in reading order; what the description of the API says is part of them. */
+/** Every guide, in reading order, including those from the API's description. */
 export function guides(root: string, webhooks: Record<string, Webhook>): Guide[] {
   const values = valuesOf(root, webhooks);
   const own = (id: keyof typeof TITLES): Guide => {
@@ -117,7 +117,7 @@ function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<strin
   };
 }
 
-/** A file under a fourth heading: the page shows one of these at a time (site/page.ts). */
+/** A file under a level-4 heading: the page shows one of these at a time (site/page.ts). */
 function alternative(name: string, language: string, path: string): string {
   return `#### ${name}\n\n\`\`\`${language}\n${readFileSync(path, "utf8").trim()}\n\`\`\``;
 }

@@ -10,12 +10,12 @@ import { Marked } from "marked";
 const LANGUAGES = { sh: bash, http, json, php, python, ts: typescript };
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
-/** Text as it may stand in HTML. */
+/** Escapes text for HTML. */
 export function escapeHtml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }
 
-/** A block of code, coloured, with a button that copies it. */
+/** A block of code, highlighted, with a copy button. */
 export function codeBlock(code: string, language: string, label = ""): string {
   const coloured =
     language in LANGUAGES ? hljs.highlight(code, { language }).value : escapeHtml(code);
@@ -59,7 +59,7 @@ export function toHtml(markdown: string): string {
   return marked.parse(markdown, { async: false });
 }
 
-/** Markdown of one paragraph as HTML without the paragraph. */
+/** Markdown of one paragraph as HTML without the paragraph element. */
 export function toInline(markdown: string): string {
   return marked.parseInline(markdown, { async: false });
 }

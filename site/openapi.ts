@@ -1,4 +1,4 @@
-/** A part of the OpenAPI document, read where it stands. */
+/** A part of the OpenAPI document, used untyped. */
 // biome-ignore lint/suspicious/noExplicitAny: the document is read by shape
 export type Part = Record<string, any>;
 
@@ -18,7 +18,7 @@ export class Document {
     this.whole = whole;
   }
 
-  /** What `part` stands for. */
+  /** Resolves `part`. */
   follow(part: Part): Part {
     if (typeof part.$ref !== "string") return part;
     return this.follow(
@@ -29,7 +29,7 @@ export class Document {
     );
   }
 
-  /** The entries under each tag, in the order of the tags; the events stand behind their operations. */
+  /** The entries under each tag, in the order of the tags; events follow operations. */
   get groups(): { name: string; description: string; entries: Entry[] }[] {
     const entries = [...this.#entries("paths"), ...this.#entries("webhooks")];
     return this.whole.tags.map(({ name, description }: Part) => ({
@@ -70,13 +70,13 @@ export function typeOf(document: Document, part: Part): string {
   return words.join(" or ");
 }
 
-/** JSON over several lines where one would be long. */
+/** JSON, broken into lines if it would be long. */
 export function shellJson(value: unknown): string {
   const line = JSON.stringify(value);
   return line.length < 60 ? line : JSON.stringify(value, null, 2).replaceAll("\n", "\n  ");
 }
 
-/** The request of an operation as a line for a shell. */
+/** The request of an operation as a shell command. */
 export function toCurl(origin: string, { method, path, operation }: Entry): string {
   const example = (name: string) =>
     operation.parameters.find((one: Part) => one.name === name)?.example ?? "";

@@ -3,7 +3,7 @@ import { escapeHtml, slug, toHtml, toInline } from "./html.ts";
 import type { Document } from "./openapi.ts";
 import { renderReference } from "./reference.ts";
 
-/** What the page loads, by the paths of its files. */
+/** The files that the page loads, by path. */
 export interface Files {
   icon: string;
   style: string;
@@ -44,19 +44,19 @@ export function renderPage(
 <div class="hero" id="top">
   <p class="eyebrow">Documentation</p>
   <h1>Automations, leads and runs, from your own code</h1>
-  <p class="lead">Read what your agents captured and did, pause and activate automations, and get every event pushed to your server, signed. Plain HTTP and JSON, with one key.</p>
+  <p class="lead">Read what your agents captured and did, pause and activate automations, and receive signed events on your server. Plain HTTP and JSON, with one API key.</p>
 </div>
 ${guides.map((guide) => renderGuide(guide, flow)).join("\n")}
 <div class="reference">
   <div class="reference-head" id="reference">
     <p class="eyebrow">Reference</p>
     <h2>Every operation and event</h2>
-    <p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, identifiers are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace.</p>
-    <label class="key"><span>API key</span><input id="key" type="password" placeholder="key_live_…" autocomplete="off" spellcheck="false"><small>It stays in this page and is forgotten when you leave.</small></label>
+    <p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace.</p>
+    <label class="key"><span>API key</span><input id="key" type="password" placeholder="key_live_…" autocomplete="off" spellcheck="false"><small>It is kept in this page only, and forgotten when you leave.</small></label>
   </div>
   ${renderReference(document)}
 </div>
-<footer><p>${escapeHtml(info.title)}, version ${escapeHtml(info.version)} of the contract. Every answer carries <code>X-Request-Id</code>: quote it when you write to <a href="mailto:${escapeHtml(info.contact.email)}">${escapeHtml(info.contact.email)}</a>.</p></footer>
+<footer><p>${escapeHtml(info.title)}, version ${escapeHtml(info.version)} of the contract. Every response has an <code>X-Request-Id</code>: quote it when you contact <a href="mailto:${escapeHtml(info.contact.email)}">${escapeHtml(info.contact.email)}</a>.</p></footer>
 </main>
 </div>
 </body>
@@ -88,7 +88,7 @@ function renderGuide({ id, title, text }: Guide, flow: string): string {
   return `<section class="guide" id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title"><a href="#${id}">${toInline(title)}</a></h2>${before}${renderTabs(id, tabs)}</section>`;
 }
 
-/** Fourth headings stand for alternatives: one of them is shown, the others are behind their names. */
+/** Level-4 headings are alternatives: one is shown, the others are behind their names. */
 function renderTabs(id: string, tabs: string[]): string {
   if (tabs.length === 0) return "";
   const panels = tabs.map((tab) => {

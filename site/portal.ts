@@ -5,7 +5,7 @@ import { build } from "esbuild";
 /** Where the portal is served. */
 const FOLDER = "portal";
 
-/** The portal's page, and its script and style, bundled, under hashed names, by their paths. */
+/** The portal's page, and its bundled script and stylesheet under hashed names, by path. */
 export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
   const { outputFiles } = await build({
     entryPoints: {

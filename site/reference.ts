@@ -70,7 +70,7 @@ function renderAnswers(document: Document, { responses }: Part): string {
   return `${answers.join("")}<details class="errors"><summary>Errors <span class="count">${errors.length} statuses</span></summary><ul>${errors.join("")}</ul></details>`;
 }
 
-/** The fields of a schema; what stands inside one of them is folded. */
+/** The fields of a schema; nested fields are folded. */
 function renderFields(document: Document, part: Part, depth = 0): string {
   const schema = document.follow(part);
   const required: string[] = schema.required ?? [];
@@ -89,7 +89,7 @@ function renderFields(document: Document, part: Part, depth = 0): string {
   return `<ul class="fields">${items.join("")}</ul>`;
 }
 
-/** The values of an enumeration, without what it is about. */
+/** The values of an enumeration, without its description. */
 function valuesOf({ description = "" }: Part): string {
   return description.slice(description.indexOf("- `"));
 }
@@ -98,7 +98,7 @@ function fieldHead(name: string, type: string, note: string): string {
   return `<p class="field"><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${note ? ` <span class="note">${note}</span>` : ""}</p>`;
 }
 
-/** What has fields inside a field: an object, or the items of a list. */
+/** The part of a field that has fields itself: an object, or the items of a list. */
 function innerOf(document: Document, schema: Part): Part | null {
   const reference = schema.type === "array" ? schema.items : schema;
   return document.follow(reference).properties ? reference : null;
@@ -110,7 +110,7 @@ function renderSample(document: Document, entry: Entry): string {
   const example = document.follow(part).content?.["application/json"].example;
   const answer = example
     ? codeBlock(JSON.stringify(example, null, 2), "json", `Answer ${status}`)
-    : `<p class="nothing">The answer is <span class="status good">${status}</span>, without a body.</p>`;
+    : `<p class="nothing">The response is <span class="status good">${status}</span>, without a body.</p>`;
   return codeBlock(toCurl(ORIGIN, entry), "sh", "Request") + answer + renderTry(entry);
 }
 
@@ -123,7 +123,7 @@ function renderEventSample({ parameters, requestBody }: Part): string {
   );
 }
 
-/** A form that sends the request with the key that is typed in at the top of the reference. */
+/** A form that sends the request with the key typed in at the top of the reference. */
 function renderTry({ method, path, operation }: Entry): string {
   const inputs = operation.parameters.map((one: Part) => {
     const value = one.in === "path" ? "" : (one.example ?? "");

@@ -7,7 +7,7 @@ import { ORIGIN } from "./origin.ts";
 export function renderMarkdown(document: Document, guides: Guide[]): string {
   const { info } = document.whole;
   const flow =
-    "A lead, a run or a pause becomes an event; the event is stored with its id, and posted to your URL, signed. Any 2xx within 10 seconds ends it; anything else is tried again.";
+    "A lead, a run or a pause becomes an event. It is stored with its id and posted to your URL, signed. Any 2xx within 10 seconds acknowledges it; anything else is retried.";
   const sections = guides.map(
     ({ title, text }) => `## ${title}\n\n${text.replace("<!-- flow -->", flow)}`,
   );
@@ -24,7 +24,7 @@ export function renderMarkdown(document: Document, guides: Guide[]): string {
     );
   return `${[
     `# ${info.title}, version ${info.version}`,
-    `Base address: \`${ORIGIN}\`. The same as OpenAPI 3.1: ${ORIGIN}/openapi.json`,
+    `Base address: \`${ORIGIN}\`. As OpenAPI 3.1: ${ORIGIN}/openapi.json`,
     ABOUT,
     ...sections,
     ...reference,
@@ -46,14 +46,14 @@ export function renderLlms(document: Document, guides: Guide[]): string {
 Everything needed to integrate is in one file: [the docs as Markdown](${ORIGIN}/docs.md).
 
 - Authenticate each request under \`/v1\` with \`Authorization: Bearer <API key>\`; the key selects the workspace.
-- Lists: \`?limit=1..100&cursor=<next_cursor>\`, newest first; go on while \`has_more\`.
+- Lists: \`?limit=1..100&cursor=<next_cursor>\`, newest first; continue while \`has_more\`.
 - Errors: \`{"error":{"code","message","details"}}\`. Branch on \`code\`; wait for \`Retry-After\` on 429; quote \`X-Request-Id\`.
-- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), refuse \`t\` more than 5 minutes away, deduplicate by \`id\`, answer 2xx within 10 seconds.
+- Webhooks: verify \`X-Service-Signature: t=<unix>,v1=<hex>\` = HMAC-SHA256(secret, "{t}.{raw body}"), reject \`t\` more than 5 minutes off, deduplicate by \`id\`, answer with 2xx within 10 seconds.
 
 ## Docs
 
 - [Docs as Markdown](${ORIGIN}/docs.md): guides and reference: ${guides.map(({ title }) => title.toLowerCase()).join(", ")}
-- [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for generators of clients
+- [OpenAPI 3.1 document](${ORIGIN}/openapi.json): for client generators
 - [Docs as a page](${ORIGIN}/docs): for people
 
 ## Operations and events
@@ -82,7 +82,7 @@ function describeEntry(document: Document, entry: Entry): string {
     const { content, description } = document.follow(part);
     if (Number(status) >= 400) continue;
     const { schema, example } = content?.["application/json"] ?? {};
-    lines.push(`Answer ${status}: ${description}${schema ? ` \`${nameOf(schema)}\`` : ""}`);
+    lines.push(`Response ${status}: ${description}${schema ? ` \`${nameOf(schema)}\`` : ""}`);
     if (example) lines.push(fence("json", example));
   }
   const codes = Object.entries<Part>(operation.responses)

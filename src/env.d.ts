@@ -1,5 +1,5 @@
-/** What a deployment may set beside wrangler.toml. */
+/** Variables that a deployment may set in addition to those in wrangler.toml. */
 interface Env {
-  /** `"true"` admits http and private webhook targets; set by the local start script alone. */
+  /** `"true"` allows http and private webhook targets; set by the local start script only. */
   ALLOW_LOCAL_WEBHOOKS?: string;
 }

@@ -1,6 +1,7 @@
 import { isWake } from "./delivery/wake.ts";
 import { consume } from "./doors/deliveries.ts";
 import { app } from "./doors/http/app.ts";
+import { ingest } from "./doors/ingest.ts";
 import { sweep } from "./doors/sweep.ts";
 
 export { Platform } from "./doors/platform.ts";
@@ -10,13 +11,12 @@ export { KeyGate } from "./gate/key-gate.ts";
 export default {
   fetch: app.fetch,
   async queue({ messages }, env, ctx) {
-    // By what they say, not by the name of their queue: whoever deploys may rename it.
+    // Told apart by their content: a deployment may rename its queues.
     const wakes = messages.filter(isWake);
     const records = messages.filter((message) => !isWake(message));
     await Promise.all([
       wakes.length > 0 && consume(wakes, env, ctx),
-      // Loaded with its first batch: most isolates never see one.
-      records.length > 0 && (await import("./doors/ingest.ts")).ingest(records, env),
+      records.length > 0 && ingest(records, env),
     ]);
   },
   scheduled: (controller, env) => sweep(env, controller.scheduledTime),

@@ -1,12 +1,12 @@
-/** What a log line may hold: figures, identifiers and names of ours, never what a client wrote. */
+/** Fields of a log line: our own numbers, ids and names, never text that a client sent. */
 export type LogFields = Record<string, string | number | boolean | null | undefined>;
 
-/** Writes one line of JSON. */
+/** Logs one line of JSON. */
 export function log(event: string, fields: LogFields = {}): void {
   console.log(JSON.stringify({ event, ...fields }));
 }
 
-/** Writes one line of JSON about something that an operator should look into. */
+/** Logs one line of JSON about an error that an operator should look into. */
 export function logError(event: string, error: unknown, fields: LogFields = {}): void {
   console.error(JSON.stringify({ event, ...fields, ...describe(error) }));
 }
@@ -14,8 +14,9 @@ export function logError(event: string, error: unknown, fields: LogFields = {}):
 const ADDRESSES = /[^\s"<(]+@[^\s">)]+/g;
 
 /**
- * An error without personal data. Drizzle writes a query's parameters into its message, so only the
- * message of its cause, the database's own, is kept; a mail server's may name whom it would not serve.
+ * Describes an error without personal data. Drizzle's messages contain the query's parameters, so only
+ * the message of the cause, the database's own error, is kept. A mail server's message may contain the
+ * recipient's address, which is removed.
  */
 function describe(error: unknown): LogFields {
   if (!(error instanceof Error)) return { error: typeof error };

@@ -1,14 +1,15 @@
 <?php
-// Receives webhooks, with PHP alone: WEBHOOK_SECRET=whsec_… php -S 127.0.0.1:$PORT receiver.php
+// Receives webhooks with only PHP: WEBHOOK_SECRET=whsec_… php -S 127.0.0.1:$PORT receiver.php
 declare(strict_types=1);
 
-// Whatever stops this script, a warning on the page or a crash: the event comes again later.
+// If anything stops this script, such as a warning or a crash, the event is sent again later.
 http_response_code(500);
 
 $secret = getenv('WEBHOOK_SECRET') ?: throw new RuntimeException('WEBHOOK_SECRET is not set');
 
-// More than any delivery holds, in bytes. The web server in front has such a limit too, and one for
-// slow senders (nginx: client_max_body_size, client_body_timeout); php -S, for trying this, has none.
+// Larger than any delivery, in bytes. The web server in front should have the same limit, and one
+// for slow senders (nginx: client_max_body_size, client_body_timeout); php -S, for trying this out,
+// has neither.
 const BODY_MAX = 2_000_000;
 if ((int) ($_SERVER['CONTENT_LENGTH'] ?? 0) > BODY_MAX) {
     refuse(413);
@@ -22,17 +23,17 @@ if (!isGenuine($_SERVER['HTTP_X_SERVICE_SIGNATURE'] ?? '', $body, $secret)) {
 }
 $event = json_decode($body, true, flags: JSON_THROW_ON_ERROR);
 
-// A file for each event that is done, readable to this user alone; delete those older than a month.
-// Where you have a database, keep the ids there, under a unique key.
+// A file for each processed event, readable only by this user; delete those older than a month. If
+// you have a database, keep the ids there, under a unique key.
 $folder = getenv('WEBHOOK_STATE') ?: getenv('HOME') . '/.local/state/webhook-events';
 umask(0077);
 is_dir($folder) || @mkdir($folder, recursive: true) || is_dir($folder)
     || throw new RuntimeException("$folder cannot be made: set WEBHOOK_STATE");
 $done = fopen($folder . '/' . hash('sha256', $event['id']), 'c+');
-flock($done, LOCK_EX); // What comes at the same moment waits here.
+flock($done, LOCK_EX); // Concurrent deliveries wait here.
 if (fgetc($done) === false) {
     work($event);
-    fwrite($done, '1'); // After the work: a crash means once more, not never.
+    fwrite($done, '1'); // After the work: a crash repeats it instead of losing it.
 }
 http_response_code(204);
 
@@ -42,7 +43,7 @@ function refuse(int $status): never
     exit;
 }
 
-/** Whether the header signs these very bytes, at a time within 5 minutes of now. */
+/** Whether the header signs exactly these bytes, with a timestamp within 5 minutes of now. */
 function isGenuine(string $header, string $body, string $secret): bool
 {
     $fields = array_map(fn ($field) => explode('=', $field) + ['', ''], explode(',', $header));

@@ -1,4 +1,4 @@
-"""Receives webhooks, with Python alone: PORT=8080 WEBHOOK_SECRET=whsec_… python3 receiver.py"""
+"""Receives webhooks, with only Python: PORT=8080 WEBHOOK_SECRET=whsec_… python3 receiver.py"""
 
 import contextlib
 import hashlib
@@ -15,13 +15,13 @@ SECRET = os.environ.get("WEBHOOK_SECRET", "").encode()
 if not SECRET:
     raise SystemExit("WEBHOOK_SECRET is not set")
 
-# More than any delivery holds, in bytes.
+# Larger than any delivery, in bytes.
 BODY_MAX = 2_000_000
 
-# How long a sender may take, over headers and body, in seconds.
+# Time limit for a sender's headers and body, in seconds.
 PATIENCE = 10
 
-# The ids of events that are done. Keep yours in your database, under a unique key.
+# The ids of processed events. Keep yours in your database, under a unique key.
 done = set()
 one_at_a_time = threading.Lock()
 
@@ -33,7 +33,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.late.start()
 
     def stop_reading(self):
-        with contextlib.suppress(OSError):  # The sender has gone.
+        with contextlib.suppress(OSError):  # The sender is gone.
             self.connection.shutdown(socket.SHUT_RD)
 
     def finish(self):
@@ -45,7 +45,7 @@ class Receiver(BaseHTTPRequestHandler):
             status = self.receive()
         except Exception as error:
             self.log_error("%r", error)
-            status = 500  # The event comes again later.
+            status = 500  # The event is sent again later.
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -64,12 +64,12 @@ class Receiver(BaseHTTPRequestHandler):
         with one_at_a_time:
             if event["id"] not in done:
                 work(event)
-                done.add(event["id"])  # After the work: a crash means once more, not never.
+                done.add(event["id"])  # After the work: a crash repeats it instead of losing it.
         return 200
 
 
 def is_genuine(header, body):
-    """Whether the header signs these very bytes, at a time within 5 minutes of now."""
+    """Whether the header signs exactly these bytes, with a timestamp within 5 minutes of now."""
     fields = [field.partition("=")[::2] for field in header.split(",")]
     at = next((value for name, value in fields if name == "t"), "")
     if not re.fullmatch("[0-9]{1,12}", at) or abs(time.time() - int(at)) > 300:

@@ -1,4 +1,4 @@
-/** Receives webhooks, verified by the library of Standard Webhooks: npm install standardwebhooks */
+/** Receives webhooks, verified with the Standard Webhooks library: npm install standardwebhooks */
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import { Webhook } from "standardwebhooks";
 
@@ -6,13 +6,13 @@ const { PORT = "8080", WEBHOOK_SECRET = "" } = process.env;
 if (WEBHOOK_SECRET === "") throw new Error("WEBHOOK_SECRET is not set");
 const webhook = new Webhook(WEBHOOK_SECRET);
 
-/** The ids of events that are done. Keep yours in your database, under a unique key. */
+/** The ids of processed events. Keep yours in your database, under a unique key. */
 const done = new Set<string>();
 
-/** More than any delivery holds, in bytes: beyond it, whoever sends is cut off. */
+/** Larger than any delivery, in bytes: a sender of more is cut off. */
 const BODY_MAX = 2_000_000;
 
-/** How long a sender may take, over headers and body. */
+/** Time limit for a sender's headers and body. */
 const patience = { requestTimeout: 10_000, connectionsCheckingInterval: 2_000 };
 
 createServer(patience, async (request, response) => {
@@ -35,16 +35,16 @@ createServer(patience, async (request, response) => {
     const event = JSON.parse(body.toString());
     if (!done.has(event.id)) {
       work(event);
-      done.add(event.id); // After the work: a crash in between means once more, not never.
+      done.add(event.id); // After the work: a crash in between repeats it instead of losing it.
     }
     response.writeHead(204).end();
   } catch (error) {
     console.error(error);
-    response.writeHead(500).end(); // The event comes again later.
+    response.writeHead(500).end(); // The event is sent again later.
   }
 }).listen(Number(PORT), "127.0.0.1");
 
-/** Whether the headers sign these very bytes, at a time within 5 minutes of now, either way. */
+/** Whether the headers sign exactly these bytes, with a timestamp within 5 minutes of now. */
 function isGenuine(headers: IncomingHttpHeaders, body: Buffer): boolean {
   try {
     webhook.verify(body, headers as Record<string, string>);

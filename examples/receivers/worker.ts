@@ -1,4 +1,4 @@
-/** Receives webhooks, as a Worker: wrangler secret put WEBHOOK_SECRET && wrangler deploy */
+/** Receives webhooks in a Worker: wrangler secret put WEBHOOK_SECRET && wrangler deploy */
 import { DurableObject } from "cloudflare:workers";
 
 interface Env {
@@ -12,10 +12,10 @@ interface Delivery {
   data: unknown;
 }
 
-/** More than any delivery holds, in bytes: beyond it, whoever sends is cut off. */
+/** Larger than any delivery, in bytes: a sender of more is cut off. */
 const BODY_MAX = 2_000_000;
 
-/** How long a sender may take over the body, in milliseconds. */
+/** Time limit for the body, in milliseconds. */
 const PATIENCE = 10_000;
 
 export default {
@@ -33,13 +33,13 @@ export default {
   },
 };
 
-/** One for each event id: wherever its deliveries arrive, they meet here. */
+/** One per event id: all its deliveries meet here, wherever they arrive. */
 export class Inbox extends DurableObject<Env> {
   async receive(event: Delivery): Promise<void> {
     await this.ctx.blockConcurrencyWhile(async () => {
       if (await this.ctx.storage.get("done")) return;
       await work(event);
-      await this.ctx.storage.put("done", true); // After the work: a crash means once more, not never.
+      await this.ctx.storage.put("done", true); // After the work: a crash repeats it instead of losing it.
       await this.ctx.storage.setAlarm(Date.now() + 31 * 86_400_000);
     });
   }
@@ -49,7 +49,7 @@ export class Inbox extends DurableObject<Env> {
   }
 }
 
-/** The body of a request; null when it is too large, or too slow. */
+/** The body of a request; null if it is too large or too slow. */
 async function readBody(request: Request): Promise<Uint8Array | null> {
   const reader = (request.body ?? new Blob().stream()).getReader();
   const late = AbortSignal.timeout(PATIENCE);
@@ -66,7 +66,7 @@ async function readBody(request: Request): Promise<Uint8Array | null> {
   }
 }
 
-/** Whether the header signs these very bytes, at a time within 5 minutes of now. */
+/** Whether the header signs exactly these bytes, with a timestamp within 5 minutes of now. */
 async function isGenuine(header: string, body: Uint8Array, secret: string): Promise<boolean> {
   const fields = header.split(",").map((field) => field.split("="));
   const time = fields.find(([name]) => name === "t")?.[1] ?? "";

@@ -1,16 +1,16 @@
 import type { Ledger } from "../../src/model/ledger.ts";
 import type { Post, Receiver } from "../../test/node/support/receiver.ts";
 
-/** What the database holds in the end. */
+/** The final contents of the database. */
 export interface Stored {
   events: { id: string; type: string; body: string }[];
   deliveries: { event_id: string; url: string; state: string; settled_at: number | null }[];
   ledger: Ledger;
 }
 
-/** What was done, as those know who did it. */
+/** What was done, according to those who did it. */
 export interface Done {
-  /** The ids of the leads that were recorded. */
+  /** The ids of the recorded leads. */
   leads: Set<string>;
   leadsWanted: number;
   /** How often the automation was paused or activated. */

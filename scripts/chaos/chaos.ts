@@ -1,12 +1,14 @@
 /**
- * Records events while the runtime is killed and its services fail, and checks that nothing was lost.
+ * Records events while the runtime is killed and its services fail, and checks that nothing was
+ * lost.
  *
  *     npm run chaos -- --events 2000 --kills 25 --faults 5 --seed 1
  *
- * The built Worker runs in a process of its own on storage that persists; SIGKILL ends it together
- * with its in-memory queues. Calls of D1, Durable Objects and queues meet every fault of `faults.ts`
- * in turn, before they are carried out and after, while clients read and write over HTTP.
- * Exits 1 if anything was lost, an invariant failed, or somebody met an error that is to be retried.
+ * The built Worker runs in a separate process with persistent storage; SIGKILL ends it together
+ * with its in-memory queues. Calls to D1, Durable Objects and queues meet every fault of
+ * `faults.ts` in turn, before they are carried out and after, while clients read and write over
+ * HTTP. Exits 1 if anything was lost, an invariant failed, or a caller met an error that should
+ * have been retried.
  */
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -25,14 +27,14 @@ const USAGE = `npm run chaos -- [--events N] [--kills N] [--faults N] [--seed N]
 
 Records events while the runtime is killed and its services fail, and checks that nothing was lost.
 
-  --events N  how many events; 1000 when left out
-  --kills N   how many kills; 20 when left out
-  --faults N  how many of a hundred calls of D1, Durable Objects and queues fail; 5 when left out
-  --seed N    plays the choices of an earlier run again
-  --built     takes the Worker that is built already
+  --events N  number of events (default: 1000)
+  --kills N   number of kills (default: 20)
+  --faults N  percentage of calls to D1, Durable Objects and queues that fail (default: 5)
+  --seed N    repeats the random choices of an earlier test
+  --built     uses the Worker that is already built
 `;
 
-/** How long all faults may take to come round, once the events are recorded. */
+/** How long it may take for all faults to occur, once the events are recorded. */
 const ROUND_MAX_MS = 300_000;
 const SETTLED_MAX_MS = 600_000;
 
@@ -59,7 +61,7 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exi
 process.on("unhandledRejection", fail);
 await victim.start();
 
-// Receivers: quick, slow, and one that refuses the first attempt of some events.
+// Receivers: fast, slow, and one that refuses the first attempt of some events.
 const refused = new Set<string>();
 const receivers = await Promise.all([
   startReceiver(),
@@ -87,7 +89,7 @@ const automation = {
   agent: AGENT,
   status: "active",
 };
-// Before anybody subscribes: its events are those of its pauses and activations.
+// Before there are subscriptions: its events are those of its pauses and activations.
 const { ids } = await victim.insist<{ ids: [string] }>("platform/recordAutomations", {
   workspaceId,
   automations: [automation],
@@ -117,7 +119,7 @@ async function recordLeads(): Promise<void> {
   for (const id of ids) recorded.add(id);
 }
 
-/** A call of which one item is wrong: nothing of it may be recorded. */
+/** A call with one invalid item: nothing of it may be recorded. */
 async function recordNonsense(): Promise<void> {
   const good = { source: "crm", agent: AGENT, name: "Refusé" };
   const leads = [
@@ -128,7 +130,7 @@ async function recordNonsense(): Promise<void> {
     () => true,
     () => false,
   );
-  if (taken) throw new Error("a call with a wrong item was taken");
+  if (taken) throw new Error("a call with an invalid item was accepted");
 }
 
 const traffic: Traffic = { requests: 0, changes: 0, failures: [] };
@@ -209,7 +211,7 @@ console.log(
 for (const failure of failures.slice(0, 20)) console.log(`FAILED: ${failure}`);
 process.exit(lost > 0 || failures.length > 0 ? 1 : 0);
 
-/** Builds the Worker, and what is put around it; gives the latter's file. */
+/** Builds the Worker and its wrapper; returns the wrapper's file. */
 async function prepare(): Promise<string> {
   const folder = join(ROOT, "dist/chaos");
   const outfile = join(folder, "worker.js");

@@ -1,7 +1,7 @@
 /**
- * The runtime that `chaos.ts` kills: tells it over IPC where it listens, and of each fault, and lets
- * the cron door run often. Calls go to the Worker over HTTP: through Miniflare, they would make this
- * process wait for the Worker, which waits for it whenever it has much to log.
+ * The runtime that `chaos.ts` kills. It reports over IPC where it listens and each fault, and runs
+ * the cron door often. Calls go to the Worker over HTTP: through Miniflare, this process would wait
+ * for the Worker, which in turn waits for it whenever it logs a lot.
  */
 import { SWEEP_GRACE_MS } from "../../src/contract/limits.ts";
 import { startRuntime } from "../shared/runtime.ts";
@@ -19,7 +19,7 @@ const { url } = await startRuntime({
   },
 });
 process.on("disconnect", () => process.exit(1));
-// As if a minute had passed: what is overdue by less would have to wait for it.
+// As if a minute had passed: what is overdue by less would have to wait for that.
 const sweep = () => {
   const body = JSON.stringify(Date.now() + SWEEP_GRACE_MS);
   fetch(new URL("/chaos/sweep", url), { method: "POST", body }).catch(() => {});

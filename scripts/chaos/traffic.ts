@@ -2,7 +2,7 @@ import type { Victim } from "./victim.ts";
 
 export const AGENT = { reference: "agent", name: "Agent" };
 
-/** Who calls while events are recorded, and what they found wrong. */
+/** Callers while events are recorded, and the failures they found. */
 export interface Traffic {
   /** Requests that were answered. */
   requests: number;
@@ -17,7 +17,7 @@ interface Client {
   apiKey: string;
 }
 
-/** Lets clients and an operator call, one after the other each, until `isOver`. */
+/** Lets clients and an operator make sequential calls until `isOver`. */
 export async function makeTraffic(
   client: Client,
   traffic: Traffic,
@@ -46,7 +46,7 @@ export async function makeTraffic(
       await ask(200, "GET", `/v1/${path}`, apiKey);
   };
 
-  /** Each pause and each activation is one event, however often it had to be asked for. */
+  /** Each pause and each activation is one event, however often it had to be requested. */
   const control = async () => {
     for (const status of ["paused", "active"]) {
       await ask(200, "PATCH", `/v1/automations/${automationId}`, apiKey, { body: { status } });
@@ -54,7 +54,7 @@ export async function makeTraffic(
     }
   };
 
-  /** Subscriptions to what never happens come and go. */
+  /** Creates and deletes subscriptions to events that never happen. */
   const subscribe = async () => {
     const body = { url: "http://127.0.0.1:9/", events: ["run.completed"] };
     await ask(201, "POST", "/v1/webhooks", apiKey, { body });
@@ -62,7 +62,7 @@ export async function makeTraffic(
     const { data } = JSON.parse(list.text) as { data: { id: string; events: string[] }[] };
     for (const { id, events } of data) {
       if (events[0] !== "run.completed") continue;
-      // Whoever did not get the answer to the first is told by the second that it is gone.
+      // If the first answer was lost, the second says that it is gone.
       const options = { isTriedOnce: true };
       const { status } = await victim.request("DELETE", `/v1/webhooks/${id}`, apiKey, options);
       if (status !== 204 && status !== 404)
@@ -70,7 +70,7 @@ export async function makeTraffic(
     }
   };
 
-  /** A key lives: it is admitted until it is revoked, and not after. */
+  /** A key's life: it is admitted until it is revoked, and not after. */
   const handleKeys = async () => {
     const key = await victim.insist<{ keyId: string; apiKey: string }>("platform/createApiKey", {
       workspaceId,

@@ -6,14 +6,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Injections, isExcused, isInjected } from "../shared/faults.ts";
 import type { ChaosSettings, InjectedLine } from "./worker.ts";
 
-/** What a runtime says that dies, or whose process outlives it by a moment. */
+/** What a dying runtime says, or one whose process briefly outlives it. */
 const DYING =
   /killed|Network connection lost|internal error|aborted|fetch failed|ECONN|EPIPE|socket|terminated/i;
 
-/** How long a runtime that is up may take, with all tries of a caller. */
+/** How long a running runtime may take, including all retries of a caller. */
 const PATIENCE_MS = 120_000;
 
-/** What a request over HTTP was answered. */
+/** The answer to a request over HTTP. */
 export interface Answer {
   status: number;
   text: string;
@@ -21,11 +21,11 @@ export interface Answer {
 
 type Message = Partial<InjectedLine> & { url?: string };
 
-/** The runtime in its process; calls fail when it dies, and wait while it starts again. */
+/** The runtime in its process; calls fail when it dies, and wait while it restarts. */
 export class Victim {
   kills = 0;
   readonly injections = new Injections();
-  /** What it answered that it should have tried again by itself. */
+  /** Errors it answered that it should have retried itself. */
   readonly failures: string[] = [];
   #folder = mkdtempSync(join(tmpdir(), "chaos-"));
   #child: ChildProcess | null = null;
@@ -35,8 +35,8 @@ export class Victim {
   readonly #percent: number;
 
   /**
-   * @param wrapper the module to run, built of `worker.ts`.
-   * @param percent how many of a hundred calls of D1, objects and queues fail.
+   * @param wrapper the module to run, built from `worker.ts`.
+   * @param percent percentage of calls to D1, objects and queues that fail.
    */
   constructor(wrapper: string, seed: number, percent: number) {
     this.#wrapper = wrapper;
@@ -105,7 +105,7 @@ export class Victim {
     return value;
   }
 
-  /** A call, made again with the same input until it is answered, as a platform does. */
+  /** A call, repeated with the same input until it is answered, as a platform does. */
   insist<T>(door: string, input: unknown): Promise<T> {
     return this.#again(door, async () => {
       try {
@@ -120,8 +120,8 @@ export class Victim {
   }
 
   /**
-   * A request over HTTP, made again until it is answered. A 5xx is accepted only when it was a fault
-   * that nobody tries again; and, where `isTriedOnce`, when it was any fault.
+   * A request over HTTP, repeated until it is answered. A 5xx is only accepted if it was a fault
+   * that nobody retries or, with `isTriedOnce`, any fault.
    */
   request(
     method: string,
@@ -148,7 +148,7 @@ export class Victim {
     });
   }
 
-  /** @throws Error when the runtime is up, and does not answer for two minutes. */
+  /** @throws Error if the runtime is up but does not answer for two minutes. */
   async #again<T>(what: string, attempt: () => Promise<{ answer: T } | null>): Promise<T> {
     let { kills } = this;
     let until = Date.now() + PATIENCE_MS;

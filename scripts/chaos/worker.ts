@@ -1,6 +1,6 @@
 /**
- * The shipped Worker on bindings that fail: `chaos.ts` runs its bundle with this around it. Calls of
- * D1, of Durable Objects and of queues meet each fault of `faults.ts` in turn.
+ * The shipped Worker with failing bindings: `chaos.ts` runs its bundle with this around it. Calls
+ * to D1, Durable Objects and queues meet each fault of `faults.ts` in turn.
  */
 import shipped, {
   AddressGate,
@@ -11,33 +11,33 @@ import { type CarryOut, wrapDatabase, wrapObjects } from "../shared/bindings.ts"
 import { Chance } from "../shared/chance.ts";
 import { type Call, FAULTS, type Fault, toError } from "../shared/faults.ts";
 
-/** What `chaos.ts` sets, as JSON in the variable `CHAOS`. */
+/** The settings from `chaos.ts`, as JSON in the variable `CHAOS`. */
 export interface ChaosSettings {
   seed: number;
-  /** How many of a hundred calls fail. */
+  /** Percentage of calls that fail. */
   percent: number;
   /** Which fault each kind of call meets next. */
   next: Record<Call, number>;
 }
 
-/** A line of the log that tells of a fault. */
+/** A log line that reports a fault. */
 export interface InjectedLine {
   injected: Call;
-  /** Of the fault in `FAULTS`. */
+  /** Index of the fault in `FAULTS`. */
   index: number;
 }
 
 type Methods = Record<string, (...parameters: unknown[]) => Promise<unknown>>;
 type ChaosEnv = Env & { CHAOS: string; PLATFORM: Methods };
 
-/** Its doors as the platform calls them, whatever arguments they make use of. */
+/** Its doors as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
 
 let settings: (ChaosSettings & { chance: Chance }) | undefined;
 /** Whether faults are over. */
 let ended = false;
 
-/** The fault that a call is to meet; null for none. */
+/** The fault that a call should meet; null for none. */
 function drawFault(env: Env, call: Call): Fault | null {
   if (!settings) {
     const given = JSON.parse((env as ChaosEnv).CHAOS) as ChaosSettings;
@@ -51,7 +51,7 @@ function drawFault(env: Env, call: Call): Fault | null {
   return FAULTS[call][index] ?? null;
 }
 
-/** The code tries four times: what is retried succeeds then, however often faults are drawn. */
+/** The code makes four tries, so a retried call then succeeds, however often faults are drawn. */
 const IN_A_ROW_MAX = 2;
 
 /** The bindings of one invocation, or of one object. */
@@ -97,7 +97,7 @@ export class KeyGate extends ShippedKeyGate {
 
 export { AddressGate };
 
-/** The errors that requests ended in, as the Worker logs them, by the id of the request. */
+/** The errors that ended requests, as the Worker logs them, by request id. */
 const causes = new Map<string, string>();
 const { error: writeError } = console;
 console.error = (line: string) => {
@@ -107,8 +107,9 @@ console.error = (line: string) => {
 };
 
 /**
- * What `chaos.ts` asks for itself, its input as JSON: `/chaos/platform/METHOD` calls the Platform door,
- * `/chaos/query` reads the database, `/chaos/sweep` runs the cron door, `/chaos/end` ends all faults.
+ * Requests from `chaos.ts` itself, with JSON input: `/chaos/platform/METHOD` calls the Platform
+ * door, `/chaos/query` reads the database, `/chaos/sweep` runs the cron door, `/chaos/end` ends all
+ * faults.
  */
 async function carryOut(request: Request, env: ChaosEnv, ctx: ExecutionContext): Promise<unknown> {
   const [, , door, method = ""] = new URL(request.url).pathname.split("/");

@@ -1,18 +1,18 @@
 import { execFileSync } from "node:child_process";
 import type { Part } from "./schemas.ts";
 
-/** A document as it once stood in the repository. */
+/** A past version of a document in the repository. */
 export interface CommittedDocument {
-  /** The short name of the commit that brought it. */
+  /** The short name of the commit that introduced it. */
   commit: string;
   document: Part;
 }
 
 /**
- * Every state in which `file` was ever committed, on whatever branch led to the present commit,
+ * Every version of `file` that was ever committed, on any branch that led to the current commit,
  * newest first.
  *
- * @throws Error when the history cannot be seen, or only the end of it.
+ * @throws Error if the history is not available or incomplete.
  */
 export function readCommitted(root: string, file: string): CommittedDocument[] {
   const git = (...words: string[]) =>
@@ -41,6 +41,6 @@ function isShallow(git: (...words: string[]) => string): boolean {
   try {
     return git("rev-parse", "--is-shallow-repository").trim() === "true";
   } catch {
-    throw new Error("The history cannot be seen here: check in a clone, with git installed.");
+    throw new Error("The history is not available: run this in a clone, with git installed.");
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Keeps openapi.json, the OpenAPI document as the Worker serves it, but for its own address.
+ * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address.
  *
  *     npm run openapi          writes it
- *     npm run check:openapi    fails when it is not what the code says, or breaks its own version
+ *     npm run check:openapi    fails if it does not match the code, or breaks its own version
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -45,7 +45,7 @@ function check(text: string): void {
   if (faults.length > 0) process.exitCode = 1;
 }
 
-/** The text of a file of the checkout; empty when there is none. */
+/** The text of a file of the checkout; empty if there is none. */
 function readText(file: string): string {
   try {
     return readFileSync(join(ROOT, file), "utf8");

@@ -3,8 +3,8 @@ import type { CommittedDocument } from "./history.ts";
 import type { Part } from "./schemas.ts";
 
 /**
- * What speaks against publishing `document`: within one version nothing that was ever committed may
- * break, whatever else was committed with it, and CHANGELOG.md names the version.
+ * Why `document` must not be published: within one version, nothing that was ever committed may
+ * break, whatever else was committed, and CHANGELOG.md must name the version.
  */
 export function findFaults(
   document: Part,

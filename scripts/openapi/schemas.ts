@@ -1,27 +1,29 @@
 import { isDeepStrictEqual } from "node:util";
 
-/** A part of an OpenAPI document, read where it stands. */
+/** A part of an OpenAPI document, used untyped. */
 // biome-ignore lint/suspicious/noExplicitAny: documents are compared by shape, whatever they hold
 export type Part = Record<string, any>;
 
-/** Who makes the data: `sent` by clients, which may not find it refused; `received` by them. */
+/**
+ * Who sends the data: `sent` by clients, whose data must still be accepted; `received` by clients.
+ */
 export type Direction = "sent" | "received";
 
-/** Two documents under comparison, and what was found so far. */
+/** Two documents being compared, and the differences found so far. */
 export interface Comparison {
   before: Part;
   after: Part;
   /** Reports what breaks a client. */
   breaks(at: string, what: string): void;
-  /** Reports a value of a growing enumeration. */
+  /** Reports a new value of a growing enumeration. */
   grows(name: string, value: unknown): void;
-  /** Pairs of named schemas that are done with. */
+  /** Pairs of named schemas already compared. */
   seen: Set<string>;
 }
 
 /**
- * Enumerations whose new values are announced, and break nobody: a new channel brings a type of
- * automation (contract, Versioning), and a reason only tells more about its error code.
+ * Enumerations whose new values are announced and break nobody: a new channel adds a type of
+ * automation (contract, Versioning), and a reason only adds detail to its error code.
  */
 const GROWING = new Set(["AutomationType", "ErrorReason"]);
 
@@ -36,7 +38,9 @@ const UNDERSTOOD = new Set([
   ...["items", "$ref"],
 ]);
 
-/** Follows the references from `part` within `document`; `name` is that of the last one followed. */
+/**
+ * Follows the references from `part` within `document`; `name` is that of the last one followed.
+ */
 export function resolve(document: Part, part: Part): { part: Part; name?: string } {
   let resolved: { part: Part; name?: string } = { part };
   while (typeof resolved.part.$ref === "string") {
@@ -46,7 +50,7 @@ export function resolve(document: Part, part: Part): { part: Part; name?: string
         parent?.[key.replaceAll("~1", "/").replaceAll("~0", "~")] as Part | undefined,
       document,
     );
-    if (!target) throw new Error(`nothing stands at ${resolved.part.$ref}`);
+    if (!target) throw new Error(`nothing found at ${resolved.part.$ref}`);
     resolved = { part: target, name: keys.at(-1) ?? "" };
   }
   return resolved;
@@ -54,8 +58,8 @@ export function resolve(document: Part, part: Part): { part: Part; name?: string
 
 /**
  * Reports what of the schema `before` no longer holds in `after`. What `sent` data may be must not
- * shrink; what `received` data may be must not grow, but for new properties. A keyword that is not
- * understood here must not change.
+ * shrink; what `received` data may be must not grow, except for new properties. Keywords that are
+ * not understood here must not change.
  */
 export function compareSchemas(
   comparison: Comparison,
@@ -148,7 +152,7 @@ function compareConstraints(
       if (direction === "sent" ? wider < 0 : wider > 0) changed(key);
     }
   for (const key of EXACT) {
-    // Sent data may meet no new constraint, received data may lose none.
+    // Sent data may get no new constraint, received data may lose none.
     const constraint = (direction === "sent" ? after : before)[key];
     if (constraint !== undefined && !isDeepStrictEqual(before[key], after[key])) changed(key);
   }
@@ -186,7 +190,7 @@ function compareProperties(
   }
 }
 
-/** Compares the schemas of items, of further properties, and of lists of schemas. */
+/** Compares the schemas of items, of additional properties, and of lists of schemas. */
 function compareParts(
   comparison: Comparison,
   direction: Direction,
@@ -207,7 +211,7 @@ function compareParts(
   const { additionalProperties: was } = before;
   const { additionalProperties: is } = after;
   if (was === undefined && is === undefined) return;
-  // Whoever receives data must bear properties that it does not know, unless they are the data.
+  // Clients must tolerate unknown properties in what they receive, unless they are the data.
   const meant = direction === "sent" ? was !== false : was !== undefined && was !== false;
   if (!meant) return;
   if (is === false) breaks(at, "further properties are refused");

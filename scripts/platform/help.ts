@@ -3,6 +3,7 @@ import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import { PLATFORM_INPUTS, type PlatformMethod } from "../../src/contract/platform.ts";
 import { align } from "../shared/table.ts";
 import { recordsField, takesLines } from "./record-lines.ts";
+import { WORDS } from "./words.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote]
 
@@ -23,14 +24,14 @@ type JsonSchema = z.core.JSONSchema.BaseSchema;
 export function describeMethods(): string {
   const methods = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
   const about = methods.map((method) =>
-    [method, `  ${sentenceOf(method)}`, ...fieldLines(method, false)].join("\n"),
+    [method, `  ${WORDS[method].about}`, ...fieldLines(method, false)].join("\n"),
   );
   return `${USAGE}\n${about.join("\n\n")}`;
 }
 
 /** The help of one method, with what each field means. */
 export function describeMethod(method: PlatformMethod): string {
-  const examples = (PLATFORM_INPUTS[method].meta()?.examples ?? []) as object[];
+  const { about, examples } = WORDS[method];
   const command = `npm run platform -- ${method}`;
   const lines = examples.map(
     (input) => `  ${command} '${JSON.stringify(input, null, 1).replace(/\n\s*/g, " ")}'`,
@@ -38,7 +39,7 @@ export function describeMethod(method: PlatformMethod): string {
   return [
     `${command} INPUT [--json] [--remote]`,
     "",
-    sentenceOf(method),
+    about,
     "",
     ...fieldLines(method, true),
     "",
@@ -70,27 +71,32 @@ function linesHelp(method: PlatformMethod, command: string): string[] {
   ];
 }
 
-function sentenceOf(method: PlatformMethod): string {
-  return PLATFORM_INPUTS[method].meta()?.description ?? "";
-}
-
 /** One line a field of a method's input: its name, its type and, on demand, what it means. */
 function fieldLines(method: PlatformMethod, withMeaning: boolean): string[] {
   const shape = z.toJSONSchema(PLATFORM_INPUTS[method], { io: "input", unrepresentable: "any" });
-  const rows = rowsOf(shape, shape.$defs ?? {}, "  ");
+  const rows = rowsOf(shape, shape.$defs ?? {}, WORDS[method].fields);
   if (rows.length === 0) return ["  takes nothing"];
   return align(rows.map((cells) => (withMeaning ? cells : cells.slice(0, 2))));
 }
 
-function rowsOf(object: JsonSchema, named: Record<string, JsonSchema>, indent: string): string[][] {
+function rowsOf(
+  object: JsonSchema,
+  named: Record<string, JsonSchema>,
+  meanings: Record<string, string | undefined>,
+  within: readonly string[] = [],
+): string[][] {
   return Object.entries(object.properties ?? {}).flatMap(([name, written]) => {
     const field = resolve(written as JsonSchema, named);
     const item = field.type === "array" ? resolve(field.items as JsonSchema, named) : field;
     const optional = object.required?.includes(name) ? "" : "?";
-    const meaning = (written as JsonSchema).description ?? "";
+    const path = [...within, name];
     return [
-      [`${indent}${name}${optional}`, typeOf(field, named), meaning],
-      ...rowsOf(item, named, `${indent}  `),
+      [
+        `${"  ".repeat(path.length)}${name}${optional}`,
+        typeOf(field, named),
+        meanings[path.join(".")] ?? "",
+      ],
+      ...rowsOf(item, named, meanings, path),
     ];
   });
 }

@@ -1,17 +1,17 @@
 import type { Call } from "./faults.ts";
 
-/** Carries out a call to a binding, in whatever way: late, or not at all. */
+/** Carries out a call to a binding: late, or not at all, for instance. */
 export type CarryOut = <T>(call: Call, name: string, work: () => Promise<T>) => Promise<T>;
 
 const WRITES = /\b(insert|update|delete)\b/i;
 
-/** A statement, and what it is told by when it runs in a batch. */
+/** A statement, and how it is identified when it runs in a batch. */
 interface Wrapped {
   statement: D1PreparedStatement;
   query: string;
 }
 
-/** The database with each of its calls carried out by `carryOut`, under the text of its queries. */
+/** The database with each call carried out by `carryOut`, named by the text of its queries. */
 export function wrapDatabase<T extends D1Database | D1DatabaseSession>(
   db: T,
   carryOut: CarryOut,
@@ -41,7 +41,7 @@ export function wrapDatabase<T extends D1Database | D1DatabaseSession>(
 
 type Methods = Record<string, (...parameters: unknown[]) => Promise<unknown>>;
 
-/** The objects with each of their methods carried out by `carryOut`, under their names. */
+/** The objects with each method carried out by `carryOut`, named by the method. */
 export function wrapObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(
   objects: T,
   carryOut: CarryOut,

@@ -1,4 +1,7 @@
-/** A repeatable source of choices: the same seed makes the same ones in the same order (mulberry32). */
+/**
+ * A repeatable source of randomness: the same seed gives the same choices in the same order
+ * (mulberry32).
+ */
 export class Chance {
   #state: number;
 
@@ -6,14 +9,14 @@ export class Chance {
     this.#state = seed;
   }
 
-  /** What always comes out the same for the same name (seeded with its FNV-1a hash). */
+  /** A source that always gives the same for the same name (seeded with its FNV-1a hash). */
   static of(name: string): Chance {
     let hash = 0x811c9dc5;
     for (const byte of new TextEncoder().encode(name)) hash = Math.imul(hash ^ byte, 0x01000193);
     return new Chance(hash);
   }
 
-  /** From 0 to 1, 1 excluded. */
+  /** From 0 to 1, excluding 1. */
   number(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -21,7 +24,7 @@ export class Chance {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number, both ends included. */
+  /** An integer, both ends included. */
   between(min: number, max: number): number {
     return min + Math.floor(this.number() * (max - min + 1));
   }
@@ -31,14 +34,14 @@ export class Chance {
     return this.number() < probability;
   }
 
-  /** One of `items`, all equally likely. @throws Error when there is none. */
+  /** One of `items`, all equally likely. @throws Error if there are none. */
   pick<T>(items: readonly T[]): T {
     const item = items[this.between(0, items.length - 1)];
     if (item === undefined) throw new Error("nothing to pick from");
     return item;
   }
 
-  /** A number of so many decimal digits, as other systems write their identifiers. */
+  /** A number with this many decimal digits, as other systems write their ids. */
   digits(count: number): string {
     return Array.from({ length: count }, (_, i) => this.between(i === 0 ? 1 : 0, 9)).join("");
   }

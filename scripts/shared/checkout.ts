@@ -4,7 +4,7 @@ import { join } from "node:path";
 /** The root of the checkout. */
 export const ROOT = join(import.meta.dirname, "../..");
 
-/** What keeps wrangler inside the checkout, silent about itself and off the network. */
+/** Keeps wrangler inside the checkout, silent about itself and off the network. */
 export const WRANGLER_ENV = {
   WRANGLER_REGISTRY_PATH: process.env.WRANGLER_REGISTRY_PATH ?? join(ROOT, ".wrangler/registry"),
   WRANGLER_LOG_PATH: join(ROOT, ".wrangler/logs"),
@@ -13,7 +13,7 @@ export const WRANGLER_ENV = {
   CLOUDFLARE_CF_FETCH_ENABLED: "false",
 } as const;
 
-/** Makes a folder, unless it is there. @throws Error in one sentence when it cannot be written to. */
+/** Creates a folder unless it exists. @throws Error in one sentence if it is not writable. */
 export function makeWritable(folder: string): void {
   try {
     mkdirSync(folder, { recursive: true });

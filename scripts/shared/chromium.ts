@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 
-/** Where Debian, Alpine, Google's packages and macOS put the browser. */
+/** Where Debian, Alpine, Google's packages and macOS install the browser. */
 const USUAL_PLACES = [
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
@@ -9,14 +9,14 @@ const USUAL_PLACES = [
 ];
 
 /**
- * The Chromium of this machine: what `CHROMIUM` names, or else the first in the usual places; null
- * when there is none.
+ * This machine's Chromium: the file in `CHROMIUM`, or the first in the usual places; null if there
+ * is none.
  *
- * @throws Error when `CHROMIUM` names no file.
+ * @throws Error if the file in `CHROMIUM` does not exist.
  */
 export function findChromium(): string | null {
   const { CHROMIUM } = process.env;
   if (!CHROMIUM) return USUAL_PLACES.find((path) => existsSync(path)) ?? null;
-  if (!existsSync(CHROMIUM)) throw new Error(`CHROMIUM names no file: ${CHROMIUM}`);
+  if (!existsSync(CHROMIUM)) throw new Error(`CHROMIUM is not a file: ${CHROMIUM}`);
   return CHROMIUM;
 }

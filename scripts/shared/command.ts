@@ -3,10 +3,10 @@ import { type ParseArgsConfig, parseArgs } from "node:util";
 type Options = NonNullable<ParseArgsConfig["options"]>;
 
 /**
- * Reads what a command of `package.json` is called with. `--help` prints `usage` and ends it; an
- * option that it does not have ends it with one sentence.
+ * Parses the arguments of a command of `package.json`. `--help` prints `usage` and exits; an
+ * unknown option exits with one sentence.
  *
- * @param code the exit code of a wrong call.
+ * @param code the exit code for invalid arguments.
  */
 export function readArguments<const O extends Options, P extends boolean = false>(
   usage: string,
@@ -20,7 +20,7 @@ export function readArguments<const O extends Options, P extends boolean = false
   try {
     const { values, positionals } = parseArgs<typeof config>(config);
     const { help } = values as { help?: boolean };
-    // What a help is about, `npm run platform -- METHOD --help`, is for the command to say.
+    // With other arguments, as in `npm run platform -- METHOD --help`, help is up to the command.
     if (!help || positionals.length > 0) return { values, positionals };
   } catch (error) {
     console.error(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);
@@ -30,19 +30,19 @@ export function readArguments<const O extends Options, P extends boolean = false
   process.exit(0);
 }
 
-/** @throws Error that names the option, unless its value is a whole number from `min` on. */
+/** @throws Error that names the option, unless its value is an integer of at least `min`. */
 export function readCount(option: string, text: string | undefined, min = 1): number {
   if (text !== undefined && /^\d{1,9}$/.test(text) && Number(text) >= min) return Number(text);
   throw new Error(`${option}: a whole number from ${min} on is expected; --help shows the usage`);
 }
 
-/** Says in one sentence why a command ended, instead of the stack that Node would show. */
+/** Says in one sentence why a command failed, instead of Node's stack trace. */
 export function fail(error: unknown): never {
   console.error(error instanceof Error ? error.message : String(error));
   process.exit(1);
 }
 
-/** Writes at most one line in five seconds to standard error: long work is seen to go on. */
+/** Writes at most one line per five seconds to standard error, to show that long work continues. */
 export function openProgress(): (text: string) => void {
   const everyMs = 5_000;
   let last = performance.now();
@@ -54,8 +54,8 @@ export function openProgress(): (text: string) => void {
 }
 
 /**
- * Tells on standard error what is going on, with the seconds since the start. A terminal shows it in
- * one line, which `""` clears; elsewhere each text is a line, unless another one was written less than
+ * Shows progress on standard error, with the seconds since the start. A terminal shows a single
+ * line, which `""` clears; elsewhere each text is a line, unless another was written less than
  * `everyMs` ago.
  */
 export function openSteps(): (text: string, everyMs?: number) => void {

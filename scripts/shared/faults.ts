@@ -1,17 +1,17 @@
 import { D1_ERRORS } from "../../src/db/errors.ts";
 
-/** One way in which a call of a service of the platform fails. */
+/** One way in which a call to a platform service fails. */
 export interface Fault {
   message: string;
-  /** `after`: the service did what it was asked, and only its reply is lost. */
+  /** `after`: the service did what was asked, and only its reply is lost. */
   moment: "before" | "after";
-  /** Whether the code that meets it tries again at once. */
+  /** Whether the calling code retries at once. */
   retried: boolean;
-  /** What the runtime sets on the error beside its message. */
+  /** Properties that the runtime sets on the error. */
   marks?: { retryable?: boolean; durableObjectReset?: boolean; overloaded?: boolean };
 }
 
-/** Every error of D1's table, before the commit and, where that is possible, after it. */
+/** Every error of D1's table, before the commit and, if possible, after it. */
 export const D1_FAULTS: readonly Fault[] = D1_ERRORS.flatMap(
   ({ message, retried, mayBeCommitted }) => {
     const moments = mayBeCommitted ? (["before", "after"] as const) : (["before"] as const);
@@ -59,16 +59,16 @@ const CALLS = Object.keys(FAULTS) as Call[];
 
 const INJECTED = "[injected]";
 
-/** The error that a fault shows as; it can be told from one that nobody injected. */
+/** The error of a fault, distinguishable from one that was not injected. */
 export function toError({ message, marks }: Fault): Error {
   return Object.assign(new Error(`${message} ${INJECTED}`), marks);
 }
 
 /**
- * Whether what ended a call was injected, and is an error that the code is right to pass on.
+ * Whether the error that ended a call was injected and is one that the code rightly passes on.
  *
  * @param error the text of the error.
- * @param isTriedOnce whether the call is one that never tries again, whatever the error.
+ * @param isTriedOnce whether the call is never retried, whatever the error.
  */
 export function isExcused(error: string, isTriedOnce = false): boolean {
   if (!isInjected(error)) return false;
@@ -89,7 +89,7 @@ export class Injections {
     number[]
   >;
 
-  /** @param index of the fault in `FAULTS`. */
+  /** @param index index in `FAULTS`. */
   note(call: Call, index: number): void {
     this.#counts[call][index] = (this.#counts[call][index] ?? 0) + 1;
   }
@@ -98,7 +98,7 @@ export class Injections {
     return sum(CALLS.flatMap((call) => this.#counts[call]));
   }
 
-  /** For each kind of call, the first of the faults that were injected least. */
+  /** For each kind of call, the first of the least injected faults. */
   next(): Record<Call, number> {
     return Object.fromEntries(
       CALLS.map((call) => [call, this.#counts[call].indexOf(Math.min(...this.#counts[call]))]),
@@ -114,7 +114,7 @@ export class Injections {
     );
   }
 
-  /** A line for each error: into what it was injected, and how often before and after. */
+  /** A line for each error: what it was injected into, and how often before and after. */
   lines(): string[] {
     const messages = new Set(CALLS.flatMap((call) => FAULTS[call].map(({ message }) => message)));
     return [...messages].map((message) => {

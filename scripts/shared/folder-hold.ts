@@ -7,7 +7,7 @@ import { setTimeout } from "node:timers/promises";
 import { z } from "zod";
 import { makeWritable } from "./checkout.ts";
 
-/** Who holds a folder: a server on `port` that answers with `token`, for as long as it lives. */
+/** The holder of a folder: a server on `port` that answers with `token`, as long as it lives. */
 const Holder = z.object({
   port: z.int().min(1).max(65_535),
   token: z.string(),
@@ -18,12 +18,12 @@ type Holder = z.infer<typeof Holder>;
 const ANSWER_PATIENCE_MS = 1_000;
 
 /**
- * Holds `folder` for this process, so that no second start works on the same data. It makes the
- * folder; one that a dead process held is free.
+ * Holds `folder` for this process, so that no second start works on the same data. Creates the
+ * folder; one held by a dead process is free.
  *
- * @param address where this start serves, for the second one to say.
- * @returns what lets go of it.
- * @throws Error when it is held, or cannot be written to.
+ * @param address where this start serves, for the second one's message.
+ * @returns a function that releases it.
+ * @throws Error if it is held or not writable.
  */
 export async function holdFolder(folder: string, address: string): Promise<() => void> {
   makeWritable(folder);
@@ -37,7 +37,7 @@ export async function holdFolder(folder: string, address: string): Promise<() =>
     const other = read(file);
     if (other && (await isAlive(other))) {
       server.close();
-      throw new Error(`\`npm start\` already runs in this folder, on ${other.address}.`);
+      throw new Error(`\`npm start\` is already running in this folder, on ${other.address}.`);
     }
     rmSync(file, { force: true });
   }
@@ -47,13 +47,13 @@ export async function holdFolder(folder: string, address: string): Promise<() =>
   };
 }
 
-/** Where the start that holds `folder` serves; null when none does. */
+/** Where the start that holds `folder` serves; null if none does. */
 export async function findHolder(folder: string): Promise<string | null> {
   const holder = read(`${folder}/start.json`);
   return holder && (await isAlive(holder)) ? holder.address : null;
 }
 
-/** Writes a file that is not there yet. @returns whether it was not. */
+/** Writes a file that does not exist yet. @returns whether it did not. */
 function tryWrite(file: string, content: string): boolean {
   try {
     writeFileSync(file, content, { flag: "wx" });

@@ -1,4 +1,4 @@
-/** An answer of the API that is not a success. */
+/** A response of the API that is not a success. */
 export class Refusal extends Error {
   /** The error code of the contract. */
   readonly code: string;
@@ -10,14 +10,13 @@ export class Refusal extends Error {
 }
 
 /**
- * Makes a request and gives the body of the answer; beyond the quota of the key, it waits and tries
- * again.
+ * Makes a request and returns the response body; beyond the key's quota, it waits and retries.
  *
- * @throws Refusal when the answer is not a success.
+ * @throws Refusal if the response is not a success.
  */
 export type LocalApi = <T>(method: string, path: string, body?: object) => Promise<T>;
 
-/** The API at `base`, such as `http://localhost:8787`, as one key uses it. */
+/** The API at `base`, such as `http://localhost:8787`, as used with one key. */
 export function openApi(base: string, apiKey: string): LocalApi {
   return async function request<T>(method: string, path: string, body?: object): Promise<T> {
     const answer = await fetch(base + path, {

@@ -11,7 +11,7 @@ export interface LocalServer {
   apiKey: string;
 }
 
-/** Finds the server that `npm start` runs. @throws Error when none runs, or it is not ready. */
+/** Finds the server started by `npm start`. @throws Error if none is running or it is not ready. */
 export async function findLocalServer(): Promise<LocalServer> {
   const base = await findHolder(join(ROOT, ".wrangler"));
   if (base === null) throw new Error("The local server does not run: start it with `npm start`.");

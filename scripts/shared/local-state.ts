@@ -9,33 +9,33 @@ const LocalState = z.object({
   apiKey: z.string().nullable(),
   sampleLoaded: z.boolean(),
   webhook: z.object({ id: z.string(), secret: z.string() }).nullable(),
-  /** The link to the portal that the start made; null where it serves none. */
+  /** The portal link that the start created; null if it serves no portal. */
   portal: z.string().nullable().default(null),
 });
 
-/** What a start leaves for the next one: what is shown once only, and how far it came. */
+/** What a start leaves for the next one: what is only shown once, and how far it got. */
 export type LocalState = z.infer<typeof LocalState>;
 
 const STATE_FILE = join(ROOT, ".wrangler/local.json");
 const SECRETS_FILE = join(ROOT, ".dev.vars");
 
-/** The state that the last start left. @throws Error when it cannot be read. */
+/** The state that the last start left. @throws Error if it is unreadable. */
 export function readState(): LocalState | null {
   if (!existsSync(STATE_FILE)) return null;
   try {
     return LocalState.parse(JSON.parse(readFileSync(STATE_FILE, "utf8")));
   } catch {
-    throw new Error(`${STATE_FILE} cannot be read: delete it to start over.`);
+    throw new Error(`${STATE_FILE} is unreadable: delete it to start over.`);
   }
 }
 
-/** Keeps the state for the next start, for the eyes of this user only. */
+/** Stores the state for the next start, readable only by this user. */
 export function writeState(state: LocalState): void {
   mkdirSync(dirname(STATE_FILE), { recursive: true });
   writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 });
 }
 
-/** Makes those of the Worker's local secrets that are missing. @returns their names. */
+/** Creates the Worker's local secrets that are missing. @returns their names. */
 export function makeSecrets(): SecretName[] {
   const text = existsSync(SECRETS_FILE) ? readFileSync(SECRETS_FILE, "utf8") : "";
   const missing = SECRET_NAMES.filter(

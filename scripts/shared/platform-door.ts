@@ -7,7 +7,7 @@ import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 /** The Platform door of the local server, or of the deployed Worker, opened from Node. */
 export interface PlatformDoor extends AsyncDisposable {
-  /** Calls a method. @throws Error that says what is wrong, or that the server has gone. */
+  /** Calls a method. @throws Error that says what is wrong, or that the server is gone. */
   call<M extends PlatformMethod>(
     method: M,
     input: PlatformInput<M>,
@@ -17,19 +17,19 @@ export interface PlatformDoor extends AsyncDisposable {
 /** How the runtime says that nobody answers at the other end: never registered, or gone. */
 const NO_SERVER = /Make sure it is running locally|Network connection lost/;
 
-/** How long a server that runs already takes to be found. */
+/** How long it may take to find a running server. */
 const SERVER_PATIENCE_MS = 2_000;
-/** How long the server may take to answer the first call, which asks for little. */
+/** How long the server may take to answer the first call, which is cheap. */
 const PROBE_PATIENCE_MS = 5_000;
-/** How long a call may take; a hundred records take less than one of these seconds. */
+/** How long a call may take; a hundred records take less than a second. */
 const CALL_PATIENCE_MS = 60_000;
 
 /** How wrangler says that it has no credentials. */
 const NO_CREDENTIALS = /CLOUDFLARE_API_TOKEN environment variable|not logged in/i;
 
 /**
- * A Worker that passes calls on: as one, it reaches what other Workers on this machine offer, and
- * unlike a proxy in Node it lets several calls be under way at once.
+ * A Worker that relays calls: as a Worker, it reaches what other Workers on this machine offer and,
+ * unlike a proxy in Node, allows concurrent calls.
  */
 const RELAY = `export default {
   async fetch(request, env) {
@@ -44,16 +44,16 @@ const RELAY = `export default {
 };`;
 
 /**
- * Opens the door. `remote` opens that of the deployed Worker, with the credentials of wrangler.
+ * Opens the door. `remote` opens that of the deployed Worker, with wrangler's credentials.
  *
- * @param options.patienceMs how long a local server may take to be found.
- * @throws Error when no local server runs, or nobody is logged in.
+ * @param options.patienceMs how long it may take to find a local server.
+ * @throws Error if no local server is running, or nobody is logged in.
  */
 export function openPlatformDoor({
   remote = false,
   patienceMs = SERVER_PATIENCE_MS,
 } = {}): Promise<PlatformDoor> {
-  // What wrangler tells of its progress would stand among the answers.
+  // wrangler's progress messages would be mixed with the answers.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
   return remote ? openRemoteDoor() : openLocalDoor(patienceMs);
 }
@@ -76,7 +76,7 @@ async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
   const url = await miniflare.ready;
   const relay = async (method: string, input: unknown, patienceMs = CALL_PATIENCE_MS) => {
     const body = JSON.stringify({ token, method, input });
-    // A server that was stopped, or is stuck, still takes connections.
+    // A server that was stopped or is stuck still accepts connections.
     const signal = AbortSignal.timeout(patienceMs);
     try {
       const answer = await fetch(url, { method: "POST", body, signal });
@@ -84,11 +84,13 @@ async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
     } catch (error) {
       if (!signal.aborted) throw error;
       await miniflare.dispose();
-      throw new Error("The local server does not answer: end it, and start it with `npm start`.");
+      throw new Error(
+        "The local server does not answer: stop it, and start it again with `npm start`.",
+      );
     }
   };
-  // A server that has just started is found a moment later. It is asked for what it has: an unknown
-  // method would leave an error in its log each time.
+  // A server that has just started is found a moment later. The probe is a known method: an unknown
+  // one would leave an error in its log each time.
   const late = performance.now() + patienceMs;
   while (NO_SERVER.test((await relay("listWorkspaces", {}, PROBE_PATIENCE_MS)).error ?? "")) {
     if (performance.now() > late) {
@@ -127,7 +129,7 @@ async function openRemoteDoor(): Promise<PlatformDoor> {
     );
   });
   return {
-    // A proxy of the answer arrives; its JSON is the answer.
+    // The answer arrives as a proxy; its JSON is the real answer.
     call: async (method, input) =>
       JSON.parse(JSON.stringify(await proxy.env.PLATFORM[method](input))),
     [Symbol.asyncDispose]: () => proxy.dispose(),

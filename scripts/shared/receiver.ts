@@ -5,7 +5,7 @@ import type { WebhookDelivery } from "../../src/contract/resources.ts";
 
 const TOLERANCE_SECONDS = 300;
 
-/** What came of a post to the receiver. */
+/** The result of a post to the receiver. */
 export type Receipt =
   | { verdict: "accepted" | "repeated"; delivery: WebhookDelivery }
   | { verdict: "refused"; reason: string };
@@ -16,12 +16,12 @@ export function receiverUrl(port: number): string {
 }
 
 /**
- * Starts a subscriber that does what the contract asks of one (Delivery 3): it refuses what is not
- * signed with its secret or not recent, and knows again what it has received before.
+ * Starts a subscriber that does what the contract requires (Delivery 3): it rejects what is not
+ * signed with its secret or not recent, and recognises what it has received before.
  *
- * @param secret what deliveries are signed with now; null before there is a subscription.
- * @returns the server, for its caller to close.
- * @throws Error when the port is taken.
+ * @param secret the current signing secret; null before there is a subscription.
+ * @returns the server, for the caller to close.
+ * @throws Error if the port is taken.
  */
 export async function startReceiver(
   port: number,
@@ -49,7 +49,7 @@ export async function startReceiver(
       response.writeHead(receipt.verdict === "refused" ? 401 : 204).end();
       onReceipt(receipt);
     } catch {
-      // The sender has gone, or sent what is no delivery.
+      // The sender is gone, or sent something that is not a delivery.
       response.writeHead(400).end();
     }
   });
@@ -59,10 +59,10 @@ export async function startReceiver(
 }
 
 /**
- * What speaks against a delivery's signature; `null` when nothing does.
+ * Why a delivery's signature is rejected; `null` if it is accepted.
  *
  * @param header `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`.
- * @param body the bytes as they came: the signature is over them, not over what they mean.
+ * @param body the exact bytes received: the signature covers them, not what they mean.
  * @param now Unix milliseconds.
  */
 export function signatureFault(

@@ -11,8 +11,8 @@ const BUNDLE = join(ROOT, "dist/worker");
 /**
  * Builds the Worker as a deployment would, into `dist/worker`, or another `entry` into `outdir`.
  *
- * @param config the configuration that the entry is built under.
- * @throws Error with what wrangler said.
+ * @param config the configuration for the entry.
+ * @throws Error with wrangler's output.
  */
 export function buildWorker(
   outdir = BUNDLE,
@@ -31,23 +31,25 @@ export function buildWorker(
 }
 
 export interface RuntimeOptions {
-  /** The bundle to run; that of the shipped Worker when left out. */
+  /** The bundle to run; by default that of the shipped Worker. */
   bundle?: string;
-  /** A module to run in place of the bundle, which it imports. */
+  /** A module to run instead of the bundle, which it imports. */
   wrapper?: string;
-  /** The folder that keeps its storage; without one, storage ends with the process. */
+  /** The folder for its storage; without one, storage ends with the process. */
   persist?: string;
   /** How many databases are bound: `DB`, `DB_2`, and so on; those of wrangler.toml when left out. */
   databases?: number;
   /** Overrides of the variables in wrangler.toml. */
   vars?: Record<string, string | number>;
-  /** Workers that run beside it, in Miniflare's terms. */
+  /** Workers that run next to it, in Miniflare's terms. */
   beside?: V4WorkerOptions[];
-  /** The folder where other programs find it, as they find `wrangler dev`; none does when left out. */
+  /**
+   * The folder where other programs find it, as they find `wrangler dev`; by default they do not.
+   */
   registry?: string;
-  /** Leaves out the static assets: locally, their router is one more Worker before this one. */
+  /** Omits static assets: locally, their router is one more Worker in front of this one. */
   withoutAssets?: boolean;
-  /** What the Worker prints; dropped when left out. */
+  /** Receives what the Worker prints; dropped by default. */
   onLog?: (line: string) => void;
 }
 
@@ -65,7 +67,7 @@ export interface Runtime {
 
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
 export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
-  // Loaded when something is started: a command that only says how it is called is quick.
+  // Loaded on demand: a command that only prints its usage starts quickly.
   const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
   const { unstable_getMiniflareWorkerOptions, unstable_readConfig } = await import("wrangler");
   const settings = unstable_readConfig(
@@ -75,10 +77,10 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   const { workerOptions } = unstable_getMiniflareWorkerOptions({
     ...settings,
     d1_databases: options.databases ? numbered(options.databases) : settings.d1_databases,
-    // They are given below, and not looked for elsewhere.
+    // They are given below, not looked up elsewhere.
     secrets: undefined,
   });
-  // The bundle is built: where its sources lie, and how to read them, is behind us.
+  // The bundle is already built, so source paths and build settings are irrelevant.
   const config: Record<string, unknown> = { ...workerOptions };
   delete config.rootPath;
   delete config.modulesRules;
@@ -126,7 +128,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
     env,
     scheduled: async (now = Date.now()) => {
       const { outcome } = await worker.scheduled({ scheduledTime: new Date(now) });
-      if (outcome !== "ok") throw new Error(`the cron run ended with ${outcome}`);
+      if (outcome !== "ok") throw new Error(`the scheduled job ended with ${outcome}`);
     },
     stop: () => miniflare.dispose(),
   };
@@ -141,7 +143,7 @@ function numbered(count: number) {
   ];
 }
 
-/** Brings a database up to date, and remembers how far, where wrangler does. */
+/** Migrates a database, and records how far in wrangler's own table. */
 async function applyMigrations(db: D1Database): Promise<void> {
   const folder = join(ROOT, "migrations");
   await db.exec("CREATE TABLE IF NOT EXISTS d1_migrations (name TEXT PRIMARY KEY)");

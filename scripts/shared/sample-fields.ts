@@ -8,7 +8,7 @@ export interface Business {
   sells: "homes" | "cars";
 }
 
-/** A person who left their details; all of them invented. */
+/** A person who left their details; all are invented. */
 export interface Person {
   name: string;
   email: string;
@@ -18,7 +18,7 @@ export interface Person {
 interface Form {
   name: string;
   campaign: string;
-  /** Questions, as Meta turns them into keys, and the answers on offer. */
+  /** Questions, as Meta turns them into keys, and the possible answers. */
   questions: Record<string, readonly string[]>;
 }
 
@@ -116,7 +116,7 @@ export function leadAdFields(chance: Chance, business: Business, person: Person,
   };
 }
 
-/** The identifier that another system gave to what has this name. */
+/** The identifier that another system gave to something with this name. */
 function idOf(name: string, digits: number): string {
   return Chance.of(name).digits(digits);
 }
@@ -129,7 +129,7 @@ const STAGES = [
   { stage: "perdu", label: "Perdu", probability: 0 },
 ] as const;
 
-/** The custom fields of a CRM contact: its deal if there is one, its owner, its consents. */
+/** The custom fields of a CRM contact: its deal, if there is one, its owner, its consents. */
 export function crmFields(chance: Chance, business: Business, person: Person, at: number) {
   const homes = business.sells === "homes";
   const amount = homes ? chance.between(90, 640) * 1000 : chance.between(60, 480) * 100;

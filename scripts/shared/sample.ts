@@ -16,7 +16,7 @@ type Automation = PlatformInput<"recordAutomations">["automations"][number];
 type Lead = PlatformInput<"recordLeads">["leads"][number];
 type Run = PlatformInput<"recordRuns">["runs"][number];
 
-/** A run that names its automation and its lead by their places in the sample. */
+/** A run that refers to its automation and its lead by their index in the sample. */
 type SampleRun = Omit<Run, "reference" | "automationId" | "leadId"> & {
   automation: number;
   lead: number | null;
@@ -49,7 +49,7 @@ const PROVIDERS = {
   lead_ads: ["facebook", "instagram_page"],
 } as const;
 
-/** What sets an automation of each type off, and what it then does. */
+/** What triggers an automation of each type, and what it then does. */
 const WORK = {
   social_comments: { trigger: "comment", actions: ["reply_comment", "send_private_message"] },
   social_story: { trigger: "story_reply", actions: ["send_private_message", "qualify_contact"] },
@@ -58,7 +58,7 @@ const WORK = {
   crm_source: { trigger: "crm_event", actions: ["update_crm_contact", "send_email"] },
 } as const;
 
-/** The sources of leads, each as often as it comes, and the automations that capture them. */
+/** The sources of leads, repeated by frequency, and the automations that capture them. */
 const SOURCES = [
   ...Array(4).fill({ source: "lead_ads", types: ["lead_ads"] }),
   ...Array(2).fill({ source: "crm", types: ["crm_source"] }),
@@ -70,15 +70,15 @@ const SOURCES = [
   { source: "telephony", types: [] },
 ] as { source: Lead["source"]; types: Automation["type"][] }[];
 
-/** How runs end, each as often as it happens. */
+/** The statuses of runs, repeated by frequency. */
 const ENDINGS = [...Array(7).fill("success"), "partial", "failed"] as Run["status"][];
 
 /**
- * Records the sample data through the Platform door: automations of every type and state, leads of
- * every source, runs of every status. The references are the same each time, so a load that was
- * interrupted can be repeated.
+ * Records the sample data through the Platform door: automations of every type and status, leads
+ * from every source, runs with every status. The references are the same each time, so an
+ * interrupted load can be repeated.
  *
- * @param now Unix milliseconds; leads and runs lie in the weeks before.
+ * @param now Unix milliseconds; leads and runs are dated in the weeks before.
  */
 export async function loadSample(
   door: PlatformDoor,
@@ -100,14 +100,16 @@ export async function loadSample(
   for (const some of chunks(named)) await door.call("recordRuns", { workspaceId, runs: some });
 }
 
-/** A lead that comes in at `now` (Unix milliseconds), with a reference of its own. */
+/** A lead that arrives at `now` (Unix milliseconds), with its own reference. */
 export function freshLead(now: number): Lead {
   const chance = new Chance(now);
   const reference = `demonstration-${now}`;
   return makeLead(chance, reference, "lead_ads", chance.pick(BUSINESSES), now);
 }
 
-/** Lead number `n` of as many as are wanted, of any source: the same one each time, but for its age. */
+/**
+ * Lead number `n` of an unlimited series, from any source: the same each time, except for its age.
+ */
 export function numberedLead(n: number, now: number): Lead {
   const reference = `seed-${n}`;
   const chance = Chance.of(reference);
@@ -146,7 +148,7 @@ function makeSample(now: number) {
   };
 }
 
-/** Each social type in each state, and two automations that a CRM triggers. */
+/** Each social type in each status, and two CRM automations. */
 function makeAutomations(chance: Chance, time: () => number) {
   const make = (
     type: Automation["type"],
@@ -202,7 +204,9 @@ function makeLead(
   }
 }
 
-/** A person with an address at example.com and a number of the range that is kept for fiction. */
+/**
+ * A person with an address at example.com and a phone number from the range reserved for fiction.
+ */
 function makePerson(chance: Chance): Person {
   const first = chance.pick(FIRST_NAMES.split(" "));
   const last = chance.pick(LAST_NAMES.split(" "));

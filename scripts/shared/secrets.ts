@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 
-/** The secrets of the Worker, each a ring of keys. */
+/** The secrets of the Worker, each a key ring. */
 export const SECRET_NAMES = [
   "WEBHOOK_ENCRYPTION_KEYS",
   "API_KEY_CHECKSUM_KEYS",
@@ -11,7 +11,7 @@ export type SecretName = (typeof SECRET_NAMES)[number];
 /** Some of the secrets, by name. */
 export type Secrets = Partial<Record<SecretName, string>>;
 
-/** Makes a secret of one key. @param id the key's. */
+/** Creates a secret with one key. @param id the key's id. */
 export function makeSecret(id: string): string {
   return `${id}:${randomBytes(32).toString("base64")}`;
 }

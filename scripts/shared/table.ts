@@ -1,7 +1,7 @@
 /**
- * A plain object as a table for people: one line a field, lists below their names. A page of a list, such
- * as `{ items, nextCursor }`, has one row an item, below the names of its fields. For programs there is
- * JSON.
+ * A plain object as a table for people: one line per field, lists below their names. A page of a list,
+ * such as `{ items, nextCursor }`, has one row per item, below the names of its fields. Programs should
+ * use JSON.
  */
 export function toTable(value: object): string {
   const { items, nextCursor, ...others } = value as { items?: unknown; nextCursor?: unknown };
@@ -22,7 +22,7 @@ function toFields(value: object): string {
     .join("\n");
 }
 
-/** Items of one kind in columns; those of several kinds as JSON, one a line. */
+/** Items of the same kind in columns; items of several kinds as JSON, one per line. */
 function toRows(items: object[]): string {
   const [first] = items;
   if (first === undefined) return "No items.";
@@ -32,7 +32,7 @@ function toRows(items: object[]): string {
   return align([names, ...items.map((item) => Object.values(item).map(show))]).join("\n");
 }
 
-/** Lines whose cells stand below each other; the last cell of a line is not padded. */
+/** Lines with aligned cells; the last cell of a line is not padded. */
 export function align(rows: string[][]): string[] {
   const widths = rows.reduce<number[]>(
     (max, cells) => cells.map((cell, i) => Math.max(max[i] ?? 0, cell.length)),

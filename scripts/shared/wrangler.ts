@@ -4,25 +4,25 @@ import { text } from "node:stream/consumers";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT } from "./checkout.ts";
 
-/** What wrangler answered. */
+/** The result of a wrangler call. */
 export interface Answer {
   ok: boolean;
   stdout: string;
-  /** Why it failed, in wrangler's words, without its decoration. */
+  /** Why it failed, in wrangler's words, without decoration. */
   complaint: string;
 }
 
-/** Calls of the `wrangler` that is first on the path; npm puts the project's own there. */
+/** Calls the `wrangler` that is first on the path, where npm puts the project's own. */
 export interface Wrangler {
-  /** Runs it without questions, and takes its answer. */
+  /** Runs it without prompts, and captures its output. */
   ask(...args: string[]): Promise<Answer>;
-  /** Runs it before the eyes of the user. `env` adds to its environment. @returns its exit code. */
+  /** Runs it in the user's terminal. `env` adds to its environment. @returns its exit code. */
   show(args: string[], env?: Record<string, string>): Promise<number>;
 }
 
 /**
- * @param env what it sees of the environment; the secret is not to be in it.
- * @param options what each call is given besides.
+ * @param env its environment, which must not contain the secret.
+ * @param options further arguments of each call.
  */
 export function openWrangler(env: NodeJS.ProcessEnv, options: string[] = []): Wrangler {
   const PATH = [env.PATH, join(ROOT, "node_modules/.bin")].join(delimiter);
@@ -52,7 +52,7 @@ export function openWrangler(env: NodeJS.ProcessEnv, options: string[] = []): Wr
   };
 }
 
-/** Waits for the end of a process; what wants to end this one ends that one first. */
+/** Waits for a process to end; whatever ends this process ends that one first. */
 async function ended(child: ChildProcess): Promise<number> {
   const pass = (signal: NodeJS.Signals) => child.kill(signal);
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;

@@ -1,11 +1,7 @@
 import type { z } from "zod";
+import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
 import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
-import {
-  type Page,
-  type Webhook,
-  WebhookEvent,
-  type WebhookWithSecret,
-} from "../../src/contract/resources.ts";
+import type { Page, Webhook, WebhookWithSecret } from "../../src/contract/resources.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
 import { type LocalState, readState, writeState } from "../shared/local-state.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
@@ -86,7 +82,7 @@ export async function subscribe(
       if (old === known || old.url === url) await api("DELETE", `/v1/webhooks/${old.id}`);
     const { id, secret } = await api<z.infer<typeof WebhookWithSecret>>("POST", "/v1/webhooks", {
       url,
-      events: WebhookEvent.options,
+      events: WEBHOOK_EVENTS,
     });
     writeState({ ...state, webhook: { id, secret } });
   } catch (error) {

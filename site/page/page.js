@@ -6,7 +6,7 @@ for (const button of document.querySelectorAll("button.copy"))
     setTimeout(() => (button.textContent = "Copy"), 1_500);
   });
 
-/** The contents are folded on a narrow screen, and fold again once a place is chosen. */
+/** On a narrow screen the contents are folded, and fold again once an entry is chosen. */
 const contents = document.querySelector(".contents details");
 const narrow = matchMedia("(width < 1000px)");
 const fold = () => (contents.open = !narrow.matches);
@@ -16,7 +16,7 @@ contents.addEventListener("click", (event) => {
   if (event.target.closest("a") && narrow.matches) contents.open = false;
 });
 
-/** Marks the place that is being read. */
+/** Marks the section being read. */
 const links = new Map(
   [...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]),
 );
@@ -33,7 +33,7 @@ const seen = new IntersectionObserver(
 );
 for (const id of links.keys()) seen.observe(document.getElementById(id));
 
-/** Sends the requests of the forms, with the key that was typed in; it is kept nowhere. */
+/** Sends the requests of the forms, with the key that was typed in; it is not stored anywhere. */
 const key = document.getElementById("key");
 for (const form of document.querySelectorAll(".try form"))
   form.addEventListener("submit", async (event) => {
@@ -65,7 +65,7 @@ for (const form of document.querySelectorAll(".try form"))
       });
       show(result, answer, await answer.text());
     } catch {
-      result.textContent = "No answer came.";
+      result.textContent = "No response received.";
     }
   });
 

@@ -14,12 +14,12 @@ import type {
 
 const PATIENCE_MS = 20_000;
 
-/** Why a call came to nothing: the server refused it, or, without a status, could not be reached. */
+/** Why a call failed: the server refused it or, without a status, was unreachable. */
 export class Fault extends Error {
   readonly status: number | null;
   readonly body: ErrorBody["error"] | null;
   readonly requestId: string | null;
-  /** How long to wait before the next call, when the server said so. */
+  /** How long to wait before the next call, if the server said so. */
   readonly retryAfterSeconds: number | null;
 
   constructor(answer: Response | null, body: ErrorBody | null) {
@@ -56,7 +56,7 @@ async function call<T>(method: string, path: string, body?: object): Promise<T> 
   throw new Fault(answer, readError(text));
 }
 
-/** An error body, where there is one: what stands before the service may answer in its own way. */
+/** The error body, if there is one: an intermediary may answer in its own format. */
 function readError(text: string): ErrorBody | null {
   try {
     return JSON.parse(text) as ErrorBody;

@@ -15,7 +15,7 @@ import { readSession, readToken, resumeSession, watchSession } from "./session.t
 import type { Workspace } from "./shapes.ts";
 import { t } from "./text.ts";
 
-/** The portal: who may see it, and the place that the address names. */
+/** The portal: who may see it, and the place named by the address. */
 export function App({ icon }: { icon: string }) {
   const [session, setSession] = useState(readSession);
   const [route, setRoute] = useState(() => readRoute(location.hash));

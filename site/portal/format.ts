@@ -10,7 +10,7 @@ const number = new Intl.NumberFormat(locale);
 const percent = new Intl.NumberFormat(locale, { style: "percent", maximumSignificantDigits: 2 });
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
 
-/** Seconds of each unit, the largest first. */
+/** Seconds of each unit, largest first. */
 const UNITS = [
   ["day", 86_400],
   ["hour", 3_600],
@@ -18,17 +18,17 @@ const UNITS = [
   ["second", 1],
 ] as const;
 
-/** A time to the minute, where the reader is. */
+/** A time to the minute, in the reader's time zone. */
 export function formatTime(time: string | number): string {
   return dateTime.format(new Date(time));
 }
 
-/** A time to the second, where the reader is. */
+/** A time to the second, in the reader's time zone. */
 export function formatExactTime(time: string): string {
   return exactTime.format(new Date(time));
 }
 
-/** A day of the API, `2026-11-21`: its days are those of UTC. */
+/** A day of the API, `2026-11-21`, in UTC. */
 export function formatDay(date: string): string {
   return day.format(new Date(date));
 }
@@ -42,7 +42,7 @@ export function formatNumber(n: number): string {
   return number.format(n);
 }
 
-/** How many deliveries wait, which the service counts up to a limit. */
+/** The number of pending deliveries, which the service counts up to a limit. */
 export function formatPending(pending: number): string {
   return pending < PENDING_COUNTED_MAX ? formatNumber(pending) : t.orMore(formatNumber(pending));
 }
@@ -65,7 +65,7 @@ export function formatOutcome({ outcome, status }: Pick<Attempt, "outcome" | "st
   return others[outcome as keyof typeof others] ?? outcome;
 }
 
-/** Whether the server acknowledged: any 2xx. */
+/** Whether the receiver acknowledged: any 2xx. */
 export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "status">): boolean {
   return outcome === "answered" && status !== null && status >= 200 && status < 300;
 }

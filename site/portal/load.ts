@@ -1,28 +1,28 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Fault } from "./api.ts";
 
-/** How often what is on the screen is read anew. */
+/** How often data on the screen is reloaded. */
 const REFRESH_MS = 15_000;
-/** The wait after the server could not be reached. */
+/** The wait after the server was unreachable. */
 const OFFLINE_MS = 5_000;
-/** After a change, its effects are looked for sooner. */
+/** After a change, data is reloaded sooner. */
 const SOON_MS = [1_000, 3_000, 6_000];
 
 export interface Loaded<T> {
   data: T | null;
-  /** Why the last try failed; the data is then that of an earlier one. */
+  /** Why the last try failed; the data is then from an earlier one. */
   fault: Fault | null;
-  /** Whether the data on the screen is that of another key: new data is on its way. */
+  /** Whether the data on the screen belongs to another key: new data is on its way. */
   isStale: boolean;
-  /** Reads anew now, and some times more in the next seconds. */
+  /** Reloads now, and a few times in the next seconds. */
   reload(): void;
 }
 
 /**
- * Keeps on the screen what `load` reads: it is read anew at a calm interval while the page can be seen,
- * when the page comes back into sight, and when the network does.
+ * Keeps the result of `load` on the screen up to date: it is reloaded at a slow interval while the
+ * page is visible, when the page becomes visible again, and when the network returns.
  *
- * @param key what is read: another key reads at once.
+ * @param key what is loaded: another key loads at once.
  */
 export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH_MS): Loaded<T> {
   const [shown, setShown] = useState<{ key: string; data: T | null; fault: Fault | null }>({
@@ -88,11 +88,11 @@ export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH
 export interface Action {
   isBusy: boolean;
   fault: Fault | null;
-  /** Does `work` unless something is under way; a fault stays until the next one. */
+  /** Runs `work` unless something is in progress; a fault is kept until the next call. */
   run(work: () => Promise<void>): Promise<void>;
 }
 
-/** One thing that the reader asked for, and how it is going. */
+/** An action that the reader requested, and its progress. */
 export function useAction(): Action {
   const [isBusy, setBusy] = useState(false);
   const [fault, setFault] = useState<Fault | null>(null);

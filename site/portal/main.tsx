@@ -6,7 +6,7 @@ import { language, t } from "./text.ts";
 const root = document.getElementById("portal");
 const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");
 if (!root || !icon) throw new Error("the page is not whole");
-// Before anything else: the token leaves the address.
+// Before anything else: removes the token from the address.
 openSession();
 document.documentElement.lang = language;
 document.title = t.product;

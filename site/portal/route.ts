@@ -1,10 +1,10 @@
-/** A place in the portal, which the fragment of the address names. */
+/** A place in the portal, named by the fragment of the address. */
 export type Route =
   | { page: "webhooks" | "subscribe" | "usage" | "unknown" }
   | { page: "webhook"; id: string; query: URLSearchParams }
   | { page: "delivery"; id: string; eventId: string };
 
-/** The place that a fragment such as `#/webhooks/whk_…?state=pending` names. */
+/** The place for a fragment such as `#/webhooks/whk_…?state=pending`. */
 export function readRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?");
   const [first, id, eventId, ...more] = path.split("/").filter(Boolean).map(decode);
@@ -17,7 +17,7 @@ export function readRoute(fragment: string): Route {
   return { page: "webhook", id, query: new URLSearchParams(query) };
 }
 
-/** A part of an address that somebody may have mangled. */
+/** Decodes a part of an address, which may be malformed. */
 function decode(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -26,7 +26,7 @@ function decode(part: string): string {
   }
 }
 
-/** The address of a subscription, its list of deliveries narrowed by `query`. */
+/** The address of a subscription, with its list of deliveries filtered by `query`. */
 export function webhookHref(id: string, query: Record<string, string | null> = {}): string {
   const given = Object.entries(query).filter((pair): pair is [string, string] => !!pair[1]);
   const search = new URLSearchParams(given).toString();

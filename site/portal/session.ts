@@ -1,7 +1,7 @@
 /**
- * Who reads the page. The token comes in the link's fragment, which no browser sends to a server. It is
- * taken out of the address at once, so that neither history nor a copied address holds it, and kept for
- * this tab alone: a reload must not cost the reader a new link.
+ * The reader's session. The token comes in the link's fragment, which browsers do not send to
+ * servers. It is removed from the address at once, so that neither the history nor a copied address
+ * contains it, and kept for this tab only: a reload must not require a new link.
  */
 
 const KEPT_AS = "portal-token";
@@ -12,17 +12,17 @@ let token: string | null = null;
 let state: SessionState = "missing";
 let onChange = () => {};
 
-/** Opens the session of the link that was followed, or else the one that this tab had. */
+/** Opens the session of the link that was followed, or the one this tab already had. */
 export function openSession(): void {
   if (!takeToken()) {
     token = withStorage((storage) => storage.getItem(KEPT_AS)) ?? null;
     setState(token === null ? "missing" : "open");
   }
-  // A link that is followed where the portal is open already.
+  // A link that is followed while the portal is already open.
   addEventListener("hashchange", takeToken);
 }
 
-/** Takes a token out of the address; a fragment that begins with `/` is a place in the portal. */
+/** Takes the token out of the address; a fragment that starts with `/` is a place in the portal. */
 function takeToken(): boolean {
   const fragment = location.hash.slice(1);
   if (fragment === "" || fragment.startsWith("/")) return false;
@@ -46,7 +46,7 @@ export function readSession(): SessionState {
   return state;
 }
 
-/** Ends the session: its link is over, or the workspace has lost its access. */
+/** Ends the session: its link has expired, or the workspace has lost access. */
 export function endSession(end: "expired" | "withdrawn"): void {
   if (end === "expired") {
     token = null;
@@ -55,12 +55,12 @@ export function endSession(end: "expired" | "withdrawn"): void {
   setState(end);
 }
 
-/** Tries again with the same link: access may have been given back. */
+/** Tries again with the same link: access may have been restored. */
 export function resumeSession(): void {
   setState("open");
 }
 
-/** Uses the storage of this tab; a browser that blocks it forgets the token with the page. */
+/** Uses this tab's storage; if a browser blocks it, the token is forgotten with the page. */
 function withStorage<T>(use: (storage: Storage) => T): T | undefined {
   try {
     return use(sessionStorage);

@@ -1,13 +1,13 @@
 import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 
-/** The shapes that the portal's API answers with; times are ISO 8601. */
+/** The response shapes of the portal API; times are ISO 8601. */
 
 export type Kind = WebhookEvent;
 
 export interface Workspace {
   id: string;
   name: string;
-  /** When the link ends. */
+  /** When the link expires. */
   expires_at: string;
   webhooks_max: number;
   retention_days: number;
@@ -70,7 +70,7 @@ export interface Delivery {
 
 export interface DeliveryDetails extends Delivery {
   failed_attempts: Attempt[];
-  /** The exact text that is signed. */
+  /** The exact body that is signed. */
   body: string;
 }
 
@@ -89,15 +89,15 @@ export interface TestResult {
 
 export interface NewSecret {
   secret: string;
-  /** When the earlier secret stops signing; null when it has. */
+  /** When the previous secret stops signing; null if it already has. */
   overlap_ends_at: string | null;
 }
 
 export interface KeyHour {
   hour: string;
-  /** Those that took from the quota. */
+  /** Requests within the quota. */
   requests: number;
-  /** Those beyond it. */
+  /** Requests beyond it. */
   refused: number;
 }
 
@@ -109,6 +109,6 @@ export interface Key {
   expires_at: string | null;
   requests_per_window: number;
   window_seconds: number;
-  /** The last 24 hours, oldest first; null while they cannot be read. */
+  /** The last 24 hours, oldest first; null while they are unavailable. */
   hours: KeyHour[] | null;
 }

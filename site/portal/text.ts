@@ -7,11 +7,13 @@ function languageOf(tag: string): string {
   return tag.split("-")[0]?.toLowerCase() ?? "";
 }
 
-/** The first language tag of the browser that the portal speaks, such as `fr-CA`; else English. */
+/**
+ * The browser's first language tag that the portal supports, such as `fr-CA`; otherwise English.
+ */
 export const locale = navigator.languages.find((tag) => languageOf(tag) in LANGUAGES) ?? "en";
 
 /** Its language, such as `fr`. */
 export const language = languageOf(locale);
 
-/** The texts of that language. */
+/** The texts in that language. */
 export const t: Texts = LANGUAGES[language] ?? en;

@@ -1,6 +1,6 @@
 import { fromBase64Url, toBase64Url } from "./bytes.ts";
 
-/** A place in a list that is ordered newest first: what comes next is older than this. */
+/** A position in a list sorted newest first: the next item is older than this. */
 export interface Position {
   /** Unix milliseconds. */
   at: number;
@@ -10,24 +10,24 @@ export interface Position {
 const VERSION = 1;
 const LONGEST = 512;
 
-/** The opaque cursor for what follows `position` in `list`. */
+/** The opaque cursor for the items after `position` in `list`. */
 export function encodeCursor(list: string, position: Position): string {
   return encodeValues(list, [position.at, position.id]);
 }
 
-/** Where `cursor` points in `list`; `null` when it is no cursor of this list and version. */
+/** The position that `cursor` encodes; `null` if it is not a cursor of this list and version. */
 export function decodeCursor(list: string, cursor: string): Position | null {
   const [at, id, ...rest] = decodeValues(list, cursor) ?? [];
   const readable = Number.isSafeInteger(at) && typeof id === "string" && rest.length === 0;
   return readable ? { at: at as number, id } : null;
 }
 
-/** An opaque cursor that holds other values than those of a `Position`. */
+/** An opaque cursor for values other than a `Position`. */
 export function encodeValues(list: string, values: (string | number)[]): string {
   return toBase64Url(new TextEncoder().encode(JSON.stringify([VERSION, list, ...values])));
 }
 
-/** The values of a cursor; `null` when it is no cursor of this list and version. */
+/** The values of a cursor; `null` if it is not a cursor of this list and version. */
 export function decodeValues(list: string, cursor: string): unknown[] | null {
   if (cursor.length > LONGEST) return null;
   try {
@@ -41,7 +41,7 @@ export function decodeValues(list: string, cursor: string): unknown[] | null {
   }
 }
 
-/** The lists of the API, as their cursors name them. */
+/** The lists of the API, by the names their cursors contain. */
 export const AUTOMATIONS_LIST = "automations";
 export const LEADS_LIST = "leads";
 export const RUNS_LIST = "runs";
@@ -52,7 +52,7 @@ export function runsListOf(automationId: string): string {
   return `automations/${automationId}/runs`;
 }
 
-/** Those of the Platform door. */
+/** The lists of the Platform door. */
 export const WORKSPACES_LIST = "workspaces";
 export const API_KEYS_LIST = "api_keys";
 export const DELIVERIES_LIST = "deliveries";

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { ERRORS, type ErrorCode, REASONS, type Reason } from "./errors.ts";
 
-/** The schema of the error body, for the OpenAPI document and for tests. */
+/** The schema of the error body; used for the OpenAPI document and in tests. */
 export const ErrorBody = z
   .object({
     error: z
@@ -9,17 +9,18 @@ export const ErrorBody = z
         code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]).meta({
           id: "ErrorCode",
           description:
-            "What went wrong. Stable, and a closed list: branch on it, not on the status, which several codes share.",
+            "Identifies the error. The list is stable and closed. Branch on the code, not on the status: several codes share one.",
         }),
         message: z.string().meta({
-          description: "The same for people, in French. Show it, never compare it: it may change.",
+          description:
+            "The error in French, for people. Display it, but do not compare it: it may change.",
           example: ERRORS.invalid_request.message,
         }),
         details: z
           .object({
             parameter: z.string().optional().meta({
               description:
-                "The parameter or property that is wrong; a dot leads into a list or object, as in `events.0`.",
+                "The invalid parameter or property. Dots separate the levels of a path, as in `events.0`.",
               example: "limit",
             }),
             reason: z
@@ -27,33 +28,33 @@ export const ErrorBody = z
               .meta({
                 id: "ErrorReason",
                 description:
-                  "What is wrong with the request. New reasons are announced: treat one that you do not know as `invalid_request` alone.",
+                  "Why the request is invalid. New reasons are announced; treat an unknown one as a plain `invalid_request`.",
               })
               .optional(),
             allowed: z
               .array(z.string())
               .optional()
               .meta({
-                description: "The values that would have been right.",
+                description: "The valid values.",
                 example: ["active", "paused"],
               }),
             min: z.int().optional().meta({
-              description: "The smallest value, or the least number of items.",
+              description: "The minimum value or number of items.",
               example: 1,
             }),
             max: z
               .int()
               .optional()
-              .meta({ description: "The largest value, size or number.", example: 100 }),
-            retry_after_seconds: z
-              .int()
-              .optional()
-              .meta({ description: "How long to wait, as `Retry-After` says too.", example: 42 }),
+              .meta({ description: "The maximum value, size or number of items.", example: 100 }),
+            retry_after_seconds: z.int().optional().meta({
+              description: "Seconds to wait before retrying, as in `Retry-After`.",
+              example: 42,
+            }),
           })
           .meta({
-            description: "What helps to mend the request; an empty object when nothing does.",
+            description: "Details that help to fix the request; an empty object if there are none.",
           }),
       })
-      .meta({ description: "What went wrong, for programs and for people." }),
+      .meta({ description: "The error, for programs and for people." }),
   })
   .meta({ id: "Error", description: "The body of every error." });

@@ -1,6 +1,6 @@
 /**
- * The closed list of error codes (contract, Errors): HTTP statuses, the first being the usual one,
- * French message. The enum, the type and the responses of the OpenAPI document derive from this table.
+ * The closed list of error codes (contract, Errors), each with its HTTP statuses, the usual one first,
+ * and its French message. The enum, the type and the OpenAPI responses derive from this table.
  */
 export const ERRORS = {
   invalid_request: {
@@ -45,7 +45,7 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 export type ErrorStatus = (typeof ERRORS)[ErrorCode]["statuses"][number];
 
-/** What `details.reason` may be, each with the French message that the answer then carries. */
+/** The possible values of `details.reason`, each with the French message of the answer. */
 export const REASONS = {
   required: "Une valeur obligatoire est absente.",
   invalid_type: "Une valeur n’est pas du type attendu.",
@@ -66,7 +66,7 @@ export const REASONS = {
 
 export type Reason = keyof typeof REASONS;
 
-/** What an error tells beside its code: the faulty parameter, why, and what would be right. */
+/** Details of an error: the invalid parameter, the reason, and the values that would be valid. */
 export interface ErrorDetails {
   parameter?: string;
   reason?: Reason;
@@ -81,13 +81,13 @@ export interface ErrorBody {
   error: { code: ErrorCode; message: string; details: ErrorDetails };
 }
 
-/** An answer of the contract, thrown: the HTTP door turns it into the error body. */
+/** An error of the contract. Handlers throw it, and the HTTP door turns it into the error body. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly details: ErrorDetails;
   readonly status: ErrorStatus;
 
-  /** @param status one of the code's statuses; the usual one when left out. */
+  /** @param status one of the code's statuses; defaults to the usual one. */
   constructor(
     code: ErrorCode,
     details: ErrorDetails = {},

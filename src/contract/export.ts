@@ -1,4 +1,4 @@
-/** The kinds of items in an export, in its order; what belongs to an item follows it. */
+/** The kinds of items in an export, in order; nested items follow the one they belong to. */
 export const EXPORT_KINDS = [
   "workspace",
   "api_key",
@@ -16,10 +16,13 @@ export const EXPORT_KINDS = [
 
 export type ExportKind = (typeof EXPORT_KINDS)[number];
 
-/** A value of JSON; what it holds is left open, or the types of an RPC answer would never end. */
+/**
+ * A JSON value. Objects are left open, because a recursive type would not terminate as an RPC
+ * result.
+ */
 export type Json = string | number | boolean | null | object;
 
-/** One row of what is kept about a workspace; its times are ISO 8601. */
+/** One stored row about a workspace; times are ISO 8601. */
 export interface ExportItem {
   kind: ExportKind;
   [field: string]: Json;

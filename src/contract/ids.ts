@@ -1,5 +1,5 @@
 import { toHex } from "./bytes.ts";
-/** The type prefix of each kind of identifier (contract, Identifiers; the last two are internal). */
+/** The prefix of each kind of id (contract, Identifiers; the last two are internal). */
 export const ID_PREFIXES = {
   automation: "aut_",
   agent: "agt_",
@@ -14,12 +14,12 @@ export const ID_PREFIXES = {
 export type IdKind = keyof typeof ID_PREFIXES;
 
 const ID_BYTES = 16;
-/** 2^128 written in base 36. */
+/** Digits of 2^128 in base 36. */
 const ID_DIGITS = 25;
 
 /**
- * The identifier of what the platform calls `reference` in a workspace: a hash, so that recording
- * the same reference again names the same row without looking it up.
+ * The id of the record that the platform calls `reference`: a hash, so that recording the same
+ * reference again yields the same row without a look-up.
  */
 export async function derivedId(kind: IdKind, workspaceId: string, reference: string) {
   const source = new TextEncoder().encode(JSON.stringify([kind, workspaceId, reference]));
@@ -27,14 +27,14 @@ export async function derivedId(kind: IdKind, workspaceId: string, reference: st
   return write(kind, digest.subarray(0, ID_BYTES));
 }
 
-/** A new identifier, 128 bits of randomness behind its prefix. */
+/** A new id: its prefix followed by 128 random bits. */
 export function randomId(kind: IdKind): string {
   return write(kind, crypto.getRandomValues(new Uint8Array(ID_BYTES)));
 }
 
 /**
- * A new identifier of an event, ordered by time: 48 bits of milliseconds before 80 of randomness, as
- * in a UUIDv7 (RFC 9562, 5.7). What is written together stands together, and what is old comes first.
+ * A new event id, sorted by time: 48 bits of milliseconds followed by 80 random bits, as in UUIDv7
+ * (RFC 9562, 5.7). Events written together are stored together, oldest first.
  */
 export function newEventId(now: number): string {
   const bytes = crypto.getRandomValues(new Uint8Array(ID_BYTES));
@@ -42,7 +42,7 @@ export function newEventId(now: number): string {
   return write("event", bytes);
 }
 
-/** The identifier before those of all events from `time` on. */
+/** The smallest possible event id at `time`. */
 export function eventIdAt(time: number): string {
   const bytes = new Uint8Array(ID_BYTES);
   bytes.set(timeBytes(time));
@@ -55,7 +55,7 @@ function timeBytes(time: number): Uint8Array {
   return new Uint8Array(bytes.buffer, 2);
 }
 
-/** Whether `text` could be an identifier that we made; what could not be is in no table. */
+/** Whether `text` could be one of our ids; anything else is in no table. */
 export function isId(kind: IdKind, text: string): boolean {
   const prefix = ID_PREFIXES[kind];
   return (

@@ -1,9 +1,9 @@
-/** An input is wrong: the message says what and where, in one line, without the value. */
+/** Invalid input. The message says in one line what is wrong and where, without the value. */
 export class InputError extends Error {}
 
-/** An input names what is not there. */
+/** The input refers to something that does not exist. */
 export class UnknownInput extends InputError {
-  /** Where the name stands in the input, such as `webhookId` or `eventIds[0]`. */
+  /** Where in the input, such as `webhookId` or `eventIds[0]`. */
   readonly parameter: string;
 
   constructor(parameter: string, message: string) {

@@ -1,221 +1,237 @@
 /**
- * Every number of the service that an operator might want to change, in one place; the quotas are
- * variables of the deployment and stand in wrangler.toml.
+ * Every number that an operator might want to change. The quotas are deployment variables in
+ * wrangler.toml.
  */
 
-/** Items on a page (contract, Limits: page size). */
+/** Items per page (contract, Limits: page size). */
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 
-/** Largest request body that the API reads, in bytes. */
+/** Maximum size of a request body, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
-/** How much of a body is read that no handler needs, and for how long: its connection is then kept. */
+/**
+ * How much of an unneeded request body to read, and for how long, to keep the connection usable.
+ */
 export const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
-/** Subscriptions that one workspace may have, disabled ones included, unless agreed otherwise... */
+/** Maximum subscriptions of a workspace, disabled ones included, unless agreed otherwise... */
 export const SUBSCRIPTIONS_MAX = 20;
 /**
- * ...and what may be agreed. An event is written with a delivery for each: 100 leads for 100
- * subscriptions are 10,000 deliveries in one transaction, which keeps the database's one writer busy
- * for half a second; 500 would be two and a half. A queue, too, takes 100 messages at once.
+ * ...and the most that may be agreed. Each event is written with a delivery per subscription: 100
+ * leads for 100 subscriptions make 10,000 deliveries in one transaction, which occupies the
+ * database's only writer for half a second; 500 subscriptions would take 2.5 s. Queues also accept
+ * at most 100 messages at once.
  */
 export const AGREED_SUBSCRIPTIONS_MAX = 100;
 
-/** Longest webhook URL, in characters. */
+/** Maximum length of a webhook URL, in characters. */
 export const URL_MAX_LENGTH = 2048;
 
-/** A page of an export is full with so many items, or bytes of JSON; the last rows read may exceed it. */
+/** An export page is full at this many items or bytes of JSON; the last rows read may exceed it. */
 export const EXPORT_PAGE_MAX_ITEMS = 1_000;
 export const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
-/** Items that one call of the Platform door may carry. */
+/** Maximum items per call of the Platform door. */
 export const RECORDS_MAX = 100;
 
-/** Largest automation, lead or run that is recorded, in bytes of JSON: a page holds 100 of them. */
+/** Maximum size of a recorded automation, lead or run, in bytes of JSON; a page holds up to 100. */
 export const RECORD_MAX_BYTES = 64 * 1024;
-/** Levels of objects and arrays in a lead's custom fields, themselves included. */
+/** Maximum nesting of a lead's custom fields, counting the outer object. */
 export const NESTING_MAX = 32;
 
-/** Largest message that a queue takes, in bytes, less what it adds itself. */
+/** Maximum size of a queue message in bytes, minus the queue's own overhead. */
 export const MESSAGE_MAX_BYTES = 127_000;
-/** Messages that the ingest queue records in one transaction, in bytes of JSON together. */
+/** Maximum size of the messages the ingest queue records in one transaction, in bytes of JSON. */
 export const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
 /**
- * Records that it writes in one: with the most subscriptions, 100,000 deliveries, which take five of
- * the 30 seconds that D1 allows.
+ * Maximum records in one such transaction: with the maximum number of subscriptions, 100,000
+ * deliveries, which take 5 of the 30 seconds that D1 allows.
  */
 export const INGEST_TRANSACTION_MAX_RECORDS = 1_000;
 /** How long after it was sent a run waits for its automation or lead; then it is set aside. */
 export const UNORDERED_MAX_SECONDS = 900;
-/** Its first wait; each one doubles its age. */
+/** A run's first wait; each further wait doubles its age. */
 export const UNORDERED_FIRST_WAIT_SECONDS = 5;
-/** The wait of one that is older than that when it first comes: what it waits for may be right behind. */
+/**
+ * The only wait of a run that is already older when it first arrives: the record it refers to may
+ * be right behind it.
+ */
 export const UNORDERED_LAST_WAIT_SECONDS = 60;
-/** Wait of a message whose recording failed; doubled each time. */
+/** Wait before retrying a message that could not be recorded; doubles each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 /** Where several databases are bound, the others wait no longer than this for one of them... */
 export const INGEST_DATABASE_MAX_MS = 10_000;
 /** ...and then do without it for this long. */
 export const INGEST_AWAY_MS = 60_000;
 
-/** How long an API key that was rolled may still be used, in seconds. */
+/** Maximum time, in seconds, that a rolled API key may still be used. */
 export const KEY_OVERLAP_MAX_SECONDS = 604_800;
 
-/** How long a webhook secret that was replaced signs beside the new one, in seconds. */
+/** How long a rotated webhook secret signs alongside the new one, in seconds. */
 export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
-/** Secrets of one subscription that may sign beside its own at once. */
+/** Maximum earlier secrets that sign at once for one subscription. */
 export const EARLIER_SECRETS_MAX = 4;
 
-/** How long a link to the portal is good, in minutes. */
+/** How long a portal link is valid, in minutes. */
 export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
-/** Days whose deliveries the portal counts, today included... */
+/** Number of days for which the portal counts deliveries, including today... */
 export const PORTAL_DAYS = 7;
-/** ...and deliveries of one of them that it counts at the most, the newest ones. */
+/** ...and the maximum it counts per day; the newest ones. */
 export const PORTAL_DAY_MAX = 10_000;
 
-/** Deliveries that wait for one subscription, of which its health counts so many at the most. */
+/** Maximum pending deliveries counted for a subscription's health. */
 export const PENDING_COUNTED_MAX = 10_000;
 
-/** Hours of which a gate keeps the usage of its key, the current one included. */
+/** Number of hours of usage that a key's gate keeps, including the current one. */
 export const USAGE_HOURS = 24;
-/** Deliveries that a page of a list that is narrowed looks through at the most. */
+/** Maximum deliveries that one page of a filtered list examines. */
 export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
-/** How long a subscriber has to answer (contract, Limits: webhook acknowledgement). */
+/** How long a subscriber may take to answer (contract, Limits: webhook acknowledgement). */
 export const POST_TIMEOUT_MS = 10_000;
 
-/** How long a DNS-over-HTTPS resolver has to answer; silence is not a refusal. */
+/** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */
 export const DNS_TIMEOUT_MS = 2_000;
-/** How long it may hold up a post; an answer that comes later counts for the next one. */
+/** How long a look-up may delay a post; a later answer is cached for the next one. */
 export const DNS_BEFORE_POST_MS = 400;
-/** For how long an isolate remembers what a name stands for: its TTL, within these bounds... */
+/** How long an isolate caches a name's resolution: its TTL, within these bounds... */
 export const DNS_REMEMBERED_MS = { min: 1_000, max: 300_000 } as const;
-/** ...or this long, when nothing could be said. */
+/** ...or this long if it was inconclusive. */
 export const DNS_UNKNOWN_REMEMBERED_MS = 10_000;
-/** Names that an isolate remembers. */
+/** Maximum names an isolate caches. */
 export const DNS_NAMES_MAX = 1_000;
 
-/** Wait after the n-th failed attempt, in seconds; one attempt more than there are waits. */
+/** Wait after the n-th failed attempt, in seconds. There is one attempt more than waits. */
 export const RETRY_WAITS_SECONDS = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ] as const;
 
-/** A wait is lengthened by up to this share, so that failures do not return as one wave. */
+/**
+ * Waits are lengthened by up to this share, so that failed deliveries do not all return at once.
+ */
 export const RETRY_JITTER = 0.2;
 
-/** A subscriber's `Retry-After` lengthens a wait up to this multiple of it. */
+/** A subscriber's `Retry-After` can lengthen a wait to at most this multiple. */
 export const RETRY_AFTER_MAX_MULTIPLE = 2;
 
-/** A subscription is disabled when it has failed without a success for this long... */
+/** A subscription is disabled once it has failed for this long without a success... */
 export const DISABLE_AFTER_MS = 72 * 3_600_000;
 /** ...and at least this many times. */
 export const DISABLE_AFTER_FAILURES = 10;
 
-/** Administrators are told of a subscription that has failed without a success for this long. */
+/** Administrators are told once a subscription has failed for this long without a success. */
 export const TELL_AFTER_MS = 24 * 3_600_000;
-/** Waits between the tries to send an e-mail, in seconds, two days in all; then it is given up. */
+/** Waits between tries to send an e-mail, in seconds; after two days in all, it is given up. */
 export const EMAIL_WAITS_SECONDS = [
   300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000,
 ] as const;
-/** E-mails that one sweep sends: each is a request and a statement, of which the free plan has 50. */
+/**
+ * Maximum e-mails per sweep: each takes a request and a statement, and the free plan has 50 of
+ * each.
+ */
 export const EMAILS_MAX = 20;
-/** How long the mail service has to answer. */
+/** How long the mail service may take to answer. */
 export const EMAIL_TIMEOUT_MS = 10_000;
-/** An e-mail that a sweep has taken is nobody else's for this long; a sweep ends well before. */
+/** How long an e-mail taken by a sweep is reserved; a sweep ends well before that. */
 export const EMAIL_TAKEN_MS = 300_000;
-/** How long no e-mail is sent after the mail service has said that it takes no more for now, or today. */
+/** How long to send no e-mail after the mail service has reported its rate or daily limit. */
 export const EMAIL_PAUSE_MS = { rate: 300_000, daily: 3_600_000 } as const;
 
-/** Posts under way at once, in one invocation and so to one subscription; the platform lets six wait. */
+/** Maximum concurrent posts per invocation and per subscription; the runtime's limit is six. */
 export const POSTS_AT_ONCE = 6;
-/** Of these, one workspace may use so many where others wait. */
+/** How many of these one workspace may use while others are waiting. */
 export const POSTS_PER_WORKSPACE = 3;
-/** An answer that takes this long is slow. */
+/** An answer that takes this long counts as slow. */
 export const SLOW_ANSWER_MS = 2_000;
 
-/** Deliveries that one transaction claims, over all its subscriptions. */
+/** Maximum deliveries one transaction claims, over all subscriptions. */
 export const CLAIM_MAX = 100;
-/** Deliveries of one subscription that it claims in the slow lane, where each may take ten seconds. */
+/** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
 export const CLAIM_SLOW_MAX = 6;
-/** More is claimed when fewer than this are left to post. */
+/** More is claimed when fewer than this are waiting. */
 export const CLAIM_AHEAD = 24;
 
-/** How long a dispatch holds what it has claimed from, should it die. */
+/** How long a dispatch that dies still holds its subscriptions. */
 export const HOLD_MS = 20_000;
-/** No post starts later than this after the database was asked whether it is still owed. */
+/** A post starts at most this long after the database was asked whether it is still owed. */
 export const CONFIRMED_MS = 1_500;
-/** Outcomes are recorded after this long, if not before. */
+/** Maximum time before outcomes are recorded. */
 export const SETTLE_AFTER_MS = 1_000;
-/** The same for a subscription that has nothing more to be posted, for which more may have come. */
+/** The same for a subscription with nothing left to post, because more may have become due. */
 export const SETTLE_IDLE_AFTER_MS = 100;
-/** A dispatch starts no post later than this: the rest is for the next one. */
+/** A dispatch starts no post later than this; the rest is left for the next one. */
 export const DISPATCH_MAX_MS = 20_000;
-/** A dispatch in which no post ends for this long gives back what it has not begun. */
+/** If no post of a dispatch ends for this long, it releases subscriptions it has not started on. */
 export const STUCK_MS = 500;
-/** After this long, its queue goes on without it... */
+/** After this long, the queue goes on without waiting for the dispatch... */
 export const HAND_OFF_MS = 100;
-/** ...unless an isolate has this many of them... */
+/** ...unless the isolate has this many of them... */
 export const DISPATCHES_AT_ONCE = 8;
 /** ...but where several databases are bound, no longer than this: one that hangs holds no others' queue. */
 export const BUSY_HAND_OFF_MS = 2_000;
 /**
- * What an invocation on the free plan may do: 50 requests to subscribers, and 50 statements, of which
- * one round trip has eight, and one more if it disables somebody: two are left for what then is under
- * way. More round trips are made by one that has been let post more.
+ * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes eight
+ * statements, and one more if it disables a subscription; two round trips are left over for posts
+ * that are still in progress. An invocation that was able to post more makes more round trips.
  */
 export const FREE_PLAN = { posts: 50, roundTrips: 4 } as const;
 
-/** How long keys' gates may hold up a dispatch. */
+/** How long the key gates may delay a dispatch. */
 export const GATES_TIMEOUT_MS = 1_000;
-/** Key gates that one dispatch tells of the bookmark; a Worker may make 1,000 calls in one invocation. */
+/** Maximum key gates that one dispatch notifies; a Worker may make 1,000 calls per invocation. */
 export const GATES_TOLD_MAX = 500;
 
-/** Longest event body, in characters, that a claim reads along; a longer one is read by itself. */
+/**
+ * Maximum length in characters of an event body that is read with the claim; longer ones are read
+ * separately.
+ */
 export const INLINE_BODY_MAX = 32_768;
 
-/** A wake that comes this much too early is sent again; an earlier one is not the one that counts. */
+/** A wake up to this much too early is sent again; for a longer wait, another was sent already. */
 export const EARLY_WAKE_MS = 5_000;
-/** Rows that one transaction cancels, exhausts or deletes. */
+/** Maximum rows that one transaction cancels, exhausts or deletes. */
 export const CLEANUP_MAX = 1_000;
 
-/** How long one call that erases a workspace goes on. */
+/** Maximum duration of one call that erases a workspace. */
 export const ERASURE_MAX_MS = 10_000;
 
-/** The sweep looks for deliveries that are overdue by more than this. */
+/** The sweep wakes subscriptions with deliveries overdue by more than this. */
 export const SWEEP_GRACE_MS = 60_000;
-/** Subscriptions that one sweep wakes. */
+/** Maximum subscriptions that one sweep wakes. */
 export const SWEEP_MAX = 1_000;
-/** A sweep deletes for this long. */
+/** How long a sweep may spend on deleting. */
 export const SWEEP_MAX_MS = 40_000;
-/** The ledger calls a delivery overdue after this. */
+/** The ledger counts a delivery as overdue after this. */
 export const OVERDUE_AFTER_MS = 300_000;
-/** A delivery whose turn has not come for this long, because its subscription fails, is exhausted. */
+/** A delivery that has been overdue for this long, because its subscription fails, is exhausted. */
 export const OVERDUE_MAX_MS = 7 * 86_400_000;
-/** A subscription that could not be posted to, through no fault of its own, waits this long. */
+/** Wait of a subscription that could not be posted to through no fault of its own. */
 export const UNTRIED_WAIT_MS = 300_000;
 
-/** An event that is not settled this long after it was created is dated by its settlement. */
+/** An event that is settled later than this after its creation gets an expiry of its own. */
 export const EXPIRY_SLACK_MS = 3_600_000;
 
-/** An event is measured once it is this old: by then all that is older is committed. */
+/** Age at which an event is measured: by then all older ones are committed. */
 export const SIZE_SLACK_MS = 120_000;
-/** Pending events of one workspace that one sweep passes over, looking for settled ones behind them. */
+/** Maximum pending events per workspace that one sweep skips while looking for settled ones. */
 export const TRIM_PENDING_MAX = 10_000;
 
-/** Events that are older are not delivered again. */
+/** Older events cannot be redelivered. */
 export const REDELIVERY_MAX_AGE_MS = 30 * 86_400_000;
-/** What is delivered again to a subscription that was enabled is spread by this rate. */
+/** Rate at which redelivered events become due. */
 export const REDELIVERIES_PER_SECOND = 10;
-/** Events that one transaction looks through for such a redelivery. */
+/** Maximum events per redelivery transaction. */
 export const REDELIVERY_CHUNK = 1_000;
 
-/** A gate reads a key's standing anew, and notes that it is used, after this long at the most. */
+/**
+ * Maximum age of a key's standing in its gate; reading it again also notes that the key is used.
+ */
 export const STANDING_MAX_AGE_MS = 3_600_000;
 
-/** Runs of removed automations that one transaction deletes, */
+/** Maximum runs of removed automations that one transaction deletes, */
 export const REMOVED_RUNS_AT_ONCE = 5_000;
-/** and such transactions in one sweep, */
+/** maximum such transactions per sweep, */
 export const REMOVED_RUNS_PIECES = 20;
-/** none of which starts later than this into it. */
+/** and the time after which a sweep starts no more of them. */
 export const REMOVED_RUNS_MAX_MS = 20_000;
 
 /** Rows of a workspace that are copied to another database at once, and how much text at the most. */
@@ -243,9 +259,9 @@ export const SIZES_KEPT_DAYS = 30;
 /** A question that is put to several databases is answered without the one that takes longer. */
 export const DATABASE_PATIENCE_MS = 5_000;
 
-/** The token of a transaction is kept this long: longer than any try of it can be under way. */
+/** How long the token of a transaction is kept: longer than any retry can take. */
 export const COMMITS_KEPT_MS = 3_600_000;
-/** Tokens that one sweep forgets at the most. */
+/** Maximum tokens that one sweep deletes. */
 export const COMMITS_FORGOTTEN_MAX = 20_000;
-/** A gate writes the window of its key once in this time; an object that is reset forgets as much. */
+/** How often at most a gate writes its key's window; an object that is reset loses that much. */
 export const WINDOW_WRITTEN_EVERY_MS = 500;

@@ -1,20 +1,23 @@
-/** How fast, and when, a subscription may be posted to. */
+/** How fast, and from when on, a subscription may be posted to. */
 export interface Pace {
-  /** Posts at once that it has earned. */
+  /** Number of concurrent posts it has earned. */
   postsAtOnce: number;
-  /** Waits since it began to fail, one after each probe; 0 while it is open. */
+  /** Number of waits since it began to fail, one after each probe; 0 if it is not backing off. */
   backoff: number;
-  /** No post starts before this: Unix milliseconds. */
+  /** No post starts before this time: Unix milliseconds. */
   nextAt: number;
   /** Whether its last answer was slow. */
   slow: boolean;
   /** Failed attempts since the last success. */
   failures: number;
-  /** The first of them: Unix milliseconds. */
+  /** The first of these failures: Unix milliseconds. */
   failingSince: number | null;
 }
 
-/** Which queue wakes a subscription: those that fail or answer slowly hold up no others. */
+/**
+ * The queue that wakes a subscription; failing and slow ones have their own, so as not to delay
+ * others.
+ */
 export type Lane = "fast" | "slow";
 
 /** The lane of a subscription. */

@@ -1,5 +1,5 @@
-import * as z from "zod";
 import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
+import { WEBHOOK_EVENTS } from "./enumerations.ts";
 import { InputError } from "./input-error.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
@@ -10,369 +10,158 @@ import {
   RECORDS_MAX,
   REDELIVERY_MAX_AGE_MS,
   SECRET_OVERLAP_SECONDS,
-  SUBSCRIPTIONS_MAX,
 } from "./limits.ts";
-import { AutomationReport, EXAMPLES, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
-import { WebhookEvent } from "./resources.ts";
+import { AutomationReport, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
+import * as z from "./zod.ts";
 
-const WorkspaceId = Id.describe("wks_…");
-const WebhookId = Id.describe("whk_…");
-const EventId = Id.describe("evt_…");
-const KeyId = Id.describe("key_…");
-const Binding = z.string().min(1).max(20);
-
-const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
-  error: "must be at most 30 days ago: older events are deleted",
-  params: { reason: "out_of_range" },
-});
+const RedeliverableSince = Instant.check(
+  z.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
+    error: "must be at most 30 days ago: older events are deleted",
+    params: { reason: "out_of_range" },
+  }),
+);
 
 /** So many missing fields are named in a message; of a hundred records there may be thousands. */
 const MISSING_NAMED_MAX = 10;
 
 const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
 
-/** What may have become of an event that is delivered again; `missed` when nothing was owed. */
+/** The state of an event that may be redelivered; `missed` if it was never owed. */
 export type RedeliveryState = z.infer<typeof RedeliveryState>;
 
-function records<T extends z.ZodType>(item: T) {
-  return z
-    .array(
-      item.refine(
+/** A whole number in a range, both ends included. */
+function integer(min: number, max: number) {
+  return z.int().check(z.minimum(min), z.maximum(max));
+}
+
+/** One or more items, up to the most that a call may hold. */
+function several<T extends z.ZodMiniType>(item: T, max = RECORDS_MAX) {
+  return z.array(item).check(z.minLength(1), z.maxLength(max));
+}
+
+function records<T extends z.ZodMiniType>(item: T) {
+  return several(
+    item.check(
+      z.refine(
         (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
         `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
       ),
-    )
-    .min(1)
-    .max(RECORDS_MAX);
+    ),
+  );
 }
 
-/** Where a page begins: the `nextCursor` of the one before. */
+/** The position where a page begins, from the previous page's `nextCursor`. */
 function cursorOf(list: string) {
-  return z
-    .string()
-    .transform((text, context) => {
-      const position = decodeCursor(list, text);
-      if (position) return position;
-      context.addIssue({ code: "custom", message: "is no cursor of this list" });
-      return z.NEVER;
-    })
-    .nullish()
-    .describe("nextCursor of the page before; the first page when left out");
+  return z.nullish(
+    z.pipe(
+      z.string(),
+      z.transform((text: string, context) => {
+        const position = decodeCursor(list, text);
+        if (position) return position;
+        context.issues.push({
+          code: "custom",
+          message: "is not a cursor of this list",
+          input: text,
+        });
+        return z.NEVER;
+      }),
+    ),
+  );
 }
 
-const AdminEmails = z
-  .array(z.email())
-  .max(50)
-  .nullish()
-  .describe("who is told when a subscription is disabled");
-const Quota = z.int().min(1).max(1_000_000);
+const AdminEmails = z.nullish(z.array(z.email()).check(z.maxLength(50)));
+const Quota = integer(1, 1_000_000);
+const ofWorkspace = z.strictObject({ workspaceId: Id });
+const ofWebhook = z.strictObject({ webhookId: Id });
+const Binding = z.string().check(z.minLength(1), z.maxLength(20));
+const ofAnyWorkspace = z.strictObject({
+  workspaceId: z.nullish(Id),
+  database: z.nullish(Binding),
+});
 
-/** What each method of the Platform door takes; the sentences and examples are those of its help. */
+/** The input of each method of the Platform door; `scripts/platform/words.ts` describes it. */
 export const PLATFORM_INPUTS = {
-  createWorkspace: z
-    .strictObject({
-      name: Name.describe("administrators read it in e-mails"),
-      adminEmails: AdminEmails,
-      database: Binding.nullish().describe(
-        "binding of the database to live in; the one with the most room when left out",
-      ),
-    })
-    .meta({
-      description: "Creates a workspace that has access to the service.",
-      examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
-    }),
-  eraseWorkspace: z.strictObject({ workspaceId: WorkspaceId }).meta({
-    description:
-      "Erases a workspace and all of it, its keys first; call it again until it is done. An unknown id is no error.",
-    examples: [{ workspaceId: "wks_…" }],
+  createWorkspace: z.strictObject({
+    name: Name,
+    adminEmails: AdminEmails,
+    database: z.nullish(Binding),
   }),
-  exportWorkspace: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      cursor: z
-        .string()
-        .nullish()
-        .describe("nextCursor of the page before; the first page when left out"),
-    })
-    .meta({
-      description: "Exports all that is kept about a workspace, but for secrets, page by page.",
-      examples: [{ workspaceId: "wks_…" }],
-    }),
-  updateWorkspace: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      name: Name.nullish().describe("administrators read it in e-mails"),
-      adminEmails: AdminEmails,
-      webhooksMax: z
-        .int()
-        .min(1)
-        .max(AGREED_SUBSCRIPTIONS_MAX)
-        .nullish()
-        .describe(`subscriptions that it may have; ${SUBSCRIPTIONS_MAX} unless told`),
-    })
-    .meta({
-      description: "Changes a workspace's name, administrators or limit; what is left out stays.",
-      examples: [
-        { workspaceId: "wks_…", adminEmails: ["admin@example.com"] },
-        { workspaceId: "wks_…", webhooksMax: 50 },
-      ],
-    }),
-  listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }).meta({
-    description: "Lists workspaces, newest first, 100 a page.",
-    examples: [{}],
+  databases: z.strictObject({}),
+  moveWorkspace: z.strictObject({ workspaceId: Id, database: Binding }),
+  eraseWorkspace: ofWorkspace,
+  exportWorkspace: z.strictObject({ workspaceId: Id, cursor: z.nullish(z.string()) }),
+  updateWorkspace: z.strictObject({
+    workspaceId: Id,
+    name: z.nullish(Name),
+    adminEmails: AdminEmails,
+    webhooksMax: z.nullish(integer(1, AGREED_SUBSCRIPTIONS_MAX)),
   }),
-  databases: z.strictObject({}).meta({
-    description:
-      "Lists the databases that are bound, how full each is, and for how long there is room.",
-    examples: [{}],
+  listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
+  setWorkspaceAccess: z.strictObject({ workspaceId: Id, granted: z.boolean() }),
+  createPortalLink: z.strictObject({
+    workspaceId: Id,
+    validMinutes: z.nullish(integer(1, PORTAL_LINK_MINUTES.max)),
   }),
-  moveWorkspace: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      database: Binding.describe("binding of the database to move to"),
-    })
-    .meta({
-      description:
-        "Moves a workspace to another database while it is in use; call it again until it is done.",
-      examples: [{ workspaceId: "wks_…", database: "DB_2" }],
-    }),
-  setWorkspaceAccess: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      granted: z.boolean().describe("false: its keys get 403, and its deliveries are cancelled"),
-    })
-    .meta({
-      description: "Grants or denies a workspace access, at once.",
-      examples: [{ workspaceId: "wks_…", granted: false }],
-    }),
-  createPortalLink: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      validMinutes: z
-        .int()
-        .min(1)
-        .max(PORTAL_LINK_MINUTES.max)
-        .nullish()
-        .describe("how long the link is good; an hour when left out"),
-    })
-    .meta({
-      description:
-        "Makes a link to the portal: whoever has it manages the workspace's webhooks for that time.",
-      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", validMinutes: 15 }],
-    }),
-  createApiKey: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      requestsPerWindow: Quota.nullish().describe(
-        "the key's own quota; QUOTA_REQUESTS when left out",
-      ),
-    })
-    .meta({
-      description: "Creates an API key of a workspace and shows it this once.",
-      examples: [{ workspaceId: "wks_…" }, { workspaceId: "wks_…", requestsPerWindow: 6000 }],
-    }),
-  updateApiKey: z
-    .strictObject({
-      keyId: KeyId,
-      requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
-    })
-    .meta({
-      description: "Gives a live API key another quota, at once.",
-      examples: [{ keyId: "key_…", requestsPerWindow: 6000 }],
-    }),
-  rollApiKey: z
-    .strictObject({
-      keyId: KeyId,
-      overlapSeconds: z
-        .int()
-        .min(0)
-        .max(KEY_OVERLAP_MAX_SECONDS)
-        .describe("how long the old key is still good; 0 revokes it at once"),
-    })
-    .meta({
-      description:
-        "Replaces an API key and shows the new one this once; both are good until the overlap ends.",
-      examples: [{ keyId: "key_…", overlapSeconds: 86_400 }],
-    }),
+  createApiKey: z.strictObject({ workspaceId: Id, requestsPerWindow: z.nullish(Quota) }),
+  updateApiKey: z.strictObject({ keyId: Id, requestsPerWindow: z.nullable(Quota) }),
+  rollApiKey: z.strictObject({ keyId: Id, overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS) }),
   revokeApiKey: z
     .strictObject({
-      keyId: KeyId.nullish(),
-      apiKey: z
-        .string()
-        .max(100)
-        .nullish()
-        .describe("instead of keyId: the key itself, as when it has leaked"),
+      keyId: z.nullish(Id),
+      apiKey: z.nullish(z.string().check(z.maxLength(100))),
     })
-    .refine(
-      ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
-      "either keyId or apiKey is expected",
-    )
-    .meta({
-      description: "Revokes an API key for good, at once.",
-      examples: [{ keyId: "key_…" }, { apiKey: "key_live_…" }],
-    }),
-  listApiKeys: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }).meta({
-    description:
-      "Lists the API keys of a workspace, revoked ones included, newest first, 100 a page.",
-    examples: [{ workspaceId: "wks_…" }],
+    .check(
+      z.refine(
+        ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
+        "expected either keyId or apiKey",
+      ),
+    ),
+  listApiKeys: z.strictObject({ workspaceId: Id, cursor: cursorOf(API_KEYS_LIST) }),
+  recordAutomations: z.strictObject({ workspaceId: Id, automations: records(AutomationReport) }),
+  removeAutomations: z.strictObject({ workspaceId: Id, ids: several(Id) }),
+  recordLeads: z.strictObject({ workspaceId: Id, leads: records(LeadReport) }),
+  eraseLeads: z.strictObject({ workspaceId: Id, ids: several(Id) }),
+  recordRuns: z.strictObject({ workspaceId: Id, runs: records(RunReport) }),
+  ledger: ofAnyWorkspace,
+  listWebhooks: ofWorkspace,
+  listDeliveries: z.strictObject({
+    webhookId: Id,
+    state: z.nullish(z.enum(["pending", "delivered", "exhausted", "cancelled"])),
+    type: z.nullish(z.enum(WEBHOOK_EVENTS)),
+    limit: z.nullish(integer(PAGE_LIMIT.min, PAGE_LIMIT.max)),
+    cursor: cursorOf(DELIVERIES_LIST),
   }),
-  recordAutomations: z
-    .strictObject({ workspaceId: WorkspaceId, automations: records(AutomationReport) })
-    .meta({
-      description:
-        "Inserts automations or brings them up to date, and announces activations and pauses; gives the ids, and how many are new.",
-      examples: [{ workspaceId: "wks_…", automations: [EXAMPLES.automation] }],
-    }),
-  removeAutomations: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      ids: z.array(Id).min(1).max(RECORDS_MAX).describe("aut_…"),
-    })
-    .meta({
-      description: "Removes automations, and their runs, from the API; gives how many were there.",
-      examples: [{ workspaceId: "wks_…", ids: ["aut_…"] }],
-    }),
-  recordLeads: z.strictObject({ workspaceId: WorkspaceId, leads: records(LeadReport) }).meta({
-    description:
-      "Inserts leads and announces them; a known reference changes nothing. Gives the ids, and how many are new.",
-    examples: [{ workspaceId: "wks_…", leads: [EXAMPLES.lead] }],
-  }),
-  eraseLeads: z
-    .strictObject({
-      workspaceId: WorkspaceId,
-      ids: z.array(Id).min(1).max(RECORDS_MAX).describe("lea_…"),
-    })
-    .meta({
-      description:
-        "Erases leads, the events that tell of them and their deliveries; unknown ids are no error.",
-      examples: [{ workspaceId: "wks_…", ids: ["lea_…"] }],
-    }),
-  recordRuns: z.strictObject({ workspaceId: WorkspaceId, runs: records(RunReport) }).meta({
-    description:
-      "Inserts finished runs and announces them; a known reference changes nothing. Gives the ids, and how many are new.",
-    examples: [{ workspaceId: "wks_…", runs: [EXAMPLES.run] }],
-  }),
-  ledger: z
-    .strictObject({
-      workspaceId: WorkspaceId.nullish().describe("all, when left out"),
-      database: Binding.nullish().describe("of one database: its binding"),
-    })
-    .meta({
-      description: "Counts the deliveries by state.",
-      examples: [{}, { workspaceId: "wks_…" }],
-    }),
-  listWebhooks: z.strictObject({ workspaceId: WorkspaceId }).meta({
-    description: "Lists the subscriptions of a workspace, newest first, with their health.",
-    examples: [{ workspaceId: "wks_…" }],
-  }),
-  listDeliveries: z
-    .strictObject({
-      webhookId: WebhookId,
-      state: z
-        .enum(["pending", "delivered", "exhausted", "cancelled"])
-        .nullish()
-        .describe("only those in this state"),
-      type: WebhookEvent.nullish().describe("only those of this kind of event"),
-      limit: z
-        .int()
-        .min(PAGE_LIMIT.min)
-        .max(PAGE_LIMIT.max)
-        .nullish()
-        .describe(`${PAGE_LIMIT.default} when left out`),
-      cursor: cursorOf(DELIVERIES_LIST),
-    })
-    .meta({
-      description: "Lists the deliveries to a subscription, newest first.",
-      examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", state: "exhausted", limit: 100 }],
-    }),
-  readDelivery: z.strictObject({ webhookId: WebhookId, eventId: EventId }).meta({
-    description: "Shows a delivery, every failed attempt at it, and the exact body.",
-    examples: [{ webhookId: "whk_…", eventId: "evt_…" }],
-  }),
+  readDelivery: z.strictObject({ webhookId: Id, eventId: Id }),
   redeliver: z
     .strictObject({
-      webhookId: WebhookId,
-      eventIds: z.array(EventId).min(1).max(RECORDS_MAX).nullish().describe("these events"),
-      since: RedeliverableSince.nullish().describe("or those from then on"),
-      until: Instant.nullish().describe("and before then; no end when left out"),
-      states: z
-        .array(RedeliveryState)
-        .min(1)
-        .max(RedeliveryState.options.length)
-        .nullish()
-        .describe("what became of them; missed: nothing was owed. All when left out"),
+      webhookId: Id,
+      eventIds: z.nullish(several(Id)),
+      since: z.nullish(RedeliverableSince),
+      until: z.nullish(Instant),
+      states: z.nullish(several(RedeliveryState, RedeliveryState.options.length)),
     })
-    .superRefine(({ eventIds, since, until, states }, context) => {
-      const fault = (path: string, message: string) =>
-        context.addIssue({ code: "custom", path: [path], message });
-      if (eventIds == null && since == null)
-        return fault("eventIds", "either these or since is needed");
-      if (eventIds == null) return;
-      if (since != null) fault("since", "goes without eventIds");
-      if (until != null) fault("until", "goes without eventIds");
-      if (states != null) fault("states", "goes without eventIds");
-    })
-    .meta({
-      description:
-        "Delivers events once more, delivered ones too: same ids and bytes, 10 a second.",
-      examples: [
-        { webhookId: "whk_…", eventIds: ["evt_…"] },
-        { webhookId: "whk_…", since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
-      ],
-    }),
-  backlog: z
-    .strictObject({
-      workspaceId: WorkspaceId.nullish().describe("all, when left out"),
-      database: Binding.nullish().describe("of one database: its binding"),
-    })
-    .meta({
-      description: "Counts what waits to be delivered; cheaper than the ledger.",
-      examples: [{}, { workspaceId: "wks_…" }],
-    }),
-  enableWebhook: z
-    .strictObject({
-      webhookId: WebhookId,
-      redeliverSince: RedeliverableSince.nullish().describe(
-        "also delivers what was missed since then, 30 days back at the most",
-      ),
-    })
-    .meta({
-      description:
-        "Makes a disabled subscription active again; gives how many events it will be sent again.",
-      examples: [{ webhookId: "whk_…" }],
-    }),
-  sendTestEvent: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }).meta({
-    description: "Posts a labelled sample now, once, and says what the server answered.",
-    examples: [{ webhookId: "whk_…", type: "lead.created" }],
+    .check(
+      z.superRefine(({ eventIds, since, until, states }, context) => {
+        const fault = (path: string, message: string) =>
+          context.addIssue({ code: "custom", path: [path], message });
+        if (eventIds == null && since == null)
+          return fault("eventIds", "expected either eventIds or since");
+        if (eventIds == null) return;
+        if (since != null) fault("since", "cannot be combined with eventIds");
+        if (until != null) fault("until", "cannot be combined with eventIds");
+        if (states != null) fault("states", "cannot be combined with eventIds");
+      }),
+    ),
+  backlog: ofAnyWorkspace,
+  enableWebhook: z.strictObject({ webhookId: Id, redeliverSince: z.nullish(RedeliverableSince) }),
+  sendTestEvent: z.strictObject({ webhookId: Id, type: z.enum(WEBHOOK_EVENTS) }),
+  disableWebhook: ofWebhook,
+  deleteWebhook: ofWebhook,
+  rotateWebhookSecret: z.strictObject({
+    webhookId: Id,
+    overlapSeconds: z.nullish(integer(0, SECRET_OVERLAP_SECONDS.max)),
   }),
-  disableWebhook: z.strictObject({ webhookId: WebhookId }).meta({
-    description: "Disables a subscription; what it is still owed is cancelled.",
-    examples: [{ webhookId: "whk_…" }],
-  }),
-  deleteWebhook: z.strictObject({ webhookId: WebhookId }).meta({
-    description:
-      "Deletes a subscription; what it is still owed is cancelled. An unknown id is no error.",
-    examples: [{ webhookId: "whk_…" }],
-  }),
-  rotateWebhookSecret: z
-    .strictObject({
-      webhookId: WebhookId,
-      overlapSeconds: z
-        .int()
-        .min(0)
-        .max(SECRET_OVERLAP_SECONDS.max)
-        .nullish()
-        .describe("how long the old one signs too; 24 h when left out; 0 ends it at once"),
-    })
-    .meta({
-      description:
-        "Gives a subscription a new secret and shows it this once; both sign for a time.",
-      examples: [{ webhookId: "whk_…" }, { webhookId: "whk_…", overlapSeconds: 3600 }],
-    }),
-  resealSecrets: z.strictObject({}).meta({
-    description: "Seals up to 100 webhook secrets under the first encryption key.",
-    examples: [{}],
-  }),
+  resealSecrets: z.strictObject({}),
 };
 
 export type PlatformMethod = keyof typeof PLATFORM_INPUTS;
@@ -389,37 +178,37 @@ export type RecordingMethod = z.infer<typeof RecordingMethod>;
 
 const RecordMessage = z.strictObject({ method: RecordingMethod, input: z.unknown() });
 
-/** What a call that records gives. */
+/** The result of a recording call. */
 export interface Recorded {
-  /** Identifiers of its records, in the order of the input. */
+  /** The ids of its records, in input order. */
   ids: string[];
   /**
-   * How many of them are new: inserted by this call. Where the service had to commit the call twice,
-   * because D1 lost the reply to the first try, those of the first try are not counted.
+   * How many of them are new, inserted by this call. If D1 lost a reply and the service committed
+   * the call twice, records inserted by the first try are not counted.
    */
   created: number;
 }
 
-/** When a call is recorded, in Unix milliseconds. */
+/** The times of a recording call, in Unix milliseconds. */
 export interface Moment {
-  /** When it was sent, of one that may have waited in a queue since; `null`: just now. */
+  /** When it was sent, if it came through a queue; `null` if it arrived directly. */
   sentAt: number | null;
   now: number;
 }
 
-/** The input of a method, as its caller writes it. */
+/** The input of a method, as the caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 
-/** One item of the array `K` of a method's input, once it has been read. */
+/** One item of the array `K` of a method's input, once parsed. */
 export type PlatformRecord<
   M extends PlatformMethod,
   K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
 > = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
 
 /**
- * Reads the input of a method.
+ * Parses the input of a method.
  *
- * @throws InputError for an input that the method does not take.
+ * @throws InputError if the input is not valid.
  */
 export function readInput<M extends PlatformMethod>(
   method: M,
@@ -429,8 +218,8 @@ export function readInput<M extends PlatformMethod>(
 }
 
 /**
- * Reads a message of the ingest queue: `{ method, input }`, or the same as JSON text. The input is
- * left to `readInput`.
+ * Parses a message of the ingest queue: `{ method, input }`, or the same as a JSON string. The
+ * input itself is left to `readInput`.
  *
  * @throws InputError for anything else.
  */
@@ -443,12 +232,12 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // The parser's own message quotes the text.
+    // The parser's own message would quote the text.
     throw new InputError("message: not JSON");
   }
 }
 
-function read(what: string, schema: z.ZodType, value: unknown): unknown {
+function read(what: string, schema: z.ZodMiniType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const { issues } = result.error;

@@ -1,9 +1,9 @@
-import * as z from "zod";
 import { PLATFORM_INPUTS } from "./platform.ts";
+import * as z from "./zod.ts";
 
 /*
- * The bodies of the portal's requests, beside those that it shares with `/v1`. Each field is that of
- * the Platform door's method, in the spelling of HTTP.
+ * The request bodies of the portal, other than those it shares with `/v1`. Each field has the
+ * schema of the Platform door's method, under its HTTP name.
  */
 
 const { enableWebhook, redeliver, rotateWebhookSecret, sendTestEvent } = PLATFORM_INPUTS;
@@ -21,7 +21,7 @@ export const SecretRotation = z.strictObject({
 /** The body of `POST /portal/api/webhooks/{id}/test`. */
 export const TestRequest = z.strictObject({ type: sendTestEvent.shape.type });
 
-/** The body of `POST /portal/api/webhooks/{id}/redeliver`: events by name, or those of a range. */
+/** The body of `POST /portal/api/webhooks/{id}/redeliver`: events by id, or a range. */
 export const RedeliveryRequest = z
   .strictObject({
     event_ids: redeliver.shape.eventIds,
@@ -29,12 +29,14 @@ export const RedeliveryRequest = z
     until: redeliver.shape.until,
     states: redeliver.shape.states,
   })
-  .superRefine(({ event_ids, since, until, states }, context) => {
-    const fault = (parameter: string, reason: "required" | "unknown_property") =>
-      context.addIssue({ code: "custom", path: [parameter], params: { reason } });
-    if (event_ids == null && since == null) return fault("event_ids", "required");
-    if (event_ids == null) return;
-    if (since != null) fault("since", "unknown_property");
-    if (until != null) fault("until", "unknown_property");
-    if (states != null) fault("states", "unknown_property");
-  });
+  .check(
+    z.superRefine(({ event_ids, since, until, states }, context) => {
+      const fault = (parameter: string, reason: "required" | "unknown_property") =>
+        context.addIssue({ code: "custom", path: [parameter], params: { reason } });
+      if (event_ids == null && since == null) return fault("event_ids", "required");
+      if (event_ids == null) return;
+      if (since != null) fault("since", "unknown_property");
+      if (until != null) fault("until", "unknown_property");
+      if (states != null) fault("states", "unknown_property");
+    }),
+  );

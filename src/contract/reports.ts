@@ -1,45 +1,51 @@
-import * as z from "zod";
 import {
-  AutomationStatus,
-  AutomationType,
-  LeadSource,
-  RunStatus,
+  AUTOMATION_STATUSES,
+  AUTOMATION_TYPES,
+  LEAD_SOURCES,
+  RUN_STATUSES,
   SOCIAL_AUTOMATION_TYPES,
-  TriggerType,
+  TRIGGER_TYPES,
 } from "./enumerations.ts";
 import { NESTING_MAX } from "./limits.ts";
+import * as z from "./zod.ts";
 
-/** Text that every store and every client can hold: no NUL, no half of a surrogate pair. */
+/** Text that every store and client can hold: no NUL, no lone surrogate. */
 function text(max: number) {
-  return z.string().max(max).refine(isText, "must be well-formed text");
+  return z.string().check(z.maxLength(max), z.refine(isText, "must be well-formed text"));
 }
 
 function isText(value: string): boolean {
   return value.isWellFormed() && !value.includes("\0");
 }
 
-/** A label; it may not be empty. */
-export const Name = text(1_000).min(1);
-const Reference = text(512).min(1);
-/** An identifier of ours. */
-export const Id = z.string().max(100);
+/** A non-empty label. */
+export const Name = text(1_000).check(z.minLength(1));
+const Reference = text(512).check(z.minLength(1));
+/** One of our ids. */
+export const Id = z.string().check(z.maxLength(100));
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
 const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** ISO 8601 with `Z` or an offset; read as Unix milliseconds. */
-export const Instant = z.iso
-  .datetime({ offset: true })
-  .transform((value) => Date.parse(value))
-  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must lie in the years 0000 to 9999, in UTC");
+/** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
+export const Instant = z
+  .pipe(
+    z.iso.datetime({ offset: true }),
+    z.transform((value: string) => Date.parse(value)),
+  )
+  .check(
+    z.refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be in the years 0000 to 9999, in UTC"),
+  );
 
-/** What is wrong in a value, and where. */
+/** What is wrong with a value, and where. */
 interface Fault {
   path: (string | number)[];
   message: string;
 }
 
-/** The first thing in a value that a store or a client could not hold as it is; null when all is fine. */
+/**
+ * The first part of a value that a store or client could not hold unchanged; null if there is none.
+ */
 function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   const fault = (message: string) => ({ path, message });
   if (value === null || typeof value === "boolean") return null;
@@ -57,7 +63,7 @@ function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   return null;
 }
 
-// What a text says beyond this has been rounded by the time that it is a number.
+// Larger integers were already rounded when the JSON was parsed.
 const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
 
 function isPlainObject(value: unknown): value is Record<string, unknown> {
@@ -66,74 +72,59 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
 
 const CustomFields = z
   .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
-  .superRefine((fields, context) => {
-    const fault = findFault(fields);
-    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
-  });
+  .check(
+    z.superRefine((fields, context) => {
+      const fault = findFault(fields);
+      if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
+    }),
+  );
 
-const Agent = z
-  .strictObject({
-    reference: Reference.describe("yours"),
-    name: Name.describe("as the application displays it"),
-  })
-  .describe("the agent it belongs to");
+const Agent = z.strictObject({ reference: Reference, name: Name });
 
-/** An automation, as the platform reports it. */
+/** An automation as the platform reports it. */
 export const AutomationReport = z
   .strictObject({
-    reference: Reference.describe("yours; the same one brings the automation up to date"),
-    type: AutomationType,
-    provider: Name.describe("the connector, such as facebook"),
+    reference: Reference,
+    type: z.enum(AUTOMATION_TYPES),
+    provider: Name,
     agent: Agent,
-    name: Name.nullish().describe("of a crm_source automation; a social one's is composed"),
-    status: AutomationStatus,
-    updatedAt: Instant.nullish().describe("now, when left out"),
+    name: z.nullish(Name),
+    status: z.enum(AUTOMATION_STATUSES),
+    updatedAt: z.nullish(Instant),
   })
-  .refine(({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name, {
-    path: ["name"],
-    message: "a crm_source automation brings its name",
-  });
+  .check(
+    z.refine(
+      ({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name,
+      {
+        path: ["name"],
+        message: "required for a crm_source automation",
+      },
+    ),
+  );
 
-/** A lead, as the platform reports it. */
+/** A lead as the platform reports it. */
 export const LeadReport = z.strictObject({
-  reference: Reference.describe("yours; the same one is recorded once"),
-  source: LeadSource,
+  reference: Reference,
+  source: z.enum(LEAD_SOURCES),
   agent: Agent,
-  name: text(1_000).nullish(),
-  email: text(1_000).nullish(),
-  phone: text(100).nullish(),
-  customFields: CustomFields.nullish().describe("any JSON; clients get it as it is"),
-  createdAt: Instant.nullish().describe("now, when left out"),
+  name: z.nullish(text(1_000)),
+  email: z.nullish(text(1_000)),
+  phone: z.nullish(text(100)),
+  customFields: z.nullish(CustomFields),
+  createdAt: z.nullish(Instant),
 });
 
-/** A finished run, as the platform reports it. */
+/** A finished run as the platform reports it. */
 export const RunReport = z.strictObject({
-  reference: Reference.describe("yours; the same one is recorded once"),
-  automationId: Id.describe("aut_…, of this workspace"),
-  status: RunStatus,
-  triggerType: TriggerType,
-  occurredAt: Instant.nullish().describe("now, when left out"),
-  actions: z
-    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
-    .max(100)
-    .nullish(),
-  leadId: Id.nullish().describe("lea_…, of this workspace"),
+  reference: Reference,
+  automationId: Id,
+  status: z.enum(RUN_STATUSES),
+  triggerType: z.enum(TRIGGER_TYPES),
+  occurredAt: z.nullish(Instant),
+  actions: z.nullish(
+    z
+      .array(z.strictObject({ type: z.optional(text(200)), status: z.optional(text(200)) }))
+      .check(z.maxLength(100)),
+  ),
+  leadId: z.nullish(Id),
 });
-
-/** One of each, as a help shows it. */
-export const EXAMPLES = {
-  automation: {
-    reference: "page-7",
-    type: "social_comments",
-    provider: "facebook",
-    agent: { reference: "lyon", name: "Agence Lumière Lyon" },
-    status: "active",
-  },
-  lead: {
-    reference: "crm-1",
-    source: "crm",
-    agent: { reference: "lyon", name: "Agence Lumière Lyon" },
-    name: "Camille Durand",
-  },
-  run: { reference: "run-1", automationId: "aut_…", status: "success", triggerType: "comment" },
-} as const;

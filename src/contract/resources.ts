@@ -1,15 +1,15 @@
 import * as z from "zod";
 import {
-  AutomationStatus,
-  AutomationType,
-  LeadSource,
-  RunStatus,
-  TriggerType,
-  WebhookEvent,
+  AUTOMATION_STATUSES,
+  AUTOMATION_TYPES,
+  LEAD_SOURCES,
+  RUN_STATUSES,
+  TRIGGER_TYPES,
+  WEBHOOK_EVENTS,
 } from "./enumerations.ts";
 import { ID_PREFIXES, type IdKind } from "./ids.ts";
 
-export {
+export type {
   AutomationStatus,
   AutomationType,
   LeadSource,
@@ -19,57 +19,64 @@ export {
 } from "./enumerations.ts";
 
 /*
- * The public shapes, in their readers' words. The Worker knows them as types: their schemas make the
- * OpenAPI document, and judge answers in tests.
+ * The public shapes, described for API users. The Worker only uses their types; the schemas
+ * generate the OpenAPI document and validate answers in tests.
  */
 
-/** An identifier of this kind as clients see it: opaque behind its prefix. */
+const AutomationType = z.enum(AUTOMATION_TYPES).meta({ id: "AutomationType" });
+const AutomationStatus = z.enum(AUTOMATION_STATUSES).meta({ id: "AutomationStatus" });
+const LeadSource = z.enum(LEAD_SOURCES).meta({ id: "LeadSource" });
+const RunStatus = z.enum(RUN_STATUSES).meta({ id: "RunStatus" });
+const TriggerType = z.enum(TRIGGER_TYPES).meta({ id: "TriggerType" });
+const WebhookEvent = z.enum(WEBHOOK_EVENTS).meta({ id: "WebhookEvent" });
+
+/** An id as clients see it: opaque except for its prefix. */
 function id(kind: IdKind, what: string) {
   const prefix = ID_PREFIXES[kind];
   return z.string().meta({
-    description: `${what} Opaque, starts with \`${prefix}\`.`,
+    description: `${what} Opaque; starts with \`${prefix}\`.`,
     example: `${prefix}0q2m5x8c1v7b4n9k3j6h0g2f5`,
   });
 }
 
-/** An instant, as `isoTime` writes it. */
+/** A time, as `isoTime` formats it. */
 function instant(what: string) {
   return z.iso.datetime().meta({
-    description: `${what} ISO 8601, in UTC, with the suffix \`Z\`.`,
+    description: `${what} ISO 8601, UTC, with the suffix \`Z\`.`,
     example: "2026-03-14T09:26:53.589Z",
   });
 }
 
 const AGENT =
-  "An agent is whom your workspace answers as, usually one for each of its branches or brands: it owns automations, and captures leads.";
+  "An agent is the identity that your workspace answers as, usually one per branch or brand. It owns automations and captures leads.";
 
 export const Automation = z
   .object({
-    id: id("automation", "Identifies the automation, and never changes."),
+    id: id("automation", "Identifies the automation; never changes."),
     name: z.string().meta({
       description:
-        "The name that the application shows, in French. For a social automation it is made of what kind of reply it gives (“Réponse aux commentaires”: it answers comments) and the name of its agent.",
+        "The name shown in the application, in French. For a social automation, it combines the kind of reply (“Réponse aux commentaires”: replies to comments) and the agent's name.",
       example: "Réponse aux commentaires – Agence Lumière",
     }),
     type: AutomationType,
     provider: z.string().meta({
       description:
-        "The connector that the automation works through, such as `facebook`, `instagram`, `instagram_page` or the name of a CRM. A free string: be ready for values that you do not know.",
+        "The connector that the automation uses, such as `facebook`, `instagram`, `instagram_page` or the name of a CRM. A free string: be prepared for new values.",
       example: "instagram",
     }),
     agent_id: id("agent", "The agent that the automation belongs to."),
     agent_name: z.string().meta({
-      description: "The name of that agent, as the application shows it.",
+      description: "The agent's name, as the application shows it.",
       example: "Agence Lumière",
     }),
     status: AutomationStatus,
     updated_at: instant(
-      "When the automation last changed. Of two copies of it, the later one holds.",
+      "When the automation last changed. If you have two copies, the later one is current.",
     ),
   })
   .meta({
     id: "Automation",
-    description: `A rule that reacts to something, such as a comment or a form, on behalf of an agent. ${AGENT}`,
+    description: `A rule that reacts to a trigger, such as a comment or a form, on behalf of an agent. ${AGENT}`,
   });
 
 export const Lead = z
@@ -78,20 +85,20 @@ export const Lead = z
     source: LeadSource,
     agent_id: id("agent", "The agent that captured the lead."),
     name: z.string().nullable().meta({
-      description: "The person's name; null when it is not known.",
+      description: "The person's name; null if unknown.",
       example: "Camille Durand",
     }),
     email: z.string().nullable().meta({
-      description: "The person's e-mail address; null when it is not known.",
+      description: "The person's e-mail address; null if unknown.",
       example: "camille.durand@example.com",
     }),
     phone: z.string().nullable().meta({
-      description: "The person's phone number, as its source wrote it; null when it is not known.",
+      description: "The person's phone number, as the source provided it; null if unknown.",
       example: "+33600000000",
     }),
     custom_fields: z.record(z.string(), z.unknown()).meta({
       description:
-        "Whatever else the source of the lead gave, such as the answers to a form. Keys and types of values are those of the source.",
+        "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
       example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
     }),
     created_at: instant("When the lead was captured."),
@@ -101,15 +108,15 @@ export const Lead = z
 const RunAction = z
   .object({
     type: z.string().optional().meta({
-      description: "What was done. A free string.",
+      description: "What the automation did. A free string.",
       example: "send_message",
     }),
     status: z.string().optional().meta({
-      description: "How it ended. A free string.",
+      description: "The result. A free string.",
       example: "success",
     }),
   })
-  .meta({ id: "RunAction", description: "One thing that an automation did during a run." });
+  .meta({ id: "RunAction", description: "One thing the automation did during a run." });
 
 export const Run = z
   .object({
@@ -118,52 +125,55 @@ export const Run = z
     status: RunStatus,
     trigger_type: TriggerType,
     occurred_at: instant("When the automation ran."),
-    actions: z
-      .array(RunAction)
-      .meta({ description: "What the automation did, in the order in which it did it." }),
-    lead_id: id("lead", "The lead that the run was about; null when there was none.").nullable(),
+    actions: z.array(RunAction).meta({ description: "What the automation did, in order." }),
+    lead_id: id("lead", "The lead that the run was about; null if there was none.").nullable(),
   })
   .meta({
     id: "Run",
-    description: "One time that an automation reacted; runs are over when they appear.",
+    description: "One reaction of an automation to its trigger. Only finished runs appear.",
   });
 
 export const Webhook = z
   .object({
     id: id("webhook", "Identifies the subscription."),
     url: z.url().meta({
-      description: "Where events are posted.",
+      description: "The URL that events are posted to.",
       example: "https://hooks.example.com/automations",
     }),
     events: z.array(WebhookEvent).meta({
-      description: "The kinds of events that are posted there.",
+      description: "The kinds of events that are posted.",
       example: ["lead.created"],
     }),
     created_at: instant("When the subscription was created."),
     disabled_at: instant(
-      "Null while the subscription is active; the time when it was disabled, after prolonged delivery failures.",
+      "Null while the subscription is active; otherwise when it was disabled, after prolonged delivery failures.",
     )
       .nullable()
       .meta({ example: null }),
   })
-  .meta({ id: "Webhook", description: "A subscription: which events are posted to which URL." });
+  .meta({
+    id: "Webhook",
+    description: "A subscription: a URL and the kinds of events that are posted to it.",
+  });
 
 export const WebhookWithSecret = Webhook.extend({
   secret: z.string().meta({
     description:
-      "The key of the signatures of this subscription's deliveries. Store it now: no later answer holds it.",
+      "The signing key of this subscription's deliveries. Store it now: it is not shown again.",
     example: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbGFzcXVlbGE=",
   }),
-}).meta({ id: "WebhookWithSecret", description: "A subscription that was just created." });
+}).meta({ id: "WebhookWithSecret", description: "A newly created subscription." });
 
-/** The body of a delivery: `type` fixes the shape of `data`. */
+/** The body of a delivery; `type` determines the shape of `data`. */
 function delivery<T extends z.infer<typeof WebhookEvent>, D extends z.ZodType>(type: T, data: D) {
   return z.object({
     id: id(
       "event",
-      "Identifies the event. It stays the same when it is delivered again: deduplicate by it.",
+      "Identifies the event. A repeated delivery has the same id: use it to deduplicate.",
     ),
-    type: z.literal(type).meta({ description: "The kind of event: it says what `data` is." }),
+    type: z
+      .literal(type)
+      .meta({ description: "The kind of event; determines the shape of `data`." }),
     created_at: instant("When the event happened."),
     data,
   });
@@ -182,12 +192,12 @@ export const WebhookDelivery = z
     delivery("automation.status_changed", Automation).meta({
       id: "AutomationStatusChanged",
       description:
-        "An automation was activated or paused; `data` is the automation as it was after that.",
+        "An automation was activated or paused; `data` is the automation after the change.",
     }),
   ])
   .meta({
     id: "WebhookDelivery",
-    description: "An event, as it is posted to subscribers: `type` says what `data` is.",
+    description: "An event as posted to subscribers; `type` determines the shape of `data`.",
   });
 
 export type Automation = z.infer<typeof Automation>;
@@ -196,7 +206,7 @@ export type Run = z.infer<typeof Run>;
 export type Webhook = z.infer<typeof Webhook>;
 export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 
-/** The pagination envelope around the items of a list. */
+/** The pagination envelope of a list. */
 export interface Page<T> {
   data: T[];
   has_more: boolean;

@@ -1,4 +1,4 @@
-/** The parts of the contract that a deployment serves or not (`SERVED_ROUTES`). */
+/** The parts of the contract that a deployment may serve or not (`SERVED_ROUTES`). */
 export type Part =
   | "automations"
   | "automations.patch"
@@ -9,9 +9,9 @@ export type Part =
 
 let read = { list: "", parts: new Set<string>() };
 
-/** Whether `part` stands in a `SERVED_ROUTES` list, comma separated. */
+/** Whether `part` is in a comma-separated `SERVED_ROUTES` list. */
 export function isServed(servedRoutes: string, part: Part): boolean {
-  // A deployment has one list: it is taken apart once.
+  // Cached: a deployment has only one list.
   if (read.list !== servedRoutes) {
     const parts = servedRoutes.split(",").map((name) => name.trim());
     read = { list: servedRoutes, parts: new Set(parts) };

@@ -1,4 +1,4 @@
-/** The instant `ms` (Unix, milliseconds) as the contract writes it: ISO 8601, UTC, suffix `Z`. */
+/** Formats Unix milliseconds as the contract requires: ISO 8601, UTC, with the suffix `Z`. */
 export function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -8,34 +8,49 @@ import {
   SQL,
   sql,
 } from "drizzle-orm";
-import { drizzle } from "drizzle-orm/d1";
-import { QueryBuilder, type SelectedFields, type SQLiteTable } from "drizzle-orm/sqlite-core";
+import {
+  QueryBuilder,
+  type SelectedFields,
+  SQLiteAsyncDialect,
+  SQLiteDeleteBase,
+  type SQLiteTable,
+  SQLiteUpdateBuilder,
+} from "drizzle-orm/sqlite-core";
 
 /*
- * Drizzle's builders, over no database: they make queries for `rows`, `write` and `prepared`
- * (client.ts), which run them. A builder that is awaited by itself fails.
+ * Drizzle's query builders without a database. They build queries for `rows`, `write` and
+ * `prepared` in client.ts to execute; awaiting a builder directly fails. Drizzle's driver would
+ * make the bundle larger.
  */
 
-const queries = new QueryBuilder();
-const writes = drizzle({} as D1Database);
+export const dialect = new SQLiteAsyncDialect();
+const queries = new QueryBuilder(dialect);
+const noSession = undefined as never;
 
-export const update = writes.update.bind(writes);
-export const deleteFrom = writes.delete.bind(writes);
+/** Starts an `UPDATE`. */
+export function update<T extends SQLiteTable>(table: T) {
+  return new SQLiteUpdateBuilder<T, "async", D1Result>(table, noSession, dialect);
+}
+
+/** Starts a `DELETE`. */
+export function deleteFrom<T extends SQLiteTable>(table: T) {
+  return new SQLiteDeleteBase<T, "async", D1Result>(table, noSession, dialect);
+}
 
 /**
- * Starts a `SELECT`. Each column comes back under the name of its field: D1 gives the rows of a batch
- * as objects, in which two columns of one name would be one.
+ * Starts a `SELECT`. Each column is returned under its field name: D1 returns the rows of a batch
+ * as objects, in which two columns with the same name would collide.
  */
 export function select<F extends SelectedFields>(fields: F) {
   return queries.select(named(fields));
 }
 
-/** The same with `DISTINCT`. */
+/** Like `select`, with `DISTINCT`. */
 export function selectDistinct<F extends SelectedFields>(fields: F) {
   return queries.selectDistinct(named(fields));
 }
 
-/** Fields that come back under their names, as `select` gives them; for `RETURNING`. */
+/** Aliases each field to its name, as `select` does; for `RETURNING`. */
 export function named<F extends SelectedFields>(fields: F): F {
   const entries = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
   return Object.fromEntries(entries) as F;
@@ -45,11 +60,12 @@ function nameField(field: unknown, name: string): unknown {
   if (is(field, Column)) return sql`${field}`.mapWith(field).as(name);
   if (!is(field, SQL)) return field;
   const { decoder } = field as unknown as { decoder: DriverValueDecoder<unknown, unknown> };
-  // Nested: of a query of one table, Drizzle would take the tables off the columns in it.
+  // Wrapped in another `sql`: in a single-table query, Drizzle would strip the table names off the
+  // columns inside.
   return sql`${field}`.mapWith(decoder).as(name);
 }
 
-/** What columns are set to: a value as the column takes it, or what SQL makes of others. */
+/** Values for columns: a plain value, another column, or an SQL expression. */
 type Assigned<T extends SQLiteTable> = {
   [K in keyof T["$inferInsert"]]?: T["$inferInsert"][K] | SQL | Column | Placeholder;
 };
@@ -63,10 +79,10 @@ function assignments<T extends SQLiteTable>(table: T, values: Assigned<T>): [SQL
 }
 
 /**
- * An `INSERT` of what a query finds, each column beside its value: Drizzle's own takes whole rows of a
- * query of its own.
+ * An `INSERT … SELECT` with each column next to its value. Drizzle's own version only takes a whole
+ * query whose columns match the table's.
  *
- * @param source the query, from its `FROM` on, and what follows it.
+ * @param source the query from its `FROM` clause on.
  */
 export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>, source: SQL): SQL {
   const pairs = assignments(table, values);
@@ -75,17 +91,17 @@ export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>,
   return sql`INSERT INTO ${table} (${list(names)}) SELECT ${list(listed)} ${source}`;
 }
 
-/** The assignments of a `SET`, each to its column. */
+/** The assignments of a `SET` clause. */
 export function assign<T extends SQLiteTable>(table: T, values: Assigned<T>): SQL {
   return list(assignments(table, values).map(([name, value]) => sql`${name} = ${value}`));
 }
 
-/** Columns or expressions, with commas between them. */
+/** Joins columns or expressions with commas. */
 export function list(parts: (Column | SQL)[]): SQL {
   return sql.join(parts, sql`, `);
 }
 
-/** What some columns are set to, each to its own value: that of `excluded`, or of `fromJson`. */
+/** Maps each column to a value, such as `excluded` or `fromJson` returns. */
 export function each<T extends SQLiteTable, K extends keyof T["$inferInsert"] & string>(
   table: T,
   names: readonly K[],
@@ -96,22 +112,22 @@ export function each<T extends SQLiteTable, K extends keyof T["$inferInsert"] & 
   return Object.fromEntries(values) as Record<K, SQL>;
 }
 
-/** What a row of `json_each`, an object, has under the name of a column. */
+/** Reads the column's value from a `json_each` row that holds an object. */
 export function fromJson(row: string) {
   return (_: Column, name: string) => sql.raw(`${row}.value->>'${name}'`);
 }
 
-/** In an `ON CONFLICT … DO UPDATE`, what the row that was refused has in this column. */
+/** In `ON CONFLICT … DO UPDATE`, the column's value in the row that conflicted. */
 export function excluded(column: Column): SQL {
   return sql`excluded.${bare(column)}`;
 }
 
-/** A column without its table, as stands on the left of what is set. */
+/** A column without its table name, as the left-hand side of an assignment needs it. */
 export function bare(column: Column): SQL {
   return sql`${sql.identifier(column.name)}`;
 }
 
-/** Reads what `json_group_array` makes of texts; for `mapWith`. */
+/** Decodes a `json_group_array` of strings; for `mapWith`. */
 export function toTexts(value: unknown): string[] {
   return JSON.parse(value as string);
 }

@@ -1,7 +1,6 @@
 import {
   Column,
   type DriverValueDecoder,
-  DrizzleQueryError,
   fillPlaceholders,
   is,
   noopDecoder,
@@ -9,29 +8,34 @@ import {
   SQL,
   type SQLWrapper,
 } from "drizzle-orm";
-import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import { SQLiteAsyncDialect, SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
-import { isRetried } from "./errors.ts";
+import { SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
+import { dialect } from "./builder.ts";
+import { isRetryable } from "./errors.ts";
 
-/** What Drizzle and `commit` need of D1: a binding has it, and a session. */
+/** The part of D1 that `commit` and `query` use; both a binding and a session have it. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
-export type Database = DrizzleD1Database & { $client: D1Client };
+
+/** Where statements run. */
+export interface Database {
+  readonly $client: D1Client;
+}
+
 /**
- * One or more statements that the caller commits, alone or with others in one transaction, and how
- * their results are read.
+ * One or more statements, not yet executed, with a function that reads their results. The caller
+ * commits them, alone or with others in one transaction.
  */
 export interface Statements<R> {
   readonly queries: readonly Query[];
-  /** Reads the results of `queries`, in their order. */
+  /** Reads the results of `queries`, which are in the same order. */
   read(results: D1Result[]): R;
 }
 
-/** A query of the builder's; its rows are typed by the columns that it selects. */
+/** A query from Drizzle's builder; the columns it selects give its rows their type. */
 interface TypedQuery<Row> extends SQLWrapper {
   readonly _: { readonly result: Row[]; readonly selectedFields: unknown };
 }
 
-/** `Statements`, or one of the builder's: a query is read as its rows, a write as `write` does. */
+/** `Statements`, or a builder's query (read as rows) or write (read as a row count). */
 type Part = Statements<unknown> | SQLWrapper;
 type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends TypedQuery<infer Row> ? Row[] : number;
@@ -42,12 +46,15 @@ function toStatements(part: Part): Statements<unknown> {
   return is(part, SQLiteSelectQueryBuilderBase) ? rows(part) : write(part);
 }
 
-/** A query, read as its rows. Raw SQL gives them as SQLite does: texts for JSON, 0 and 1 for booleans. */
+/**
+ * A query, read as its rows. Raw SQL returns SQLite's own types: strings for JSON, 0 and 1 for
+ * booleans.
+ */
 export function rows<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]> {
   return { queries: [toText(query)], read: rowReader<Row>(query) };
 }
 
-/** A row as raw SQL gives it. */
+/** A row as raw SQL returns it. */
 export type Stored<Row> = {
   [K in keyof Row]: Row[K] extends boolean
     ? 0 | 1
@@ -56,14 +63,13 @@ export type Stored<Row> = {
       : string | Extract<Row[K], null>;
 };
 
-/** A write, read as the number of rows that it changed. */
+/** A write, read as the number of rows it changed. */
 export function write(query: SQLWrapper): Statements<number> {
   return { queries: [toText(query)], read: changesOf };
 }
 
 /**
- * A query whose text is made once, when it is first needed; `sql.placeholder` stands where its values
- * go.
+ * A query whose SQL text is built once, on first use. `sql.placeholder` marks where its values go.
  */
 export function prepared<Row>(query: TypedQuery<Row> | SQL) {
   let made: { text: Query; read: Statements<Row[]>["read"] } | undefined;
@@ -74,7 +80,7 @@ export function prepared<Row>(query: TypedQuery<Row> | SQL) {
   };
 }
 
-/** The same of a write. */
+/** Like `prepared`, for a write. */
 export function preparedWrite(query: SQLWrapper) {
   let text: Query | undefined;
   return (values: Record<string, unknown>): Statements<number> => {
@@ -91,7 +97,7 @@ function toText(query: SQLWrapper): Query {
   return { sql, params };
 }
 
-/** Reads the rows of a result; those of the builder's queries by the types of their columns. */
+/** Reads the rows of a result, decoding those of the builder's queries by column type. */
 function rowReader<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]>["read"] {
   const decoders = is(query, SQL) ? [] : decodersOf(query);
   return ([result]) => {
@@ -105,9 +111,9 @@ function rowReader<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]>["read"]
 
 type Decoder = DriverValueDecoder<unknown, unknown>;
 
-/** How those fields are read that are not as SQLite gives them: JSON, and booleans. */
+/** Decoders for the fields that SQLite does not return as they are: JSON and booleans. */
 function decodersOf(query: SQLWrapper): [string, Decoder][] {
-  // `select` has named each field, and said how it is read.
+  // `select` has named each field and set its decoder.
   const { selectedFields } = (
     query as unknown as { _: { selectedFields: Record<string, { sql: { decoder: Decoder } }> } }
   )._;
@@ -118,7 +124,7 @@ function decodersOf(query: SQLWrapper): [string, Decoder][] {
 
 const AS_GIVEN = new Set([noopDecoder.mapFromDriverValue, Column.prototype.mapFromDriverValue]);
 
-/** Statements in order, each read in its own way. */
+/** Statements in order; the result is a list of their results. */
 export function inOrder<const P extends readonly Part[]>(parts: P): Statements<ResultsOf<P>> {
   const made = parts.map(toStatements);
   return {
@@ -134,25 +140,24 @@ export function inOrder<const P extends readonly Part[]>(parts: P): Statements<R
   };
 }
 
-/** The same statements, of which `read` makes something else. */
+/** The same statements, with their result mapped by `read`. */
 export function readAs<A, B>(statements: Statements<A>, read: (result: A) => B): Statements<B> {
   return { queries: statements.queries, read: (results) => read(statements.read(results)) };
 }
 
 const encoder = new TextEncoder();
-const dialect = new SQLiteAsyncDialect();
 
-/** Drizzle over a D1 binding, or a session of one. */
-export function openDatabase(client: D1Client): Database {
-  return drizzle(client as D1Database);
+/** The database behind a D1 binding or session. */
+export function openDatabase($client: D1Client): Database {
+  return { $client };
 }
 
 const TRIES = 4;
 
 /**
- * Commits statements as one transaction. Failures of D1 that pass are retried, with growing random
- * waits, although the lost try may have been committed: every statement must be one that can be
- * applied twice, or `tries` be 1, or `commitOnce` do it.
+ * Commits statements as one transaction. Transient D1 errors are retried with jittered exponential
+ * backoff. The failed try may have been committed, so statements must be safe to apply twice;
+ * otherwise set `tries` to 1 or use `commitOnce`.
  */
 export async function commit<P extends Part>(
   { $client }: Database,
@@ -160,13 +165,12 @@ export async function commit<P extends Part>(
   tries = TRIES,
 ): Promise<ResultOf<P>> {
   const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
-  // Not `db.batch`, which refuses raw statements that have parameters.
   const statements = queries.map(({ sql, params }) => $client.prepare(sql).bind(...params));
   if (statements.length === 0) return read([]);
   return read(await retrying(() => $client.batch(statements), tries));
 }
 
-/** Runs one query by itself. Failures of D1 that pass are retried. */
+/** Runs a single query, retrying transient D1 errors. */
 export async function query<P extends Part>({ $client }: Database, one: P): Promise<ResultOf<P>> {
   const { queries, read } = toStatements(one) as Statements<ResultOf<P>>;
   const [{ sql, params }] = queries as [Query];
@@ -174,31 +178,25 @@ export async function query<P extends Part>({ $client }: Database, one: P): Prom
   return read([await retrying(() => statement.all())]);
 }
 
-/** Runs an idempotent query anew while D1 fails in passing. */
+/** Runs an idempotent query, retrying transient D1 errors. */
 export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await query();
-    } catch (failure) {
-      const error = databaseError(failure);
-      if (attempt === tries || !isRetried(error)) throw error;
+    } catch (error) {
+      if (attempt === tries || !isRetryable(error)) throw error;
       const waitMs = 50 * 2 ** attempt * (0.5 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
 }
 
-/** The database's own error, without Drizzle's around it, whose message holds the parameters. */
-function databaseError(error: unknown): unknown {
-  return error instanceof DrizzleQueryError && error.cause ? error.cause : error;
-}
-
-/** D1 binds texts of at most 2,000,000 bytes. */
+/** D1 binds strings of at most 2,000,000 bytes. */
 const JSON_PARAMETER_MAX_BYTES = 1_950_000;
 
 /**
- * `rows` as JSON texts for `json_each(?)`, each short enough for one bound parameter: one text
- * however many rows, unless they are very large.
+ * `rows` as JSON strings for `json_each(?)`, each small enough to bind as one parameter. Usually a
+ * single string; more only if the rows are very large.
  */
 export function jsonParameters(rows: readonly unknown[]): string[] {
   const chunks: string[][] = [];

@@ -1,12 +1,12 @@
-/** An error of D1, and what becomes of the query that met it. */
+/** A D1 error and how to handle it. */
 interface D1ErrorRule {
-  /** The text that Cloudflare documents, without the prefix `D1_ERROR: `. */
+  /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
   message: string;
-  /** Whether the same is tried again at once: a read, or a write that takes effect once. */
+  /** Whether to retry at once; applies to reads and idempotent writes. */
   retried: boolean;
-  /** Whether the transaction may have been committed all the same. */
+  /** Whether the transaction may have been committed despite the error. */
   mayBeCommitted: boolean;
-  /** `nobody`: it passes; `load`: too much is sent at once; `query`: this one asks too much. */
+  /** `nobody`: transient; `load`: too many requests; `query`: this query is too expensive. */
   fault: "nobody" | "load" | "query";
 }
 
@@ -15,13 +15,14 @@ const REFUSED = { retried: false, mayBeCommitted: false, fault: "load" } as cons
 const TOO_MUCH = { retried: false, mayBeCommitted: false, fault: "query" } as const;
 
 /**
- * D1's errors, whole: https://developers.cloudflare.com/d1/observability/debug-d1/#error-list says
- * which of them to retry, of reads and idempotent writes alike; the last one is the runtime's own, of
- * the object that D1 is made of. What is overloaded is left alone: a retry would add to it
+ * All of D1's errors. https://developers.cloudflare.com/d1/observability/debug-d1/#error-list says
+ * which to retry, for reads and idempotent writes alike. The last one comes from the Durable Object
+ * that D1 runs on. Overload is not retried, because a retry would add to it
  * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
  *
- * The simulation and `npm run chaos` inject every one of them: before a statement runs and, where
- * `mayBeCommitted`, after it was committed. `test/worker/db/errors.test.ts` holds what each is met with.
+ * The simulation and `npm run chaos` inject every one of them: before a statement runs and, if
+ * `mayBeCommitted`, after it was committed. `test/worker/db/errors.test.ts` checks how each is
+ * handled.
  */
 export const D1_ERRORS: readonly D1ErrorRule[] = [
   { message: "D1 DB reset because its code was updated.", ...PASSES },
@@ -49,15 +50,15 @@ export const D1_ERRORS: readonly D1ErrorRule[] = [
   { message: "internal error; reference =", ...PASSES },
 ];
 
-/** Whether to try again at once what met this error of D1, or of a Durable Object. */
-export function isRetried(error: unknown): boolean {
+/** Whether to retry at once after this error of D1 or of a Durable Object. */
+export function isRetryable(error: unknown): boolean {
   if (!(error instanceof Error) || final.has(error)) return false;
   if ("overloaded" in error && error.overloaded) return false;
   if ("retryable" in error && error.retryable) return true;
   return ruleOf(error)?.retried ?? false;
 }
 
-/** Whether the same may succeed later, however it ended now: nothing is wrong with what was asked. */
+/** Whether the same request may succeed later: the error is not the query's fault. */
 export function isTransient(error: unknown): boolean {
   const fault = ruleOf(error)?.fault;
   return fault === "nobody" || fault === "load";
@@ -76,7 +77,7 @@ function ruleOf(error: unknown): D1ErrorRule | undefined {
 
 const final = new WeakSet<object>();
 
-/** Sees to it that an error is not tried again, whatever it says: it is not the query's own. */
+/** Marks an error as not to be retried, whatever its message says: the query did not cause it. */
 export function makeFinal(error: unknown): unknown {
   if (error instanceof Error) final.add(error);
   return error;

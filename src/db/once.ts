@@ -6,13 +6,15 @@ import { commit, type Database, inOrder, type Statements, write } from "./client
 import { commits } from "./schema.ts";
 
 /**
- * Commits statements as one transaction that takes effect once, whatever replies are lost and whoever
- * else writes in between: it leaves a token, which a second try meets, and fails by.
+ * Commits statements as one transaction that takes effect exactly once, even if replies are lost or
+ * others write in between. It inserts a unique token; a second try violates the token's uniqueness
+ * and so changes nothing.
  *
  * @param now Unix milliseconds.
- * @param guard true in SQL while the statements change anything, where they depend on a state that
- *   others may end; it must not become true again.
- * @returns what is read of the statements; `null` when a try whose reply was lost had committed them.
+ * @param guard SQL condition that holds while the statements would still change anything, for
+ *   statements that depend on state others may end. Once false, it must stay false.
+ * @returns the result of the statements; `null` if an earlier try, whose reply was lost, had
+ *   committed them.
  */
 export async function commitOnce<R>(
   db: Database,
@@ -32,12 +34,12 @@ export async function commitOnce<R>(
   }
 }
 
-/** The guard of statements that may change something whatever others do. */
+/** The guard of statements that do not depend on what others write. */
 export const ALWAYS = sql`true`;
 
 const TAKEN = "UNIQUE constraint failed: commits.token";
 
-/** Deletes the tokens of transactions that nobody tries again any more. */
+/** Deletes the tokens of transactions that can no longer be retried. */
 export function deleteCommits(now: number): Statements<number> {
   const old = select({ token: commits.token })
     .from(commits)

@@ -17,8 +17,8 @@ import type {
 } from "../contract/resources.ts";
 
 /*
- * Times are Unix milliseconds. Every table that belongs to a workspace names it, and every list is
- * an index that starts with it: a page reads the rows that it shows and one more.
+ * Times are Unix milliseconds. Every table that belongs to a workspace has its id, and every list
+ * has an index that starts with it: a page reads the rows it shows plus one.
  */
 
 export const workspaces = sqliteTable(
@@ -33,15 +33,19 @@ export const workspaces = sqliteTable(
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
-    /** Subscriptions that it may have; null for `SUBSCRIPTIONS_MAX`. */
+    /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
-    /** The last event that the sweep has looked at: older ones are deleted, or have their expiry. */
+    /**
+     * The last event the retention sweep has processed: older ones are deleted or have an expiry.
+     */
     sweptTo: text("swept_to").notNull().default(""),
-    /** The last event whose size the sweep knows, and what the events up to it take, in bytes. */
+    /**
+     * The last event that has been measured, and the total size in bytes of the events up to it.
+     */
     sizedTo: text("sized_to").notNull().default(""),
     sizedBytes: integer("sized_bytes").notNull().default(0),
-    /** Where the sweep, deleting what is too much, goes on behind what was pending. */
+    /** Where trimming resumes, past the pending events it had to skip. */
     trimmedTo: text("trimmed_to").notNull().default(""),
   },
   (table) => [index("workspaces_newest").on(table.createdAt, table.id)],
@@ -59,9 +63,9 @@ export const apiKeys = sqliteTable(
     requestsPerWindow: integer("requests_per_window"),
     createdAt: integer("created_at").notNull(),
     revokedAt: integer("revoked_at"),
-    /** From then on it is refused: it was rolled; null for a key without an end. */
+    /** When a key that was rolled stops working; null if it does not expire. */
     expiresAt: integer("expires_at"),
-    /** The beginning of the last hour in which the key was used; null while its gate has never seen it. */
+    /** Start of the last hour in which the key was used; null if its gate has never seen it. */
     lastUsedAt: integer("last_used_at"),
   },
   (table) => [index("api_keys_newest").on(table.workspaceId, table.createdAt, table.id)],
@@ -83,14 +87,14 @@ export const automations = sqliteTable(
     status: text().$type<AutomationStatus>().notNull(),
     updatedAt: integer("updated_at").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** Counts the changes: a write that read revision n applies to revision n only. */
+    /** Incremented by each change; a write that read revision n applies to revision n only. */
     revision: integer().notNull().default(1),
-    /** Counts how often it was recorded anew after a removal. */
+    /** Incremented each time the automation is recorded again after a removal. */
     generation: integer().notNull().default(1),
-    /** Since when it is gone from the API; it is deleted once its runs are. */
+    /** When it was removed from the API; the row is deleted once its runs are. */
     removedAt: integer("removed_at"),
   },
-  // One row of an index for each that is shown, apart for those that a deployment may not serve.
+  // Separate indexes, because a deployment may not serve the CRM ones.
   (table) => [
     index("automations_newest_social")
       .on(table.workspaceId, table.createdAt, table.id)
@@ -104,7 +108,7 @@ export const automations = sqliteTable(
   ],
 );
 
-/** Generations of automations that are gone: their runs are hidden, and deleted piece by piece. */
+/** Removed generations of automations: their runs are hidden, then deleted in chunks. */
 export const removals = sqliteTable(
   "removals",
   {
@@ -131,7 +135,10 @@ export const leads = sqliteTable(
       .$type<Record<string, unknown>>()
       .notNull(),
     createdAt: integer("created_at").notNull(),
-    /** The event that announced it, to be erased with it; null where that was not noted yet. */
+    /**
+     * The event that announced it, erased along with it; null for leads stored before this column
+     * existed.
+     */
     eventId: text("event_id"),
   },
   (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
@@ -153,9 +160,9 @@ export const runs = sqliteTable(
     occurredAt: integer("occurred_at").notNull(),
     actions: text({ mode: "json" }).$type<{ type?: string; status?: string }[]>().notNull(),
     leadId: text("lead_id").references(() => leads.id),
-    /** Whether its automation is one of a CRM. */
+    /** Whether its automation is a `crm_source`. */
     crm: integer({ mode: "boolean" }).notNull().default(false),
-    /** The generation of its automation. */
+    /** Its automation's generation. */
     generation: integer().notNull().default(1),
   },
   (table) => [
@@ -164,7 +171,7 @@ export const runs = sqliteTable(
       .where(sql`crm = 0`),
     index("runs_newest_crm").on(table.workspaceId, table.occurredAt, table.id).where(sql`crm = 1`),
     index("runs_newest_of_automation").on(table.automationId, table.occurredAt, table.id),
-    // Whoever erases a lead finds its runs, and the database that none is left.
+    // Erasing a lead looks up its runs, and so does the foreign key check when the lead is deleted.
     index("runs_of_lead").on(table.leadId).where(sql`lead_id IS NOT NULL`),
   ],
 );
@@ -181,31 +188,34 @@ export const subscriptions = sqliteTable(
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
     disabledAt: integer("disabled_at"),
-    /** Deleted by its client; the row stays until nothing of it is pending. */
+    /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** The first failed attempt since the last success; null in good health. */
+    /** First failed attempt since the last success; null if healthy. */
     failingSince: integer("failing_since"),
     /** Failed attempts since the last success. */
     failures: integer().notNull().default(0),
-    /** Posts at once that it has earned by answering fast. */
+    /** Number of concurrent posts it has earned by answering fast. */
     postsAtOnce: integer("posts_at_once").notNull().default(1),
-    /** Waits since it began to fail, one after each probe; 0 while it is open. */
+    /** Number of waits since it began to fail, one after each probe; 0 if it is not backing off. */
     backoff: integer().notNull().default(0),
-    /** No post starts before this. */
+    /** No post starts before this time. */
     nextAt: integer("next_at").notNull().default(0),
     /** Whether its last answer was slow. */
     slow: integer({ mode: "boolean" }).notNull().default(false),
-    /** The dispatch that holds it: nobody else posts to it meanwhile. */
+    /** The dispatch that holds it; no other may post to it in the meantime. */
     heldBy: text("held_by"),
-    /** A hold ends then, whatever has become of its holder... */
+    /** The hold ends at this time at the latest... */
     heldUntil: integer("held_until").notNull().default(0),
-    /** ...or once nothing that was due by then is pending: what it was taken for is settled. */
+    /** ...or as soon as no delivery due by this time is pending: the claimed ones are settled. */
     heldThrough: integer("held_through").notNull().default(0),
-    /** Counts the times that its pending deliveries were withdrawn: those of an earlier generation are. */
+    /**
+     * Incremented each time its pending deliveries are withdrawn; those of an earlier generation
+     * are void.
+     */
     generation: integer().notNull().default(0),
     /** Whether withdrawn deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
-    /** The last attempt that changed its pace; later ones are known by their deliveries. */
+    /** The last attempt that changed its pace; later ones are found through their deliveries. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
   },
   (table) => [
@@ -222,43 +232,48 @@ export const subscriptions = sqliteTable(
 export interface LastAttempt {
   /** When it began: Unix milliseconds. */
   at: number;
-  /** `answered`, `timed_out`, `unreachable` or `refused`. */
+  /** One of `answered`, `timed_out`, `unreachable` and `refused`. */
   outcome: string;
-  /** Of an answer. */
+  /** The HTTP status, if it answered. */
   status: number | null;
   durationMs: number | null;
 }
 
-/** Secrets that were replaced, and sign beside the new one until receivers have changed over. */
+/**
+ * Secrets that were rotated out and still sign alongside the new one until receivers have switched.
+ */
 export const earlierSecrets = sqliteTable(
   "earlier_secrets",
   {
     subscriptionId: text("subscription_id").notNull(),
     sealedSecret: text("sealed_secret").notNull(),
-    /** It signs until then. */
+    /** When it stops signing. */
     until: integer().notNull(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.sealedSecret] })],
 );
 
 /*
- * Leads, events, deliveries, attempts and earlier secrets are tables without rowid (migrations/*.sql): each row is written
- * once, and not a second time for its primary key.
+ * Leads, events, deliveries, attempts and earlier secrets are WITHOUT ROWID tables (see
+ * migrations/*.sql): each row is written once rather than again for its primary key's index.
  */
 
 export const events = sqliteTable(
   "events",
   {
     workspaceId: text("workspace_id").notNull(),
-    /** Ordered by time: see `newEventId`. */
+    /** Sorted by time: see `newEventId`. */
     id: text().notNull(),
     type: text().$type<WebhookEvent>().notNull(),
-    /** The exact text that is signed and posted. */
+    /** The exact body that is signed and posted. */
     body: text().notNull(),
-    /** The subscriptions that it is owed to, noted beside the deliveries for the ledger. */
+    /**
+     * The ids of the subscriptions it is owed to, stored apart from the deliveries so that the
+     * ledger can check one against the other.
+     */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
-    /** When it may be deleted, where that does not follow from its age. */
+    /** When it may be deleted, if its age alone does not tell. */
     expiresAt: integer("expires_at"),
   },
   (table) => [
@@ -276,15 +291,15 @@ export const deliveries = sqliteTable(
     eventId: text("event_id").notNull(),
     workspaceId: text("workspace_id").notNull(),
     state: text().$type<DeliveryState>().notNull(),
-    /** Attempts whose outcome is recorded. */
+    /** Number of attempts with a recorded outcome. */
     attempts: integer().notNull().default(0),
     /** When a pending delivery is due. */
     dueAt: integer("due_at").notNull(),
-    /** The subscription's generation that it belongs to. */
+    /** The subscription's generation when it was owed. */
     generation: integer().notNull().default(0),
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
-    /** When the last attempt began, and how long it took. */
+    /** When the last attempt started, and how long it took. */
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
@@ -297,15 +312,15 @@ export const deliveries = sqliteTable(
   ],
 );
 
-/** Attempts that failed; a delivery keeps its last one itself, so that a success writes no row here. */
+/** Failed attempts. A delivery stores its last attempt itself, so a success writes no row here. */
 export const attempts = sqliteTable(
   "attempts",
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
-    /** Counts the failures of the delivery, from 1; one that is sent again goes on counting. */
+    /** Number of the failure, from 1; it keeps counting when the delivery is sent again. */
     attempt: integer().notNull(),
-    /** When it began. */
+    /** When the attempt started. */
     at: integer().notNull(),
     outcome: text().notNull(),
     status: integer(),
@@ -314,7 +329,7 @@ export const attempts = sqliteTable(
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],
 );
 
-/** How far the parts of the sweep have come that go on where they stopped. */
+/** Where each resumable part of the sweep stopped. */
 export const sweepPositions = sqliteTable("sweep_positions", {
   part: text().primaryKey(),
   position: text().notNull(),
@@ -381,12 +396,12 @@ export const sizes = sqliteTable("sizes", {
 });
 
 /**
- * Tokens of transactions that were committed, so that each takes effect once: see `commitOnce`. A
- * token starts with its time.
+ * Tokens of committed transactions, so that each takes effect once: see `commitOnce`. A token
+ * starts with its time.
  */
 export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
-/** What administrators are told of a subscription: that it fails, or that it was disabled. */
+/** What administrators are told about a subscription: it is failing, or it was disabled. */
 export type NoticeKind = "failing" | "disabled";
 
 export const notices = sqliteTable(
@@ -402,19 +417,19 @@ export const notices = sqliteTable(
     lastOutcome: text("last_outcome"),
     lastStatus: integer("last_status"),
     createdAt: integer("created_at").notNull(),
-    /** When the sweep may address it to the administrators. */
+    /** When the sweep may send it to the administrators. */
     dueAt: integer("due_at").notNull(),
-    /** When it was addressed: from then on its `emails` tell what becomes of it. */
+    /** When its `emails` were created; from then on they hold its state. */
     sentAt: integer("sent_at"),
   },
   (table) => [
     index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`),
-    // Each kind once in a stretch of failures.
+    // Each kind at most once per series of failures.
     uniqueIndex("notices_of_stretch").on(table.subscriptionId, table.failingSince, table.kind),
   ],
 );
 
-/** `dropped`: what it tells is no longer so. */
+/** `dropped`: no longer true, so not sent. */
 export type EmailState = "owed" | "sent" | "refused" | "given_up" | "dropped";
 
 /** A notice to one administrator. */
@@ -424,9 +439,9 @@ export const emails = sqliteTable(
     noticeId: integer("notice_id").notNull(),
     recipient: text().notNull(),
     state: text().$type<EmailState>().notNull().default("owed"),
-    /** Tries to send it, one under way included. */
+    /** Attempts to send it, including one in progress. */
     tries: integer().notNull().default(0),
-    /** When it may be tried; pushed on by each try. */
+    /** When it may be sent; moved forward by each attempt. */
     dueAt: integer("due_at").notNull(),
     settledAt: integer("settled_at"),
   },

@@ -3,8 +3,8 @@ import type { D1Client } from "./client.ts";
 import { isMoving, makeFinal } from "./errors.ts";
 
 /**
- * Whether a bookmark stands before another; `null`, where nothing has been read, before all.
- * Bookmarks sort as texts (https://developers.cloudflare.com/d1/reference/glossary/).
+ * Whether a bookmark is older than another; `null`, for nothing read yet, is the oldest. Bookmarks
+ * sort as strings (https://developers.cloudflare.com/d1/reference/glossary/).
  */
 export function isOlder(bookmark: string | null, than: string | null): boolean {
   return than !== null && (bookmark === null || bookmark < than);
@@ -97,7 +97,7 @@ export class EarlySession extends LateClient {
   override async run<T>(query: Query<T>): Promise<T> {
     const [binding, session] = [this.#binding, this.#session];
     const early = query(session);
-    // Whether it failed matters only once it may be shown.
+    // A failure matters only once the result may be returned.
     early.catch(() => {});
     const required = await this.#required.catch((refusal) => {
       throw makeFinal(refusal);

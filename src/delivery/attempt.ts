@@ -13,15 +13,15 @@ import { targetFault } from "../webhooks/target.ts";
 import { type DispatchTools, EventErased } from "./dispatch.ts";
 import type { Target } from "./turn.ts";
 
-/** What posting to a subscription takes, made once a dispatch. */
+/** What is needed to post to a subscription, prepared once per dispatch. */
 interface Prepared {
   host: string;
   isRefused: boolean;
-  /** Rejects when the secret cannot be opened. */
+  /** Rejects if a secret cannot be decrypted. */
   signer: Promise<Signer>;
 }
 
-/** Makes attempts, each signed afresh; those that fail are logged. */
+/** Creates the function that makes attempts. It signs each one afresh and logs those that fail. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
   const targets = new Map<string, Prepared>();
   const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
@@ -29,7 +29,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   return async (delivery, target, db) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
-    // Its secrets may be replaced while it is posted to.
+    // The secrets may change during the dispatch.
     const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();
     let prepared = targets.get(key);
     if (!prepared) {
@@ -48,7 +48,8 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
         recheck,
         withinDeadline,
       });
-      // A success is counted in the line of its dispatch: one of its own would cost more than signing.
+      // Successes are counted in the dispatch's log line: a line for each would cost more than
+      // signing.
       if (succeeded(outcome)) return outcome;
       const status = outcome.kind === "answered" ? outcome.status : null;
       const durationMs = Date.now() - startedAt;
@@ -65,7 +66,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
 function prepare(env: Env, subscriptionId: string, target: Target): Prepared {
   const { url } = target;
   const signer = openSigner(env, subscriptionId, target);
-  // Looked at when it is used.
+  // Handled when it is awaited.
   signer.catch(() => {});
   const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
   return { host: new URL(url).host, isRefused, signer };

@@ -18,11 +18,11 @@ import { type Hold, holdFrom } from "../model/holds.ts";
 import { InvocationLimit, type Outcome } from "../webhooks/outcome.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
 
-/** What a dispatch needs from outside: time, chance, the keys' gates, and the post itself. */
+/** What a dispatch needs from outside: time, randomness, the key gates, and the post itself. */
 export interface DispatchTools {
   /** Unix milliseconds. */
   now(): number;
-  /** From 0 to 1. */
+  /** Between 0 and 1. */
   random(): number;
   sleep(ms: number): Promise<void>;
   /**
@@ -32,7 +32,7 @@ export interface DispatchTools {
    */
   tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
   /**
-   * One attempt.
+   * Makes one attempt.
    *
    * @param db the database that the event is in.
    * @throws InvocationLimit when the platform lets this invocation post no more; EventErased when
@@ -44,10 +44,10 @@ export interface DispatchTools {
   ended(subscription: EndedTurn): void;
 }
 
-/** A subscription that a dispatch is done with. */
+/** A subscription the dispatch has finished with. */
 export interface EndedTurn {
   found: Found;
-  /** Whether this dispatch has held it. */
+  /** Whether this dispatch held it at any time. */
   held: boolean;
 }
 
@@ -55,12 +55,13 @@ export interface EndedTurn {
 export class EventErased extends Error {}
 
 /**
- * Delivers what is due to the subscriptions: takes hold of them, posts to all of them side by side,
- * and in each round trip to the database records what is done and claims what is next, until there is
- * no more or the time is up.
+ * Delivers what is due to the subscriptions. It takes hold of them and posts to all of them
+ * concurrently. Each round trip to the database records outcomes and claims more, until nothing is
+ * due or time runs out.
  *
- * @param lane the subscriptions of the other lane are left alone.
- * @throws the error of a database that is away; what it could not record is posted again.
+ * @param lane subscriptions of the other lane are left alone.
+ * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
+ *   are posted again.
  */
 export function dispatch(
   db: Database,
@@ -77,7 +78,7 @@ class Dispatch {
   #turns: Turn[];
   #hold: Hold = { holder: crypto.randomUUID(), until: 0 };
   #resolve: () => void = () => {};
-  /** Posts under way. */
+  /** Posts in progress. */
   #posts = 0;
   #isRecording = false;
   #isTicking = false;
@@ -87,7 +88,7 @@ class Dispatch {
   #answered = 0;
   #failure: unknown = null;
   #waitsForGates = true;
-  /** When the oldest outcome that is not recorded came in. */
+  /** When the oldest unrecorded outcome arrived. */
   #unrecordedSince: number | null = null;
   #lastEndAt: number;
   readonly #startedAt: number;
@@ -105,22 +106,23 @@ class Dispatch {
     this.#startedAt = this.#lastEndAt = tools.now();
   }
 
-  /** Works until nothing is left to do, or there is no more time. */
+  /** Runs until there is nothing left to do or no time left. */
   async finish(): Promise<void> {
     await this.#exchange();
     await new Promise<void>((resolve) => {
       this.#resolve = resolve;
       this.#advance();
     });
-    // What is known is recorded if it can be: it would be posted again.
+    // One more try to record the outcomes: deliveries without one are posted again.
     if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
       await this.#exchange();
-    // Of what is not recorded, nobody knows when it is due: whoever asked for this dispatch asks again.
+    // A turn with unrecorded outcomes is not handed back: when it is due is unknown. The caller's
+    // retry covers it.
     for (const turn of this.#turns) if (!turn.hasNews) this.#handBack(turn);
     if (this.#failure !== null) throw this.#failure;
   }
 
-  /** Does what can be done now; called whenever something has ended, and every now and then. */
+  /** Does whatever can be done now. Called whenever something finishes, and on every tick. */
   #advance(): void {
     if (this.#isFinished) return;
     const now = this.#tools.now();
@@ -134,7 +136,7 @@ class Dispatch {
       });
     }
     const idle = this.#posts === 0 && !this.#isRecording;
-    // What is under way has limits of its own: what outlives them will never end.
+    // Everything in progress has a timeout of its own: what exceeds it will never finish.
     const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
     if (idle || hung) {
       this.#isFinished = true;
@@ -148,7 +150,7 @@ class Dispatch {
     }
   }
 
-  /** Ends the turns for which there is no more time, or no connection. */
+  /** Ends the turns that have run out of time or get no connection. */
   #endTurns(now: number): void {
     const late = !this.#hasTime(now) || this.#failure !== null;
     const spent = this.#isSpent;
@@ -160,8 +162,8 @@ class Dispatch {
   }
 
   /**
-   * Whether posts may still start, by the clock that holds are written in and by one that nobody
-   * sets.
+   * Whether posts may still start, by the wall clock, which holds are written in, and by the
+   * monotonic clock, which nobody can set.
    */
   #hasTime(now: number): boolean {
     const elapsedMs = now - this.#startedAt;
@@ -192,7 +194,7 @@ class Dispatch {
       turn.end(delivery, { outcome, startedAt, endedAt: now() }, random());
       this.#unrecordedSince ??= now();
     } catch (error) {
-      // A limit that is met before anything was posted is none that another invocation gets around.
+      // If the limit was hit before any post, another invocation would hit it too.
       if (error instanceof InvocationLimit && this.#answered > 0) {
         turn.takeBack(delivery);
         for (const each of this.#turns) each.letGo();
@@ -205,11 +207,13 @@ class Dispatch {
   #needsRoundTrip(now: number): boolean {
     if (this.#failure !== null) return false;
     const idle = this.#posts === 0;
-    // Of all turns: each of many has few by itself, and is asked for again after nearly every post.
+    // Summed over all turns: with many, each has few deliveries and would ask for more after nearly
+    // every post.
     const waiting = this.#turns.reduce((sum, turn) => sum + turn.waiting, 0);
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
-    // One trip gives back what has not begun, and one records all that is still under way.
+    // Once spent, one round trip releases what has not started, and one records everything still in
+    // progress.
     if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS)
       return (
         this.#roundTrips === FREE_PLAN.roundTrips &&
@@ -229,12 +233,12 @@ class Dispatch {
     );
   }
 
-  /** Whether this invocation has made as many round trips as any plan allows for. */
+  /** Whether this invocation has made as many round trips as every plan allows. */
   get #isSpent(): boolean {
     return this.#roundTrips >= FREE_PLAN.roundTrips && this.#begun <= FREE_PLAN.posts;
   }
 
-  /** Records what is done and claims what is next. */
+  /** Records outcomes and claims more, in one round trip. */
   async #exchange(): Promise<void> {
     const askedAt = this.#tools.now();
     const turns = this.#turns;
@@ -246,8 +250,8 @@ class Dispatch {
     const hold = this.#hold;
     this.#unrecordedSince = null;
     const news = turns.map((turn) => {
-      // Requested first: what ends the turn is recorded, and nothing is claimed for it any more.
-      const request = turn.request();
+      // The request comes first: if taking the news ends the turn, nothing more is claimed for it.
+      const request = turn.takeRequest();
       return {
         turn,
         request,

@@ -1,19 +1,19 @@
 import { EMAIL_PAUSE_MS, EMAIL_TIMEOUT_MS } from "../contract/limits.ts";
 
-/** What has come of trying to send an e-mail. */
+/** The result of trying to send an e-mail. */
 export type Sending =
   | { kind: "sent" }
-  /** This recipient is not served, whatever we do. */
+  /** The service will never deliver to this recipient. */
   | { kind: "refused"; error: unknown }
-  /** No e-mail is taken for a while, whoever it is for. */
+  /** The service accepts no e-mail for a while, whoever it is to. */
   | { kind: "paused"; error: unknown; waitMs: number }
-  /** May succeed later, or once the deployment is set up. */
+  /** May succeed later, or once the deployment is configured. */
   | { kind: "failed"; error: unknown };
 
 /**
- * Sends an e-mail to one recipient, for one that is suppressed fails all of a message
- * (https://developers.cloudflare.com/email-service/concepts/suppressions/). Without an answer in
- * time nobody knows whether it was sent: it counts as failed.
+ * Sends an e-mail to one recipient: if a message has several, one suppressed recipient fails it for
+ * all (https://developers.cloudflare.com/email-service/concepts/suppressions/). If no answer
+ * arrives in time, it may or may not have been sent; it counts as failed.
  */
 export async function sendEmail(
   env: Env,
@@ -35,7 +35,10 @@ export async function sendEmail(
   }
 }
 
-/** By the codes of https://developers.cloudflare.com/email-service/api/send-emails/workers-api/. */
+/**
+ * Based on the codes in
+ * https://developers.cloudflare.com/email-service/api/send-emails/workers-api/.
+ */
 function judgeError(error: unknown): Sending {
   switch (errorCode(error)) {
     case "E_RECIPIENT_SUPPRESSED":
@@ -49,7 +52,7 @@ function judgeError(error: unknown): Sending {
   }
 }
 
-/** The mail service's code for an error; null when it has none. */
+/** The mail service's error code; null if the error has none. */
 export function errorCode(error: unknown): string | null {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === "string" && /^E_[A-Z_]{1,60}$/.test(code) ? code : null;

@@ -1,7 +1,10 @@
 import { DISABLE_AFTER_MS } from "../contract/limits.ts";
 import type { Notice } from "../model/notices.ts";
 
-/** The e-mail about a notice, in French: what happened, since when, the last answer, and what to do. */
+/**
+ * Composes the e-mail for a notice, in French: what happened, since when, the last result, and what
+ * to do.
+ */
 export function composeNotice(notice: Notice): { subject: string; text: string } {
   const { kind, host, subscriptionId, workspaceName, failingSince, events } = notice;
   const subscription = `L’abonnement webhook ${subscriptionId} de l’espace de travail « ${workspaceName} » vers ${host}`;
@@ -34,7 +37,7 @@ Que faire : ${advise(notice)} Vérifiez que votre serveur répond par un statut 
   };
 }
 
-/** A time, to the minute. */
+/** A time with minute precision. */
 function inFrench(time: number): string {
   const text = new Date(time).toLocaleString("fr-FR", {
     dateStyle: "long",
@@ -57,7 +60,7 @@ function describeResult({ lastOutcome, lastStatus }: Notice): string {
   }
 }
 
-/** What the last result says of where to look. */
+/** What to check, judging by the last result. */
 function advise({ lastOutcome, lastStatus }: Notice): string {
   if (lastOutcome === "timed_out")
     return "répondez dès que l’événement est enregistré et faites le reste du travail ensuite.";

@@ -12,13 +12,13 @@ import { findPosition, updatePosition } from "../model/sweep-positions.ts";
 import { errorCode, sendEmail } from "./mail.ts";
 import { composeNotice } from "./notice-text.ts";
 
-/** Where the sweep keeps until when no e-mail is sent. */
+/** The sweep position that stores until when sending is paused. */
 const PAUSE = "emails";
 
 /**
- * Sends the e-mails that are owed to administrators, one for each of them, until there are no more
- * for now, `mayGoOn` says no or the mail service takes no more. Only a crash between sending and
- * recording, or an answer that does not come, can send one twice.
+ * Sends the e-mails owed to administrators, one per administrator, until none is due, `mayGoOn`
+ * returns false, or the mail service accepts no more. An e-mail can be sent twice only if a crash
+ * comes between sending and recording, or if no answer arrives.
  */
 export async function sendNotices(
   db: Database,
@@ -37,7 +37,7 @@ export async function sendNotices(
   }
 }
 
-/** One try; gives how long to pause if it must not count, else null. */
+/** One try. Returns how long to pause in milliseconds if the try must not count, else null. */
 async function trySending(
   db: Database,
   env: Env,

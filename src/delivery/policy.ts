@@ -8,13 +8,13 @@ import {
 import type { Pace } from "../contract/pace.ts";
 import { type Outcome, succeeded } from "../webhooks/outcome.ts";
 
-/** What becomes of a delivery. */
+/** What happens to a delivery. */
 export type Verdict =
   | { state: "delivered" }
   | { state: "pending"; waitMs: number }
   | { state: "exhausted" };
 
-/** A post that has ended; times are Unix milliseconds. */
+/** A finished post; times are Unix milliseconds. */
 export interface Attempt {
   outcome: Outcome;
   startedAt: number;
@@ -22,10 +22,10 @@ export interface Attempt {
 }
 
 /**
- * Judges a delivery by its n-th attempt.
+ * Decides what happens to a delivery after its n-th attempt.
  *
  * @param attempt 1 for the first.
- * @param random from 0 to 1: places the wait within its jitter.
+ * @param random between 0 and 1; sets the jitter.
  */
 export function judge(outcome: Outcome, attempt: number, random: number): Verdict {
   if (succeeded(outcome)) return { state: "delivered" };
@@ -35,17 +35,17 @@ export function judge(outcome: Outcome, attempt: number, random: number): Verdic
 }
 
 /**
- * The pace of a subscription after one more attempt. A fast success earns one more post at once; a
- * slow one or a failure halves them. A failure at one post at a time, or one that asks for a wait,
- * closes the subscription: it is probed by one post after each wait of the ladder, and opened by the
- * first probe that succeeds.
+ * The pace of a subscription after one more attempt. A fast success allows one more concurrent
+ * post; a slow success or a failure halves them. A failure while only one post at a time is
+ * allowed, or one that asks for a wait, makes the subscription back off: it is probed with one post
+ * after each wait of the ladder, and the first probe that succeeds ends the backoff.
  *
- * @param random from 0 to 1: places the wait within its jitter.
+ * @param random between 0 and 1; sets the jitter.
  */
 export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
   const { outcome, startedAt, endedAt } = attempt;
   const slow = endedAt - startedAt >= SLOW_ANSWER_MS;
-  // It was under way when the subscription was closed, and is no probe.
+  // Already in progress when the backoff began, so not a probe.
   const stale = startedAt < pace.nextAt;
   if (succeeded(outcome)) {
     const well = { ...pace, slow, failures: 0, failingSince: null };
@@ -72,14 +72,17 @@ function halved(postsAtOnce: number): number {
   return Math.max(1, Math.floor(postsAtOnce / 2));
 }
 
-/** A wait is never shorter than its rung, so that the ladder outlasts what disables a subscription. */
+/**
+ * Never shorter than its rung, so that the ladder outlasts the time after which a subscription is
+ * disabled.
+ */
 function waitMs(rungSeconds: number, outcome: Outcome, random: number): number {
   const rungMs = rungSeconds * 1000;
   const asked = Math.min(askedWaitMs(outcome), rungMs * RETRY_AFTER_MAX_MULTIPLE);
   return Math.round(Math.max(rungMs * (1 + RETRY_JITTER * random), asked));
 }
 
-/** The wait that the subscriber asked for, in milliseconds; only 429 and 503 may ask. */
+/** The wait the subscriber asked for, in milliseconds; honoured on 429 and 503 only. */
 function askedWaitMs(outcome: Outcome): number {
   if (outcome.kind !== "answered" || (outcome.status !== 429 && outcome.status !== 503)) return 0;
   return (outcome.retryAfterSeconds ?? 0) * 1000;

@@ -17,35 +17,35 @@ import type { Change, Settlement } from "../model/outcomes.ts";
 import type { Outcome } from "../webhooks/outcome.ts";
 import { type Attempt, adjustPace, judge } from "./policy.ts";
 
-/** What a delivery is posted with. */
+/** What is needed to post a delivery. */
 export type Target = Pick<Found, "workspaceId" | "url" | "sealedSecret" | "earlierSecrets">;
 
-/** A subscription's part in a dispatch: what was claimed of it, and what has come of that. */
+/** One subscription's turn in a dispatch: its claimed deliveries and their outcomes. */
 export class Turn {
   readonly subscriptionId: string;
-  /** As the last round trip found it, and as the attempts since have left it; null until then. */
+  /** As the last round trip found it, updated by the attempts since; null before the first. */
   found: Found | null = null;
-  /** Posts begun in this dispatch. */
+  /** Posts started in this dispatch. */
   begun = 0;
-  /** Whether no more is to be claimed or posted: it is withdrawn, or somebody else's turn has come. */
+  /** Whether to stop claiming and posting: it was withdrawn, or it must make room for others. */
   over = false;
   /** Whether anything was claimed in this dispatch. */
   held = false;
   #waiting: Claimed[] = [];
   #underWay = new Set<Claimed>();
   #settlements: Settlement[] = [];
-  /** The last outcome that was a failure. */
+  /** The last outcome that was not a success. */
   #last: Outcome | null = null;
   #lastAttempt: LastAttempt | null = null;
   #changed = false;
-  /** Whether deliveries were claimed that are left to the next dispatch. */
+  /** Whether claimed deliveries are left for the next dispatch. */
   #leftover = false;
-  /** Whether the last round trip was to claim more. */
+  /** Whether the last round trip was asked to claim more. */
   #asked = false;
-  /** Whether there was more to claim than was claimed. */
+  /** Whether more was due than was claimed. */
   #more = false;
   #heldUntil = 0;
-  /** When the database last said that it is still owed. */
+  /** When the database last confirmed that its deliveries are still owed. */
   #confirmedAt = Number.NEGATIVE_INFINITY;
   readonly #lane: Lane;
 
@@ -66,7 +66,7 @@ export class Turn {
     return this.#settlements.length;
   }
 
-  /** Whether it has something to post at its pace; it may post once it is confirmed and held, too. */
+  /** Whether its pace allows another post. It must also be confirmed and held. */
   wantsToPost(now: number): boolean {
     return (
       !this.over &&
@@ -82,7 +82,7 @@ export class Turn {
     return now >= this.#confirmedAt && now - this.#confirmedAt < CONFIRMED_MS;
   }
 
-  /** Whether a post that starts now ends under the hold. */
+  /** Whether a post that starts now would end before the hold does. */
   isHeld(now: number): boolean {
     return now + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS < this.#heldUntil;
   }
@@ -92,27 +92,27 @@ export class Turn {
     return !this.over && this.#waiting.length < (this.#lane === "fast" ? CLAIM_AHEAD : 1);
   }
 
-  /** Whether more is known to be due, and little is left to post. */
+  /** Whether more is known to be due and little is left to post. */
   get isHungry(): boolean {
     return this.#more && this.claims;
   }
 
-  /** Whether there is something to record. */
+  /** Whether there is anything to record. */
   get hasNews(): boolean {
     return this.#settlements.length > 0 || this.#changed || this.#mayLetGo;
   }
 
-  /** Whether nothing of it is waiting or under way. */
+  /** Whether nothing is waiting or in progress. */
   get isIdle(): boolean {
     return this.#waiting.length === 0 && this.#underWay.size === 0;
   }
 
-  /** Whether it has ended, and the last of its posts too. */
+  /** Whether the turn is over and its last post has ended. */
   get isOver(): boolean {
     return this.over && this.#underWay.size === 0;
   }
 
-  /** Whether the next round trip can cancel what of it is withdrawn. */
+  /** Whether the next round trip can cancel its withdrawn deliveries. */
   get isCancelling(): boolean {
     return this.found?.cancelling === true && this.found.heldUntil === null && this.isIdle;
   }
@@ -121,7 +121,7 @@ export class Turn {
     return this.isOver && this.#leftover;
   }
 
-  /** The next delivery, which is under way from now on. */
+  /** Takes the next delivery; it counts as in progress from now on. */
   begin(): Claimed {
     const delivery = this.#waiting.shift();
     if (!delivery) throw new Error("nothing is waiting");
@@ -130,7 +130,7 @@ export class Turn {
     return delivery;
   }
 
-  /** Takes note of how a post ended. */
+  /** Records how a post ended. */
   end(delivery: Claimed, attempt: Attempt, random: number): void {
     const { outcome, startedAt, endedAt } = attempt;
     const status = statusOf(outcome);
@@ -156,7 +156,7 @@ export class Turn {
     if (this.found) this.#setPace(adjustPace(this.found, attempt, random));
   }
 
-  /** Takes note that a post could not be tried, through no fault of the subscriber. */
+  /** Records that a post could not be made, through no fault of the subscriber. */
   giveUp(delivery: Claimed, now: number): void {
     this.takeBack(delivery);
     this.letGo();
@@ -164,18 +164,18 @@ export class Turn {
     this.#setPace({ ...this.found, nextAt: Math.max(this.found.nextAt, now + UNTRIED_WAIT_MS) });
   }
 
-  /** Takes back a post that was not begun after all. */
+  /** Puts back a delivery whose post was not started after all. */
   takeBack(delivery: Claimed): void {
     this.#underWay.delete(delivery);
     this.#waiting.unshift(delivery);
   }
 
-  /** Takes note that there is nothing to post any more. */
+  /** Drops a delivery whose event no longer exists. */
   drop(delivery: Claimed): void {
     this.#underWay.delete(delivery);
   }
 
-  /** Ends the turn: what is waiting is left to the next dispatch. */
+  /** Ends the turn; waiting deliveries are left for the next dispatch. */
   letGo(): void {
     this.over = true;
     this.#leftover ||= this.#waiting.length > 0;
@@ -186,16 +186,16 @@ export class Turn {
     if (!this.found || isSamePace(this.found, pace)) return;
     Object.assign(this.found, pace);
     this.#changed = true;
-    // The lane that it has left posts no more to it, and a probe is one post.
+    // Its old lane must not post to it any more, and a probe is a single post.
     if (laneOf(pace) !== this.#lane || pace.nextAt > 0) this.letGo();
   }
 
-  /** What the next round trip is to record. */
+  /** Takes the outcomes that the next round trip records. */
   takeSettlements(): Settlement[] {
     return this.#settlements.splice(0);
   }
 
-  /** Puts back what a round trip could not record. */
+  /** Puts back what a round trip failed to record. */
   restore(settlements: Settlement[], change: Change | null): void {
     this.#settlements.unshift(...settlements);
     this.#changed ||= change !== null;
@@ -203,12 +203,12 @@ export class Turn {
   }
 
   /**
-   * What the next round trip is to say of the subscription; null when there is nothing new.
+   * Takes the changes to the subscription that the next round trip records; null if there are none.
    *
    * @param now Unix milliseconds.
    */
   takeChange(now: number): Change | null {
-    // Of a subscription that is gone, there is nothing to say and nothing to let go of.
+    // A subscription that is gone has nothing to record or release.
     if (!this.found || !this.held) {
       this.#changed = this.#leftover = false;
       return null;
@@ -222,7 +222,7 @@ export class Turn {
     return {
       subscriptionId: this.subscriptionId,
       ...paceOf(this.found),
-      // By an attempt that failed: the e-mail tells of it.
+      // Only after a failed attempt, because the e-mail mentions it.
       disable: this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
       host: new URL(this.found.url).host,
       outcome: this.#last?.kind ?? null,
@@ -232,18 +232,18 @@ export class Turn {
     };
   }
 
-  /** What the next round trip is to ask. */
-  request(): Request {
+  /** Makes the next round trip's request, and remembers whether it claims more. */
+  takeRequest(): Request {
     const underWay = [...this.#waiting, ...this.#underWay].map(({ eventId }) => eventId);
     this.#asked = this.claims;
     return { subscriptionId: this.subscriptionId, claim: this.#asked, underWay };
   }
 
   /**
-   * Takes in what a round trip found.
+   * Applies what a round trip found.
    *
-   * @param limit what was to be claimed, at the most.
-   * @param askedAt when it was begun: what it says held then.
+   * @param limit maximum number of deliveries it was to claim.
+   * @param askedAt when it started: its findings were true then.
    */
   update(
     found: Found | undefined,
@@ -255,16 +255,16 @@ export class Turn {
     if (!found) {
       this.found = null;
       this.letGo();
-      // There is nobody to record it for.
+      // There is no row left to record it in.
       this.#leftover = false;
       this.#changed = false;
       return;
     }
     const pace = this.#changed && this.found ? paceOf(this.found) : null;
     this.found = found;
-    // Attempts that ended meanwhile have said more than the database knows.
+    // Attempts that ended during the round trip know more than the database.
     if (pace) Object.assign(found, pace);
-    // What comes after a probe depends on it.
+    // While backing off, one probe at a time: its outcome decides what comes next.
     if (this.#asked) this.#more = claimed.length >= limit && found.backoff === 0;
     if (found.claimed) {
       this.held = true;
@@ -276,7 +276,7 @@ export class Turn {
     }
     if (this.held && !found.held) this.letGo();
     this.#confirmedAt = askedAt;
-    // What was withdrawn since is not posted; it is cancelled once nobody holds it.
+    // Withdrawn deliveries are not posted; they are cancelled once nobody holds them.
     const erased = new Set(found.erased);
     const kept = this.#waiting.filter(({ eventId }) => !erased.has(eventId));
     const owed = kept.filter(({ generation }) => generation === found.generation);
@@ -287,9 +287,9 @@ export class Turn {
 }
 
 /**
- * The turn whose post is next: of those that have begun the fewest, the first that may. Every
- * subscription's first post comes before anybody's second, and where several workspaces are served,
- * none uses more than its share of the connections.
+ * The turn that posts next: the one with the fewest posts started, in order. Every subscription
+ * gets its first post before any gets a second. If several workspaces are served, each is limited
+ * to its share of the connections.
  */
 export function nextTurn(turns: Turn[], now: number): Turn | null {
   const used = new Map<string, number>();
@@ -309,7 +309,7 @@ export function nextTurn(turns: Turn[], now: number): Turn | null {
   return next;
 }
 
-/** The pace alone, of what holds more. */
+/** The pace fields alone. */
 function paceOf({ postsAtOnce, backoff, nextAt, slow, failures, failingSince }: Pace): Pace {
   return { postsAtOnce, backoff, nextAt, slow, failures, failingSince };
 }

@@ -17,36 +17,36 @@ const WORDS: Record<
     schema: "RunCompleted",
     operationId: "onRunCompleted",
     summary: "An automation run finished",
-    description: "Posted when a run is over, whether as `success`, `partial` or `failed`.",
+    description: "Posted when a run finishes, as `success`, `partial` or `failed`.",
   },
   "automation.status_changed": {
     schema: "AutomationStatusChanged",
     operationId: "onAutomationStatusChanged",
     summary: "An automation was activated or paused",
     description:
-      "Posted when an automation is activated or paused, in the application or through this API. Other changes of its status are not announced.",
+      "Posted when an automation is activated or paused, in the application or through this API. Other status changes are not announced.",
   },
 };
 
 const HEADERS: Record<string, string> = {
   "X-Service-Signature":
-    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. Refuse a `t` more than 5 minutes from your clock.",
-  "webhook-id": "The `id` of the event, for libraries of Standard Webhooks.",
-  "webhook-timestamp": "Unix seconds, for libraries of Standard Webhooks.",
-  "webhook-signature": "`v1,<base64>`, for libraries of Standard Webhooks.",
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. Reject a `t` that differs from your clock by more than 5 minutes.",
+  "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
+  "webhook-timestamp": "Unix seconds, for Standard Webhooks libraries.",
+  "webhook-signature": "`v1,<base64>`, for Standard Webhooks libraries.",
 };
 
-const HOW = `Verify the signature, deduplicate by \`id\`, and answer any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
+const HOW = `Verify the signature, deduplicate by \`id\`, and answer with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
 
 const RESPONSES = {
   "2XX": { description: "Received. The body is ignored." },
   "4XX": {
     description:
-      "Not received, as is anything else but a 2xx in time: the event is posted again, after waits that grow.",
+      "Not received. Anything other than a timely 2xx counts as a failure: the event is posted again after growing waits.",
   },
 };
 
-/** Parameters that describe the signature headers, and the values that sign an event. */
+/** The signature headers as parameters, with values that sign the example event. */
 async function signatureParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
   const sentAt = Date.parse(event.created_at) + 1_000;
   const values = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
@@ -60,7 +60,7 @@ async function signatureParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
   }));
 }
 
-/** The webhooks of the document: one for each kind of event. */
+/** The document's webhooks, one per kind of event. */
 export async function webhooks() {
   const entries = Object.entries(WORDS).map(async ([type, { schema, description, ...words }]) => {
     const event = DELIVERIES[type as WebhookEvent];
@@ -86,13 +86,13 @@ export async function webhooks() {
   return Object.fromEntries(await Promise.all(entries));
 }
 
-/** What a subscription brings about: posts of any of its events to its URL. */
+/** The callback of a subscription: events posted to its URL. */
 export function deliveryOperation() {
   return {
     operationId: "onEvent",
     tags: ["Webhooks"],
     summary: "An event that the subscription lists",
-    description: `One post for each event: \`type\` says what \`data\` is. The headers are those of each webhook below. ${HOW}`,
+    description: `One post per event; \`type\` determines the shape of \`data\`. The headers are the same as for the webhooks below. ${HOW}`,
     security: [],
     requestBody: {
       required: true,

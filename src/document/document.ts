@@ -1,7 +1,6 @@
 import { OpenApiGeneratorV31 } from "@asteasolutions/zod-to-openapi";
 import * as z from "zod";
 import { ErrorBody } from "../contract/error-body.ts";
-import { AutomationControl, WebhookCreation } from "../contract/requests.ts";
 import {
   Automation,
   Lead,
@@ -14,19 +13,20 @@ import { webhooks } from "./deliveries.ts";
 import { ENUMERATIONS } from "./enumerations.ts";
 import { introduction } from "./introduction.ts";
 import { PARAMETERS, PATHS } from "./operations.ts";
+import { requestBodies } from "./requests.ts";
 import { HEADERS, RESPONSES } from "./responses.ts";
 
 /** The version of the contract (contract, Versioning). */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
-/** The envelope of a list of `item`. */
+/** The pagination envelope of a list of `item`. */
 function pageOf(item: z.ZodType, id: string, what: string) {
   return z
     .object({
       data: z.array(item).meta({ description: `The ${what} of this page, newest first.` }),
-      has_more: z.boolean().meta({ description: "Whether a further page exists.", example: false }),
+      has_more: z.boolean().meta({ description: "Whether there is another page.", example: false }),
       next_cursor: z.string().nullable().meta({
-        description: "What to send as `cursor` for the next page; null on the last one.",
+        description: "The `cursor` for the next page; null on the last page.",
         example: null,
       }),
     })
@@ -36,14 +36,12 @@ function pageOf(item: z.ZodType, id: string, what: string) {
 const SCHEMAS = [
   Automation,
   pageOf(Automation, "AutomationPage", "automations"),
-  AutomationControl,
   Lead,
   pageOf(Lead, "LeadPage", "leads"),
   Run,
   pageOf(Run, "RunPage", "runs"),
   Webhook,
   pageOf(Webhook, "WebhookPage", "subscriptions"),
-  WebhookCreation,
   WebhookWithSecret,
   WebhookDelivery,
   ErrorBody,
@@ -53,21 +51,21 @@ const TAGS = [
   {
     name: "Automations",
     description:
-      "An automation reacts to something, such as a comment or a form, on behalf of an agent. Read them, pause them, activate them; they are made in the application.",
+      "An automation reacts to a trigger, such as a comment or a form, on behalf of an agent. You can read, pause and activate automations; they are created in the application.",
   },
   { name: "Leads", description: "The people that your agents captured, from any source." },
   {
     name: "Runs",
-    description: "What the automations did: one run for each time that one of them reacted.",
+    description: "What the automations did: one run per reaction.",
   },
   {
     name: "Webhooks",
     description:
-      "Subscriptions, and the events that they get: signed posts to your server, within moments.",
+      "Subscriptions to events. Events are posted to your server, signed, as they happen.",
   },
 ];
 
-/** The schemas, with what their enumerations mean. */
+/** Adds the descriptions of the enumerations to the schemas. */
 function described(schemas: Record<string, object>) {
   return Object.fromEntries(
     Object.entries(schemas).map(([name, schema]) => {
@@ -78,10 +76,10 @@ function described(schemas: Record<string, object>) {
 }
 
 /**
- * The OpenAPI 3.1 document of the API. It is made with the build, and served as a file: a Worker
- * that answers requests has no use for it.
+ * Builds the OpenAPI 3.1 document of the API. It is built ahead of time and served as a file: the
+ * Worker does not need it to answer requests.
  *
- * @param server where the API is; `/` stands for wherever the document was read from.
+ * @param server the API's address; `/` is wherever the document was read from.
  */
 export async function buildDocument(server = "/") {
   const definitions = SCHEMAS.map((schema) => ({ type: "schema" as const, schema }));
@@ -91,7 +89,7 @@ export async function buildDocument(server = "/") {
     info: {
       title: "Public API",
       version: CONTRACT_VERSION,
-      summary: "The automations, leads and runs of a workspace, and its events, pushed.",
+      summary: "A workspace's automations, leads and runs, and its events as webhooks.",
       description: introduction(),
       contact: {
         name: "API support",
@@ -106,7 +104,7 @@ export async function buildDocument(server = "/") {
     paths: PATHS,
     webhooks: await webhooks(),
     components: {
-      schemas: described(components?.schemas ?? {}),
+      schemas: described({ ...components?.schemas, ...requestBodies() }),
       parameters: PARAMETERS,
       headers: HEADERS,
       responses: RESPONSES,
@@ -115,7 +113,7 @@ export async function buildDocument(server = "/") {
           type: "http",
           scheme: "bearer",
           description:
-            "An API key of the workspace, `key_live_` and 32 characters. Keys are made in the settings of the workspace, in the section API.",
+            "An API key of the workspace: `key_live_` followed by 32 characters. Keys are created in the workspace settings, under API.",
         },
       },
     },

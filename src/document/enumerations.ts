@@ -1,34 +1,44 @@
-import type * as z from "zod";
-import type * as enumerations from "../contract/enumerations.ts";
+import type {
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  TriggerType,
+  WebhookEvent,
+} from "../contract/enumerations.ts";
 
-type Enumerations = typeof enumerations;
-type Value<N extends keyof Enumerations> = Enumerations[N] extends z.ZodType
-  ? Extract<z.infer<Enumerations[N]>, string>
-  : never;
-type Name = {
-  [N in keyof Enumerations]: Enumerations[N] extends z.ZodType ? N : never;
-}[keyof Enumerations];
+interface Meaning<Value extends string> {
+  about: string;
+  values: Record<Value, string>;
+}
 
-/** What each enumeration is about, and what each of its values means. */
-const MEANINGS: { [N in Name]: { about: string; values: Record<Value<N>, string> } } = {
+/** The description of each enumeration and of each of its values. */
+const MEANINGS: {
+  AutomationType: Meaning<AutomationType>;
+  AutomationStatus: Meaning<AutomationStatus>;
+  LeadSource: Meaning<LeadSource>;
+  RunStatus: Meaning<RunStatus>;
+  TriggerType: Meaning<TriggerType>;
+  WebhookEvent: Meaning<WebhookEvent>;
+} = {
   AutomationType: {
-    about: "What sets the automation off. New channels will bring new values.",
+    about: "What triggers the automation. New channels will add new values.",
     values: {
       social_comments: "a comment under a post on Facebook or Instagram",
       social_story: "a reply to an Instagram or Facebook story",
       social_messages: "a private message on Facebook or Instagram",
-      lead_ads: "a form that somebody filled in on a Meta lead ad",
+      lead_ads: "a form submitted on a Meta lead ad",
       crm_source: "an event of a connected CRM",
     },
   },
   AutomationStatus: {
     about: "Whether the automation runs.",
     values: {
-      active: "it runs",
+      active: "it is running",
       paused: "somebody paused it, in the application or through this API",
-      draft: "it was never activated; only the application can do that",
+      draft: "it was never activated; this can only be done in the application",
       error:
-        "it stopped by itself, for instance because its account was disconnected or a token revoked; only the application can repair that",
+        "it stopped on an error, for instance because its account was disconnected or a token was revoked; this can only be fixed in the application",
     },
   },
   LeadSource: {
@@ -37,39 +47,39 @@ const MEANINGS: { [N in Name]: { about: string; values: Record<Value<N>, string>
       widget: "the chat widget on a website",
       social: "a comment, story reply or message on a social network",
       telephony: "a phone call",
-      lead_ads: "a form of a Meta lead ad",
+      lead_ads: "a form on a Meta lead ad",
       crm: "a connected CRM",
     },
   },
   RunStatus: {
     about: "How the run ended.",
     values: {
-      success: "all of its actions succeeded",
-      partial: "some of its actions succeeded, others failed: see `actions`",
+      success: "all actions succeeded",
+      partial: "some actions succeeded and others failed: see `actions`",
       failed: "it achieved nothing",
     },
   },
   TriggerType: {
-    about: "What set the run off.",
+    about: "What triggered the run.",
     values: {
       comment: "a comment under a post",
       story_reply: "a reply to a story",
       message: "a private message",
-      lead_ads: "a form of a lead ad",
+      lead_ads: "a form on a lead ad",
       crm_event: "an event of a connected CRM",
     },
   },
   WebhookEvent: {
     about: "A kind of event.",
     values: {
-      "run.completed": "an automation finished a run, whether it succeeded or not",
+      "run.completed": "an automation finished a run, successfully or not",
       "lead.created": "a new lead was captured, from any source",
       "automation.status_changed": "an automation was activated or paused",
     },
   },
 };
 
-/** The descriptions of the enumerations, by their names. */
+/** The descriptions of the enumerations, by name. */
 export const ENUMERATIONS: Record<string, string> = Object.fromEntries(
   Object.entries(MEANINGS).map(([name, { about, values }]) => {
     const lines = Object.entries(values).map(([value, meaning]) => `- \`${value}\`: ${meaning}`);

@@ -6,69 +6,69 @@ import {
   URL_MAX_LENGTH,
 } from "../contract/limits.ts";
 
-/** When each code is answered, and what to do then. */
+/** When each code is returned, and what to do about it. */
 export const CODES: Record<ErrorCode, { when: string; todo: string }> = {
   invalid_request: {
-    when: "A query parameter or the body is wrong.",
-    todo: "Mend what `details` names; sending the same again gives the same answer.",
+    when: "A query parameter or the body is invalid.",
+    todo: "Fix what `details` names. Repeating the same request gives the same answer.",
   },
   invalid_api_key: {
-    when: "The key is missing, malformed, unknown or revoked; the answer does not tell which.",
-    todo: "Check the `Authorization` header, or create a new key in the settings of the workspace.",
+    when: "The key is missing, malformed, unknown or revoked; the answer is the same in each case.",
+    todo: "Check the `Authorization` header, or create a new key in the workspace settings.",
   },
   workspace_access_denied: {
-    when: "The key is good, but its workspace has no access to the service. It takes from the quota of the key; once that is used up, the answer is the same.",
-    todo: "Ask an administrator of the workspace to look at its subscription.",
+    when: "The key is valid, but its workspace has no access to the service. The request counts against the key's quota, but the answer stays the same once the quota is used up.",
+    todo: "Ask an administrator of the workspace to check its subscription.",
   },
   automation_not_found: {
     when: "The workspace has no automation with this id.",
-    todo: "List the automations again: its account may have been disconnected.",
+    todo: "List the automations again: the account may have been disconnected.",
   },
   webhook_not_found: {
-    when: "The workspace has no subscription with this id; a deleted one is gone.",
-    todo: "After a deletion, take it for done.",
+    when: "The workspace has no subscription with this id, or it was deleted.",
+    todo: "If you were deleting it, it is already deleted.",
   },
   route_not_found: {
-    when: "The path or its method is unknown, or this deployment does not serve it yet.",
-    todo: "Compare method and path with the reference; there is no slash at the end.",
+    when: "The path or method is unknown, or this deployment does not serve it yet.",
+    todo: "Check the method and path against the reference. Paths have no trailing slash.",
   },
   automation_not_controllable: {
     when: "The automation is `draft` or `error`.",
-    todo: "Activate or repair it in the application first.",
+    todo: "Activate or fix it in the application first.",
   },
   rate_limited: {
-    when: "The quota of the key is used up, or too many requests from your address had a bad key.",
-    todo: "Wait for the seconds in `Retry-After`, then send the request again.",
+    when: "The key's quota is used up, or too many requests from your address had an invalid key.",
+    todo: "Wait for the number of seconds in `Retry-After`, then retry.",
   },
   internal_error: {
-    when: "Something failed on our side.",
-    todo: "Send the request again, waiting longer each time. If it stays, write to us and quote `X-Request-Id`.",
+    when: "An error on our side.",
+    todo: "Retry with growing waits. If the error persists, contact us and quote `X-Request-Id`.",
   },
 };
 
-/** What each reason means, and what would be right. */
+/** What each reason means, and what would be valid. */
 export const REASONS_EXPLAINED: Record<Reason, string> = {
   required: "A required property is missing.",
-  invalid_type: "A value is of another type than expected, or a parameter came twice.",
-  unknown_value: "A value is not one of those in `allowed`.",
-  out_of_range: "A number, or a number of items, lies outside `min` and `max`.",
-  unreadable: "The cursor is not one that this list gave. Start again without it.",
+  invalid_type: "A value has the wrong type, or a parameter was sent twice.",
+  unknown_value: "A value is not among those in `allowed`.",
+  out_of_range: "A number, or the number of items, is not between `min` and `max`.",
+  unreadable: "The cursor does not come from this list. Start over without one.",
   unknown_property: "The body has a property that does not exist: `parameter` names it.",
-  invalid_url: `The URL cannot be read, or has more than ${URL_MAX_LENGTH} characters.`,
-  https_required: "The URL does not begin with `https://`.",
-  credentials_not_allowed: "The URL holds a user name or a password.",
-  private_address: "The URL leads to a private or local address.",
-  unresolvable_host: "The host of the URL has no address in the DNS.",
-  invalid_json: "The body is not JSON in UTF-8.",
-  body_too_large: "The body has more bytes than `max`. The status is 413.",
+  invalid_url: `The URL is not valid, or has more than ${URL_MAX_LENGTH} characters.`,
+  https_required: "The URL does not start with `https://`.",
+  credentials_not_allowed: "The URL contains a user name or a password.",
+  private_address: "The URL points to a private or local address.",
+  unresolvable_host: "The URL's host name does not exist in DNS.",
+  invalid_json: "The body is not valid JSON in UTF-8.",
+  body_too_large: "The body is larger than `max` bytes. The status is 413.",
   unsupported_media_type: "`Content-Type` is not `application/json`. The status is 415.",
   subscription_limit_reached:
-    "The workspace has as many subscriptions as it may, `max`: delete one first.",
+    "The workspace already has its maximum of `max` subscriptions: delete one first.",
 };
 
 const { min, max } = PAGE_LIMIT;
 
-/** An error body for each code and for what is most often wrong, as the service gives them. */
+/** Error bodies as the service returns them, for each code and the most common mistakes. */
 export const ERROR_EXAMPLES = {
   limit_out_of_range: new ApiError("invalid_request", {
     parameter: "limit",

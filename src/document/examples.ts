@@ -2,13 +2,13 @@ import { encodeCursor } from "../contract/cursor.ts";
 import type { Automation, Lead, Run, Webhook } from "../contract/resources.ts";
 
 /*
- * One small world, which every example shows a part of. test/worker/document/examples.test.ts records it,
- * sends the requests and compares the answers with these.
+ * The sample data that all examples share. test/worker/document/examples.test.ts records it, sends
+ * the requests and compares the answers with the examples.
  */
 
 const AGENT = { agent_id: "agt_36za4osfnzo35ckmhslm0xz7u", agent_name: "Agence Lumière" };
 
-/** An automation that runs. */
+/** An active automation. */
 export const AUTOMATION: Automation = {
   id: "aut_f0jiad8b5wgl2n2n7fvlz8msa",
   name: "Réponse aux commentaires – Agence Lumière",
@@ -19,14 +19,14 @@ export const AUTOMATION: Automation = {
   updated_at: "2026-03-14T09:26:53.589Z",
 };
 
-/** The same once it was paused. */
+/** The same automation after it was paused. */
 export const PAUSED: Automation = {
   ...AUTOMATION,
   status: "paused",
   updated_at: "2026-03-14T10:02:17.204Z",
 };
 
-/** Another, older one. */
+/** An older automation. */
 const CRM_AUTOMATION: Automation = {
   id: "aut_2c8w0nqk4b1x7yd5zr3h6tjmp",
   name: "Relance des devis",
@@ -37,7 +37,7 @@ const CRM_AUTOMATION: Automation = {
   updated_at: "2026-03-02T16:40:08.112Z",
 };
 
-/** A lead that left its address in a comment. */
+/** A lead from a comment. */
 const LEAD: Lead = {
   id: "lea_9gmb2r1swpb7za0zdq7tfmpyi",
   source: "social",
@@ -49,7 +49,7 @@ const LEAD: Lead = {
   created_at: "2026-03-14T09:31:05.420Z",
 };
 
-/** Another, who filled in a form a day before. */
+/** An older lead, from a form. */
 const FORM_LEAD: Lead = {
   id: "lea_1x7cq3vd0m8k5z2rb9ty4wnhf",
   source: "lead_ads",
@@ -61,7 +61,7 @@ const FORM_LEAD: Lead = {
   created_at: "2026-03-13T17:02:51.004Z",
 };
 
-/** The run that captured it. */
+/** The run that captured the first lead. */
 const RUN: Run = {
   id: "run_5su0mdisn1dlh83kncdyrb2za",
   automation_id: AUTOMATION.id,
@@ -75,7 +75,7 @@ const RUN: Run = {
   lead_id: LEAD.id,
 };
 
-/** An earlier one, which failed in part and captured nobody. */
+/** An earlier run, which failed in part and captured no lead. */
 const PARTIAL_RUN: Run = {
   id: "run_0ek7v2m9xq4t1z8ybw6c3hjnd",
   automation_id: AUTOMATION.id,
@@ -89,13 +89,13 @@ const PARTIAL_RUN: Run = {
   lead_id: null,
 };
 
-/** What a client sends to subscribe. */
+/** The body of a request to subscribe. */
 export const CREATION = {
   url: "https://hooks.example.com/automations",
   events: ["lead.created", "run.completed", "automation.status_changed"],
 } satisfies Partial<Webhook>;
 
-/** The subscription that comes of it. */
+/** The subscription that this creates. */
 export const WEBHOOK: Webhook = {
   id: "whk_7p3y9d1fz5k8r2m6x0v4c1bqs",
   ...CREATION,
@@ -103,10 +103,10 @@ export const WEBHOOK: Webhook = {
   disabled_at: null,
 };
 
-/** The key of its signatures: an example, and no secret of anybody. */
+/** The signing key of the subscription: an example, not a real secret. */
 export const SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwbGFzcXVlbGE=";
 
-/** What the lists answer when two items are asked for. */
+/** The lists' answers to `limit=2`. */
 export const PAGES = {
   automations: { data: [AUTOMATION, CRM_AUTOMATION], has_more: false, next_cursor: null },
   leads: {
@@ -121,7 +121,7 @@ export const PAGES = {
   webhooks: { data: [WEBHOOK], has_more: false, next_cursor: null },
 };
 
-/** The events of this world, as they are delivered. */
+/** The sample events, as delivered. */
 export const DELIVERIES = {
   "lead.created": {
     id: "evt_536po8x4ssa80u8pr8h9b718j",

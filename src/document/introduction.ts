@@ -11,7 +11,7 @@ import {
 } from "../contract/limits.ts";
 import { CODES, REASONS_EXPLAINED } from "./errors.ts";
 
-/** What a client should know before the first request, in Markdown: the description of the API. */
+/** The description of the API, in Markdown: what to know before the first request. */
 export function introduction(): string {
   const sections = introductionSections().map(({ title, text }) => `## ${title}\n\n${text}`);
   return [ABOUT, ...sections].join("\n\n");
@@ -26,9 +26,9 @@ export function introductionSections(): { title: string; text: string }[] {
 }
 
 /** What the API is for, in Markdown. */
-export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to events that are pushed to your servers, signed.
+export const ABOUT = `Read a workspace's automations, leads and runs, pause or activate automations, and subscribe to signed events that are posted to your servers.
 
-Requests and answers are JSON. All times are ISO 8601, UTC, with the suffix \`Z\`. Identifiers are opaque strings: store them and send them back unchanged. Unknown query parameters are ignored.`;
+Requests and responses are JSON. All times are ISO 8601, UTC, with the suffix \`Z\`. Ids are opaque strings: store them and send them back unchanged. Unknown query parameters are ignored.`;
 
 const AUTHENTICATION = `## Authentication
 
@@ -38,11 +38,11 @@ Send an API key of your workspace with every request:
 Authorization: Bearer key_live_…
 \`\`\`
 
-Keys are created in the settings of the workspace, in the section API. A key belongs to one workspace and selects it: no request names a workspace. It gives access to all of that workspace, so keep it on your servers.
+Keys are created in the workspace settings, under API. A key belongs to one workspace and selects it: requests never name a workspace. A key gives access to the whole workspace, so keep it on your servers.
 
-- A key that is missing, malformed, unknown or revoked answers 401 \`invalid_api_key\`, with \`WWW-Authenticate: Bearer\`; the four look the same. A revoked key is refused at once.
-- A good key of a workspace that has no access to the service answers 403 \`workspace_access_denied\`, at the expense of its quota; it stays 403 when nothing is left of that.
-- Too many failures from one address answer 429, apart from any key's quota.`;
+- A key that is missing, malformed, unknown or revoked gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`; the answer does not tell which. A revoked key stops working at once.
+- A valid key of a workspace without access to the service gives 403 \`workspace_access_denied\`. Such requests count against the quota, but the answer stays 403 when it is used up.
+- Too many failures from one address give 429, independently of any key's quota.`;
 
 function errors(): string {
   const example = new ApiError("invalid_request", {
@@ -58,11 +58,11 @@ Every error has the same body:
 ${JSON.stringify(example.toBody(), null, 2)}
 \`\`\`
 
-- \`code\` is what to branch on. The list is closed; several codes share a status.
-- \`message\` says the same to people, in French. It may change.
-- \`details\` helps to mend the request: the faulty \`parameter\`, the \`reason\`, and what would be right: the \`allowed\` values, or the bounds \`min\` and \`max\`.
+- Branch on \`code\`, not on the status, which several codes share. The list of codes is closed.
+- \`message\` is for people, in French. It may change.
+- \`details\` helps to fix the request: the invalid \`parameter\`, the \`reason\`, and the \`allowed\` values or the bounds \`min\` and \`max\`.
 
-Every answer, good or bad, carries \`X-Request-Id\`. Quote it when you write to us: it finds the request in our logs.
+Every response has an \`X-Request-Id\`. Quote it when you contact us, so that we can find the request in our logs.
 
 ### Codes
 
@@ -76,7 +76,7 @@ ${table(
 
 ### Reasons
 
-\`invalid_request\` says in \`details.reason\` what is wrong. New reasons are announced: treat one that you do not know as the code alone.
+With \`invalid_request\`, \`details.reason\` says what is wrong. New reasons are announced; treat an unknown one as if there were none.
 
 ${table(
   ["Reason", "Meaning", "Message"],
@@ -90,64 +90,64 @@ ${table(
 
 const PAGINATION = `## Pagination
 
-Lists are newest first and come in pages:
+Lists are paginated, newest first:
 
 \`\`\`json
 { "data": [], "has_more": true, "next_cursor": "…" }
 \`\`\`
 
-- \`limit\`: ${PAGE_LIMIT.min} to ${PAGE_LIMIT.max} items, ${PAGE_LIMIT.default} when left out. Anything else is refused, never corrected.
-- \`cursor\`: the \`next_cursor\` of the page before. Absent, empty or the word \`null\`, it asks for the first page.
+- \`limit\`: ${PAGE_LIMIT.min} to ${PAGE_LIMIT.max} items; ${PAGE_LIMIT.default} by default. Any other value is rejected, never corrected.
+- \`cursor\`: the \`next_cursor\` of the previous page. If it is absent, empty or the word \`null\`, you get the first page.
 
-Go on while \`has_more\` is true; \`next_cursor\` is null on the last page. Nothing is skipped or shown twice while items are added. A cursor is opaque and belongs to its list: any other is refused with the reason \`unreadable\`.`;
+Continue while \`has_more\` is true; \`next_cursor\` is null on the last page. No item is skipped or repeated when others are added in the meantime. A cursor is opaque and only valid for its own list; otherwise the reason is \`unreadable\`.`;
 
 const QUOTA = `## Quota
 
-Each key may make a number of requests per window. Every answer says where it stands:
+Each key may make a fixed number of requests per window. Every response shows the current state:
 
 ${table(
   ["Header", "Meaning"],
   [
     ["`X-RateLimit-Limit`", "Requests allowed per window"],
-    ["`X-RateLimit-Remaining`", "Requests left in this one"],
-    ["`X-RateLimit-Reset`", "Seconds until the next one; not a timestamp"],
+    ["`X-RateLimit-Remaining`", "Requests left in this window"],
+    ["`X-RateLimit-Reset`", "Seconds until the window resets; not a timestamp"],
   ],
 )}
 
-Beyond the quota the answer is 429 \`rate_limited\`: wait for the seconds in \`Retry-After\`, which \`details.retry_after_seconds\` repeats, and send the request again.`;
+Beyond the quota you get 429 \`rate_limited\`. Wait for the number of seconds in \`Retry-After\` (also in \`details.retry_after_seconds\`), then retry.`;
 
 const VERSIONING = `## Versioning
 
-The path carries the version: \`/v1\`. Every change is announced in advance; none is silent.
+The version is in the path: \`/v1\`. Every change is announced in advance.
 
-Be ready for what may grow within a version: \`provider\` is a free string, and automations of new channels get new types. A route that this deployment does not serve yet answers 404 \`route_not_found\`, as an unknown path does.`;
+Be prepared for additions within a version: \`provider\` is a free string, and new channels add automation types. A route that this deployment does not serve yet gives 404 \`route_not_found\`, like an unknown path.`;
 
 function webhooks(): string {
   return `## Webhooks
 
-Subscribe with \`POST /v1/webhooks\`: a URL of yours (HTTPS, a public host, no credentials) and the kinds of events to send there. The answer holds the \`secret\` that its deliveries are signed with; no later answer does. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise.
+Subscribe with \`POST /v1/webhooks\`, giving your URL (HTTPS, a public host, no credentials) and the kinds of events to post to it. The response contains the \`secret\` that signs its deliveries; it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise.
 
 ### Receiving
 
-Each event is a \`POST\` with a JSON body. Before you act on one:
+Each event is a \`POST\` with a JSON body. Before you process one:
 
-1. **Check its age.** \`X-Service-Signature\` is \`t=<unix seconds>,v1=<hex>\`. Refuse it when \`t\` is more than 5 minutes from your clock, either way.
-2. **Check its signature.** Compute the HMAC-SHA256 of \`{t}.{raw body}\`, keyed with the whole secret, over the bytes as they came. Compare it with \`v1\` in constant time.
-3. **Check that it is new.** The same event can come again: remember each \`id\`.
-4. **Answer** any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, and do the work after that. The body of your answer is ignored; a redirect is a failure.
+1. **Check its age.** \`X-Service-Signature\` is \`t=<unix seconds>,v1=<hex>\`. Reject it if \`t\` differs from your clock by more than 5 minutes, in either direction.
+2. **Check its signature.** Compute the HMAC-SHA256 of \`{t}.{raw body}\`, keyed with the whole secret, over the exact bytes received. Compare it with \`v1\` in constant time.
+3. **Check that it is new.** The same event can be delivered more than once: remember each \`id\`.
+4. **Answer** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, and do the work afterwards. The body of your answer is ignored; redirects count as failures.
 
-The headers of [Standard Webhooks](https://www.standardwebhooks.com) come along, so its libraries can do the first two.
+Each delivery also has the [Standard Webhooks](https://www.standardwebhooks.com) headers, so its libraries can do the first two checks.
 
 ### Retries
 
-Anything else than a 2xx is tried again, with the same \`id\` and the same bytes, signed anew. The waits are ${ladder()}, each up to ${RETRY_JITTER * 100} % shorter or longer: ${RETRY_WAITS_SECONDS.length + 1} attempts in all. \`Retry-After\` on a 429 or 503 lengthens a wait up to ${RETRY_AFTER_MAX_MULTIPLE} times.
+Anything other than a 2xx is retried with the same \`id\` and the same bytes, signed afresh. The waits are ${ladder()}, each lengthened by up to ${RETRY_JITTER * 100} %: ${RETRY_WAITS_SECONDS.length + 1} attempts in all. \`Retry-After\` on a 429 or 503 can lengthen a wait up to ${RETRY_AFTER_MAX_MULTIPLE} times.
 
 ### Disabling
 
-A subscription is disabled when it has failed without a success for ${hours(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} times. What it was still owed is cancelled, and the administrators of the workspace are told by e-mail. No event announces it: look at \`disabled_at\` in \`GET /v1/webhooks\`.`;
+A subscription is disabled after failing without a success for ${hours(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} times. Its pending deliveries are cancelled, and the workspace's administrators are notified by e-mail. No event announces this: check \`disabled_at\` in \`GET /v1/webhooks\`.`;
 }
 
-/** The waits between attempts, for people. */
+/** The waits between attempts, as text. */
 function ladder(): string {
   const waits = RETRY_WAITS_SECONDS.map((seconds) => {
     if (seconds < 60) return `${seconds} s`;

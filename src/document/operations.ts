@@ -3,13 +3,13 @@ import { deliveryOperation } from "./deliveries.ts";
 import { AUTOMATION, CREATION, PAGES, PAUSED, SECRET, WEBHOOK } from "./examples.ts";
 import { empty, errors, json } from "./responses.ts";
 
-/** The parameters that operations share, by their names. */
+/** The parameters that operations share, by name. */
 export const PARAMETERS = {
   Limit: {
     name: "limit",
     in: "query",
     required: false,
-    description: `How many items the page may hold, ${PAGE_LIMIT.min} to ${PAGE_LIMIT.max}. Anything else is refused, never corrected.`,
+    description: `Maximum number of items on the page, ${PAGE_LIMIT.min} to ${PAGE_LIMIT.max}. Any other value is rejected, never corrected.`,
     schema: {
       type: "integer",
       minimum: PAGE_LIMIT.min,
@@ -23,14 +23,14 @@ export const PARAMETERS = {
     in: "query",
     required: false,
     description:
-      "Where the page begins: the `next_cursor` of the page before it. Left out, empty, or the word `null`: the first page.",
+      "The `next_cursor` of the previous page. Absent, empty, or the word `null`: the first page.",
     schema: { type: "string" },
   },
   AutomationId: {
     name: "id",
     in: "path",
     required: true,
-    description: "The `id` of the automation, starting with `aut_`.",
+    description: "The automation's `id`, which starts with `aut_`.",
     schema: { type: "string" },
     example: AUTOMATION.id,
   },
@@ -38,7 +38,7 @@ export const PARAMETERS = {
     name: "id",
     in: "path",
     required: true,
-    description: "The `id` of the subscription, starting with `whk_`.",
+    description: "The subscription's `id`, which starts with `whk_`.",
     schema: { type: "string" },
     example: WEBHOOK.id,
   },
@@ -58,16 +58,16 @@ function body(schema: string, example: unknown) {
 }
 
 const NEWEST_FIRST =
-  "Newest first, in pages. Items that are added meanwhile neither repeat nor hide any of the others.";
+  "Paginated, newest first. Items added in the meantime cause no gaps or repetitions.";
 
-/** The operations of the API. A test holds them against the routes that the Worker has. */
+/** The operations of the API. A test checks them against the Worker's routes. */
 export const PATHS = {
   "/v1/automations": {
     get: {
       operationId: "listAutomations",
       tags: ["Automations"],
       summary: "List the automations of the workspace",
-      description: `${NEWEST_FIRST} The order is that in which the automations first appeared here, though they do not show that time; a change does not move one.`,
+      description: `${NEWEST_FIRST} Sorted by when the automations first appeared here, a time that is not part of the response. Changes do not affect the order.`,
       parameters: parameters("Limit", "Cursor"),
       responses: {
         200: json("A page of automations, newest first.", "AutomationPage", PAGES.automations),
@@ -80,7 +80,8 @@ export const PATHS = {
       operationId: "getAutomation",
       tags: ["Automations"],
       summary: "Read one automation",
-      description: "One whose account was disconnected for good is gone, with its runs.",
+      description:
+        "Automations whose account was unsubscribed no longer exist here, nor do their runs.",
       parameters: parameters("AutomationId"),
       responses: {
         200: json("The automation.", "Automation", AUTOMATION),
@@ -92,7 +93,7 @@ export const PATHS = {
       tags: ["Automations"],
       summary: "Pause or activate an automation",
       description:
-        "Takes effect at once. A change is announced to the subscribers of `automation.status_changed`. An automation that is in that state already stays as it is: the answer is 200 all the same, `updated_at` does not move and nothing is announced, so it is safe to repeat the request. One that is `draft` or `error` is refused with 422.",
+        "Takes effect at once and is announced to subscribers of `automation.status_changed`. If the automation already has that status, the answer is still 200, `updated_at` does not change and nothing is announced, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
       parameters: parameters("AutomationId"),
       requestBody: body("AutomationControl", { status: PAUSED.status }),
       responses: {
@@ -112,7 +113,7 @@ export const PATHS = {
       operationId: "listLeads",
       tags: ["Leads"],
       summary: "List the leads of the workspace",
-      description: `${NEWEST_FIRST} The order is that of \`created_at\`. To hear of new leads as they come, subscribe to \`lead.created\` rather than asking again and again.`,
+      description: `${NEWEST_FIRST} Sorted by \`created_at\`. To learn of new leads as they come in, subscribe to \`lead.created\` instead of polling.`,
       parameters: parameters("Limit", "Cursor"),
       responses: {
         200: json("A page of leads, newest first.", "LeadPage", PAGES.leads),
@@ -125,7 +126,7 @@ export const PATHS = {
       operationId: "listRuns",
       tags: ["Runs"],
       summary: "List the runs of the workspace",
-      description: `${NEWEST_FIRST} The order is that of \`occurred_at\`.`,
+      description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
       parameters: parameters("Limit", "Cursor"),
       responses: {
         200: json("A page of runs, newest first.", "RunPage", PAGES.runs),
@@ -138,7 +139,7 @@ export const PATHS = {
       operationId: "listRunsOfAutomation",
       tags: ["Runs"],
       summary: "List the runs of one automation",
-      description: `${NEWEST_FIRST} The order is that of \`occurred_at\`.`,
+      description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
       parameters: parameters("AutomationId", "Limit", "Cursor"),
       responses: {
         200: json("A page of its runs, newest first.", "RunPage", PAGES.runs),
@@ -151,7 +152,7 @@ export const PATHS = {
       operationId: "listWebhooks",
       tags: ["Webhooks"],
       summary: "List the subscriptions of the workspace",
-      description: `${NEWEST_FIRST} The order is that of \`created_at\`. No answer of this operation holds a secret.`,
+      description: `${NEWEST_FIRST} Sorted by \`created_at\`. Secrets are not included.`,
       parameters: parameters("Limit", "Cursor"),
       responses: {
         200: json("A page of subscriptions, newest first.", "WebhookPage", PAGES.webhooks),
@@ -162,7 +163,7 @@ export const PATHS = {
       operationId: "createWebhook",
       tags: ["Webhooks"],
       summary: "Subscribe to events",
-      description: `From now on, the events that you list are posted to your URL, signed with the \`secret\` of the answer. Store it: no later answer holds it. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. The request is not idempotent: sent twice, it makes two subscriptions.`,
+      description: `From now on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. The request is not idempotent: sent twice, it creates two subscriptions.`,
       requestBody: body("WebhookCreation", CREATION),
       responses: {
         201: json("The subscription, with its secret.", "WebhookWithSecret", {
@@ -184,7 +185,7 @@ export const PATHS = {
       tags: ["Webhooks"],
       summary: "Remove a subscription",
       description:
-        "Nothing is posted to it any more, not even what it was still owed. A second deletion answers 404.",
+        "Nothing more is posted to it; pending deliveries are cancelled. Deleting it again gives 404.",
       parameters: parameters("WebhookId"),
       responses: {
         204: empty("The subscription is deleted."),

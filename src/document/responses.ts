@@ -1,14 +1,17 @@
 import type { ErrorCode } from "../contract/errors.ts";
 import { CODES, ERROR_EXAMPLES, type ErrorExample } from "./errors.ts";
 
-/** The headers of every answer (contract, Endpoints: common rule 2), and those of 401 and of 429. */
+/**
+ * The headers of every response (contract, Endpoints: common rule 2), and those specific to 401 and
+ * 429.
+ */
 export const HEADERS = {
   "Cache-Control": header("Always `no-store`: the data is personal.", {
     type: "string",
     enum: ["no-store"],
   }),
   "X-RateLimit-Limit": header(
-    "Requests that the key may make in one window, those that are refused with 403 included. Where no key was accepted: failures allowed to the address.",
+    "Requests that the key may make per window, including those answered 403. Without a valid key: failures that the address may make.",
     { type: "integer" },
     600,
   ),
@@ -19,11 +22,11 @@ export const HEADERS = {
     60,
   ),
   "X-Request-Id": header(
-    "Names this request in our logs: quote it when you write to us.",
+    "Identifies this request in our logs: quote it when you contact us.",
     { type: "string" },
     "9c1f2e6a4b7d8035-CDG",
   ),
-  "WWW-Authenticate": header("The same whatever is wrong with the key.", {
+  "WWW-Authenticate": header("The same for every problem with the key.", {
     type: "string",
     enum: ["Bearer"],
   }),
@@ -38,16 +41,16 @@ function header(description: string, schema: object, example?: unknown) {
   };
 }
 
-/** The status of the answers that a header stands on, where that is not every one. */
+/** Headers that only appear with one status. */
 const STATUS_OF: Record<string, number> = { "WWW-Authenticate": 401, "Retry-After": 429 };
 
-/** References to the headers of an answer. */
+/** References to the headers of a response. */
 function headersOf(status: number) {
   const names = Object.keys(HEADERS).filter((name) => (STATUS_OF[name] ?? status) === status);
   return Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
-/** A success with a JSON body of the named schema. */
+/** A success response with a JSON body of the named schema. */
 export function json(description: string, schema: string, example: unknown) {
   return {
     description,
@@ -58,23 +61,23 @@ export function json(description: string, schema: string, example: unknown) {
   };
 }
 
-/** A success without a body. */
+/** A success response without a body. */
 export function empty(description: string) {
   return { description, headers: headersOf(204) };
 }
 
 const EXAMPLE_WORDS: Partial<Record<ErrorExample, string>> = {
-  limit_out_of_range: "A `limit` beyond its bounds",
-  cursor_unreadable: "A cursor of another list",
+  limit_out_of_range: "A `limit` out of range",
+  cursor_unreadable: "A cursor from another list",
   status_unknown: "A status that does not exist",
   status_missing: "No status",
   property_unknown: "A property that does not exist",
-  url_not_https: "A URL without TLS",
+  url_not_https: "A URL without HTTPS",
   event_unknown: "A kind of event that does not exist",
   too_many_subscriptions: "One subscription too many",
 };
 
-/** The error responses that operations share, by their names. */
+/** The error responses that operations share, by name. */
 export const RESPONSES = {
   InvalidQuery: error(400, ["limit_out_of_range", "cursor_unreadable"]),
   InvalidControl: error(400, ["status_unknown", "status_missing", "property_unknown"]),
@@ -123,7 +126,7 @@ const EVERYWHERE: Record<number, Shared> = {
   500: "InternalError",
 };
 
-/** References to the error responses of an operation: those of every operation, and its own. */
+/** References to an operation's error responses: those common to all, and its own. */
 export function errors(own: Record<number, Shared> = {}) {
   return Object.fromEntries(
     Object.entries({ ...EVERYWHERE, ...own }).map(([status, name]) => [

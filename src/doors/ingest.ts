@@ -1,3 +1,4 @@
+import { readRecordMessage } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
   INGEST_AWAY_MS,
@@ -10,7 +11,7 @@ import {
   UNORDERED_LAST_WAIT_SECONDS,
   UNORDERED_MAX_SECONDS,
 } from "../contract/limits.ts";
-import { type RecordingMethod, readRecordMessage } from "../contract/platform.ts";
+import type { RecordingMethod } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openNamed } from "../db/databases.ts";
 import { isTransient } from "../db/errors.ts";
@@ -117,8 +118,8 @@ async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<
   const now = Date.now();
   const read = await Promise.all(
     items.map(async (item) => {
-      const recording = await judged(item, () => {
-        const { method, input } = readRecordMessage(contentOf(item.message));
+      const recording = await judged(item, async () => {
+        const { method, input } = await readRecordMessage(contentOf(item.message));
         item.method = method;
         const sentAt = item.message.timestamp.getTime();
         return parseRecording(env, method, input, { sentAt, now });

@@ -8,6 +8,7 @@ import {
 } from "../contract/cursor.ts";
 import type { ExportItem } from "../contract/export.ts";
 import { randomId } from "../contract/ids.ts";
+import { readInput } from "../contract/input.ts";
 import { InputError, nameRefusals } from "../contract/input-error.ts";
 import {
   ERASURE_MAX_MS,
@@ -16,12 +17,7 @@ import {
   PORTAL_LINK_MINUTES,
   SECRET_OVERLAP_SECONDS,
 } from "../contract/limits.ts";
-import type {
-  PlatformInput,
-  PlatformMethod,
-  Recorded,
-  RecordingMethod,
-} from "../contract/platform.ts";
+import type { PlatformInput, Recorded, RecordingMethod } from "../contract/platform.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
 import {
   DIRECTORY,
@@ -79,21 +75,13 @@ import {
   updateWorkspace,
   workspaceExists,
 } from "../model/workspaces.ts";
-import type { MoveProgress } from "../moving/move.ts";
+import { type MoveProgress, moveWorkspace } from "../moving/move.ts";
+import { record } from "../recording/record.ts";
+import { referring, unknownWorkspace } from "../recording/references.ts";
 import { type Resealed, resealSecrets } from "../webhooks/reseal.ts";
 import { rotateSecret } from "../webhooks/rotation.ts";
 import { readKeyRing } from "../webhooks/seal.ts";
 import { sendTestEvent, type TestResult } from "../webhooks/test-event.ts";
-
-// What reads input is loaded with the first call: schemas take longer to make than all the rest of a
-// start, and most isolates only ever serve requests and deliveries.
-const references = () => import("../recording/references.ts");
-
-/** As `readInput` of the contract. */
-async function readInput<M extends PlatformMethod>(method: M, input: unknown) {
-  const contract = await import("../contract/platform.ts");
-  return contract.readInput(method, input);
-}
 
 /**
  * The RPC door of the platform that produces automations, leads and runs, and of operators. Every
@@ -123,7 +111,6 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { workspaceId, database } = await readInput("moveWorkspace", input);
     this.#bound(database);
     await this.#expectWorkspace(workspaceId);
-    const { moveWorkspace } = await import("../moving/move.ts");
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < MOVE_MAX_MS;
     return moveWorkspace(this.env, workspaceId, database, mayGoOn);
@@ -151,7 +138,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
     const { db } = await this.#toWrite(workspaceId);
     const updated = await commit(db, updateWorkspace(workspaceId, changes));
-    if (updated === 0) throw (await references()).unknownWorkspace();
+    if (updated === 0) throw unknownWorkspace();
     return {};
   }
 
@@ -183,7 +170,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
       1,
     );
-    if (updated === 0) throw (await references()).unknownWorkspace();
+    if (updated === 0) throw unknownWorkspace();
     const wakes = left.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
     this.ctx.waitUntil(wake(this.env, home.database, wakes));
     const keys = await liveKeys(this.#directory, workspaceId, now);
@@ -222,7 +209,7 @@ export class Platform extends WorkerEntrypoint<Env> {
       requestsPerWindow: requestsPerWindow ?? null,
       createdAt: Date.now(),
     };
-    await (await references()).referring(insertApiKey(this.#directory, key));
+    await referring(insertApiKey(this.#directory, key));
     return { keyId: id, apiKey };
   }
 
@@ -516,8 +503,7 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Figures of a workspace that is not there would look healthy. */
   async #expectWorkspace(workspaceId: string): Promise<void> {
-    if (!(await workspaceExists(this.#directory, workspaceId)))
-      throw (await references()).unknownWorkspace();
+    if (!(await workspaceExists(this.#directory, workspaceId))) throw unknownWorkspace();
   }
 
   /** Where a workspace lives. @throws InputError for one that nobody knows. */
@@ -551,7 +537,6 @@ export class Platform extends WorkerEntrypoint<Env> {
 
   /** Records a call, and wakes the subscribers of its events without making the caller wait. */
   async #record<M extends RecordingMethod>(method: M, input: PlatformInput<M>) {
-    const { record } = await import("../recording/record.ts");
     const { ids, changed, database, wakes } = await record(this.env, method, input, Date.now());
     this.ctx.waitUntil(wake(this.env, database, wakes));
     return { ids, changed };

@@ -14,6 +14,7 @@ import { deleteExpired, parseRetention } from "../model/retention.ts";
 import { deleteEndedSecrets } from "../model/secrets.ts";
 import { findPosition, updatePosition } from "../model/sweep-positions.ts";
 import { parseEventsMaxBytes, trimEvents } from "../model/trimming.ts";
+import { goOn } from "../moving/move.ts";
 
 /**
  * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
@@ -54,7 +55,6 @@ async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boole
   if (hasOneDatabase(env)) return;
   const leaving = await commit(db, listMoves(MOVES_AT_ONCE));
   if (leaving.length === 0) return;
-  const { goOn } = await import("../moving/move.ts");
   const failures: unknown[] = [];
   for (const { workspaceId } of leaving)
     await goOn(env, database, workspaceId, mayGoOn).catch((error) => failures.push(error));

@@ -5,13 +5,13 @@ import { mac } from "./mac.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
 /**
- * The failed authentications of one address. It never stands in the way of a valid key; it only
- * turns further failures into 429.
+ * Counts the failed authentications of one address. It never blocks a valid key; it only turns
+ * further failures into 429.
  */
 export class AddressGate extends DurableObject<Env> {
   #window = this.ctx.storage.kv.get<Window>("window");
 
-  /** Counts one failure; `blocked` when the address had used up its failures before. */
+  /** Counts one failure; `blocked` if the address had already used up its failures. */
   async fail(now = Date.now()): Promise<{ blocked: boolean; figures: Figures }> {
     const rule = this.#rule();
     const window = windowAt(this.#window, rule, now);
@@ -19,14 +19,14 @@ export class AddressGate extends DurableObject<Env> {
     if (taken) {
       this.#window = taken;
       this.ctx.waitUntil(this.ctx.storage.put("window", taken, { allowUnconfirmed: true }));
-      // What is written here ends with the window: addresses come and go.
+      // Storage is deleted when the window closes: addresses come and go.
       if (taken.count === 1)
         this.ctx.waitUntil(this.ctx.storage.setAlarm(taken.startedAt + rule.windowMs));
     }
     return { blocked: !taken, figures: figuresOf(taken ?? window, rule, now) };
   }
 
-  /** The address's window, without counting. */
+  /** The address's window, without counting a failure. */
   peek(now = Date.now()): Figures {
     const rule = this.#rule();
     return figuresOf(windowAt(this.#window, rule, now), rule, now);
@@ -34,7 +34,7 @@ export class AddressGate extends DurableObject<Env> {
 
   override async alarm(): Promise<void> {
     const rule = this.#rule();
-    // A window that opened meanwhile keeps its count.
+    // A newer window has opened since: keep it, and try again when it closes.
     if (windowAt(this.#window, rule, Date.now()) === this.#window) {
       await this.ctx.storage.setAlarm(this.#window.startedAt + rule.windowMs);
     } else {
@@ -52,8 +52,8 @@ export class AddressGate extends DurableObject<Env> {
 }
 
 /**
- * What one address counts as: an IPv4 address by itself, an IPv6 one by its /64, which is the least
- * that one customer of a network holds.
+ * The name an address is counted under: IPv4 addresses individually, IPv6 addresses by /64, the
+ * smallest block a network customer gets.
  */
 export function addressName(address: string | undefined): string {
   if (!address || !ipaddr.isValid(address)) return "unknown";
@@ -66,11 +66,11 @@ export function addressName(address: string | undefined): string {
 }
 
 /**
- * What the logs call an address: the same text for the same one, from which nobody learns it without
- * the secret.
+ * A pseudonym for an address in the logs: always the same for an address, but not reversible
+ * without the secret.
  *
- * @param secret `API_KEY_CHECKSUM_KEYS`; once it is rotated, the same address is called otherwise.
- * @param name as `addressName` gives it.
+ * @param secret `API_KEY_CHECKSUM_KEYS`; rotating it changes the pseudonyms.
+ * @param name the result of `addressName`.
  */
 export async function addressAlias(secret: string, name: string): Promise<string> {
   const bytes = await mac(secret, `address ${name}`);

@@ -1,24 +1,27 @@
-/** Calls of one object for one answer, the first included. */
+/** Maximum number of calls per answer, including the first. */
 const TRIES = 5;
-/** The wait before the second call is random up to this, and doubles from there. */
+/** Upper bound of the random wait before the second call; doubles with each call. */
 const WAIT_MS = 20;
 
-/** What the runtime says of a call that failed (developers.cloudflare.com/durable-objects, Error handling). */
+/**
+ * Properties the runtime sets on a failed call (developers.cloudflare.com/durable-objects, Error
+ * handling).
+ */
 interface CallError extends Error {
-  /** The object could not be reached, and may be a moment later. */
+  /** The object was unreachable and may be reachable again soon. */
   retryable?: boolean;
-  /** The object was reset under the call, as each deployment does. */
+  /** The object was reset during the call, as happens at each deployment. */
   durableObjectReset?: boolean;
-  /** One more call would make it worse. */
+  /** Another call would make it worse. */
   overloaded?: boolean;
 }
 
 /**
- * Calls a Durable Object, and again, on a stub of its own, when the object was reset under the call or
- * could not be reached. A call whose reply was lost has been carried out: it must be one that can be
- * carried out again. One that counts then counts twice, at the most once for each reply that was lost.
+ * Calls a Durable Object, retrying with a fresh stub if the object was reset during the call or was
+ * unreachable. A call whose reply was lost may have been carried out, so it must be safe to repeat.
+ * A call that counts may count once more for each lost reply.
  *
- * @throws what the last call threw: an object that is overloaded is left alone.
+ * @throws the last call's error; an overloaded object is not retried.
  */
 export async function callObject<T extends Rpc.DurableObjectBranded, Reply>(
   objects: DurableObjectNamespace<T>,
@@ -27,17 +30,17 @@ export async function callObject<T extends Rpc.DurableObjectBranded, Reply>(
 ): Promise<Awaited<Reply>> {
   for (let attempt = 1; ; attempt++) {
     try {
-      // A stub whose object was reset stays broken.
+      // A new stub each time: one whose object was reset stays broken.
       return await call(objects.getByName(name));
     } catch (error) {
-      if (attempt === TRIES || !isPassing(error)) throw error;
+      if (attempt === TRIES || !isRetryable(error)) throw error;
       const waitMs = Math.random() * WAIT_MS * 2 ** (attempt - 1);
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
 }
 
-function isPassing(error: unknown): boolean {
+function isRetryable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { retryable, durableObjectReset, overloaded } = error as CallError;
   return !overloaded && Boolean(retryable || durableObjectReset);

@@ -4,7 +4,7 @@ type Keys = [CryptoKey, ...CryptoKey[]];
 
 const encoder = new TextEncoder();
 
-/** The keys of each secret, as it was read last: each request needs them. */
+/** The imported keys of each secret, cached because every request needs them. */
 const imported = new Map<string, { secret: string; keys: Promise<Keys> }>();
 
 /**
@@ -24,25 +24,25 @@ export async function macs(secret: string, text: string): Promise<DataView[]> {
 }
 
 /**
- * The keys of a secret for HMAC-SHA256, in their order.
+ * A secret's HMAC-SHA256 keys, in order.
  *
- * @param name the secret's: the last ring of each is remembered.
+ * @param name the secret's name; only its latest value is cached.
  */
 export function importKeys(name: string, secret: string): Promise<Keys> {
   const known = imported.get(name);
   if (known?.secret === secret) return known.keys;
-  const keys = readKeys(name, secret);
+  const keys = importRing(name, secret);
   imported.set(name, { secret, keys });
   return keys;
 }
 
-async function readKeys(name: string, secret: string): Promise<Keys> {
+async function importRing(name: string, secret: string): Promise<Keys> {
   const ring = parseKeyRing(name, secret);
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const keys = [...ring.values()].map((bytes) =>
     crypto.subtle.importKey("raw", bytes, algorithm, false, ["sign", "verify"]),
   );
-  // A ring that was read has an entry.
+  // A parsed ring has at least one key.
   return (await Promise.all(keys)) as Keys;
 }
 

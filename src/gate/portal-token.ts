@@ -2,14 +2,14 @@ import { fromBase64Url, toBase64Url } from "../contract/bytes.ts";
 import { ID_PREFIXES } from "../contract/ids.ts";
 import { importKeys } from "./mac.ts";
 
-/** What a link to the portal grants: a workspace, until its end. */
+/** What a portal link grants: access to a workspace until it expires. */
 export interface PortalGrant {
   workspaceId: string;
   /** Unix milliseconds. */
   endsAt: number;
 }
 
-/** `workspace.end.signature`: the end in seconds, base 36; the signature in base64url. */
+/** `workspace.end.signature`: the expiry in base-36 seconds, the signature in base64url. */
 const SHAPE = new RegExp(
   `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8}))\\.([\\w-]{43})$`,
 );
@@ -17,9 +17,9 @@ const SHAPE = new RegExp(
 const encoder = new TextEncoder();
 
 /**
- * Signs a grant (HMAC-SHA256). What comes out is fit for a URL.
+ * Signs a grant with HMAC-SHA256. The result is URL-safe.
  *
- * @param secret `PORTAL_SIGNING_KEYS`, whose first key signs.
+ * @param secret `PORTAL_SIGNING_KEYS`; its first key signs.
  */
 export async function signPortalToken(
   secret: string,
@@ -32,13 +32,13 @@ export async function signPortalToken(
 }
 
 /**
- * What a token grants; null for one that we did not sign, and for one that has ended. Signatures are
- * compared in constant time.
+ * The grant of a token; null if we did not sign it or it has expired. Signatures are compared in
+ * constant time.
  *
- * @param secret `PORTAL_SIGNING_KEYS`, each of whose keys may have signed.
+ * @param secret `PORTAL_SIGNING_KEYS`; any of its keys may have signed.
  * @param now Unix milliseconds.
  */
-export async function readPortalToken(
+export async function verifyPortalToken(
   secret: string,
   token: string,
   now: number,
@@ -55,7 +55,7 @@ export async function readPortalToken(
   return verified.includes(true) && now < endsAt ? { workspaceId, endsAt } : null;
 }
 
-/** The bytes of a base64url text; null where the same bytes are written otherwise. */
+/** Decodes base64url; null if the text is not the canonical encoding of its bytes. */
 function bytesOf(text: string): Uint8Array<ArrayBuffer> | null {
   try {
     return fromBase64Url(text);

@@ -2,21 +2,21 @@ import { USAGE_HOURS } from "../contract/limits.ts";
 
 const HOUR_MS = 3_600_000;
 
-/** The requests of one key in one hour. */
+/** One key's requests in one hour. */
 export interface HourUsage {
-  /** When the hour begins: Unix milliseconds. */
+  /** Start of the hour: Unix milliseconds. */
   startsAt: number;
-  /** Those that took from the quota. */
+  /** Requests counted against the quota. */
   requests: number;
-  /** Those beyond it, answered 429. */
+  /** Requests beyond the quota, answered 429. */
   refused: number;
 }
 
 /**
- * Counts requests into their hour, in place where it is there already.
+ * Adds requests to their hour. Updates `hours` in place if the hour is already there.
  *
  * @param at when they were made: Unix milliseconds.
- * @returns the hours that are kept, at most 24, oldest first.
+ * @returns the hours to keep, at most 24, oldest first.
  */
 export function countUsage(
   hours: HourUsage[],
@@ -34,7 +34,9 @@ export function countUsage(
   return all.slice(-USAGE_HOURS);
 }
 
-/** The last 24 hours up to the one of `now`, oldest first; those without a request are there with zeros. */
+/**
+ * The 24 hours up to and including that of `now`, oldest first; hours without requests are zeros.
+ */
 export function lastHours(hours: readonly HourUsage[], now: number): HourUsage[] {
   const current = Math.floor(now / HOUR_MS) * HOUR_MS;
   return Array.from({ length: USAGE_HOURS }, (_, i) => {

@@ -5,13 +5,13 @@ export interface Window {
   count: number;
 }
 
-/** How many requests a window admits, and its length. */
+/** The limit and length of a window. */
 export interface Rule {
   limit: number;
   windowMs: number;
 }
 
-/** What the answer's headers tell of a window. */
+/** The state of a window, as the rate limit headers report it. */
 export interface Figures {
   limit: number;
   remaining: number;
@@ -20,15 +20,15 @@ export interface Figures {
 }
 
 /**
- * The window that a request at `now` falls into: the open one, or a new one. A request from shortly
- * before the open one counts in it, or a clock that is a little behind would give the quota twice.
+ * The window for a request at `now`: the open one, or a new one. A request dated slightly before
+ * the open window counts in it; otherwise a clock that is a little behind would double the quota.
  */
 export function windowAt(window: Window | undefined, { windowMs }: Rule, now: number): Window {
   const open = window && Math.abs(now - window.startedAt) < windowMs;
   return open ? window : { startedAt: now, count: 0 };
 }
 
-/** What is left of a window. */
+/** The state of a window at `now`. */
 export function figuresOf(window: Window, { limit, windowMs }: Rule, now: number): Figures {
   return {
     limit,
@@ -37,12 +37,12 @@ export function figuresOf(window: Window, { limit, windowMs }: Rule, now: number
   };
 }
 
-/** What the headers tell: whole seconds until the window closes, rounded up. */
+/** Whole seconds until the window closes, rounded up, for the headers. */
 export function resetSeconds({ resetMs }: Figures): number {
   return Math.ceil(resetMs / 1000);
 }
 
-/** Takes one request from a window that has one left; `null` when it has none. */
+/** Takes one request from a window; `null` if none is left. */
 export function take(window: Window, { limit }: Rule): Window | null {
   return window.count < limit ? { ...window, count: window.count + 1 } : null;
 }

@@ -12,14 +12,15 @@ import {
 import { InputError } from "../contract/input-error.ts";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { insertFrom, select, update } from "../db/builder.ts";
+import { insertFrom, named, select, update } from "../db/builder.ts";
 import {
   commit,
   type Database,
   inOrder,
   prepared,
+  query,
   readAs,
-  retrying,
+  rows,
   type Statements,
   write,
 } from "../db/client.ts";
@@ -38,7 +39,7 @@ import {
 
 /** Inserts an API key, known by its hash only. */
 export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
-  return retrying(() => db.insert(apiKeys).values(key).onConflictDoNothing());
+  return commit(db, insertFrom(apiKeys, key, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
 
 /** A key as those see it who tell its gate of a change. */
@@ -56,13 +57,11 @@ export function revokeKey(
   key: { id: string } | { keyHash: string },
   now: number,
 ): Promise<GatedKey[]> {
-  return retrying(() =>
-    db
-      .update(apiKeys)
-      .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
-      .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
-      .returning(GATED_KEY),
-  );
+  const revoked = update(apiKeys)
+    .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
+    .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
+    .returning(named(GATED_KEY));
+  return commit(db, rows<GatedKey>(revoked.getSQL()));
 }
 
 /**
@@ -124,22 +123,21 @@ export function updateQuota(
   requestsPerWindow: number | null,
   now: number,
 ): Promise<GatedKey[]> {
-  return retrying(() =>
-    db
-      .update(apiKeys)
-      .set({ requestsPerWindow })
-      .where(and(eq(apiKeys.id, id), isLive(now)))
-      .returning(GATED_KEY),
-  );
+  const updated = update(apiKeys)
+    .set({ requestsPerWindow })
+    .where(and(eq(apiKeys.id, id), isLive(now)))
+    .returning(named(GATED_KEY));
+  return commit(db, rows<GatedKey>(updated.getSQL()));
 }
 
 /** A workspace's live keys. */
 export function liveKeys(db: Database, workspaceId: string, now: number): Promise<GatedKey[]> {
-  return retrying(() =>
-    db
-      .select(GATED_KEY)
+  const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
+  return query(
+    db,
+    select(GATED_KEY)
       .from(apiKeys)
-      .where(and(eq(apiKeys.workspaceId, workspaceId), isLive(now))),
+      .where(and(ofWorkspace, isLive(now))),
   );
 }
 

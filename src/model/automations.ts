@@ -27,26 +27,26 @@ import {
 import { automations, runs } from "../db/schema.ts";
 import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
 
-/** An automation as it is before it is recorded. */
+/** The stored automation, before the report is written. */
 const known = alias(automations, "known");
 
 export type AutomationRow = typeof automations.$inferSelect;
 
-/** Which automations a deployment shows: those triggered by a CRM are served apart. */
+/** Which automations a deployment shows; those of type `crm_source` are optional. */
 export interface Visibility {
   crmSource: boolean;
 }
 
-/** What a deployment that serves `servedRoutes` shows. */
+/** The visibility for the deployment's `SERVED_ROUTES`. */
 export function visibilityOf(servedRoutes: string): Visibility {
   return { crmSource: isServed(servedRoutes, "automations.crm_source") };
 }
 
-// Literal texts, as in the conditions of the indexes: with a parameter SQLite would not use them.
+// Literals, to match the partial indexes' conditions: with a parameter, SQLite would not use them.
 const IS_SOCIAL = sql`${automations.type} <> 'crm_source'`;
 const IS_CRM = sql`${automations.type} = 'crm_source'`;
 
-/** What is shown of the automations of one kind, each of which has its own index. */
+/** The shown automations of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
   return select({
     id: automations.id,
@@ -76,7 +76,7 @@ const socialPage = prepared(
     .orderBy(...ORDER)
     .limit(ROWS),
 );
-// Walks both indexes at once.
+// Merges both indexes in order.
 const wholePage = prepared(
   shown(IS_SOCIAL)
     .unionAll(shown(IS_CRM))
@@ -107,7 +107,7 @@ const automation = prepared(
     ),
 );
 
-/** One automation of the workspace; undefined when it has no such one. */
+/** One automation of the workspace; undefined if there is none with this id. */
 export async function findAutomation(
   db: Database,
   workspaceId: string,
@@ -118,7 +118,7 @@ export async function findAutomation(
   return row && shows(visibility, row.type) ? row : undefined;
 }
 
-/** Whether automations of a type are shown, and so told of. */
+/** Whether automations of this type are shown and announced. */
 export function shows({ crmSource }: Visibility, type: AutomationType | undefined): boolean {
   return crmSource || type !== "crm_source";
 }
@@ -131,9 +131,10 @@ export function updateStatus(
   return write(update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)));
 }
 
-/** True in SQL while nobody has changed the automation since `row` was read. */
+/** SQL condition: the automation has not changed since `row` was read. */
 export function isAtRevision(row: AutomationRow): SQL {
-  // One that was deleted and recorded again counts from 1 again.
+  // `createdAt`, because revisions restart at 1 for an automation that was deleted and recorded
+  // again.
   return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision}
     AND ${automations.createdAt} = ${row.createdAt})`;
 }
@@ -144,21 +145,23 @@ export interface ReportedAutomation
     AutomationRow,
     "workspaceId" | "createdAt" | "revision" | "generation" | "removedAt"
   > {
-  /** Whether the report says since when it is so; else `updatedAt` is when that was received. */
+  /**
+   * Whether the platform sent `updatedAt`; if not, it is the time the report was sent or received.
+   */
   dated: boolean;
-  /** What is stored and newer than this outlives the report; `null`: nothing is, it comes this moment. */
+  /** A stored automation that is newer than this is kept; `null`: the report always applies. */
   asOf: number | null;
 }
 
-/** What a report says of an automation, but for when. */
+/** The reported fields other than times. */
 const TOLD = ["reference", "type", "provider", "agentId", "agentName", "name", "status"] as const;
 
 /**
- * Inserts automations, or brings those that are known up to date. A report that is older than what is
- * stored changes nothing; of two of the same time that differ, the one that arrives later counts.
- * Reads how many were not there, or had been removed.
+ * Inserts automations, or updates those already stored. A report older than the stored one changes
+ * nothing; of two that differ but have the same time, the one that arrives later wins. Reads how
+ * many were not there or had been removed.
  *
- * @param createdAt Unix milliseconds: since when those that are new are known.
+ * @param createdAt Unix milliseconds: the creation time of new ones.
  */
 export function upsertAutomations(
   workspaceId: string,
@@ -175,7 +178,7 @@ export function upsertAutomations(
         LEFT JOIN ${automations} AS known ON known.id = r.value
       WHERE ${isNew}`),
     ...chunks.map((chunk) =>
-      // Rare, and then all at once: runs are listed by the kind of their automation.
+      // Rare, so all at once: a changed type moves the automation's runs to the other list.
       update(runs)
         .set({ crm: sql`NOT ${bare(runs.crm)}` })
         .where(
@@ -203,7 +206,7 @@ export function upsertAutomations(
   return readAs(statements, ([[counted]]) => counted?.created ?? 0);
 }
 
-/** What a report sets in an automation that is known; one that was removed begins anew. */
+/** The columns that a report sets in a stored automation; one that was removed starts over. */
 const MERGED = assign(automations, {
   createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
   generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
@@ -212,10 +215,13 @@ const MERGED = assign(automations, {
   revision: sql`${automations.revision} + 1`,
 });
 
-/** True in SQL of a report `r` that is not older than the automation `known`. */
+/** SQL condition: report `r` is not older than the automation `known`. */
 const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)`;
 
-/** Condition on a draft: one of the reports moves its automation to another status, before they are recorded. */
+/**
+ * SQL condition on a draft: its report changes the automation's status. Evaluated before the
+ * reports are written.
+ */
 export function isMoveOf(reported: ReportedAutomation[]): SQL {
   const moves = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
   return sql`draft.value->>'subject' IN (SELECT ${known.id}
@@ -223,7 +229,7 @@ export function isMoveOf(reported: ReportedAutomation[]): SQL {
     WHERE ${known.status} <> r.value->>'status' AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`;
 }
 
-/** Those of the automations that are in the workspace beside them. */
+/** The automations among those named that exist in the named workspace. */
 export function findAutomations(named: { workspaceId: string; id: string }[]) {
   const { workspaceId, id, type, generation, removedAt } = automations;
   return rows(

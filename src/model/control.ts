@@ -13,7 +13,7 @@ import {
 import type { Wake } from "./due.ts";
 import { announce, commitAnnounced, draftEvent } from "./events.ts";
 
-/** The states that a client may move an automation to, and from. */
+/** The statuses that a client may switch an automation between. */
 export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
 
 export type Control =
@@ -24,9 +24,10 @@ export type Control =
 const ROUNDS = 50;
 
 /**
- * Pauses or activates an automation and announces it (contract, States and transitions). Where it is
- * there already, nothing is written. Of clients that race, one wins each round, and the others look
- * again at what it left; the time is taken then, so that times follow the order of the changes.
+ * Pauses or activates an automation and announces it (contract, States and transitions). Writes
+ * nothing if it already has that status. If several clients race, one wins each round and the
+ * others read the automation again. Each round takes the time anew, so that times follow the order
+ * of the changes.
  */
 export async function controlAutomation(
   db: Database,
@@ -47,14 +48,14 @@ export async function controlAutomation(
   throw new Error("an automation was changed by others in every round");
 }
 
-/** Moves an automation from the state that `row` shows; `null` when it has moved meanwhile. */
+/** Changes the status of an automation as `row` shows it; `null` if it has changed since. */
 async function move(
   db: Database,
   row: AutomationRow,
   status: AutomationStatus,
   now: number,
 ): Promise<Control | null> {
-  // Later than what is stored, whatever the clocks say, so that no older report wins over it.
+  // Later than the stored time even if clocks disagree, so that no older report overrides it.
   const updatedAt = Math.max(now, row.updatedAt + 1);
   const changed = { ...row, status, updatedAt, revision: row.revision + 1 };
   const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`;

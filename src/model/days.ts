@@ -7,19 +7,19 @@ import { type DeliveryState, deliveries } from "../db/schema.ts";
 
 const DAY_MS = 86_400_000;
 
-/** The deliveries of the events of one day to one subscription. */
+/** Deliveries of one day's events to one subscription. */
 export interface DayFigures extends Record<DeliveryState, number> {
-  /** When the day begins, in UTC: Unix milliseconds. */
+  /** Start of the day in UTC, Unix milliseconds. */
   startsAt: number;
-  /** Attempts at them all. */
+  /** Total attempts. */
   attempts: number;
-  /** Whether there are more: only the newest `PORTAL_DAY_MAX` are counted. */
+  /** Whether there were more: only the newest `PORTAL_DAY_MAX` are counted. */
   truncated: boolean;
 }
 
 /**
- * Counts the deliveries to a subscription by the day of their events, the last days, oldest first. It
- * reads the rows that it counts, and so a bounded number for each day.
+ * Counts a subscription's deliveries by the day of their events, oldest day first. The number of
+ * rows read is bounded for each day.
  */
 export async function countDays(
   db: Database,
@@ -31,7 +31,7 @@ export async function countDays(
     { length: PORTAL_DAYS },
     (_, i) => today - (PORTAL_DAYS - 1 - i) * DAY_MS,
   );
-  // Event ids are ordered by time: a day is a stretch of the table's own order.
+  // Event ids are sorted by time: a day is a range of the primary key.
   const { subscriptionId: id, eventId, state, attempts } = deliveries;
   const counts = days.map((startsAt) => {
     const newest = select({ state, attempts })

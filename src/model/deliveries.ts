@@ -25,43 +25,43 @@ import { type Change, type Settlement, settle, updateSubscriptions } from "./out
 import { earlierSecretsAt } from "./secrets.ts";
 import { keysOfSubscribers } from "./workspaces.ts";
 
-/** A subscription as a round trip finds it. */
+/** A subscription as a round trip found it. */
 export interface Found extends Pace {
   subscriptionId: string;
   workspaceId: string;
   url: string;
   sealedSecret: string;
-  /** Secrets that were replaced and still sign, sealed. */
+  /** Sealed secrets that were rotated out and still sign. */
   earlierSecrets: string[];
-  /** Events of those under way whose deliveries are there no more: they were erased. */
+  /** Events in progress whose deliveries no longer exist, because they were erased. */
   erased: string[];
   generation: number;
   /** Whether withdrawn deliveries are still pending. */
   cancelling: boolean;
   /** Whether it may be posted to: neither deleted nor disabled, nor without access, nor on the move. */
   owed: boolean;
-  /** Whether the dispatch holds it. */
+  /** Whether this dispatch holds it. */
   held: boolean;
   /** Whether deliveries were claimed in this round trip. */
   claimed: boolean;
-  /** When somebody else's hold ends; null when nobody else has one. */
+  /** When another dispatch's hold ends; null if no other holds it. */
   heldUntil: number | null;
-  /** When the first of its pending deliveries is due; null when none is pending. */
+  /** When its first pending delivery is due; null if none is pending. */
   dueAt: number | null;
 }
 
-/** A delivery that may be posted. */
+/** A delivery that this dispatch may post. */
 export interface Claimed {
   subscriptionId: string;
   eventId: string;
-  /** Attempts whose outcome is recorded. */
+  /** Number of attempts with a recorded outcome. */
   attempts: number;
   generation: number;
-  /** The exact text to post; null for a long one, which `findBody` gives when its turn comes. */
+  /** The exact body to post; null for a long one, which `findBody` reads when it is needed. */
   body: string | null;
 }
 
-/** What one round trip of a dispatch gives. */
+/** The result of one round trip of a dispatch. */
 export interface RoundTrip {
   found: Found[];
   claimed: Claimed[];
@@ -69,22 +69,25 @@ export interface RoundTrip {
   keyHashes: string[];
 }
 
-/** What a dispatch tells the database and asks of it in one round trip. */
+/** What one round trip of a dispatch records and asks for. */
 export interface Exchange {
   hold: Hold;
   lane: Lane;
   changes: Change[];
   settlements: Settlement[];
   requests: Request[];
-  /** Deliveries to be claimed of each subscription, at the most; of one that is probed, the first counts. */
+  /**
+   * Maximum number of deliveries to claim per subscription; one that backs off posts only the
+   * first.
+   */
   limit: number;
-  /** Whether to end what is withdrawn or has been due for too long. */
+  /** Whether to end withdrawn deliveries and those overdue for too long. */
   clean: boolean;
 }
 
 /**
- * Records what a dispatch has learnt and claims what is next, in one transaction, so that nothing
- * that comes between the two is overlooked. All of it applies to what the dispatch still holds.
+ * Records what a dispatch has learnt and claims what is next, in one transaction, so that no change
+ * in between is missed. It only affects subscriptions that the dispatch still holds.
  */
 export function exchange(
   { hold, lane, changes, settlements, requests, limit, clean }: Exchange,
@@ -122,12 +125,12 @@ const ITS_PENDING = sql`FROM ${deliveries}
   WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
     AND NOT ${IS_UNDER_WAY}`;
 
-/** Deliveries of a subscription, due and not under way, the longest due first. */
+/** Deliveries of a subscription that are due and not in progress, longest due first. */
 const DUE = sql`(SELECT ${deliveries.eventId} AS event_id, ${deliveries.dueAt} AS due_at ${ITS_PENDING}
     AND ${deliveries.dueAt} <= ${NOW}
   ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${sql.placeholder("limit")})`;
 
-/** Takes hold of the subscriptions that have something due and may be posted to in this lane. */
+/** Takes hold of the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = preparedWrite(
   update(subscriptions)
     .set({
@@ -145,7 +148,7 @@ const claim = preparedWrite(
     ),
 );
 
-/** The subscriptions asked about that there are, as this transaction leaves them. */
+/** The requested subscriptions that exist, as this transaction leaves them. */
 const subscriptionsAsked = prepared<Found>(
   select({
     subscriptionId: subscriptions.id,
@@ -176,7 +179,7 @@ const subscriptionsAsked = prepared<Found>(
     .innerJoin(subscriptions, IS_ASKED),
 );
 
-/** What this round trip has claimed. */
+/** The deliveries claimed in this round trip. */
 const claimed = prepared<Claimed>(
   select({
     subscriptionId: deliveries.subscriptionId,
@@ -215,7 +218,7 @@ const body = prepared(
     ),
 );
 
-/** The body of an event; null when there is no such event, or no more. */
+/** The body of an event; null if it does not exist or no longer does. */
 export async function findBody(
   db: Database,
   workspaceId: string,

@@ -14,7 +14,7 @@ import {
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { livesHere } from "./workspaces.ts";
 
-/** A subscription that has deliveries to be sent, and the lane in which. */
+/** A subscription with deliveries to send, and the lane to send them in. */
 export interface Wake {
   subscriptionId: string;
   lane: Lane;
@@ -36,7 +36,7 @@ const WAKE = {
 };
 
 /** Subscriptions of a workspace that may be posted to and have something due now. */
-export function dueInWorkspace(workspaceId: string, now: number): Statements<Wake[]> {
+export function listDue(workspaceId: string, now: number): Statements<Wake[]> {
   return readAs(due({ workspaceId, now }), (found) => found.map(toWake));
 }
 
@@ -55,10 +55,12 @@ const due = prepared(
     ),
 );
 
-/** Walks from subscription to subscription in the index, however many deliveries each has pending. */
+/**
+ * Jumps from one subscription to the next in the index, however many pending deliveries each has.
+ */
 function subscriptionsWithPending(after: string | Placeholder): SQL {
   const { subscriptionId, state } = deliveries;
-  // Raw: Drizzle has no recursive queries.
+  // Raw SQL: Drizzle has no recursive queries.
   return sql`waiting (id) AS (
       SELECT min(${subscriptionId}) FROM ${deliveries}
         WHERE ${state} = 'pending' AND ${subscriptionId} > ${after}
@@ -78,10 +80,10 @@ const overdue = prepared<Stored<WakeRow>>(sql`
   LIMIT ${SWEEP_MAX}`);
 
 /**
- * At most `SWEEP_MAX` subscriptions, of all workspaces, that nobody has come to: overdue, or withdrawn
- * and not cancelled.
+ * Up to `SWEEP_MAX` subscriptions of all workspaces that no dispatch has handled: with overdue
+ * deliveries, or with withdrawn ones that are not cancelled.
  *
- * @param after where the last call stopped; "" to start.
+ * @param after where the last call stopped; "" to start over.
  */
 export async function overdueAnywhere(
   db: Database,
@@ -93,12 +95,12 @@ export async function overdueAnywhere(
   return { wakes: found.map((row) => toWake({ ...row, slow: row.slow === 1 })), after: last ?? "" };
 }
 
-/** What waits to be delivered. */
+/** Pending deliveries. */
 export interface Backlog {
   pending: number;
-  /** Of these, what could have been posted for more than five minutes. */
+  /** Those that could have been posted for more than five minutes. */
   overdue: number;
-  /** Age of the oldest event that is pending somewhere, in seconds; null when none is. */
+  /** Age in seconds of the oldest event with a pending delivery; null if there is none. */
   oldestPendingSeconds: number | null;
 }
 
@@ -113,8 +115,8 @@ export function sumBacklogs(backlogs: Backlog[]): Backlog {
 }
 
 /**
- * The backlog of one workspace, or of all: it reads what is pending there, and one row for each
- * subscription elsewhere that something is pending for.
+ * The backlog of one workspace, or of all. Reads that workspace's pending deliveries, plus one row
+ * for each other subscription that has any.
  */
 export async function findBacklog(
   db: Database,

@@ -7,11 +7,11 @@ import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { type HoldValues, IS_FREE, IS_UNDER_WAY, NOBODY } from "./holds.ts";
 
 /*
- * How pending deliveries end that are posted no more: those of a subscription that was withdrawn are
- * cancelled, those that have waited for too long exhausted.
+ * How pending deliveries end without a post: those of a withdrawn subscription are cancelled, and
+ * those overdue for too long are exhausted.
  */
 
-/** What withdrawing the pending deliveries of a subscription sets; they are cancelled in pieces. */
+/** Withdraws the pending deliveries of a subscription; they are then cancelled in chunks. */
 export const WITHDRAWN = {
   generation: sql`${subscriptions.generation} + 1`,
   cancelling: true,
@@ -20,11 +20,12 @@ export const WITHDRAWN = {
 const NOW = sql`${sql.placeholder("now")}`;
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
-// The time is always past 0: by it, SQLite takes the index of what is pending, and not all of them.
+// `>= 0` is always true. It makes SQLite use the index of pending deliveries instead of scanning
+// all.
 const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
   AND ${deliveries.generation} < ${subscriptions.generation}`;
 
-/** The statements that cancel what is withdrawn of the subscriptions in `ids`. */
+/** The statements that cancel the withdrawn deliveries of the subscriptions in `ids`. */
 function cancelling(ids: SQL) {
   const isNamed = sql`${subscriptions.id} IN (${ids})`;
   const cancel = preparedWrite(
@@ -46,7 +47,7 @@ function cancelling(ids: SQL) {
           AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_WITHDRAWN})`,
       ),
   );
-  // A subscription that its client deleted is kept for these alone.
+  // A subscription that its client deleted is kept only until these are cancelled.
   const remove = preparedWrite(
     deleteFrom(subscriptions).where(
       sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling}`,
@@ -61,8 +62,8 @@ const cancellingById = cancelling(
 );
 
 /**
- * Cancels up to `CLEANUP_MAX` withdrawn deliveries of the subscriptions, if nobody but the holder
- * holds them, and notes which of them have none left. An attempt under way keeps its delivery:
+ * Cancels up to `CLEANUP_MAX` withdrawn deliveries of the subscriptions that are free or held by
+ * `holder`, and clears the flag of those with none left. Deliveries in progress are skipped, so
  * nothing is posted after it has been cancelled.
  */
 export function cancelWithdrawn(
@@ -79,7 +80,7 @@ const cancellingByWorkspace = cancelling(
   sql`SELECT ${own.id} FROM ${subscriptions} AS own WHERE ${own.workspaceId} = ${sql.placeholder("workspaceId")}`,
 );
 
-/** The same of all subscriptions of a workspace. */
+/** Like `cancelWithdrawn`, for all subscriptions of a workspace. */
 export function cancelWithdrawnOf(workspaceId: string, now: number): Statements<unknown> {
   return cancellingByWorkspace({ workspaceId, now, ...NOBODY });
 }
@@ -92,7 +93,10 @@ const overdue = exhausting(
     LIMIT ${CLEANUP_MAX}`,
 );
 
-/** Ends what has been due for too long, because the subscription fails whenever its turn could come. */
+/**
+ * Exhausts deliveries overdue for too long, because their subscription failed each time they could
+ * have been posted.
+ */
 export function exhaustOverdue(values: HoldValues): Statements<number> {
   return overdue(values);
 }
@@ -108,8 +112,8 @@ const named = exhausting(
 );
 
 /**
- * Ends what is pending of the events of a workspace, but for subscriptions that somebody holds. CROSS:
- * from event to event, whatever the planner thinks of all those of the workspace.
+ * Exhausts the pending deliveries of a workspace's events, except for subscriptions that are held.
+ * CROSS JOIN makes SQLite look up each named event instead of scanning the workspace's.
  */
 export function exhaustEvents(
   workspaceId: string,

@@ -45,27 +45,28 @@ import { deleteDeliveries } from "./retention.ts";
 import { deleteSecretsOfDeleted } from "./secrets.ts";
 
 /*
- * What holds personal data is overwritten before it is deleted: a deleted row may stay readable in
- * the file until its place is used again, but one of the same size is written in place. Copies that
- * the database has left behind when it moved rows between pages are out of reach of SQL.
+ * Personal data is overwritten before it is deleted: a deleted row may stay readable in the file
+ * until its space is reused, but an update of the same size happens in place. SQL cannot reach
+ * copies that the database left behind when it moved rows between pages.
  */
 
-/** As many bytes as the text has, that say nothing; null for none. */
+/** A filler of the same number of bytes; null stays null. */
 function blank(text: Column): SQL {
   return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
 }
 
 /**
- * Erases leads of the workspace, their names, addresses and fields; the events that tell of them,
- * with deliveries and attempts; and the links of their runs.
+ * Erases leads of the workspace with their names, addresses and fields; the events that announced
+ * them, with deliveries and attempts; and the links from their runs.
  */
 export function eraseLeads(workspaceId: string, ids: string[]): Statements<unknown> {
   const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
-  // +: by their ids, not by going through all leads of the workspace.
+  // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   return inOrder([
     blankLeads(isOwn),
-    // Of leads that were recorded before their events were noted; looked for only if there are any.
+    // For leads stored before events were linked to them; events are searched only if there are
+    // any.
     write(
       update(leads)
         .set({ eventId: sql`${events.id}` })
@@ -95,7 +96,7 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
   ]);
 }
 
-/** Deletes events of the workspace, by their ids in `selected`, with deliveries and attempts. */
+/** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */
 function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
   const isSelected = sql`${events.workspaceId} = ${workspaceId} AND ${events.id} IN (${selected})`;
   return inOrder([
@@ -157,14 +158,14 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
     update(subscriptions)
       .set({ deletedAt: now, ...WITHDRAWN })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
-    // A dispatch may delete the rows, by which they are found.
+    // Done here: a dispatch may delete the subscription rows that these are found by.
     deleteSecretsOfDeleted(eq(subscriptions.workspaceId, id)),
   ]);
 }
 
 /**
- * Erases a closed workspace in pieces, until nothing remains or `mayGoOn` says no; the next call goes
- * on from there. The workspace itself goes last, and only once nothing refers to it.
+ * Erases a closed workspace in chunks, until nothing remains or `mayGoOn` returns false; the next
+ * call continues. The workspace itself goes last, once nothing refers to it.
  *
  * @returns how many rows remain.
  */
@@ -175,7 +176,7 @@ export async function eraseWorkspace(
 ): Promise<number> {
   let isLeft = await commit(db, erasePiece(id));
   while (isLeft && mayGoOn()) isLeft = await commit(db, erasePiece(id));
-  // Once: it reads all that is left.
+  // Counted once at the end, because it reads every remaining row.
   return isLeft ? commit(db, countRemaining(id)) : 0;
 }
 
@@ -213,7 +214,7 @@ export async function eraseLeftBehind(
 /** A table whose rows belong to a workspace. */
 type Owned = SQLiteTable & Record<"id" | "workspaceId", SQLiteColumn>;
 
-/** The runs of a workspace in SQL: those of each kind have an index of their own. */
+/** The runs of a workspace; each kind has its own index. */
 function runsOf(id: string): SQL {
   const ofKind = (
     isOfKind: SQL,
@@ -273,7 +274,7 @@ function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[];
     deleteFrom(earlierSecrets).where(
       and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions))),
     ),
-    // No two of a notice have the same text.
+    // Unique within the notice, because the recipient is part of the primary key.
     write(
       update(emails)
         .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
@@ -286,7 +287,7 @@ function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[];
   return { pieces, isEmpty: sql`(${isEmpty} AND ${notExists(idsOf(subscriptions))})` };
 }
 
-/** Counts the rows of a workspace that are still to be erased. */
+/** Counts the rows of a workspace that are not erased yet. */
 function countRemaining(id: string): Statements<number> {
   const countOf = (source: SQL) => sql`(SELECT count(*) FROM ${source})`;
   const counts = [events, leads, automations, subscriptions, apiKeys].map((table) =>
@@ -297,7 +298,7 @@ function countRemaining(id: string): Statements<number> {
     ...counts,
     countOf(sql`${workspaces} WHERE ${workspaces.id} = ${id}`),
   ];
-  // Raw: Drizzle selects from a table.
+  // Raw SQL: Drizzle cannot select without a table.
   const remaining = rows<{ remaining: number }>(
     sql`SELECT ${sql.join(all, sql` + `)} AS remaining`,
   );

@@ -7,20 +7,20 @@ import { events, workspaces } from "../db/schema.ts";
 const payload = sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`;
 
 /**
- * What an event takes in the database with its deliveries, in bytes: what does not fit into a
- * quarter of a page goes to pages of its own. Within a tenth of what the file grows by.
+ * The approximate size in bytes of an event and its deliveries in the database. SQLite moves a
+ * payload of more than a quarter page to overflow pages. Accurate to a tenth of the file's growth.
  */
 export const EVENT_BYTES = sql`(CASE WHEN ${payload} <= 1000 THEN ${payload}
   ELSE 500 + (${payload} + 3602) / 4092 * 4096 END + 150 * json_array_length(${events.owed}))`;
 
-/** A workspace, as far as its events have been measured. */
+/** A workspace and how far its events have been measured. */
 export type Measured = Pick<typeof workspaces.$inferSelect, "id" | "sizedTo" | "sizedBytes">;
 
 /**
- * Measures the next events of a workspace, `CLEANUP_MAX` at the most: each is read once in its life.
+ * Measures up to `CLEANUP_MAX` more events of a workspace; each event is read once in its life.
  *
- * @param before younger events may still be joined by older ones, and wait.
- * @returns the workspace as it is then; null when there was no event to measure.
+ * @param before later events must wait, because older ones may still be added among them.
+ * @returns the workspace afterwards; null if there was nothing to measure.
  */
 export async function measureNext(
   db: Database,
@@ -47,7 +47,10 @@ export async function measureNext(
   return row;
 }
 
-/** Adds to the size of their workspaces that of events which have been measured, or takes it off. */
+/**
+ * Adds the size of events to their workspaces' totals, or subtracts it. Counts only events that
+ * have been measured.
+ */
 export function resize(sign: 1 | -1, measured: SQL): Statements<number> {
   return write(
     update(workspaces)

@@ -13,19 +13,19 @@ import {
 } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
-import { dueInWorkspace, type Wake } from "./due.ts";
+import { listDue, type Wake } from "./due.ts";
 import { IS_OWED } from "./holds.ts";
 
-/** An event that is announced if, when it is committed, its subject makes it true. */
+/** An event that is announced if its condition holds when it is committed. */
 export interface Draft {
   id: string;
-  /** The identifier of the record that it is about. */
+  /** The id of the record it is about. */
   subject: string;
-  /** The exact text that every subscriber gets. */
+  /** The exact body that every subscriber receives. */
   body: string;
 }
 
-/** Drafts the event that tells subscribers of `data`. */
+/** Drafts the event that announces `data`. */
 export function draftEvent<T extends WebhookDelivery>(
   type: T["type"],
   data: T["data"],
@@ -36,15 +36,17 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body };
 }
 
-/** Condition on a draft, true in SQL before the record itself is written. */
+/** SQL condition on a draft: its lead does not exist yet. Evaluated before the lead is written. */
 export const IS_NEW_LEAD = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
 
 /**
- * Announces those of `drafts` whose `condition` holds: each event, and a delivery to every
- * subscription that is active and lists its kind. An event that no subscription lists is not written;
- * one that is disabled may be sent it later. These come before the statements that write the record,
- * in the same transaction: the condition looks at what was there before, so that a second try finds
- * its own record and announces nothing.
+ * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
+ * active subscription that lists its kind. An event that no subscription lists is not stored; one
+ * that only disabled subscriptions list is, because it may be sent to them later.
+ *
+ * These statements come before those that write the record, in the same transaction. The condition
+ * therefore sees the state before the write, and a second try finds its own record and announces
+ * nothing.
  */
 export function announce(
   workspaceId: string,
@@ -58,7 +60,7 @@ export function announce(
   const isOwed = sql`${isListing} AND ${IS_OWED}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
-    // First: what is still to be announced is known by its event not being there.
+    // Before the events are inserted: a draft with a stored event counts as announced.
     write(
       insertFrom(
         deliveries,
@@ -97,11 +99,11 @@ export function announce(
 /**
  * Commits records together with the events that announce them.
  *
- * @param workspaceIds whose records they are.
- * @param guard as `commitOnce` takes it; left out for statements that change nothing when they are
- *   applied a second time, whatever others wrote in between.
- * @returns what is read of `statements`, or `null` when `commitOnce` has found them committed; and the
- *   subscriptions to be woken.
+ * @param workspaceIds the workspaces of the records.
+ * @param guard as in `commitOnce`; omitted for statements that change nothing when applied a second
+ *   time, whatever others wrote in between.
+ * @returns the result of `statements`, or `null` if `commitOnce` found them already committed; and
+ *   the subscriptions to wake.
  */
 export async function commitAnnounced<R>(
   db: Database,
@@ -110,7 +112,7 @@ export async function commitAnnounced<R>(
   now: number,
   guard?: SQL,
 ): Promise<{ result: R | null; wakes: Wake[] }> {
-  const due = inOrder(workspaceIds.map((id) => dueInWorkspace(id, now)));
+  const due = inOrder(workspaceIds.map((id) => listDue(id, now)));
   const all = inOrder([statements, due]);
   const committed = guard ? await commitOnce(db, all, now, guard) : await commit(db, all);
   const [result, wakes] = committed ?? [null, await commit(db, due)];

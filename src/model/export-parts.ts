@@ -16,33 +16,33 @@ import {
   workspaces,
 } from "../db/schema.ts";
 
-/** Rows that are exported as items of one kind. */
+/** A table that is exported as items of one kind. */
 export interface Exported {
   kind: ExportKind;
   table: SQLiteTable;
-  /** Columns that no export shows. */
+  /** Columns that are never exported. */
   secret?: string[];
 }
 
-/** Rows of a workspace, in an order of their own. */
+/** A table's rows of one workspace, in a fixed order. */
 export interface Part extends Exported {
   /** Whether they are in the directory, wherever the workspace lives. */
   isOfDirectory?: boolean;
   /** Where those of a workspace come from; several where no one index has them all. */
   sources(workspaceId: string): SQL[];
-  /** What tells a row from every other one and never changes. */
+  /** Columns that identify a row and never change. */
   position: Column[];
-  /** Rows that one query reads: a page may be exceeded by as many. */
+  /** Rows per query; a page may exceed its limit by this many. */
   atOnce: number;
-  /** Rows of another table that follow each. */
+  /** Rows of another table that follow each row. */
   nested?: Exported & { where: SQL | undefined };
 }
 
-/** Of rows of up to 64 KiB, which escaping may double. */
+/** For rows of up to 64 KiB, which JSON escaping may double. */
 const LARGE = 25;
 const SMALL = 200;
 
-/** The rows of a workspace in a table, or those of them that meet a condition. */
+/** A workspace's rows in a table; with conditions, one source for each. */
 function ofWorkspace(table: SQLiteTable & { workspaceId: Column }, ...conditions: SQL[]) {
   return (id: string) =>
     (conditions.length === 0 ? [undefined] : conditions).map(
@@ -94,7 +94,8 @@ export const PARTS: Part[] = [
       sql`${automations.removedAt} IS NULL AND ${automations.type} = 'crm_source'`,
       isNotNull(automations.removedAt),
     ),
-    // Of one that is recorded anew it grows: it comes twice rather than not at all.
+    // `createdAt` is renewed when an automation is recorded again: it may appear twice, but is
+    // never missed.
     position: [automations.createdAt, automations.id],
     atOnce: LARGE,
   },
@@ -122,8 +123,8 @@ export const PARTS: Part[] = [
   {
     kind: "delivery",
     table: deliveries,
-    // By their events: a delivery may outlive its subscription. IN gives them in order: a join of the
-    // list would sort all that is left for each page.
+    // By event, because a delivery may outlive its subscription. IN returns the rows in order;
+    // joining the list would sort all remaining rows for each page.
     sources: (id) => [
       sql`${events} CROSS JOIN ${deliveries}
       WHERE ${events.workspaceId} = ${id} AND ${deliveries.eventId} = ${events.id}
@@ -150,7 +151,7 @@ export const PARTS: Part[] = [
   },
 ];
 
-/** Tables of which nothing is exported, and why. */
+/** Tables that are not exported, and why. */
 export const NOT_EXPORTED = {
   removals: "which runs of a removed automation wait to be deleted; the automation tells of it",
   sweep_positions: "where the sweep goes on; of no workspace",
@@ -160,7 +161,7 @@ export const NOT_EXPORTED = {
   sizes: "how large the database was; of no workspace",
 };
 
-/** The tables whose rows are exported. */
+/** The tables that are exported. */
 export const EXPORTED_TABLES = PARTS.flatMap(({ table, nested }) =>
   nested ? [table, nested.table] : [table],
 );

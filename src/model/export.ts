@@ -9,17 +9,17 @@ import { type Database, query, rows } from "../db/client.ts";
 import type { LastAttempt } from "../db/schema.ts";
 import { type Exported, PARTS, type Part } from "./export-parts.ts";
 
-/** Where an export goes on. */
+/** A position in an export. */
 interface Place {
-  /** The number of the part. */
+  /** Index into `PARTS`. */
   part: number;
-  /** The position of its last row; null before its first one. */
+  /** The position of the last row; null before the first. */
   after: (string | number)[] | null;
 }
 
 /**
- * One page of all that is kept about a workspace, but for secrets. What was there when the first page
- * was read is in one of them, unless it has been deleted; what came since may be.
+ * One page of everything stored about a workspace, except secrets. All that existed when the first
+ * page was read appears on some page, unless it was deleted in the meantime; newer rows may appear.
  *
  * @param db the database that the workspace lives in.
  * @throws InputError for a cursor of another list or workspace.
@@ -32,12 +32,12 @@ export async function exportPage(
 ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
   const items: ExportItem[] = [];
   let bytes = 0;
-  let place = readPlace(workspaceId, cursor);
+  let place = parsePlace(workspaceId, cursor);
   while (items.length < EXPORT_PAGE_MAX_ITEMS && bytes < EXPORT_PAGE_MAX_BYTES) {
     const part = PARTS[place.part];
     if (!part) return { items, nextCursor: null };
     const source = part.isOfDirectory ? directory : db;
-    const found = await readRows(source, part, workspaceId, place.after);
+    const found = await listRows(source, part, workspaceId, place.after);
     for (const row of found) {
       const added = toItems(part, row);
       items.push(...added);
@@ -50,13 +50,16 @@ export async function exportPage(
         : { part: place.part + 1, after: null };
   }
   const isOver = place.part === PARTS.length;
-  return { items, nextCursor: isOver ? null : writePlace(workspaceId, place) };
+  return { items, nextCursor: isOver ? null : encodePlace(workspaceId, place) };
 }
 
 type Row = Record<string, unknown>;
 
-/** The next rows of a part: its columns, what is nested as JSON text, and its position, `p0`, `p1`. */
-function readRows(
+/**
+ * The next rows of a part: its columns, the nested rows as a JSON string in `nested`, and the
+ * position in `p0`, `p1`.
+ */
+function listRows(
   db: Database,
   part: Part,
   workspaceId: string,
@@ -72,7 +75,7 @@ function readRows(
   const behind = after
     ? sql`AND (${list(position)}) > (${list(after.map((value) => sql`${value}`))})`
     : sql``;
-  // Raw: the columns are those of whichever table.
+  // Raw SQL: the table and its columns vary.
   const selects = part
     .sources(workspaceId)
     .map((source) => sql`SELECT ${list(selected)} FROM ${source} ${behind}`);
@@ -80,20 +83,20 @@ function readRows(
   return query(db, rows<Row>(sql`${union} ORDER BY ${list(names)} LIMIT ${part.atOnce}`));
 }
 
-/** The columns of a table that are exported, by their names in items. */
+/** A table's exported columns, by item field name. */
 function columnsOf({ table, secret = [] }: Exported) {
   const hidden = [...secret, "workspaceId"];
   return Object.entries<Column>(getTableColumns(table)).filter(([name]) => !hidden.includes(name));
 }
 
-/** The nested rows, as a list of JSON objects. */
+/** The nested rows as a JSON array of objects. */
 function toJson(nested: Exported & { where: SQL | undefined }): SQL {
   const fields = columnsOf(nested).flatMap(([name, column]) => [sql`${name}`, column]);
   return sql`(SELECT json_group_array(json_object(${list(fields)}))
     FROM ${nested.table} WHERE ${nested.where})`;
 }
 
-/** The item of a row, and those of what is nested in it. */
+/** The item for a row, followed by those for its nested rows. */
 function toItems(part: Part, row: Row): ExportItem[] {
   const { nested } = part;
   const inner: Row[] = nested ? JSON.parse(row.nested as string) : [];
@@ -108,12 +111,12 @@ function toItem(exported: Exported, row: Row): ExportItem {
   return { ...Object.fromEntries(fields), kind: exported.kind };
 }
 
-/** Names of columns that the Platform door has other words for, or that `kind` would hide. */
+/** Columns that the Platform door calls differently, or that would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
 const TIME = /^(at|until)$|(At|Since|Until|Through)$/;
 
-/** The value of a column, with ISO 8601 for Unix milliseconds. */
+/** A column's value, with Unix milliseconds turned into ISO 8601. */
 function datesOf(name: string, value: unknown): Json {
   if (typeof value === "number" && TIME.test(name)) return isoTime(value);
   if (name !== "lastAttempt" || value === null) return value as Json;
@@ -121,17 +124,17 @@ function datesOf(name: string, value: unknown): Json {
   return { at: isoTime(at), ...attempt };
 }
 
-function writePlace(workspaceId: string, { part, after }: Place): string {
+function encodePlace(workspaceId: string, { part, after }: Place): string {
   return encodeValues(EXPORT_LIST, [workspaceId, part, ...(after ?? [])]);
 }
 
-/** @throws InputError for a cursor that is none of this export. */
-function readPlace(workspaceId: string, cursor: string | null): Place {
+/** @throws InputError for a cursor that is not from this export. */
+function parsePlace(workspaceId: string, cursor: string | null): Place {
   if (cursor === null) return { part: 0, after: null };
   const [workspace, part, ...after] = decodeValues(EXPORT_LIST, cursor) ?? [];
   const { position } = PARTS[part as number] ?? {};
   const isWhole = after.length === 0 || after.length === position?.length;
   if (workspace !== workspaceId || !position || !isWhole)
-    throw new InputError("cursor: is no cursor of this workspace's export");
+    throw new InputError("cursor: is not a cursor of this workspace's export");
   return { part: part as number, after: after.length === 0 ? null : (after as string[]) };
 }

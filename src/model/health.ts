@@ -8,12 +8,12 @@ import { type Database, query } from "../db/client.ts";
 import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
 import { newestFirst } from "./page.ts";
 
-/** How an attempt ended, as the Platform door tells it. */
+/** How an attempt ended, as the Platform door shows it. */
 export interface AttemptView extends Omit<LastAttempt, "at"> {
   at: string | null;
 }
 
-/** A subscription with its health, as the Platform door tells it. */
+/** A subscription and its health, as the Platform door shows it. */
 export interface WebhookView {
   webhookId: string;
   url: string;
@@ -21,18 +21,20 @@ export interface WebhookView {
   createdAt: string;
   disabledAt: string | null;
   state: "healthy" | "slow" | "failing" | "disabled";
-  /** The first failure since the last success. */
+  /** First failure since the last success. */
   failingSince: string | null;
-  /** Failures since then. */
+  /** Number of failures since the last success. */
   failures: number;
-  /** At most `PENDING_COUNTED_MAX`, for that many or more. */
+  /** Counted up to `PENDING_COUNTED_MAX`: at that number there may be more. */
   pending: number;
-  /** When the next post may start, in the past for one that is due; null when none is to come. */
+  /** When the next post may start, in the past if it is due; null if none is scheduled. */
   nextAttemptAt: string | null;
   lastAttempt: AttemptView | null;
 }
 
-/** Deliveries among which the last attempt is looked for: a success writes nothing but its own row. */
+/**
+ * How many recent deliveries to search for the last attempt: a success updates only its own row.
+ */
 const RECENT = 100;
 
 const ITS_DELIVERIES = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}`;
@@ -48,9 +50,9 @@ const HEALTH = {
   failures: subscriptions.failures,
   slow: subscriptions.slow,
   nextAt: subscriptions.nextAt,
-  /** Of a failure, or a success after one. */
+  /** The last attempt that changed its pace. */
   noted: subscriptions.lastAttempt,
-  /** Of any of the last deliveries. */
+  /** The last attempt at any recent delivery. */
   recent:
     sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
       'durationMs', last_duration_ms)
@@ -75,9 +77,9 @@ const healthOf = (workspaceId: string, webhookId?: string) =>
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 
 /**
- * The subscriptions of a workspace, newest first, each with its health.
+ * A workspace's subscriptions, newest first, each with its health.
  *
- * @param webhookId of this one alone, if it is one of the workspace.
+ * @param webhookId only this one, if it belongs to the workspace.
  */
 export async function listHealth(
   db: Database,
@@ -111,12 +113,12 @@ function stateOf({ disabledAt, failingSince, slow }: HealthRow): WebhookView["st
   return slow ? "slow" : "healthy";
 }
 
-/** A time in ISO 8601, where there is one. */
+/** A time in ISO 8601; null stays null. */
 export function isoTimeOrNull(time: number | null): string | null {
   return time === null ? null : isoTime(time);
 }
 
-/** The fault of an input whose subscription nobody knows. */
+/** The error for a subscription that does not exist. */
 export function unknownWebhook(): UnknownInput {
   return new UnknownInput("webhookId", "no such subscription");
 }

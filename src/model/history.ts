@@ -9,29 +9,29 @@ import { attempts, type DeliveryState, deliveries, events, subscriptions } from 
 import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
 import { type Listing, type PageRequest, toListing } from "./page.ts";
 
-/** A delivery, as the Platform door tells it. */
+/** A delivery as the Platform door shows it. */
 export interface DeliveryView {
   eventId: string;
   type: WebhookEvent;
   createdAt: string;
   state: DeliveryState;
-  /** Attempts since it was owed, or owed again. */
+  /** Attempts since it was owed, or last owed again. */
   attempts: number;
-  /** When a pending one is due. */
+  /** When it is due; null unless pending. */
   dueAt: string | null;
   settledAt: string | null;
   lastAttempt: AttemptView | null;
 }
 
-/** The same with all that is kept of it. */
+/** A delivery with everything that is stored about it. */
 export interface DeliveryDetails extends DeliveryView {
-  /** Every attempt that failed, the first one first. */
+  /** Every failed attempt, oldest first. */
   failedAttempts: AttemptView[];
-  /** The exact text that is signed and posted. */
+  /** The exact body that is signed and posted. */
   body: string;
 }
 
-/** What narrows a list of deliveries. */
+/** Filters for a list of deliveries. */
 export interface DeliveryFilter {
   state?: DeliveryState | null | undefined;
   type?: WebhookEvent | null | undefined;
@@ -60,11 +60,11 @@ type DeliveryRow = Omit<
 const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
 
 /**
- * One page of a subscription's deliveries, newest first. Unfiltered, it reads the rows that it shows
- * and one more, each with its event. A filter reads what it leaves out, too, up to a bound: a page may
- * then be short, or empty, and have a next one.
+ * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it
+ * shows plus one, each with its event. With a filter, it also reads rows that do not match, up to a
+ * limit: a page may then be short or empty and still have a next one.
  *
- * @throws UnknownInput when there is no such subscription.
+ * @throws UnknownInput if there is no such subscription.
  */
 export async function listDeliveries(
   db: Database,
@@ -89,7 +89,7 @@ export async function listDeliveries(
       lookedThrough,
       select(SHOWN)
         .from(deliveries)
-        // Cross: in the order of the deliveries, whatever the planner thinks of the events.
+        // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
         .crossJoin(events)
         .where(
           and(
@@ -107,11 +107,11 @@ export async function listDeliveries(
   if (known.length === 0) throw unknownWebhook();
   const position = (row: DeliveryRow) => ({ at: row.createdAt, id: row.eventId });
   const listing = toListing(found, limit, position, toView);
-  // Behind what was looked through.
+  // Resume after the last row that was examined.
   return !listing.next && bound ? { ...listing, next: { at: 0, id: bound.id } } : listing;
 }
 
-/** One delivery with all that is kept of it. @throws UnknownInput when there is none. */
+/** One delivery with everything that is stored about it. @throws UnknownInput if there is none. */
 export async function findDelivery(
   db: Database,
   webhookId: string,
@@ -158,7 +158,7 @@ function toView(row: DeliveryRow): DeliveryView {
       lastOutcome === null
         ? null
         : {
-            // What was settled before attempts were dated was settled by its last one.
+            // Deliveries settled before attempts had times: the last attempt settled them.
             at: isoTimeOrNull(row.lastAt ?? row.settledAt),
             outcome: lastOutcome,
             status: row.lastStatus,

@@ -2,39 +2,39 @@ import { sql } from "drizzle-orm";
 import { HOLD_MS } from "../contract/limits.ts";
 import { deliveries, moves, subscriptions, workspaces } from "../db/schema.ts";
 
-/** The right to post to a subscription: one dispatch at a time has it, for `HOLD_MS` at most. */
+/** The right to post to a subscription; one dispatch at a time has it, for at most `HOLD_MS`. */
 export interface Hold {
   holder: string;
-  /** Unix milliseconds; another one for each round trip. */
+  /** Unix milliseconds; different for each round trip. */
   until: number;
 }
 
-/** A hold for the next `HOLD_MS`, later than the one before it. */
+/** A hold for the next `HOLD_MS`, ending later than the previous one. */
 export function holdFrom(now: number, { holder, until }: Hold): Hold {
   return { holder, until: Math.max(now + HOLD_MS, until + 1) };
 }
 
-/** The values of a prepared statement that asks who holds a subscription. */
+/** The parameters of a prepared statement that checks who holds a subscription. */
 export type HoldValues = {
   /** "" for nobody. */
   holder: string;
   /** Unix milliseconds. */
   now: number;
-  /** The `Request`s of the holder, as JSON. */
+  /** The holder's `Request`s, as JSON. */
   asked: string;
 };
 
-/** Of those who end what nobody holds. */
+/** For callers without a hold: they may only end what nobody holds. */
 export const NOBODY = { holder: "", asked: "[]" };
 
 const [HOLDER, NOW, ASKED] = ["holder", "now", "asked"].map((name) => sql.placeholder(name));
 
-/** True in SQL where a subscription is held by nobody but `HoldValues` say. */
+/** SQL condition: the subscription is not held by anyone other than `holder`. */
 export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptions.heldUntil} <= ${NOW} OR NOT EXISTS (
     SELECT 1 FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
       AND ${deliveries.state} = 'pending' AND ${deliveries.dueAt} <= ${subscriptions.heldThrough}))`;
 
-/** True in SQL where events are owed to a subscription. */
+/** SQL condition: events are owed to the subscription. */
 export const IS_OWED = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
   AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
 
@@ -45,16 +45,16 @@ export const IS_SETTLED_HERE = sql`NOT EXISTS (SELECT 1 FROM ${moves}
 /** What a dispatch wants of a subscription. */
 export interface Request {
   subscriptionId: string;
-  /** Whether more is to be claimed. */
+  /** Whether to claim more. */
   claim: boolean;
-  /** Events under way, which neither are claimed again nor cancelled. */
+  /** Events in progress, which are neither claimed again nor cancelled. */
   underWay: string[];
 }
 
 /**
- * True in SQL where a delivery is under way, as `HoldValues` say. By one text for each: SQLite then
- * makes a set of them once, and looks them up. A pair, or a condition on the delivery, is compared with
- * every one of them.
+ * SQL condition: the delivery is in progress, according to `asked`. Compared as one concatenated
+ * string: SQLite then builds a set once and looks each delivery up in it. A pair of columns, or a
+ * correlated condition, would be compared with every entry.
  */
 export const IS_UNDER_WAY = sql`${deliveries.subscriptionId} || ${deliveries.eventId} IN (
   SELECT (a.value->>'subscriptionId') || e.value

@@ -58,7 +58,7 @@ const REPORTED: Exclude<keyof typeof leads.$inferSelect, "workspaceId">[] = [
   "eventId",
 ];
 
-/** Inserts leads; one that is known already stays as it is. */
+/** Inserts leads; those already stored stay unchanged. */
 export function insertLeads(workspaceId: string, reported: ReportedLead[]): Statements<number[]> {
   const reports = reported.map((lead) => ({
     ...lead,
@@ -78,7 +78,7 @@ export function insertLeads(workspaceId: string, reported: ReportedLead[]): Stat
   );
 }
 
-/** Those of the leads that are in the workspace beside them. */
+/** The leads among those named that exist in the named workspace. */
 export function findLeads(named: { workspaceId: string; id: string }[]) {
   return rows(
     select({ workspaceId: leads.workspaceId, id: leads.id })

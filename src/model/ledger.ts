@@ -5,7 +5,7 @@ import { type DeliveryState, deliveries, events } from "../db/schema.ts";
 import { type Backlog, findBacklog, sumBacklogs } from "./due.ts";
 import { livesHere } from "./workspaces.ts";
 
-/** Counts of deliveries; `created` is counted from the events, on its own. */
+/** Counts of deliveries; `created` is counted independently, from the events. */
 export interface Ledger extends Backlog {
   created: number;
   delivered: number;

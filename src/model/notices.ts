@@ -7,7 +7,7 @@ import { IS_OWED } from "./holds.ts";
 
 type NoticeRow = typeof notices.$inferSelect;
 
-/** What is told of a subscription; times are Unix milliseconds. */
+/** What an administrator is told about a subscription; times are Unix milliseconds. */
 export interface Notice
   extends Pick<
     NoticeRow,
@@ -16,24 +16,24 @@ export interface Notice
   workspaceName: string;
 }
 
-/** An e-mail to one administrator that is to be sent now; `tries` is the number of this try, from 1. */
+/** An e-mail to send to one administrator now; `tries` is the number of this try, from 1. */
 export interface OwedEmail
   extends Notice,
     Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {}
 
-/** Notices that one transaction addresses. */
+/** Notices processed in one transaction. */
 const ADDRESSED_AT_ONCE = 50;
 
-/** True in SQL where the subscription of the notice fails still, in the same stretch. */
+/** SQL condition: the notice's subscription is still failing, in the same series of failures. */
 const IS_STILL_FAILING = sql`EXISTS (
   SELECT 1 FROM ${subscriptions}
   WHERE ${subscriptions.id} = ${notices.subscriptionId}
     AND ${subscriptions.failingSince} = ${notices.failingSince} AND ${IS_OWED})`;
 
 /**
- * Addresses the notices that are due, drops the e-mails that no longer hold, and takes those that are
- * to be sent, the longest due first, so that nobody else sends them. A try is counted before it is
- * made: what is not settled is due again in `EMAIL_TAKEN_MS`.
+ * Creates the e-mails of the notices that are due, drops those that are no longer true, and takes
+ * those to send, longest due first, so that nobody else sends them. The try is counted before it is
+ * made: an e-mail that is not settled is due again in `EMAIL_TAKEN_MS`.
  */
 export async function takeOwedEmails(db: Database, now: number): Promise<OwedEmail[]> {
   const due = select({ id: notices.id })
@@ -81,11 +81,11 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
       .where(isNext(now)),
   ]);
   const owed = readAs(statements, ([, , , found]) => found);
-  // Not retried: if the reply was lost, a second try would not give what the first has taken.
+  // Not retried: if the reply was lost, a second try would not return what the first has taken.
   return commit(db, owed, 1);
 }
 
-/** True in SQL for those of the e-mails that are sent next. */
+/** SQL condition: the e-mail is among the next to send. */
 function isNext(now: number): SQL {
   const { noticeId, recipient, state, dueAt } = emails;
   return sql`(${noticeId}, ${recipient}) IN (
@@ -101,12 +101,12 @@ function isOwedTo({ noticeId, recipient }: OwedEmail) {
   );
 }
 
-/** Records what has become of an e-mail for good. */
+/** Records the final state of an e-mail. */
 export function settleEmail(db: Database, email: OwedEmail, state: EmailState, now: number) {
   return commit(db, update(emails).set({ state, settledAt: now }).where(isOwedTo(email)));
 }
 
-/** Puts an e-mail off until its next try. */
+/** Postpones an e-mail to its next try. */
 export function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
   return commit(
     db,
@@ -116,7 +116,7 @@ export function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
   );
 }
 
-/** Gives back e-mails that were taken and not tried: the try does not count. */
+/** Returns e-mails that were taken but not tried: the try does not count. */
 export function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
   const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
   return commit(

@@ -15,22 +15,22 @@ import { WITHDRAWN } from "./endings.ts";
 import type { Hold } from "./holds.ts";
 
 /*
- * What a dispatch has learnt, as the database notes it. All of it applies to what the dispatch still
- * holds.
+ * How the database records what a dispatch has learnt. All of it only affects what the dispatch
+ * still holds.
  */
 
 /** How an attempt ended. */
 export interface Settlement {
   subscriptionId: string;
   eventId: string;
-  /** Attempts before this one. */
+  /** Number of attempts before this one. */
   attempts: number;
   state: DeliveryState;
-  /** When it is due again, if it is pending. */
+  /** When it is due again, if it is still pending. */
   dueAt: number;
   outcome: string;
   status: number | null;
-  /** When the attempt began: Unix milliseconds. */
+  /** When the attempt started: Unix milliseconds. */
   startedAt: number;
   durationMs: number;
   settledAt: number | null;
@@ -42,12 +42,12 @@ export interface Change extends Pace {
   /** Whether it has failed for too long. */
   disable: boolean;
   host: string;
-  /** The last outcome, for the e-mail about it. */
+  /** The last failed outcome, for the e-mail about it. */
   outcome: string | null;
   status: number | null;
-  /** The last attempt, whatever came of it; null when there was none since the last change. */
+  /** The last attempt, successful or not; null if there was none. */
   last: LastAttempt | null;
-  /** Whether to let go of deliveries that were claimed and not posted. */
+  /** Whether to release deliveries that were claimed but not posted. */
   letGo: boolean;
 }
 
@@ -58,8 +58,9 @@ const IS_ITS = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscr
 const IS_ACTIVE = sql`${IS_ITS} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
 const TOLD_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 
-// Of a subscription that fails, the next news may come hours after administrators are to be told:
-// the notice is written by the last failure before that, and dropped if it does not hold by then.
+// The next attempt at a failing subscription may come hours after its administrators should be
+// told. So the last failure before that time writes the notice, which is dropped if it is no longer
+// true by then.
 const insertNotices = preparedWrite(
   insertFrom(
     notices,
@@ -109,8 +110,8 @@ const updatePace = preparedWrite(
 );
 
 /**
- * Brings subscriptions up to date, disables those that have failed for too long, and notes what
- * their administrators are to be told. Of those in good health it writes no notice, and reads none.
+ * Updates subscriptions, disables those that have failed for too long, and writes the notices for
+ * their administrators. Healthy ones get no notice.
  */
 export function updateSubscriptions(
   { holder }: Hold,
@@ -161,12 +162,12 @@ const updateDeliveries = preparedWrite(
     .where(IS_HELD),
 );
 
-/** Settles deliveries by their outcomes: each once, whether or not the reply to it is lost. */
+/** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
 export function settle({ holder }: Hold, settlements: Settlement[]): Statements<unknown> {
   const values = { holder, outcomes: JSON.stringify(settlements) };
   const failed = settlements.some(({ state }) => state !== "delivered");
   return inOrder([
-    // First: once it is settled, a second try finds nothing to note.
+    // Before the update: afterwards, neither this nor a second try finds the delivery pending.
     ...(failed ? [insertFailures(values)] : []),
     updateDeliveries(values),
   ]);

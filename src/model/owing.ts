@@ -8,20 +8,21 @@ import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { IS_OWED } from "./holds.ts";
 
-/*
- * Which events a subscription may be owed again, and the statements that owe them.
- */
+/* Which events a subscription may be owed again, and the statements that do so. */
 
-/** Events of a subscription by their time; times are Unix milliseconds. */
+/** A range of a subscription's events; times are Unix milliseconds. */
 export interface Range {
   since: number;
-  /** Before this; null for no end. */
+  /** Exclusive; null for no end. */
   until: number | null;
-  /** What has become of them; what is pending is on its way already. */
+  /**
+   * The states to deliver again; pending deliveries are not among them, because they will be sent
+   * anyway.
+   */
   states: readonly RedeliveryState[];
 }
 
-/** Whatever has become of an event. */
+/** Every state that may be delivered again. */
 export const ALL_STATES: readonly RedeliveryState[] = [
   "delivered",
   "exhausted",
@@ -35,8 +36,8 @@ const IS_ITS_DELIVERY = and(
 );
 
 /**
- * True in SQL where the delivery to the subscription, or its absence, is in one of the states
- * and was when the call began: what this call itself has caused is not caused twice.
+ * SQL condition: the delivery, or its absence, is in one of the states and was when the call began,
+ * so that the call does not repeat its own work.
  */
 function isOwable(states: readonly RedeliveryState[], now: number): SQL {
   const { state, generation, settledAt } = deliveries;
@@ -45,14 +46,17 @@ function isOwable(states: readonly RedeliveryState[], now: number): SQL {
     AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${now}))`;
 }
 
-/** True in SQL where the delivery waits, for itself or because the subscription fails. */
+/** SQL condition: the pending delivery is not due yet, or its subscription is backing off. */
 function isWaiting(now: number): SQL {
   const { state, generation, dueAt } = deliveries;
   return sql`coalesce(${state} = 'pending' AND ${generation} = ${subscriptions.generation}
     AND max(${dueAt}, ${subscriptions.nextAt}) > ${now}, 0)`;
 }
 
-/** Those of the events by name that the subscription lists, and what has become of each. */
+/**
+ * The named events of a kind the subscription lists, and whether each may be owed again or is
+ * waiting.
+ */
 export function findNamed(
   db: Database,
   subscriptionId: string,
@@ -79,7 +83,7 @@ export function findNamed(
   );
 }
 
-/** The next events of the range that the subscription lists and may be owed again, oldest first. */
+/** The next events in the range that the subscription lists and may be owed again, oldest first. */
 export function listOwable(
   db: Database,
   subscriptionId: string,
@@ -111,16 +115,16 @@ export function listOwable(
 }
 
 /**
- * The subscription beside each of the events, as JSON. Where it is looked up by that, SQLite goes from
- * event to event; where it is known by itself, it goes through all that the subscription has.
+ * Pairs each event with the subscription, as JSON. Looking the subscription up from the pair makes
+ * SQLite go event by event; with a constant id, it would scan all of the subscription's deliveries.
  */
 function pairsOf(subscriptionId: string, eventIds: string[]): string {
   return JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
 }
 
 /**
- * Makes pending what is owed for the events, in the order of delivery; nothing if the subscription
- * has ended meanwhile: that would be cancelled by nobody.
+ * Makes the events' deliveries pending, spaced out in order. Does nothing if the subscription has
+ * ended in the meantime, because nobody would cancel them.
  */
 export function oweAgain(
   subscriptionId: string,
@@ -171,8 +175,8 @@ export function oweAgain(
   ]);
 }
 
-/** Makes due at once what of the events waits. */
-export function hasten(
+/** Makes waiting deliveries of the events due now. */
+export function makeDueNow(
   subscriptionId: string,
   eventIds: string[],
   now: number,
@@ -190,7 +194,7 @@ export function hasten(
   );
 }
 
-/** Ends the wait of a closed subscription: its next probe is due. */
+/** Ends the backoff wait of a subscription: its next probe is due now. */
 export function endWait(subscriptionId: string, now: number): Statements<number> {
   const { id, nextAt } = subscriptions;
   return write(

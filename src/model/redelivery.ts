@@ -8,8 +8,8 @@ import {
   ALL_STATES,
   endWait,
   findNamed,
-  hasten,
   listOwable,
+  makeDueNow,
   oweAgain,
   type Range,
 } from "./owing.ts";
@@ -20,14 +20,14 @@ const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
 /**
- * Owes a subscription again what it has missed since `since`: every event of a kind that it lists,
- * from its creation on, that was never delivered to it, whether nothing was owed (it was disabled)
- * or what was owed was cancelled or exhausted. Oldest first, spread over time by a bounded rate; ids
- * and bodies are those of the first time. Each step is one transaction, and calling it again adds
- * only what is still missing.
+ * Owes a subscription what it has missed since `since`: every event of a kind it lists, created
+ * after the subscription, that was never delivered to it. It may not have been owed (while
+ * disabled), or its delivery was cancelled or exhausted. The oldest come first, at a limited rate,
+ * with their original ids and bodies. Each step is one transaction; calling it again adds only what
+ * is still missing.
  *
  * @param since Unix milliseconds.
- * @returns how many deliveries are pending by it.
+ * @returns how many deliveries it made pending.
  */
 export function redeliver(
   db: Database,
@@ -39,11 +39,11 @@ export function redeliver(
 }
 
 /**
- * Makes a disabled subscription active again; with `since`, it is also owed what it has missed since
- * then, Unix milliseconds.
+ * Re-enables a disabled subscription. With `since` (Unix milliseconds), it is also owed what it has
+ * missed since then.
  *
- * @returns how many deliveries are pending by that.
- * @throws UnknownInput when there is no such subscription.
+ * @returns how many deliveries that made pending.
+ * @throws UnknownInput if there is no such subscription.
  */
 export async function enableAgain(
   db: Database,
@@ -51,18 +51,18 @@ export async function enableAgain(
   since: number | null,
   now: number,
 ): Promise<number> {
-  const enabled = await enableSubscription(db, subscriptionId);
-  if (enabled.length === 0) throw unknownWebhook();
+  if ((await enableSubscription(db, subscriptionId)) === 0) throw unknownWebhook();
   return since === null ? 0 : redeliver(db, subscriptionId, since, now);
 }
 
 /**
- * Owes a subscription again events by name, or those of a range, and tries it at once: whoever asks
- * for that has repaired it, and would otherwise wait for hours.
+ * Owes a subscription events again, by id or by range, and ends its wait: the caller has presumably
+ * repaired the receiver, and should not have to wait for hours.
  *
- * @returns how many deliveries are pending by that, and the lane to wake it in; null when nothing is
- *   owed to it: it is disabled, or without access.
- * @throws UnknownInput for a subscription that is not there, or an event that it could not get.
+ * @returns how many deliveries that made pending or due, and the lane to wake it in; null if it is
+ *   disabled or without access, so that nothing is owed to it.
+ * @throws UnknownInput for a subscription that does not exist, or an event that it could not
+ *   receive.
  */
 export async function redeliverAgain(
   db: Database,
@@ -81,9 +81,10 @@ export async function redeliverAgain(
 }
 
 /**
- * The same of events by name, whatever has become of them; those that wait are due at once.
+ * Owes events again by id, whatever their state; those that are waiting become due now.
  *
- * @throws UnknownInput for one that is not of the subscription's workspace or of no kind that it lists.
+ * @throws UnknownInput for an event of another workspace, or of a kind the subscription does not
+ *   list.
  */
 export async function redeliverEvents(
   db: Database,
@@ -102,11 +103,13 @@ export async function redeliverEvents(
   const ended = found.flatMap(({ id, isOwable }) => (isOwable ? [id] : []));
   const waiting = found.flatMap(({ id, isWaiting }) => (isWaiting ? [id] : []));
   if (ended.length > 0) await commit(db, oweAgain(subscriptionId, ended, ALL_STATES, now, now));
-  if (waiting.length > 0) await commit(db, hasten(subscriptionId, waiting, now));
+  if (waiting.length > 0) await commit(db, makeDueNow(subscriptionId, waiting, now));
   return ended.length + waiting.length;
 }
 
-/** The same of a range and of states; nothing is added once the subscription is not active. */
+/**
+ * Owes the events of a range again. Adds nothing more once the subscription is no longer active.
+ */
 export async function redeliverRange(
   db: Database,
   subscriptionId: string,

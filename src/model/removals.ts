@@ -16,9 +16,9 @@ import { automations, removals, runs } from "../db/schema.ts";
 type Removal = typeof removals.$inferSelect;
 
 /**
- * Removes automations of the workspace: they and their runs are gone from the API at once, and are
- * deleted by `cleanUpAutomations`. Recorded again, an automation has a new generation of runs. One
- * that is known only since after the removal was sent is not meant. Reads how many were there.
+ * Removes automations of the workspace. They and their runs disappear from the API at once;
+ * `cleanUpAutomations` deletes the rows. An automation that is recorded again has a new generation
+ * of runs. One created after the removal was sent is not affected. Reads how many were removed.
  */
 export function removeAutomations(
   workspaceId: string,
@@ -41,16 +41,16 @@ export function removeAutomations(
   return readAs(statements, ([, removed]) => removed);
 }
 
-/** True in SQL of a run of a generation that was removed; there are few of those, mostly none. */
+/** SQL condition: the run belongs to a removed generation. There are few of those, mostly none. */
 export function isRemoved({ automationId, generation }: Record<keyof Removal, Column>): SQL {
   return sql`EXISTS (SELECT 1 FROM ${removals}
     WHERE ${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation})`;
 }
 
 /**
- * Deletes what was removed, in pieces, each a transaction: its runs, the newest first, so that pages
- * are soon short of rows to skip, and then the automation. Ends when all is done, at the deadline, or
- * after as many pieces as one invocation may send.
+ * Deletes what was removed, in chunks of one transaction each: first the runs, newest first, so
+ * that pages soon have fewer rows to skip, then the automation. Stops when all is done, at the
+ * deadline, or after as many chunks as one invocation may make.
  *
  * @param deadline Unix milliseconds.
  */
@@ -66,7 +66,7 @@ export async function cleanUpAutomations(db: Database, deadline: number): Promis
 function deletePiece({ automationId, generation }: Removal) {
   const isOfGeneration = and(eq(runs.automationId, automationId), eq(runs.generation, generation));
   return inOrder([
-    // Raw: Drizzle knows no rowid.
+    // Raw SQL: Drizzle does not support rowid.
     write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
     deleteFrom(removals).where(

@@ -15,24 +15,24 @@ import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { findPosition, updatePosition } from "./sweep-positions.ts";
 
-/** How long settled events are kept: milliseconds from their settlement. */
+/** How long settled events are kept: milliseconds after they were settled. */
 export interface Retention {
   deliveredMs: number;
-  /** The same of an event of which some delivery was exhausted or cancelled, or that nobody was owed. */
+  /** For events with an exhausted or cancelled delivery, or none at all. */
   undeliveredMs: number;
 }
 
 const DAY_MS = 86_400_000;
-/** An event that is pending still is looked at again after this long. */
+/** When to check an event again that is still pending. */
 const LOOK_AGAIN_MS = DAY_MS;
-/** Workspaces that are found in one query. */
+/** Workspaces found in one query. */
 const WORKSPACES_AT_ONCE = 50;
 const PART = "retention";
 
 /**
- * The retention that the variables of a deployment set, in days.
+ * Parses the deployment's retention variables, in days.
  *
- * @throws Error that names the variable which is not a number of days.
+ * @throws Error that names the variable that is not a number of days.
  */
 export function parseRetention(env: Env): Retention {
   const days = (name: "DELIVERED_KEPT_DAYS" | "UNDELIVERED_KEPT_DAYS") => {
@@ -44,10 +44,10 @@ export function parseRetention(env: Env): Retention {
 }
 
 /**
- * Deletes expired events, until there are no more or `mayGoOn` says no; the next call goes on from
- * there. An event is looked at once, when it is so old that it should have expired: ids are ordered by
- * time, so that this needs no index. Where it was settled late, or not delivered to everybody, it then
- * gets its own expiry, and is deleted by that.
+ * Deletes expired events until there are none or `mayGoOn` returns false; the next call continues.
+ * Each event is checked once it is old enough to have expired; ids sort by time, so this needs no
+ * index. One that was settled late, or not delivered to everyone, then gets an expiry of its own
+ * and is deleted by that.
  *
  * @returns how many events were deleted.
  */
@@ -84,7 +84,7 @@ export async function deleteExpired(
   return deleted;
 }
 
-/** Workspaces from `position` on with events that have not been looked at and are older than `before`. */
+/** Workspaces from `position` on with unchecked events older than `before`. */
 function findWorkspaces(db: Database, position: string, before: string) {
   const { id, sweptTo } = workspaces;
   const unseen = select({ id: events.id })
@@ -132,17 +132,17 @@ async function sweepWorkspace(
 export const OF_EVENT = sql`FROM json_each(${events.owed}) AS o JOIN ${deliveries}
   ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}`;
 
-/** An event that has been looked at, and when it expires. */
+/** An event that has been checked, and when it expires. */
 export interface OldEvent extends Pick<typeof events.$inferSelect, "workspaceId" | "id"> {
   /** Unix milliseconds. */
   expiresAt: number;
 }
 
-/** At most `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
+/** Up to `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
 function findOld(db: Database, source: SQL, retention: Retention, now: number) {
   const { deliveredMs, undeliveredMs } = retention;
   const { state, settledAt } = deliveries;
-  // Raw: its source, with its order, is the caller's.
+  // Raw SQL: the caller gives the source and its order.
   return query(
     db,
     rows<OldEvent>(sql`
@@ -156,10 +156,10 @@ function findOld(db: Database, source: SQL, retention: Retention, now: number) {
 }
 
 /**
- * Deletes those of the events that have expired, with their deliveries, and dates the others; what has
- * become pending meanwhile stays.
+ * Deletes the expired events among those given, with their deliveries, and sets the expiry of the
+ * others. Events that have become pending again are kept.
  *
- * @param looked notes, in the same transaction, that they have been looked at.
+ * @param looked records, in the same transaction, that they have been checked.
  * @returns how many events were deleted.
  */
 export async function expire(
@@ -178,7 +178,7 @@ export async function expire(
       JOIN json_each(${events.owed}) AS o
     WHERE x.value->>'expiresAt' <= ${now}
       AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
-  // Once their deliveries are deleted.
+  // Evaluated after their deliveries are deleted.
   const going = sql`FROM json_each(${seen}) AS x JOIN ${events} ON ${isSeen}
     WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT})`;
   const [, , deleted] = await commit(
@@ -199,7 +199,7 @@ export async function expire(
   return deleted;
 }
 
-/** Deletes deliveries with their attempts, by subscription and event in `selected`. */
+/** Deletes deliveries and their attempts; `selected` yields pairs of subscription and event ids. */
 export function deleteDeliveries(selected: SQL): Statements<unknown> {
   return inOrder(
     [attempts, deliveries].map((table) =>

@@ -25,7 +25,7 @@ import {
 } from "./page.ts";
 import { isRemoved } from "./removals.ts";
 
-/** A run as it is before it is recorded. */
+/** The stored run, before the report is written. */
 const known = alias(runs, "known");
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference" | "crm" | "generation">;
@@ -40,11 +40,11 @@ const SHOWN = {
   leadId: runs.leadId,
 };
 
-// Literal texts, as in the conditions of the indexes: with a parameter SQLite would not use them.
+// Literals, to match the partial indexes' conditions: with a parameter, SQLite would not use them.
 const IS_SOCIAL = sql`${runs.crm} = 0`;
 const IS_CRM = sql`${runs.crm} = 1`;
 
-/** What is shown of the runs of one kind, each of which has its own index. */
+/** The shown runs of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
   return select(SHOWN)
     .from(runs)
@@ -64,7 +64,7 @@ const socialPage = prepared(
     .orderBy(...ORDER)
     .limit(ROWS),
 );
-// Walks both indexes at once.
+// Merges both indexes in order.
 const wholePage = prepared(
   shown(IS_SOCIAL)
     .unionAll(shown(IS_CRM))
@@ -88,7 +88,9 @@ const CRM_SOURCE = sql.placeholder("crmSource");
 const IS_SHOWN = sql`${automations.removedAt} IS NULL
   AND (${CRM_SOURCE} OR ${automations.type} <> 'crm_source')`;
 
-/** Of the automation whose runs are listed; where nothing is hidden, without looking at it. */
+/**
+ * SQL condition: the automation's runs are shown. If nothing can be hidden, it is not looked up.
+ */
 const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
     SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${AUTOMATION_ID})
   OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
@@ -105,9 +107,9 @@ const runsOfAutomation = select(SHOWN)
   )
   .orderBy(...ORDER);
 
-// Behind the runs, a row without an id: the automation itself, which is looked for only where the
-// page is not full, or where it may be one that is not shown. Raw: the limits are parts of a union,
-// and one of them is computed.
+// After the runs comes a row without an id: the automation itself. It is read only if the page is
+// not full or the automation may be hidden. Raw SQL: each part of the union has its own limit, one
+// of them computed.
 const pageOfAutomation = prepared<Stored<RunRow> | { id: null }>(sql`
   SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
   UNION ALL
@@ -116,7 +118,9 @@ const pageOfAutomation = prepared<Stored<RunRow> | { id: null }>(sql`
     AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
   LIMIT ${ROWS}`);
 
-/** One page of one automation's runs, newest first; `null` when the workspace has no such automation. */
+/**
+ * One page of one automation's runs, newest first; `null` if the workspace has no such automation.
+ */
 export async function listRunsOfAutomation(
   db: Database,
   workspaceId: string,
@@ -141,13 +145,13 @@ function position({ occurredAt, id }: RunRow) {
 /** A run as the platform reports it. */
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
-/** A reported run whose automation was looked up. */
+/** A reported run whose automation has been looked up. */
 export interface FoundRun extends ReportedRun {
-  /** That of its automation when it was looked up; `null` when it was not there then. */
+  /** The automation's generation when it was looked up; `null` if it was not there. */
   generation: number | null;
 }
 
-/** What a report says of a run. */
+/** The reported fields of a run. */
 const REPORTED: Exclude<keyof RunRow, "id">[] = [
   "automationId",
   "status",
@@ -158,8 +162,8 @@ const REPORTED: Exclude<keyof RunRow, "id">[] = [
 ];
 
 /**
- * Inserts runs; one that is known already stays as it is, unless it went with its automation. A run
- * whose automation is gone fails `runs.generation`.
+ * Inserts runs. Those already stored stay unchanged, unless they were removed with their
+ * automation. A run whose automation is gone violates NOT NULL on `runs.generation`.
  */
 export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<number[]> {
   const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
@@ -182,18 +186,18 @@ export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<n
   );
 }
 
-/** What a run sets that went with its automation, and is recorded again. */
+/** The columns set when a run that was removed with its automation is recorded again. */
 const RENEWED = assign(runs, each(runs, [...REPORTED, "crm", "generation"], excluded));
 
-/** Condition on a draft: its run is not there yet, before it is recorded. */
+/** SQL condition on a draft: its run does not exist yet. Evaluated before the run is written. */
 export function isNewRun(found: FoundRun[]): SQL {
   return sql`draft.value->>'subject' NOT IN (${recordedOf(found)})`;
 }
 
 /**
- * Those of the runs that are recorded already. One that was removed is recorded anew, unless it is of
- * the very generation that was found: then it came before the removal, perhaps by an earlier try of the
- * same transaction, whose reply was lost.
+ * The runs that are already recorded. A removed run may be recorded again, unless it belongs to the
+ * generation that was looked up: then it was recorded before the removal, perhaps by an earlier try
+ * of this transaction whose reply was lost.
  */
 function recordedOf(found: FoundRun[]): SQL {
   const named = found.map(({ id, automationId, generation }) => ({ id, automationId, generation }));

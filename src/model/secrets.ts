@@ -14,26 +14,26 @@ import {
 import { EARLIER_SECRETS_MAX } from "../contract/limits.ts";
 import { deleteFrom, insertFrom, select, toTexts, update } from "../db/builder.ts";
 import {
+  commit,
   type Database,
   inOrder,
   query,
   readAs,
-  retrying,
   rows,
   type Statements,
   write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 
-/** What has become of a rotation. */
+/** The result of a rotation. */
 export type Rotation = "done" | "unknown" | "too_many";
 
-/** True in SQL for a subscription that is there. */
+/** SQL condition: the subscription exists. */
 function isThere(id: string): SQL | undefined {
   return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
 }
 
-/** True in SQL where one more secret of a subscription may be replaced: the guard of `rotate`. */
+/** SQL condition: the subscription's secret may be rotated. This is the guard of `rotate`. */
 export function isRotatable(subscriptionId: string, until: number | null, now: number): SQL {
   const earlier = sql`(SELECT count(*) FROM ${earlierSecrets}
     WHERE ${earlierSecrets.subscriptionId} = ${subscriptionId} AND ${earlierSecrets.until} > ${now})`;
@@ -42,10 +42,10 @@ export function isRotatable(subscriptionId: string, until: number | null, now: n
 }
 
 /**
- * Puts a new secret in place of a subscription's own, which goes on signing beside it until `until`;
- * null ends all earlier ones at once. Applied a second time, it could undo a later one: see `commitOnce`.
+ * Replaces a subscription's secret. The old one signs alongside it until `until`; null ends all
+ * earlier secrets at once. Applied a second time, it could undo a later rotation: see `commitOnce`.
  *
- * @param sealed the new secret; no two have the same text.
+ * @param sealed the new secret; sealed texts are unique.
  * @param until Unix milliseconds.
  */
 export function rotate(
@@ -88,7 +88,7 @@ export function rotate(
   });
 }
 
-/** The secrets that sign beside that of a subscription, as a field of its row. */
+/** A subscription's earlier secrets that still sign, as a field of its row. */
 export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
   return sql`(SELECT json_group_array(${earlierSecrets.sealedSecret}) FROM ${earlierSecrets}
     WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id} AND ${earlierSecrets.until} > ${now})`.mapWith(
@@ -96,7 +96,7 @@ export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
   );
 }
 
-/** Deletes the earlier secrets of those of the subscriptions that were deleted: they sign no more. */
+/** Deletes the earlier secrets of the deleted subscriptions that match. */
 export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<number> {
   const { id, deletedAt } = subscriptions;
   const deleted = select({ id })
@@ -105,18 +105,21 @@ export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<n
   return write(deleteFrom(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted)));
 }
 
-/** Deletes the secrets that sign no more. */
+/** Deletes earlier secrets that no longer sign. */
 export function deleteEndedSecrets(db: Database, now: number) {
-  return retrying(() => db.delete(earlierSecrets).where(lte(earlierSecrets.until, now)));
+  return commit(db, deleteFrom(earlierSecrets).where(lte(earlierSecrets.until, now)));
 }
 
-/** A subscription's secret as it is stored. */
+/** A subscription's secret, as stored. */
 export interface SealedSecret {
   id: string;
   sealedSecret: string;
 }
 
-/** The next `limit` secrets behind `after`, earlier ones too, that are not sealed under the key `keyId`. */
+/**
+ * The next `limit` secrets after `after`, earlier ones included, that are sealed under a key other
+ * than `keyId`.
+ */
 export function listUnderOtherKeys(
   db: Database,
   keyId: string,
@@ -134,7 +137,7 @@ export function listUnderOtherKeys(
   );
 }
 
-/** How many secrets are not sealed under the key `keyId`. */
+/** How many secrets are sealed under a key other than `keyId`. */
 export function countUnderOtherKeys(keyId: string): Statements<number> {
   const counts = rows(select({ count: count() }).from(underOthers(keyId)));
   return readAs(counts, ([row]) => row?.count ?? 0);
@@ -155,8 +158,8 @@ function underOthers(keyId: string) {
 }
 
 /**
- * Puts `sealed` in place of the secret that was read, wherever a rotation has moved it meanwhile; one
- * that is there no more does not come back.
+ * Replaces a sealed secret with `sealed`, even if a rotation has moved it in the meantime. A secret
+ * that has been deleted does not come back.
  */
 export function updateSecret(
   { id, sealedSecret }: SealedSecret,

@@ -5,12 +5,12 @@ import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import {
+  commit,
   type Database,
   inOrder,
   prepared,
   query,
   readAs,
-  retrying,
   type Statements,
 } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
@@ -49,8 +49,8 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
 }
 
 /**
- * Inserts a subscription, unless the workspace has as many as it may; gives whether it is there, and
- * how many the workspace may have.
+ * Inserts a subscription unless the workspace is at its limit. Reads whether it is stored, and that
+ * limit.
  */
 export function insertSubscription(
   row: Pick<
@@ -81,8 +81,8 @@ export function insertSubscription(
 }
 
 /**
- * Deletes a subscription of the workspace and withdraws what it was still owed; gives whether there
- * was one, and whether some of that is left to be cancelled.
+ * Deletes a subscription of the workspace and withdraws its pending deliveries. Reads whether it
+ * existed, and whether deliveries remain to be cancelled.
  */
 export function deleteSubscription(
   workspaceId: string,
@@ -92,7 +92,7 @@ export function deleteSubscription(
   return deletion(id, now, eq(subscriptions.workspaceId, workspaceId));
 }
 
-/** The same of a subscription of whichever workspace. */
+/** Like `deleteSubscription`, for any workspace. */
 export function deleteAnySubscription(
   id: string,
   now: number,
@@ -101,8 +101,8 @@ export function deleteAnySubscription(
 }
 
 /**
- * Disables a subscription and withdraws what it was still owed; gives whether there is one, and
- * whether some of that is left to be cancelled.
+ * Disables a subscription and withdraws its pending deliveries. Reads whether it exists, and
+ * whether deliveries remain to be cancelled.
  */
 export function disableSubscription(
   id: string,
@@ -136,7 +136,7 @@ function deletion(
     update(subscriptions)
       .set({ deletedAt: now, ...WITHDRAWN })
       .where(and(isMeant, isNull(subscriptions.deletedAt))),
-    // Before the row goes, by which they are found.
+    // Before the subscription row goes, because they are found through it.
     deleteSecretsOfDeleted(isMeant),
     cancelWithdrawn([id], now),
     select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
@@ -147,7 +147,10 @@ function deletion(
   }));
 }
 
-/** Withdraws what the subscriptions of a workspace are owed; gives those of which some is left to be cancelled. */
+/**
+ * Withdraws the pending deliveries of a workspace's subscriptions. Reads the ids of those with
+ * deliveries that remain to be cancelled.
+ */
 export function withdrawWorkspace(workspaceId: string, now: number): Statements<string[]> {
   const statements = inOrder([
     update(subscriptions)
@@ -161,20 +164,20 @@ export function withdrawWorkspace(workspaceId: string, now: number): Statements<
   return readAs(statements, ([, , left]) => left.map(({ id }) => id));
 }
 
-/** A subscription as the Platform door needs to know it. */
+/** The fields of a subscription that the Platform door needs. */
 export interface KnownSubscription {
   id: string;
   workspaceId: string;
   url: string;
   sealedSecret: string;
-  /** Secrets that were replaced and still sign, sealed. */
+  /** Sealed secrets that were rotated out and still sign. */
   earlierSecrets: string[];
-  /** Whether events are owed to it: it is neither disabled nor without access. */
+  /** Whether events are owed to it: it is not disabled and its workspace has access. */
   isOwed: boolean;
   lane: Lane;
 }
 
-/** The subscription of this id. @throws InputError when there is none, or it was deleted. */
+/** The subscription with this id. @throws UnknownInput if there is none or it was deleted. */
 export async function findSubscription(
   db: Database,
   id: string,
@@ -200,11 +203,11 @@ export async function findSubscription(
   return { id, ...found, lane: laneOf({ slow: isSlow, backoff: waits }) };
 }
 
-/** Makes a disabled subscription active and healthy again; gives its row, if there is one. */
-export function enableSubscription(db: Database, id: string) {
-  return retrying(() =>
-    db
-      .update(subscriptions)
+/** Re-enables a disabled subscription and resets its health. Returns how many there are, 1 or 0. */
+export function enableSubscription(db: Database, id: string): Promise<number> {
+  return commit(
+    db,
+    update(subscriptions)
       .set({
         disabledAt: null,
         failingSince: null,
@@ -214,8 +217,7 @@ export function enableSubscription(db: Database, id: string) {
         nextAt: 0,
         slow: false,
       })
-      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt)))
-      .returning({ id: subscriptions.id }),
+      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   );
 }
 

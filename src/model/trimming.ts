@@ -9,25 +9,25 @@ import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
 import { expire, OF_EVENT } from "./retention.ts";
 import { findPosition, updatePosition } from "./sweep-positions.ts";
 
-/** A workspace, and up to which event the last trim has found and left nothing but pending ones. */
+/** A workspace, and the event up to which the last trim left only pending ones. */
 type Workspace = Measured & Pick<typeof workspaces.$inferSelect, "trimmedTo">;
 
-/** What a trim has come to. */
+/** The result of a trim. */
 export interface Trimmed {
-  /** Events. */
+  /** Number of events. */
   deleted: number;
-  /** Workspaces whose events still take too much, most of it pending, and how many bytes they take. */
+  /** Workspaces whose events, mostly pending, still exceed the limit, and their size in bytes. */
   overBound: { workspaceId: string; bytes: number }[];
 }
 
-/** Workspaces that are found in one query. */
+/** Workspaces found in one query. */
 const WORKSPACES_AT_ONCE = 50;
 const PART = "trimming";
 
 /**
- * The most that the events of one workspace may take, in bytes, as the deployment sets it.
+ * Parses the deployment's limit on the events of one workspace, in bytes.
  *
- * @throws Error when the variable is not a number of megabytes.
+ * @throws Error if the variable is not a number of megabytes.
  */
 export function parseEventsMaxBytes(env: Env): number {
   const megabytes = Number(env.WORKSPACE_EVENTS_MAX_MB);
@@ -36,9 +36,10 @@ export function parseEventsMaxBytes(env: Env): number {
 }
 
 /**
- * Measures new events, and deletes the oldest settled ones of each workspace whose events take more
- * than `maxBytes`, until there are no more or `mayGoOn` says no; the next call goes on from there.
- * What is pending counts, and stays until all of it takes twice as much: then the oldest is given up.
+ * Measures new events. Then deletes the oldest settled events of each workspace that exceeds
+ * `maxBytes`, until none does or `mayGoOn` returns false; the next call continues. Pending events
+ * count towards the size but are kept, until the total reaches twice the limit: then the oldest are
+ * given up.
  */
 export async function trimEvents(
   db: Database,
@@ -52,7 +53,7 @@ export async function trimEvents(
   while (mayGoOn()) {
     const found = await findWorkspaces(db, position, before, maxBytes);
     for (const workspace of found) {
-      // One that takes all the time there is has it again when all others have had theirs.
+      // Moved on first: a workspace that uses up all the time gets its next turn after the others.
       position = workspace.id;
       const { deleted, excess } = await trimWorkspace(
         db,
@@ -75,7 +76,7 @@ export async function trimEvents(
   return trimmed;
 }
 
-/** Workspaces behind `position` with events that have not been measured, or with too many. */
+/** Workspaces after `position` with unmeasured events or with too many. */
 function findWorkspaces(db: Database, position: string, before: string, maxBytes: number) {
   const { id, sizedTo, sizedBytes, trimmedTo } = workspaces;
   const unmeasured = select({ id: events.id })
@@ -114,7 +115,7 @@ async function trimWorkspace(
     const settled = oldest.filter(({ isPending }) => !isPending);
     const going = takeUntil(settled, excess);
     after = (going.length < settled.length ? going : oldest).at(-1)?.id ?? after;
-    // Past what was only pending when it was looked at last.
+    // Skip what was all pending the last time.
     if (going.length === 0 && trimmedTo > after) after = trimmedTo;
     const expired = going.map(({ id }) => ({ workspaceId: measured.id, id, expiresAt: now }));
     const reached = isLast ? "" : after;
@@ -128,12 +129,15 @@ async function trimWorkspace(
     passed += oldest.length - settled.length;
     if (isLast) break;
   }
-  // As much again may be pending.
+  // Pending events may take as much again.
   if (excess > maxBytes) await giveUpOldest(db, measured, excess - maxBytes, now, mayGoOn);
   return { deleted, excess };
 }
 
-/** Ends what is pending of the oldest events that take `bytes`; the next trim finds them settled. */
+/**
+ * Exhausts the pending deliveries of the oldest events, `bytes` in total; the next trim can delete
+ * them.
+ */
 async function giveUpOldest(
   db: Database,
   workspace: Measured,
@@ -168,7 +172,7 @@ interface KeptEvent {
   isPending: boolean;
 }
 
-/** The oldest events behind `after` that have been measured. */
+/** The oldest measured events after `after`. */
 function listOldest(db: Database, { id, sizedTo }: Measured, after: string): Promise<KeptEvent[]> {
   return query(
     db,
@@ -186,7 +190,7 @@ function listOldest(db: Database, { id, sizedTo }: Measured, after: string): Pro
   );
 }
 
-/** As many of the events, from the first on, as take `bytes`. */
+/** The first events that together take `bytes`. */
 function takeUntil(kept: KeptEvent[], bytes: number): KeptEvent[] {
   let sum = 0;
   const end = kept.findIndex((event) => {

@@ -1,12 +1,12 @@
 import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { select, selectDistinct, update } from "../db/builder.ts";
+import { insertFrom, select, selectDistinct, update } from "../db/builder.ts";
 import {
+  commit,
   type Database,
   prepared,
   query,
-  retrying,
   rows,
   type Statements,
   write,
@@ -29,7 +29,7 @@ export function insertWorkspace(
   db: Database,
   workspace: { id: string; name: string; adminEmails: string[]; createdAt: number },
 ) {
-  return retrying(() => db.insert(workspaces).values(workspace).onConflictDoNothing());
+  return commit(db, insertFrom(workspaces, workspace, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
 
 /** Inserts the directory's line of a workspace that lives in another database. */
@@ -38,13 +38,14 @@ export function insertLine(
   { id, createdAt, database }: { id: string; createdAt: number; database: string },
 ) {
   const line = { id, createdAt, database, name: "", adminEmails: [] };
-  return retrying(() => directory.insert(workspaces).values(line).onConflictDoNothing());
+  return commit(directory, insertFrom(workspaces, line, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
 
 /** Whether there is such a workspace. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
-  const found = await retrying(() =>
-    db.select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
+  const found = await query(
+    db,
+    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
   );
   return found.length > 0;
 }

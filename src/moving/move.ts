@@ -9,7 +9,7 @@ import { callObject } from "../gate/call.ts";
 import { log } from "../log.ts";
 import { liveKeys } from "../model/api-keys.ts";
 import { KINDS_COPIED, readChanges, readPiece, writeChanges, writeRows } from "../model/copying.ts";
-import { dueInWorkspace } from "../model/due.ts";
+import { listDue } from "../model/due.ts";
 import { eraseLeftBehind } from "../model/erasure.ts";
 import {
   beginMove,
@@ -230,7 +230,7 @@ class Mover {
     );
     const [, wakes] = await commit(
       this.#target,
-      inOrder([openHere(id, mover), dueInWorkspace(id, Date.now())]),
+      inOrder([openHere(id, mover), listDue(id, Date.now())]),
     );
     await this.#enter("gone");
     await wake(this.#env, to, wakes);

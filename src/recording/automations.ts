@@ -1,5 +1,6 @@
 import { derivedId } from "../contract/ids.ts";
-import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
+import { readInput } from "../contract/input.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import type { AutomationType } from "../contract/resources.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import {
@@ -15,13 +16,13 @@ import { removeAutomations } from "../model/removals.ts";
 import type { Recording } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
-/** Parses a call that inserts automations or updates them, and announces activations and pauses. */
+/** Parses a call that inserts or updates automations and announces activations and pauses. */
 export async function parseAutomations(
   input: unknown,
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
-  const { workspaceId, automations } = readInput("recordAutomations", input);
+  const { workspaceId, automations } = await readInput("recordAutomations", input);
   const reported = await Promise.all(
     automations.map((automation) => parseAutomation(workspaceId, automation, moment)),
   );
@@ -48,7 +49,7 @@ export async function parseAutomations(
   };
 }
 
-/** What the name of a social automation says of its kind, before the agent's name. */
+/** How a social automation's name starts: the kind of reply, before the agent's name. */
 const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   social_comments: "Réponse aux commentaires",
   social_story: "Réponse aux stories",
@@ -56,7 +57,7 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   lead_ads: "Réponse aux formulaires publicitaires",
 };
 
-/** What the platform reports of an automation: a social one's name is composed. */
+/** Parses a reported automation; a social one's name is composed. */
 async function parseAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
@@ -75,16 +76,16 @@ async function parseAutomation(
   };
 }
 
-/** Of several reports of one automation in a call, the newest; of those of one time, the last. */
+/** The newest report of each automation in a call; of those with the same time, the last. */
 function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
   const asOf = (report: ReportedAutomation) => report.asOf ?? Number.POSITIVE_INFINITY;
   const inTime = reported.toSorted((a, b) => (asOf(a) < asOf(b) ? -1 : Number(asOf(a) > asOf(b))));
   return [...new Map(inTime.map((report) => [report.id, report])).values()];
 }
 
-/** Parses a call that removes automations and their runs; unknown ids are no error. */
+/** Parses a call that removes automations and their runs; unknown ids are ignored. */
 export async function parseRemoval(input: unknown, moment: Moment): Promise<Recording> {
-  const { workspaceId, ids } = readInput("removeAutomations", input);
+  const { workspaceId, ids } = await readInput("removeAutomations", input);
   return {
     workspaceId,
     ids,

@@ -1,14 +1,15 @@
 import { derivedId } from "../contract/ids.ts";
-import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
+import { readInput } from "../contract/input.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { announce, draftEvent, IS_NEW_LEAD } from "../model/events.ts";
 import { insertLeads, type ReportedLead, toLead } from "../model/leads.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
-/** Parses a call that inserts leads and announces them; one whose reference is known stays as it is. */
+/** Parses a call that inserts leads and announces them; those already stored stay unchanged. */
 export async function parseLeads(input: unknown, moment: Moment): Promise<Recording> {
-  const { workspaceId, leads } = readInput("recordLeads", input);
+  const { workspaceId, leads } = await readInput("recordLeads", input);
   const reported = await Promise.all(leads.map((lead) => parseLead(workspaceId, lead, moment)));
   const fresh = firstOfEach(reported);
   const drafts = fresh.map((lead) => draftEvent("lead.created", toLead(lead), moment.now));
@@ -33,7 +34,7 @@ export async function parseLeads(input: unknown, moment: Moment): Promise<Record
   };
 }
 
-/** What the platform reports of a lead; without `createdAt`, it dates from when it was sent. */
+/** Parses a reported lead; `createdAt` defaults to when the report was sent. */
 async function parseLead(
   workspaceId: string,
   { agent, ...report }: PlatformRecord<"recordLeads", "leads">,

@@ -20,7 +20,7 @@ const PARSERS: Record<
 };
 
 /**
- * Parses the input of a method that records.
+ * Parses the input of a recording method.
  *
  * @throws InputError that says what is wrong and where.
  */
@@ -59,7 +59,7 @@ export async function record(
   return { ids, changed, database: home.database, wakes };
 }
 
-/** The automations that a recording refers to. @throws InputError for a reference that is not there. */
+/** Finds the automations a recording refers to. @throws InputError for a missing reference. */
 async function findReferences(db: Database, recording: Recording): Promise<KnownAutomations> {
   const known = await lookUp(db, [recording]);
   checkReferences(recording, known);

@@ -5,28 +5,28 @@ import type { Wake } from "../model/due.ts";
 import { commitAnnounced } from "../model/events.ts";
 import type { KnownAutomations, Leftovers, References } from "./references.ts";
 
-/** What one call of the platform records, parsed, but neither checked against the database nor written. */
+/** A parsed recording call, neither checked against the database nor written yet. */
 export interface Recording extends References {
-  /** Identifiers of its records, in the order of the input. */
+  /** The ids of its records, in input order. */
   ids: string[];
   /**
-   * Whether it changes what is there, so that it must take effect once. What inserts alone, where
-   * nothing is there, changes nothing the second time.
+   * Whether it changes existing rows and so must take effect only once. Pure inserts change nothing
+   * the second time.
    */
   once: boolean;
-  /** What is wrong when the database refuses a reference after all. */
+  /** The error if the database rejects a reference after all. */
   missing: InputError;
   leaves: Leftovers;
   /**
-   * The statements that record and announce it, to be committed together and in this order. Reads how
-   * many records they insert, or remove.
+   * The statements that record and announce it, to be committed together in this order. Reads how
+   * many records they insert or remove.
    *
-   * @param automations those that it refers to, once its references have been checked.
+   * @param automations the automations it refers to, once its references have been checked.
    */
   statements(automations: KnownAutomations): Statements<number>;
 }
 
-/** A recording whose references have been found. */
+/** A recording whose references have been checked. */
 export interface Prepared {
   workspaceId: string;
   once: boolean;
@@ -36,8 +36,8 @@ export interface Prepared {
 /**
  * Commits recordings, in order, in one transaction.
  *
- * @returns the subscriptions to be woken, and how many records were inserted or removed; what a try
- *   wrote whose reply was lost is not counted.
+ * @returns the subscriptions to wake, and how many records were inserted or removed; the count
+ *   omits what an earlier try wrote if its reply was lost.
  */
 export async function commitRecordings(
   db: Database,
@@ -55,7 +55,7 @@ export function sum(counts: number[]): number {
   return counts.reduce((total, count) => total + count, 0);
 }
 
-/** Of several records with one id, the first. */
+/** The first record with each id. */
 export function firstOfEach<T extends { id: string }>(records: T[]): T[] {
   const first = new Map(records.toReversed().map((record) => [record.id, record]));
   return records.filter((record) => first.get(record.id) === record);

@@ -6,51 +6,51 @@ import { findAutomations } from "../model/automations.ts";
 import { findLeads } from "../model/leads.ts";
 import { findWorkspaces } from "../model/workspaces.ts";
 
-/** A record that another one names. */
+/** A record that another record refers to. */
 export interface Reference {
   kind: "automation" | "lead";
   id: string;
-  /** Where the input names it. */
+  /** Its path in the input. */
   path: string;
 }
 
-/** What a recording refers to, all of it in one workspace. */
+/** What a recording refers to; all of it must be in its workspace. */
 export interface References {
   workspaceId: string;
   references: Reference[];
 }
 
-/** What a recording leaves for those behind it to refer to. */
+/** What a recording adds or removes, for later recordings in the batch. */
 export interface Leftovers {
   automations?: { id: string; type: AutomationType }[];
   removedAutomationIds?: string[];
   leadIds?: string[];
 }
 
-/** What recordings may refer to: the database's rows, and what the recordings before them leave. */
+/** What recordings may refer to: stored rows, and what earlier recordings in the batch add. */
 export interface Known {
   workspaces: Set<string>;
   automations: KnownAutomations;
-  /** As `inWorkspace` writes them. */
+  /** Keys from `inWorkspace`. */
   leads: Set<string>;
 }
 
-/** Automations that runs may refer to, by `inWorkspace`. */
+/** Automations that runs may refer to, keyed by `inWorkspace`. */
 export type KnownAutomations = Map<
   string,
   {
     type: AutomationType;
-    /** That of the database's row; `null` when it is there only by a recording before. */
+    /** The stored row's generation; `null` if only an earlier recording in the batch adds it. */
     generation: number | null;
   }
 >;
 
-/** An id that counts in one workspace only: elsewhere it is as unknown as any other. */
+/** A key for an id within its workspace: the same id in another workspace is unknown. */
 export function inWorkspace(workspaceId: string, id: string): string {
   return `${workspaceId}/${id}`;
 }
 
-/** Looks up all that the recordings refer to, in one round trip. */
+/** Looks up everything the recordings refer to, in one round trip. */
 export async function lookUp(db: Database, recordings: References[]): Promise<Known> {
   const pairsOf = (kind: "automation" | "lead") => {
     const pairs = recordings.flatMap(({ workspaceId, references }) =>
@@ -87,9 +87,9 @@ export async function lookUp(db: Database, recordings: References[]): Promise<Kn
 export class MissingReference extends InputError {}
 
 /**
- * Checks what a recording refers to.
+ * Checks a recording's references.
  *
- * @throws InputError for a workspace that nobody knows; MissingReference for a record that is not there.
+ * @throws InputError for an unknown workspace; MissingReference for a missing record.
  */
 export function checkReferences({ workspaceId, references }: References, known: Known): void {
   if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
@@ -100,7 +100,7 @@ export function checkReferences({ workspaceId, references }: References, known: 
   }
 }
 
-/** Adds to `known` what a recording leaves, and takes away what it removes. */
+/** Applies to `known` what a recording adds and removes. */
 export function addLeftovers(
   known: Known,
   workspaceId: string,
@@ -117,15 +117,15 @@ export function addLeftovers(
   for (const id of leadIds) known.leads.add(inWorkspace(workspaceId, id));
 }
 
-/** The fault of an input whose workspace nobody knows. */
+/** The error for a workspace that does not exist. */
 export function unknownWorkspace(): InputError {
   return new InputError("workspaceId: no such workspace");
 }
 
 /**
- * A write that names other rows: the database knows whether they are there.
+ * Awaits a write, turning violated references into an InputError.
  *
- * @throws InputError `missing` when they are not.
+ * @throws InputError `missing` if a row it refers to does not exist.
  */
 export async function referring<T>(
   write: Promise<T>,
@@ -134,7 +134,7 @@ export async function referring<T>(
   return write.catch((error: unknown) => {
     const isMissing =
       error instanceof Error &&
-      // A run is given the generation of its automation.
+      // A run takes its generation from its automation, so a missing automation leaves it null.
       /FOREIGN KEY constraint failed|NOT NULL constraint failed: runs\.generation/.test(
         error.message,
       );

@@ -1,6 +1,7 @@
 import { derivedId } from "../contract/ids.ts";
+import { readInput } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
-import { type Moment, type PlatformRecord, readInput } from "../contract/platform.ts";
+import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
@@ -8,13 +9,13 @@ import { insertRuns, isNewRun, type ReportedRun, toRun } from "../model/runs.ts"
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { inWorkspace, type Reference } from "./references.ts";
 
-/** Parses a call that inserts runs and announces them; one whose reference is known stays as it is. */
+/** Parses a call that inserts runs and announces them; those already stored stay unchanged. */
 export async function parseRuns(
   input: unknown,
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
-  const { workspaceId, runs } = readInput("recordRuns", input);
+  const { workspaceId, runs } = await readInput("recordRuns", input);
   const reported = await Promise.all(runs.map((run) => parseRun(workspaceId, run, moment)));
   const fresh = firstOfEach(reported);
   return {
@@ -43,7 +44,7 @@ export async function parseRuns(
   };
 }
 
-/** The records that a run names. */
+/** The records a run refers to. */
 function referencesOf({ automationId, leadId }: ReportedRun, index: number): Reference[] {
   const path = `runs[${index}]`;
   const automation = {
@@ -55,7 +56,7 @@ function referencesOf({ automationId, leadId }: ReportedRun, index: number): Ref
   return [automation, { kind: "lead", id: leadId, path: `${path}.leadId` }];
 }
 
-/** What the platform reports of a run; without `occurredAt`, it dates from when it was sent. */
+/** Parses a reported run; `occurredAt` defaults to when the report was sent. */
 async function parseRun(
   workspaceId: string,
   report: PlatformRecord<"recordRuns", "runs">,

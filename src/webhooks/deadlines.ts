@@ -1,13 +1,13 @@
-/** Does work that is aborted when it takes too long. */
+/** Runs work that is aborted when it takes too long. */
 export type WithinDeadline = <T>(work: (signal: AbortSignal) => Promise<T>) => Promise<T>;
 
 /**
- * Aborts work that takes longer than `ms`, by one timer for all that is under way. A timer for each
- * post would outlive it, and an invocation may have 10,000 of them: a fast receiver takes as many
- * posts before the first timer ends.
+ * Aborts work that takes longer than `ms`, with a single timer for everything in progress. A timer
+ * per post would outlive its post, and an invocation may have only 10,000 of them: a fast receiver
+ * takes that many posts before the first timer fires.
  */
 export function createDeadlines(ms: number): WithinDeadline {
-  /** When each ends, by the steady clock; the earliest first. */
+  /** When each deadline expires, by the monotonic clock; earliest first. */
   const endings = new Map<AbortController, number>();
   let isWaiting = false;
   const wait = () => {

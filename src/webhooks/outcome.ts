@@ -1,14 +1,14 @@
 /** How a post ended. */
 export type Outcome =
   | { kind: "answered"; status: number; retryAfterSeconds: number | null }
-  /** No complete answer within the limit. */
+  /** No complete answer in time. */
   | { kind: "timed_out" }
-  /** No connection: DNS, TLS, refused, cut. */
+  /** No connection: DNS or TLS failure, refused, or reset. */
   | { kind: "unreachable" }
   /** Not sent: we refuse to post to this URL. */
   | { kind: "refused" };
 
-/** The platform lets this invocation make no more requests. */
+/** The runtime lets this invocation make no more requests. */
 export class InvocationLimit extends Error {}
 
 /** Whether the subscriber acknowledged: any 2xx (contract, Delivery 4). */

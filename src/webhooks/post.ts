@@ -2,11 +2,11 @@ import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 
 /**
- * Posts `body` to a subscriber: the only request that this service makes to an address that a client
- * chose. Redirects are not followed, the answer's body is not read.
+ * Posts `body` to a subscriber. This is the only request the service makes to an address a client
+ * chose. Redirects are not followed, and the response body is not read.
  *
  * @param now Unix milliseconds, for a `Retry-After` that is a date.
- * @param signal aborts it when it has taken too long.
+ * @param signal aborts the post when it takes too long.
  */
 export async function post(
   url: string,
@@ -27,10 +27,10 @@ export async function post(
       },
       body,
     });
-    // Nobody waits for what is not read.
+    // Not awaited: nothing depends on it.
     answer.body?.cancel().catch(() => {});
     const { ok, status, headers: given } = answer;
-    const retryAfterSeconds = ok ? null : readRetryAfter(given.get("Retry-After"), now);
+    const retryAfterSeconds = ok ? null : parseRetryAfter(given.get("Retry-After"), now);
     return { kind: "answered", status, retryAfterSeconds };
   } catch (error) {
     if (error instanceof Error && /too many subrequests/i.test(error.message))
@@ -39,8 +39,11 @@ export async function post(
   }
 }
 
-/** `Retry-After` in seconds (RFC 9110, 10.2.3: seconds or a date); `null` when absent or unreadable. */
-function readRetryAfter(value: string | null, now: number): number | null {
+/**
+ * `Retry-After` in seconds, given as seconds or a date (RFC 9110, 10.2.3); `null` if absent or
+ * invalid.
+ */
+function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null;
   if (/^\d{1,9}$/.test(value)) return Number(value);
   const date = Date.parse(value);

@@ -1,18 +1,19 @@
 import { DNS_BEFORE_POST_MS, DNS_NAMES_MAX } from "../contract/limits.ts";
 import { type Resolution, resolveHost } from "./resolve.ts";
 
-/** Says what the host of a URL stands for, as far as that is known in time. */
+/** Tells what kind of address a URL's host resolves to, as far as is known in time. */
 export type Recheck = (url: string) => Promise<Resolution>;
 
-/** What this isolate has been told of hosts, the one told first in front. */
+/** Results this isolate has seen, by host; oldest first. */
 const remembered = new Map<string, { resolution: Resolution; until: number }>();
 
 /**
- * Asks again, before a post, what the host of its URL stands for. What is known is not asked anew
- * until its TTL is over, and posts that begin together share a question, but only those of one
- * dispatch: an invocation may not wait for what another has begun.
+ * Resolves a URL's host again before each post. Results are cached until their TTL expires. Posts
+ * of the same dispatch share a look-up; dispatches do not, because an invocation must not wait for
+ * a promise of another.
  *
- * An answer may come too late for this post, which is then `unknown`, and counts for the next.
+ * If the answer arrives too late for this post, the result is `unknown`; later posts find it in the
+ * cache.
  */
 export function createRecheck(resolverUrl: string): Recheck {
   const asking = new Map<string, Promise<Resolution>>();
@@ -37,7 +38,7 @@ function later(resolution: Resolution): Promise<Resolution> {
 }
 
 function remember(host: string, resolution: Resolution, until: number): void {
-  // Deleted first: a map keeps the order in which hosts came in.
+  // Deleted first, so that the map stays sorted by age.
   remembered.delete(host);
   remembered.set(host, { resolution, until });
   const [oldest] = remembered.keys();

@@ -9,18 +9,18 @@ import {
 } from "../model/secrets.ts";
 import { open, seal, sealingKeyId } from "./seal.ts";
 
-/** What a reseal has done, and left. */
+/** The result of a reseal. */
 export interface Resealed {
   resealed: number;
-  /** Secrets under other keys of which none is known to be unreadable. */
+  /** Secrets under other keys, excluding those found to be unreadable. */
   remaining: number;
-  /** Secrets that it has come across and that no key of the ring opens. */
+  /** Secrets it came across that no key of the ring can decrypt. */
   unreadable: number;
 }
 
 /**
- * Seals up to `limit` secrets under the ring's first key, past those that cannot be opened. One that
- * was changed meanwhile is left as it is.
+ * Reseals up to `limit` secrets under the ring's first key, skipping those that cannot be
+ * decrypted. A secret that changes in the meantime is left alone.
  */
 export async function resealSecrets(db: Database, ring: KeyRing, limit: number): Promise<Resealed> {
   const keyId = sealingKeyId(ring);
@@ -44,7 +44,7 @@ export async function resealSecrets(db: Database, ring: KeyRing, limit: number):
   }
 }
 
-/** The same secret under the ring's first key; null when none of its keys opens it. */
+/** The same secret sealed under the ring's first key; null if none of its keys can decrypt it. */
 async function reseal(ring: KeyRing, { id, sealedSecret }: SealedSecret): Promise<string | null> {
   let secret: string;
   try {

@@ -6,16 +6,16 @@ import {
 } from "../contract/limits.ts";
 import { isPublicAddress } from "./target.ts";
 
-/** What a resolver says of a name. */
+/** What kind of address a name resolves to. */
 export type Resolution = "public" | "private" | "unresolvable" | "unknown";
 
-/** What a resolver says, and for how long that may be relied on. */
+/** A resolution, and how long it may be cached. */
 export interface Resolved {
   resolution: Resolution;
   validMs: number;
 }
 
-/** Whether hosts are looked up: a resolver is set, and private addresses are not admitted anyway. */
+/** Whether to look hosts up: a resolver is configured, and private addresses are not allowed. */
 export function mustCheckNames(env: Env): boolean {
   return !!env.DNS_OVER_HTTPS_URL && env.ALLOW_LOCAL_WEBHOOKS !== "true";
 }
@@ -24,13 +24,13 @@ const NO_SUCH_NAME = 3;
 const ADDRESS_TYPES = [1, 28];
 
 /**
- * Asks a DNS-over-HTTPS resolver (JSON API) what the host of `url` stands for: `public` when all of
- * its addresses are, `private` when one is not, `unresolvable` when there is no such name, `unknown`
- * when nothing can be said, which includes no answer in time.
+ * Asks a DNS-over-HTTPS resolver (JSON API) what the host of `url` resolves to: `public` if all its
+ * addresses are public, `private` if any is not, `unresolvable` if the name does not exist, and
+ * `unknown` otherwise, for instance on a timeout.
  */
 export async function resolveHost(resolverUrl: string, url: string): Promise<Resolved> {
   const host = new URL(url).hostname;
-  if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return nothingSaid("unknown");
+  if (ipaddr.isValid(host.replace(/^\[|\]$/g, ""))) return shortLived("unknown");
   const asked = await Promise.allSettled(["A", "AAAA"].map((type) => ask(resolverUrl, host, type)));
   const answers = asked.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
   const records = answers.flatMap(({ Answer }) => Answer);
@@ -40,17 +40,17 @@ export async function resolveHost(resolverUrl: string, url: string): Promise<Res
   const validMs = validityOf(records);
   if (addresses.some(({ data }) => !isPublicAddress(data)))
     return { resolution: "private", validMs };
-  // Half an answer shows what is private, and not that nothing is.
-  if (answers.length < asked.length) return nothingSaid("unknown");
-  if (answers.every(({ Status }) => Status === NO_SUCH_NAME)) return nothingSaid("unresolvable");
-  return addresses.length > 0 ? { resolution: "public", validMs } : nothingSaid("unknown");
+  // With only one of the two answers, private is certain, but public is not.
+  if (answers.length < asked.length) return shortLived("unknown");
+  if (answers.every(({ Status }) => Status === NO_SUCH_NAME)) return shortLived("unresolvable");
+  return addresses.length > 0 ? { resolution: "public", validMs } : shortLived("unknown");
 }
 
-function nothingSaid(resolution: Resolution): Resolved {
+function shortLived(resolution: Resolution): Resolved {
   return { resolution, validMs: DNS_UNKNOWN_REMEMBERED_MS };
 }
 
-/** The shortest time to live of the records, aliases included, within bounds. */
+/** The shortest TTL of the records, CNAMEs included, within bounds. */
 function validityOf(records: { TTL: number }[]): number {
   const shortestMs = Math.min(...records.map(({ TTL }) => TTL)) * 1000;
   return Math.min(Math.max(shortestMs, DNS_REMEMBERED_MS.min), DNS_REMEMBERED_MS.max);
@@ -63,25 +63,25 @@ interface DnsRecord {
 }
 
 /**
- * Reads what a resolver answers, without a schema: a start loads none.
+ * Parses a resolver's answer, without a schema: zod is not loaded at startup.
  *
- * @throws where it is no answer.
+ * @throws Error if it is not a valid answer.
  */
 function parseAnswer(value: unknown): { Status: number; Answer: DnsRecord[] } {
   const { Status, Answer = [] } = (value ?? {}) as { Status?: unknown; Answer?: unknown };
   if (typeof Status !== "number" || !Array.isArray(Answer))
-    throw new Error("no answer of a resolver");
+    throw new Error("not a resolver's answer");
   return { Status, Answer: Answer.map(parseRecord) };
 }
 
 function parseRecord(value: unknown): DnsRecord {
   const { type, data, TTL = 0 } = (value ?? {}) as Partial<Record<keyof DnsRecord, unknown>>;
   if (typeof type !== "number" || typeof data !== "string" || typeof TTL !== "number")
-    throw new Error("no record of a resolver");
+    throw new Error("not a DNS record");
   return { type, data, TTL };
 }
 
-/** @throws where no answer comes in time, or one that is none. */
+/** @throws if there is no valid answer in time. */
 async function ask(resolverUrl: string, name: string, type: string) {
   const url = new URL(resolverUrl);
   url.searchParams.set("name", name);
@@ -92,6 +92,6 @@ async function ask(resolverUrl: string, name: string, type: string) {
   });
   const said = parseAnswer(await answer.json());
   if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
-    throw new Error(`the resolver says ${said.Status}`);
+    throw new Error(`the resolver answered with status ${said.Status}`);
   return said;
 }

@@ -7,15 +7,15 @@ import { isRotatable, rotate } from "../model/secrets.ts";
 import { readKeyRing, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
-/** Too many earlier secrets of a subscription still sign: none can be added to them. */
+/** Too many earlier secrets of a subscription still sign; it cannot have another. */
 export class TooManySecrets extends InputError {}
 
 /**
- * Gives a subscription a new secret; the one before it signs beside it for as long as told. Calling it
- * again gives one more: what a receiver knows stays valid, even if an answer was lost.
+ * Gives a subscription a new secret. The previous one signs alongside it for the overlap. Another
+ * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm.
  *
  * @param overlapSeconds 0 ends all earlier secrets at once.
- * @throws UnknownInput when there is no such subscription; TooManySecrets.
+ * @throws UnknownInput if there is no such subscription; TooManySecrets.
  */
 export async function rotateSecret(
   db: Database,

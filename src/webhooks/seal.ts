@@ -3,15 +3,15 @@ import { type KeyRing, parseKeyRing } from "../contract/key-ring.ts";
 
 const IV_BYTES = 12;
 
-/** Reads `WEBHOOK_ENCRYPTION_KEYS`: the first key seals, all of them open. */
+/** Parses `WEBHOOK_ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
 export function readKeyRing(text: string): KeyRing {
   return parseKeyRing("WEBHOOK_ENCRYPTION_KEYS", text);
 }
 
 /**
- * Seals a secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`.
+ * Encrypts a secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`.
  *
- * @param owner the identifier of the subscription; what is sealed for one opens for no other.
+ * @param owner the subscription's id; the result cannot be decrypted for any other.
  */
 export async function seal(ring: KeyRing, owner: string, secret: string): Promise<string> {
   const [first] = ring;
@@ -26,7 +26,7 @@ export async function seal(ring: KeyRing, owner: string, secret: string): Promis
   return `${keyId}.${toBase64(new Uint8Array([...iv, ...new Uint8Array(sealed)]))}`;
 }
 
-/** The identifier of the key that seals. */
+/** The id of the key that encrypts. */
 export function sealingKeyId(ring: KeyRing): string {
   const [keyId] = ring.keys();
   if (!keyId) throw new Error("WEBHOOK_ENCRYPTION_KEYS is empty");
@@ -34,9 +34,9 @@ export function sealingKeyId(ring: KeyRing): string {
 }
 
 /**
- * Opens what `seal` made for the same owner.
+ * Decrypts what `seal` returned for the same owner.
  *
- * @throws Error when its key is not in the ring, or it was not sealed for this owner.
+ * @throws Error if its key is not in the ring, or it was sealed for another owner.
  */
 export async function open(ring: KeyRing, owner: string, sealed: string): Promise<string> {
   const [keyId = "", text = ""] = sealed.split(".");

@@ -3,17 +3,17 @@ import { fromBase64, toBase64, toHex } from "../contract/bytes.ts";
 const SECRET_PREFIX = "whsec_";
 const SECRET_BYTES = 32;
 
-/** A new signing secret: `whsec_` and the base64 of 32 random bytes. */
+/** A new signing secret: `whsec_` followed by the base64 of 32 random bytes. */
 export function mintSecret(): string {
   return SECRET_PREFIX + toBase64(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)));
 }
 
 /**
- * The signature headers of one attempt, in both families: the contract's `X-Service-Signature`
- * (keyed by the secret's text) and those of Standard Webhooks (keyed by the bytes behind its prefix).
+ * Signs one attempt. Returns the headers of both schemes: the contract's `X-Service-Signature`,
+ * keyed by the secret's text, and Standard Webhooks, keyed by the decoded bytes after its prefix.
  *
  * @param body the exact text that is posted.
- * @param now Unix milliseconds; receivers refuse what is more than 5 minutes away.
+ * @param now Unix milliseconds; receivers reject timestamps more than 5 minutes off.
  */
 export type Signer = (
   eventId: string,
@@ -22,8 +22,8 @@ export type Signer = (
 ) => Promise<Record<string, string>>;
 
 /**
- * A signer that is used for many deliveries: its keys are imported once. With several secrets, each
- * signs in both families, in their order: a receiver takes a delivery if any signature is right.
+ * Creates a signer for many deliveries; keys are imported once. With several secrets, each signs in
+ * both schemes, in order: a receiver accepts a delivery if any signature is valid.
  */
 export async function createSigner(...secrets: string[]): Promise<Signer> {
   const keys = await Promise.all(
@@ -34,7 +34,7 @@ export async function createSigner(...secrets: string[]): Promise<Signer> {
   );
   return async (eventId, body, now) => {
     const timestamp = Math.floor(now / 1000);
-    // What the one family signs is the end of what the other does; ids are ASCII.
+    // `X-Service-Signature` signs a suffix of what Standard Webhooks signs; ids are ASCII.
     const text = encoder.encode(`${eventId}.${timestamp}.${body}`);
     const [forService, forStandard] = await Promise.all([
       Promise.all(keys.map(({ service }) => sign(service, text.subarray(eventId.length + 1)))),
@@ -56,7 +56,7 @@ async function sign(key: CryptoKey, text: BufferSource): Promise<Uint8Array<Arra
   return new Uint8Array(await crypto.subtle.sign("HMAC", key, text));
 }
 
-/** The headers of a `Signer` that is used once. */
+/** The signature headers of a single delivery. */
 export async function signatureHeaders(
   secret: string,
   ...delivery: Parameters<Signer>

@@ -1,16 +1,16 @@
 import { open, readKeyRing } from "./seal.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
-/** The sealed secrets of a subscription that are valid: the newest, and those that it replaced. */
+/** A subscription's sealed secrets that still sign: the current one and earlier ones. */
 export interface SealedSecrets {
   sealedSecret: string;
   earlierSecrets: string[];
 }
 
 /**
- * The signer of a subscription, with all its secrets that are valid.
+ * Creates a signer with all of a subscription's valid secrets.
  *
- * @throws Error when one of them cannot be opened.
+ * @throws Error if one of them cannot be decrypted.
  */
 export async function openSigner(
   env: Pick<Env, "WEBHOOK_ENCRYPTION_KEYS">,

@@ -1,7 +1,7 @@
 import ipaddr from "ipaddr.js";
 import { URL_MAX_LENGTH } from "../contract/limits.ts";
 
-/** Why a URL is not one that we post to; names of the contract's reasons. */
+/** Why we refuse to post to a URL, named as in the contract's `details.reason`. */
 export type TargetFault =
   | "invalid_url"
   | "https_required"
@@ -9,10 +9,10 @@ export type TargetFault =
   | "private_address";
 
 /**
- * Names that lead to nobody on the internet: those of IANA's registry of special-use domain names
- * (RFC 6761, 6762, 7686, 9476; all of `arpa` is infrastructure, RFC 3172), those that ICANN keeps for
- * private use, and those that private networks are known to use. `example` is not among them: it is
- * nobody's network, and no name under it exists.
+ * Top-level names that do not exist on the public internet: IANA's special-use domain names (RFC
+ * 6761, 6762, 7686, 9476; `arpa` is infrastructure only, RFC 3172), those that ICANN reserves for
+ * private use, and those commonly used in private networks. `example` is not included: no name
+ * under it resolves, publicly or privately.
  */
 const SPECIAL_SUFFIXES = new Set([
   ...["localhost", "local", "test", "invalid", "onion", "alt", "arpa"],
@@ -20,20 +20,20 @@ const SPECIAL_SUFFIXES = new Set([
   ...["lan", "localdomain", "svc", "intranet", "private"],
 ]);
 
-/** Public by their range, private by their use: metadata services of clouds. */
+/** Cloud metadata services: in public ranges, but for private use. */
 const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
 
-/** The one range that holds public IPv6 unicast addresses (RFC 4291, IANA). */
+/** The only range of public IPv6 unicast addresses (RFC 4291, IANA). */
 const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 
-/** Control characters and lone surrogates: the parser would drop or replace them without a word. */
+/** Control characters and lone surrogates, which the parser would silently drop or replace. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}]/u;
 
 /**
- * What speaks against posting to `text`; `null` when nothing does. The runtime's own URL parser
- * settles every spelling of a host before it is looked at.
+ * Why we refuse to post to `text`; `null` if we accept it. The runtime's own URL parser normalises
+ * the host before it is checked.
  *
- * @param allowLocal admits http and private addresses: for local development only.
+ * @param allowLocal accepts http and private addresses, for local development only.
  */
 export function targetFault(text: string, allowLocal: boolean): TargetFault | null {
   if (text.length > URL_MAX_LENGTH || UNPRINTABLE.test(text) || !URL.canParse(text))
@@ -46,20 +46,23 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
   return null;
 }
 
-/** An `@` before the path, though the parser saw no name: `https://@host/`. */
+/**
+ * Whether there is an `@` before the path although the parser found no credentials:
+ * `https://@host/`.
+ */
 function hasEmptyCredentials(text: string): boolean {
   const authority = text.replace(/^[^:]*:[/\\]*/, "");
   return (authority.split(/[/\\?#]/, 1)[0] ?? "").includes("@");
 }
 
-/** Whether a host, as the URL parser gives it, is not a public one. */
+/** Whether a host, as normalised by the URL parser, is not public. */
 function isPrivateHost(hostname: string): boolean {
   const host = hostname.replace(/^\[|\]$/g, "").replace(/\.+$/, "");
   if (ipaddr.isValid(host)) return !isPublicAddress(host);
   return !host.includes(".") || SPECIAL_SUFFIXES.has(host.slice(host.lastIndexOf(".") + 1));
 }
 
-/** Whether an IP address is public unicast, and not known for a private use. */
+/** Whether an IP address is public unicast and not a known private service. */
 export function isPublicAddress(text: string): boolean {
   const address = ipaddr.parse(text);
   if (CLOUD_METADATA.includes(address.toString()) || address.range() !== "unicast") return false;
@@ -67,7 +70,7 @@ export function isPublicAddress(text: string): boolean {
   return address.match(GLOBAL_UNICAST_V6) && !isIsatap(address);
 }
 
-/** ISATAP carries an IPv4 address behind `::0:5efe` (RFC 5214). */
+/** ISATAP embeds an IPv4 address after `::0:5efe` (RFC 5214). */
 function isIsatap({ parts }: ipaddr.IPv6): boolean {
   return ((parts[4] ?? 0) & 0xfdff) === 0 && parts[5] === 0x5efe;
 }

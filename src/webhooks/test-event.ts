@@ -10,21 +10,23 @@ import { mustCheckNames } from "./resolve.ts";
 import { openSigner } from "./signer.ts";
 import { targetFault } from "./target.ts";
 
-/** What came of a test event. */
+/** The result of a test event. */
 export interface TestResult {
   eventId: string;
-  /** `answered`, or why there is no answer: `timed_out`, `unreachable`, or `refused`, not sent at all. */
+  /**
+   * `answered`, or why there was no answer: `timed_out`, `unreachable`, or `refused` (not sent).
+   */
   outcome: Outcome["kind"];
   status: number | null;
   durationMs: number;
 }
 
 /**
- * Posts a sample of an event now and once, signed like any other, and says what the server answered.
- * It says that it is a test in a header, `X-Service-Test: true`, and in its data. Nothing of it is
- * recorded: it counts neither for the ledger nor for the health of the subscription.
+ * Posts a sample event once, now, signed like any other, and returns the receiver's answer. A
+ * header, `X-Service-Test: true`, and its data mark it as a test. Nothing is recorded: it affects
+ * neither the ledger nor the subscription's health.
  *
- * @throws Error when a secret of the subscription cannot be opened.
+ * @throws Error if one of the subscription's secrets cannot be decrypted.
  */
 export async function sendTestEvent(
   env: Env,

@@ -231,6 +231,9 @@ describe("a mover that dies", () => {
     const id = await recordAutomation(workspaceId);
     const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await Platform.recordRuns({ workspaceId, runs: [runReport("1", id)] });
+    await expect
+      .poll(() => Platform.ledger({ workspaceId }), { timeout: 20_000 })
+      .toMatchObject({ delivered: 1 });
     return { workspaceId, api, leadId: ids[0] };
   }
 

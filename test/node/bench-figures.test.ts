@@ -3,7 +3,7 @@ import { describeFigures, FIGURES, type Figures } from "../../bench/figures.ts";
 
 const NAMES = Object.keys(FIGURES) as (keyof Figures)[];
 
-test("the names in --json stay as programs know them", () => {
+test("the names in --json stay the same for programs", () => {
   expect(NAMES).toEqual(
     expect.arrayContaining([
       "hostile_p99_ratio",

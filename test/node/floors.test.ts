@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 
 const SRC = join(import.meta.dirname, "../../src");
 
-/** What each floor may import, itself aside; doors stand above all and never import each other. */
+/** What each floor may import besides itself; doors are above all and never import each other. */
 const BELOW: Record<string, string[]> = {
   log: [],
   contract: [],
@@ -14,13 +14,24 @@ const BELOW: Record<string, string[]> = {
   webhooks: ["model", "db", "contract", "log"],
   delivery: ["webhooks", "gate", "model", "db", "contract", "log"],
   recording: ["model", "db", "contract"],
-  // Made with the build: nothing that the Worker runs imports it.
+  moving: ["delivery", "gate", "model", "db", "contract", "log"],
+  // Generated ahead of time: nothing that the Worker runs imports it.
   document: ["webhooks", "delivery", "contract"],
   "doors/http": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
-  "doors/platform": ["recording", "gate", "webhooks", "delivery", "model", "db", "contract", "log"],
+  "doors/platform": [
+    "moving",
+    "recording",
+    "gate",
+    "webhooks",
+    "delivery",
+    "model",
+    "db",
+    "contract",
+    "log",
+  ],
   "doors/ingest": ["recording", "delivery", "model", "db", "contract", "log"],
   "doors/deliveries": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
-  "doors/sweep": ["delivery", "model", "db", "contract", "log"],
+  "doors/sweep": ["moving", "delivery", "model", "db", "contract", "log"],
   index: [
     "doors/http",
     "doors/platform",
@@ -52,7 +63,7 @@ function importsOf(): Import[] {
   });
 }
 
-/** The folder below `src/` that a file stands in; each door is a floor of its own. */
+/** The folder below `src/` of a file; each door is a floor of its own. */
 function floorOf(file: string): string {
   const [folder = "", name = ""] = file.split("/");
   return (folder === "doors" ? `doors/${name}` : folder).replace(/\.ts$/, "");
@@ -60,7 +71,7 @@ function floorOf(file: string): string {
 
 const imports = importsOf();
 
-test("imports go down only, and doors never import each other", () => {
+test("imports only go down, and doors never import each other", () => {
   const inside = imports.filter(({ to }) => to !== "");
   expect(inside.length).toBeGreaterThan(50);
   const upward = inside.filter(({ from, to }) => {
@@ -70,7 +81,7 @@ test("imports go down only, and doors never import each other", () => {
   expect(upward).toEqual([]);
 });
 
-test("no file imports itself by way of others, types included", () => {
+test("no file imports itself through others, types included", () => {
   const below = Map.groupBy(imports, ({ from }) => from);
   const done = new Set<string>();
   const findCircle = (file: string, path: string[]): string[] | null => {
@@ -88,7 +99,9 @@ test("no file imports itself by way of others, types included", () => {
 
 test("the contract is pure: it imports zod and nothing else", () => {
   const foreign = imports.filter(({ from, to }) => floorOf(from) === "contract" && to === "");
-  expect(new Set(foreign.map(({ specifier }) => specifier))).toEqual(new Set(["zod"]));
+  expect(new Set(foreign.map(({ specifier }) => specifier.split("/")[0]))).toEqual(
+    new Set(["zod"]),
+  );
 });
 
 test("only the HTTP door knows Hono, and only the model and the database know Drizzle", () => {

@@ -1,15 +1,16 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
+import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
-import { type WebhookDelivery, WebhookEvent } from "../../src/contract/resources.ts";
+import type { WebhookDelivery } from "../../src/contract/resources.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 
-/** An answer as it came over the wire; `body` is its JSON, null when there is none. */
+/** A response as received; `body` is its JSON, null if there is none. */
 export interface Answer<Body = unknown> {
   status: number;
   headers: Record<string, string>;
@@ -21,7 +22,7 @@ type Fetch = (request: Request) => Promise<Response>;
 const ORIGIN = "https://api.example";
 const throughTheDoor: Fetch = (request) => exports.default.fetch(request);
 
-/** The Worker as another deployment of it, whose variables or bindings differ. */
+/** Another deployment of the Worker, with different variables or bindings. */
 export function deployedWith(overrides: Partial<Env>): Fetch {
   return deployedAs({ ...env, ...atHome(overrides) });
 }
@@ -40,13 +41,13 @@ export function deployedAs(bindings: Env): Fetch {
 
 let addresses = 0;
 
-/** An IPv4 address that no other request of this file comes from. */
+/** An IPv4 address that no other request of this file uses. */
 export function freshAddress(): string {
   addresses++;
   return `198.18.${addresses >> 8}.${addresses & 255}`;
 }
 
-/** Sends one request; it comes from an address of its own unless it names one. */
+/** Sends one request, from its own address unless it specifies one. */
 export async function send<Body = unknown>(
   path: string,
   init: RequestInit = {},
@@ -63,7 +64,7 @@ export async function send<Body = unknown>(
   };
 }
 
-/** The API as the holder of a key uses it. */
+/** The API as used with a key. */
 export function openApi(apiKey: string, fetch = throughTheDoor) {
   const authorized = <Body>(path: string, { headers, ...init }: RequestInit = {}) => {
     const all = new Headers(headers);
@@ -85,7 +86,7 @@ export function openApi(apiKey: string, fetch = throughTheDoor) {
   };
 }
 
-/** A new workspace with a key, and the API as this key sees it. */
+/** A new workspace with a key, and the API as seen with this key. */
 export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
   const { workspaceId } = await exports.Platform.createWorkspace({
     name: "Agence Lumière",
@@ -96,8 +97,8 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
 }
 
 /**
- * A new workspace of which every event is kept: an event that no subscription lists is not written,
- * so one that is disabled lists them all. It is owed nothing.
+ * A new workspace that stores every event: events that no subscription lists are not stored, so a
+ * disabled subscription lists them all. It is owed nothing.
  */
 export async function openListeningWorkspace(key: { requestsPerWindow?: number } = {}) {
   const workspace = await openWorkspace(key);
@@ -106,12 +107,12 @@ export async function openListeningWorkspace(key: { requestsPerWindow?: number }
     `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
       VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
   )
-    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WebhookEvent.options))
+    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WEBHOOK_EVENTS))
     .run();
   return workspace;
 }
 
-/** Keeps the order in which events are committed, which ids of one millisecond do not tell. */
+/** Keeps the commit order of events, which ids of the same millisecond do not show. */
 function keepJournal() {
   return HOME_DB.batch([
     HOME_DB.prepare(
@@ -124,7 +125,7 @@ function keepJournal() {
 
 const FIGURE = expect.stringMatching(/^[0-9]+$/);
 
-/** The headers of the contract that every answer carries, and those that it may have beside them. */
+/** The contract's headers on every response, and those that may accompany them. */
 export const EVERY_ANSWER = {
   "cache-control": "no-store",
   "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
@@ -137,12 +138,12 @@ export const EVERY_ANSWER = {
   "x-request-id": expect.stringMatching(/^[0-9a-f-]+(-[A-Z]{3})?$/),
 };
 
-/** What a success should look like, whole. */
+/** The whole expected success response. */
 export function success(status: number, body: unknown): Answer {
   return { status, headers: { ...EVERY_ANSWER, "content-type": "application/json" }, body };
 }
 
-/** What an error should look like, whole. */
+/** The whole expected error response. */
 export function refusal(status: number, code: ErrorCode, details: ErrorDetails = {}): Answer {
   const { message } = new ApiError(code, details);
   const answer = success(status, { error: { code, message, details } });
@@ -153,7 +154,7 @@ export function refusal(status: number, code: ErrorCode, details: ErrorDetails =
   return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
-/** What the headers of an answer say of a window. */
+/** The window figures in a response's headers. */
 export function figuresOf({ headers }: Answer) {
   return {
     limit: Number(headers["x-ratelimit-limit"]),
@@ -162,7 +163,10 @@ export function figuresOf({ headers }: Answer) {
   };
 }
 
-/** An answer without the figures of its window and its own name: what two answers must share to be told apart by nothing. */
+/**
+ * A response without its window figures and request id: two responses that agree in the rest are
+ * indistinguishable.
+ */
 export function apartFromFigures({ status, headers, body }: Answer): Answer {
   const same = Object.entries(headers).filter(([name]) => !/^x-(ratelimit-|request-id)/.test(name));
   return { status, headers: Object.fromEntries(same), body };
@@ -170,7 +174,7 @@ export function apartFromFigures({ status, headers, body }: Answer): Answer {
 
 export const EMPTY_PAGE = { data: [], has_more: false, next_cursor: null };
 
-/** The ledger of a workspace that nobody is subscribed to. */
+/** The ledger of a workspace without subscriptions. */
 export const EMPTY_LEDGER = {
   created: 0,
   pending: 0,
@@ -189,24 +193,24 @@ export function authorizedBy(authorization: string | null, address = freshAddres
   return send("/v1/leads", { headers });
 }
 
-/** A key that could be good, and that nobody was given. */
+/** A key with a valid checksum that was never issued. */
 export function unknownKey(): Promise<string> {
   return mintApiKey(env.API_KEY_CHECKSUM_KEYS);
 }
 
-/** A key that is well-formed and was made by somebody who has our code, but not our secret. */
+/** A well-formed key made by someone who has our code but not our secret. */
 export function inventedKey(): Promise<string> {
   return mintApiKey(`invented:${btoa("i".repeat(32))}`);
 }
 
-/** A key that was good, and is revoked. */
+/** A revoked key. */
 export async function revokedKey(): Promise<string> {
   const { keyId, apiKey } = await openWorkspace();
   await exports.Platform.revokeApiKey({ keyId });
   return apiKey;
 }
 
-/** The message of a call of the Platform door that fails, as it must. */
+/** The error message of a call of the Platform door that must fail. */
 export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
   return call.then(
     () => expect.unreachable("the call succeeded"),
@@ -214,7 +218,7 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
   );
 }
 
-/** The events of a workspace that are kept, in the order in which they were committed. */
+/** The stored events of a workspace, in commit order. */
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
   await keepJournal();
   const { results } = await HOME_DB.prepare(
@@ -261,7 +265,7 @@ export function runReport(
   return { reference, automationId, status: "success", triggerType: "comment", ...differences };
 }
 
-/** Records one automation and gives its id. */
+/** Records one automation and returns its id. */
 export async function recordAutomation(
   workspaceId: string,
   differences: Partial<AutomationReport> = {},

@@ -5,13 +5,13 @@ import { signatureFault } from "../../scripts/shared/receiver.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import type { Post } from "../node/support/receiver.ts";
 
-/** What the receivers verify with, and the checker signs with unless it is told otherwise. */
+/** The secret of the receivers, and of the checker by default. */
 export const SECRET = mintSecret();
 
-/** The command as it stands in the checkout. */
+/** The command in the checkout. */
 export const CHECKER = join(ROOT, "scripts/check-receiver/check-receiver.ts");
 
-/** What the command prints and its exit code; the duties by their verdict. */
+/** The output and exit code of the command; the duties by verdict. */
 export async function check(...args: string[]) {
   return checkWith(SECRET, [CHECKER, ...args]);
 }

@@ -6,12 +6,13 @@ import {
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { and, eq } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { type Lane, laneOf } from "../../src/contract/pace.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit, type D1Client, openDatabase } from "../../src/db/client.ts";
+import { commit, type D1Client } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery/dispatch.ts";
 import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
@@ -25,7 +26,7 @@ import { mintSecret } from "../../src/webhooks/signature.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 import type { Received } from "./subscribers.ts";
 
-export const db = openDatabase(HOME_DB);
+export const db = drizzle(HOME_DB);
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
@@ -43,12 +44,12 @@ export async function createWorkspace(adminEmails = ["admin@example.com"]): Prom
 
 let hosts = 0;
 
-/** The URL of a subscriber of its own, who answers as `behaviour` says (see subscribers.ts). */
+/** The URL of a separate subscriber that answers as `behaviour` says (see subscribers.ts). */
 export function subscriberUrl(behaviour = "ok"): string {
   return `https://${behaviour}-${++hosts}-${crypto.randomUUID()}.example/hooks/in?token=t0ken`;
 }
 
-/** A subscription of the workspace as `POST /webhooks` makes it, but at a time of its own. */
+/** A subscription as `POST /webhooks` creates it, but at a given time. */
 export async function subscribe(
   workspaceId: string,
   { url = subscriberUrl(), events = ["lead.created"] as WebhookEvent[], createdAt = 0 } = {},
@@ -77,7 +78,7 @@ export function draftLeads(count: number, now: number, customFields = {}): Draft
   });
 }
 
-/** Announces new leads at `now`, oldest first, and wakes nobody: no queue gets in between. */
+/** Announces new leads at `now`, oldest first, and wakes nobody, so that no queue interferes. */
 export async function announceLeads(
   workspaceId: string,
   count: number,
@@ -89,7 +90,7 @@ export async function announceLeads(
   return drafts;
 }
 
-/** The delivery rows of a subscription, in the order in which they were written. */
+/** The delivery rows of a subscription, in the order they were written. */
 export function deliveriesTo(subscriptionId: string) {
   return db
     .select()
@@ -98,14 +99,14 @@ export function deliveriesTo(subscriptionId: string) {
     .orderBy(deliveries.eventId);
 }
 
-/** The one delivery row of a subscription. */
+/** The only delivery row of a subscription. */
 export async function deliveryTo(subscriptionId: string) {
   const [row, ...others] = await deliveriesTo(subscriptionId);
   if (!row || others.length > 0) throw new Error(`${others.length} deliveries beside the first`);
   return row;
 }
 
-/** How many deliveries of a subscription are in each state. */
+/** The number of a subscription's deliveries in each state. */
 export async function statesOf(subscriptionId: string): Promise<Record<string, number>> {
   const rows = await deliveriesTo(subscriptionId);
   const byState = Map.groupBy(rows, ({ state }) => state);
@@ -119,7 +120,7 @@ export async function subscriptionRow(id: string) {
   return row;
 }
 
-/** The notices of one kind that a subscription gave rise to. */
+/** The notices of one kind about a subscription. */
 export function noticesOf(subscriptionId: string, kind: NoticeKind = "disabled") {
   return db
     .select()
@@ -133,12 +134,12 @@ export async function receivedBy({ url }: { url: string }): Promise<Received[]> 
   return answer.json();
 }
 
-/** A complete answer of a subscriber. */
+/** A complete response of a subscriber. */
 export function answered(status: number, retryAfterSeconds: number | null = null): Outcome {
   return { kind: "answered", status, retryAfterSeconds };
 }
 
-/** What a dispatch needs, at a time that stands still; `ended` gets the turns that have ended. */
+/** The tools of a dispatch, at a fixed time; `ended` collects the turns that have ended. */
 export function toolsAt(
   now: number | (() => number),
   attempt: DispatchTools["attempt"] | Outcome,
@@ -155,8 +156,8 @@ export function toolsAt(
 }
 
 /**
- * Dispatches at `now`, in the lane that the first subscription is in unless told; every attempt ends
- * as `attempt` says. Gives the turns that have ended.
+ * Dispatches at `now`, by default in the lane of the first subscription; every attempt ends as
+ * `attempt` says. Returns the turns that have ended.
  */
 export async function dispatchAt(
   now: number | (() => number),
@@ -193,7 +194,7 @@ export async function heldDispatch(now: number, subscriptionId: string) {
   return { finish };
 }
 
-/** A subscriber that keeps what it is sent and answers each time with what `answer` gives. */
+/** A subscriber that keeps what it is sent and answers each time as `answer` says. */
 export function subscriber(
   answer: (delivery: Claimed) => Outcome | Promise<Outcome> = () => answered(200),
 ) {
@@ -205,7 +206,7 @@ export function subscriber(
   return { posts, attempt };
 }
 
-/** A subscriber that answers once, and then cannot be posted to, through no fault of its own. */
+/** A subscriber that answers once, and then cannot be posted to through no fault of its own. */
 export function once(outcome: Outcome): DispatchTools["attempt"] {
   let answers = 0;
   return async () => {
@@ -214,7 +215,7 @@ export function once(outcome: Outcome): DispatchTools["attempt"] {
   };
 }
 
-/** A new subscription, the only one of a workspace, that is owed `count` events since `now`. */
+/** A new subscription, the only one of its workspace, that is owed `count` events since `now`. */
 export async function owed(
   count: number,
   now: number,
@@ -226,7 +227,7 @@ export async function owed(
   return { workspaceId, ...subscription, drafts };
 }
 
-/** Fails one attempt at each of the times, whatever wait the one before it began. */
+/** Fails one attempt at each of the times, ignoring the wait after the previous one. */
 export async function failAt(
   subscriptionId: string,
   times: number[],
@@ -238,17 +239,17 @@ export async function failAt(
   }
 }
 
-/** Lets a subscription that waits be posted to at once. */
+/** Lets a waiting subscription be posted to at once. */
 export async function endWait(subscriptionId: string): Promise<void> {
   await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, subscriptionId));
 }
 
-/** Lets the clock of the code under test jump, and then stand, until `vi.useRealTimers()`. */
+/** Sets the clock of the code under test, which then stands still until `vi.useRealTimers()`. */
 export function jumpTo(now: number): void {
   vi.useFakeTimers({ toFake: ["Date"], now });
 }
 
-/** A message of a queue's producer, as it was sent. */
+/** A message as sent by a queue's producer. */
 export interface Sent extends WakeMessage {
   delaySeconds: number;
 }
@@ -275,7 +276,7 @@ export function isolated(overrides: Partial<Env> = {}) {
   return { env: bindings, fast, slow };
 }
 
-/** A queue that takes nothing. */
+/** A queue that accepts nothing. */
 export const REFUSING_QUEUE = {
   sendBatch: async () => {
     throw new Error("Queue sendBatch failed: overloaded");
@@ -284,11 +285,16 @@ export const REFUSING_QUEUE = {
 
 type QueueResult = Awaited<ReturnType<typeof getQueueResult>>;
 
-/** What becomes of a batch of which each message is acknowledged, and of one of which each comes back. */
+/**
+ * The result of a batch with every message acknowledged, and of one with every message returned.
+ */
 export const ACKNOWLEDGED = { outcome: "ok", retryMessages: [] };
 export const RETRIED = { outcome: "ok", explicitAcks: [] };
 
-/** Hands a batch of wakes to their door, and gives what became of the messages, once all is done. */
+/**
+ * Passes a batch of wakes to their door, and returns what happened to the messages once all is
+ * done.
+ */
 export async function consumeBodies(
   bodies: unknown[],
   bindings: Env,
@@ -324,8 +330,8 @@ export function consumeFor(
 }
 
 /**
- * The real database, each round trip of which is counted; `before` and `after` see its number, from
- * 1, and the SQL that it carries, and what they throw is what the caller gets.
+ * The real database with counted round trips; `before` and `after` get the round trip's number,
+ * from 1, and its SQL, and what they throw is thrown to the caller.
  */
 export function observedDatabase({
   before = () => {},

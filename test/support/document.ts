@@ -1,5 +1,5 @@
-/** A part of an OpenAPI document, read where it stands. */
-// biome-ignore lint/suspicious/noExplicitAny: a document is read by shape
+/** A part of an OpenAPI document, used untyped. */
+// biome-ignore lint/suspicious/noExplicitAny: documents are untyped
 type Part = Record<string, any>;
 
 interface Parameter {
@@ -29,7 +29,7 @@ export interface Operation {
   responses: Record<string, Response>;
 }
 
-/** What `part` stands for in `document`: references are followed, those inside left alone. */
+/** Resolves `part` in `document`: its reference is followed, those inside are not. */
 function follow(document: Part, part: Part): Part {
   if (typeof part.$ref !== "string") return part;
   const keys = part.$ref.split("/").slice(1);
@@ -39,7 +39,7 @@ function follow(document: Part, part: Part): Part {
   );
 }
 
-/** The operations of a document; parameters, responses and headers stand in them, wherever they are shared. */
+/** The operations of a document, with parameters, responses and headers resolved. */
 export function operationsOf(document: Part, of: "paths" | "webhooks" = "paths"): Operation[] {
   return Object.entries<Part>(document[of]).flatMap(([path, methods]) =>
     Object.entries<Part>(methods).map(([method, operation]) => ({

@@ -2,8 +2,9 @@ import { env } from "cloudflare:workers";
 import { HOME_DB } from "./home.ts";
 
 /**
- * Bindings whose calls are made at once, but answered in rounds: a round ends when every call under
- * way has its answer and nothing else goes on. Rounds are the network hops on the critical path.
+ * Bindings whose calls are made at once but answered in rounds: a round ends when every pending
+ * call has its answer and nothing else is running. Rounds are the network hops on the critical
+ * path.
  */
 export function countHops(db = HOME_DB) {
   let hops = 0;
@@ -33,7 +34,7 @@ export function countHops(db = HOME_DB) {
       KEY_GATE: hopsToObjects(env.KEY_GATE, hop),
       ADDRESS_GATE: hopsToObjects(env.ADDRESS_GATE, hop),
     },
-    /** The hops since it was asked last. */
+    /** The hops since the last call. */
     taken() {
       const taken = hops;
       hops = 0;

@@ -28,8 +28,8 @@ export function deployment(overrides: Partial<Env> = {}) {
 }
 
 /**
- * Hands the ingest door a batch, its messages named by their numbers from 0, and gives those that
- * were acknowledged, and the seconds until the others come back.
+ * Passes a batch to the ingest door, its messages numbered from 0. Returns those that were
+ * acknowledged, and the seconds until the others come back.
  */
 export async function ingestBodies(
   bodies: unknown[],
@@ -60,7 +60,7 @@ export async function ingestBodies(
   };
 }
 
-/** Each message is answered for by itself. */
+/** Each message gets its own verdict. */
 const EXPLICIT = { outcome: "ok", ackAll: false, retryBatch: { retry: false } };
 
 /** A workspace, what it shows, and messages that record in it. */

@@ -1,8 +1,8 @@
 import { HOME_DB } from "./home.ts";
 
 /**
- * D1 with a replica, which the local one has not: reads that ask for no bookmark, or for one from
- * before `stop`, are given what the same query gave before. Others are served by the primary.
+ * D1 with a replica, which local D1 does not have: reads that require no bookmark, or one from
+ * before `stop`, get what the same query returned before. Others are served by the primary.
  */
 export function laggingReplica() {
   const before = new Map<string, object>();
@@ -40,13 +40,13 @@ export function laggingReplica() {
   };
   return {
     DB: { withSession } as unknown as D1Database,
-    /** From now on the replica gets nothing new. */
+    /** From now on, the replica gets no updates. */
     async stop() {
       const session = HOME_DB.withSession("first-primary");
       await session.prepare("SELECT 1").all();
       stoppedAt = session.getBookmark();
     },
-    /** How many reads the replica has answered with what is out of date. */
+    /** How many reads the replica has answered with stale data. */
     staleReads: () => staleReads,
   };
 }

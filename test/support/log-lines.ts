@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { holdsCanary } from "../node/support/canary.ts";
 
-/** Keeps what the tests of a file log instead of printing it: the lines of the test that runs. */
+/** Collects what the tests of a file log instead of printing it: the lines of the current test. */
 export function keepLog(): string[] {
   const lines: string[] = [];
   beforeEach(() => {

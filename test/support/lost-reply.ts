@@ -1,10 +1,10 @@
 import type { D1Client } from "../../src/db/client.ts";
 import { HOME_DB } from "./home.ts";
 
-/** What is lost: the reply to a transaction that was committed, or the transaction itself. */
+/** What is lost: the reply to a committed transaction, or the transaction itself. */
 export type Lost = "reply" | "request";
 
-/** D1 that loses its first transaction that writes; before that is tried again, `meanwhile` happens. */
+/** D1 that loses its first writing transaction; before that is retried, `meanwhile` happens. */
 export function losing(lost: Lost, meanwhile: () => Promise<unknown>): D1Database {
   let hasLost = false;
   const texts = new WeakMap<D1PreparedStatement, string>();

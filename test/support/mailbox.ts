@@ -45,7 +45,7 @@ export function emailsAbout(subscriptionId: string) {
     .orderBy(asc(notices.id), asc(recipient));
 }
 
-/** Forgets what is owed, and that the mail service takes nothing for now. */
+/** Clears what is owed, and the mail service's pause. */
 export async function clearMail(): Promise<void> {
   await db.update(notices).set({ sentAt: 0 }).where(sql`sent_at IS NULL`);
   await db.update(emails).set({ state: "dropped" }).where(eq(emails.state, "owed"));

@@ -1,6 +1,6 @@
 import { HOME_DB } from "./home.ts";
 
-/** The real database, and how many rows were read and written through it. */
+/** The real database, and the number of rows read and written through it. */
 export function meteredDatabase() {
   const rows = { read: 0, written: 0 };
   const count = (result: D1Result) => {

@@ -1,10 +1,6 @@
-import { applyD1Migrations, type D1Migration } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { databaseNames } from "../../src/db/databases.ts";
 
-const { MIGRATIONS } = env as Env & { MIGRATIONS: D1Migration[] };
-for (const name of databaseNames(env))
-  await applyD1Migrations(
-    (env as unknown as Record<string, D1Database>)[name] as D1Database,
-    MIGRATIONS,
-  );
+// Not by `applyD1Migrations` of `cloudflare:test`, which loads the whole Worker: not every file needs it.
+const { MIGRATIONS, ...bindings } = env as Env & { MIGRATIONS: string[] };
+for (const [name, db] of Object.entries(bindings) as [string, D1Database][])
+  if (/^DB(_\d+)?$/.test(name)) await db.batch(MIGRATIONS.map((query) => db.prepare(query)));

@@ -1,6 +1,8 @@
 import { HOME_DB } from "./home.ts";
 
-/** D1 whose transactions are done at once, but whose answers arrive in an order of the test's choosing. */
+/**
+ * D1 whose transactions are done at once, but whose answers arrive in an order chosen by the test.
+ */
 export function orderedDatabase() {
   const held: ((() => void) | null)[] = [];
   const inTurn = async <T>(result: Promise<T>): Promise<T> => {
@@ -17,7 +19,9 @@ export function orderedDatabase() {
   } as unknown as D1Database;
   return {
     db,
-    /** Lets the answers arrive, the waiting one that is earliest in `order` first, until `done`. */
+    /**
+     * Lets the answers arrive, always the waiting one that is earliest in `order`, until `done`.
+     */
     async releaseInOrder(order: number[], done: Promise<unknown>) {
       let isDone = false;
       const end = done.finally(() => {

@@ -1,13 +1,13 @@
 import { exports } from "cloudflare:workers";
 import { type Answer, EVERY_ANSWER, openApi, refusal, success } from "./api.ts";
 
-/** The token in a link to the portal, as the page reads it from the fragment. */
+/** The token in a portal link, as the page reads it from the fragment. */
 export async function portalToken(workspaceId: string, validMinutes?: number): Promise<string> {
   const { url } = await exports.Platform.createPortalLink({ workspaceId, validMinutes });
   return new URL(url).hash.slice(1);
 }
 
-/** The portal of a workspace, as whoever has a link to it uses its API; paths begin behind `/portal/api`. */
+/** The portal API of a workspace, as used with a link; paths are relative to `/portal/api`. */
 export async function openPortal(workspaceId: string, fetch?: Parameters<typeof openApi>[1]) {
   return portalOf(await portalToken(workspaceId), fetch);
 }
@@ -24,17 +24,17 @@ export function portalOf(token: string, fetch?: Parameters<typeof openApi>[1]) {
   };
 }
 
-/** The headers of every answer of the portal: those of the API, without a quota. */
+/** The headers of every portal response: those of the API, without a quota. */
 export const PORTAL_ANSWER = Object.fromEntries(
   Object.entries(EVERY_ANSWER).filter(([name]) => !name.startsWith("x-ratelimit-")),
 );
 
-/** What a success of the portal should look like, whole. */
+/** The whole expected success response of the portal. */
 export function portalSuccess(status: number, body: unknown): Answer {
   return unmetered(success(status, body));
 }
 
-/** What an error of the portal should look like, whole. */
+/** The whole expected error response of the portal. */
 export function portalRefusal(...error: Parameters<typeof refusal>): Answer {
   return unmetered(refusal(...error));
 }

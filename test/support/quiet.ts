@@ -1,13 +1,13 @@
 import { afterAll, afterEach, expect } from "vitest";
 import { holdsCanary } from "../node/support/canary.ts";
 
-/** What was printed since the last test, by it or by the Worker: shown only when a test fails. */
+/** What was printed since the last test, by it or by the Worker; only shown if a test fails. */
 let lines: string[] = [];
-/** Those of them that hold a canary. */
+/** Those of them that contain a canary. */
 const leaks: string[] = [];
 
-// The test runner's own console waits, at the end of a file, until each line has been taken over. One
-// that is printed in the background of a request never is: the run would not end.
+// At the end of a file, the test runner's own console waits until each line has been transferred. A
+// line printed in the background of a request never is, so the tests would not end.
 const { log: show } = console;
 for (const method of ["debug", "info", "log", "warn", "error"] as const) {
   console[method] = (...parts: unknown[]) => {
@@ -26,5 +26,5 @@ afterEach(({ task }) => {
   lines = [];
   expectQuiet();
 });
-// What is printed behind the last test.
+// What is printed after the last test.
 afterAll(expectQuiet);

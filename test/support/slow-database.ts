@@ -2,7 +2,7 @@ import { HOME_DB } from "./home.ts";
 
 /**
  * D1 whose queries are done at once, but whose answers arrive when `release` is called; `reading`
- * resolves when there is an answer that waits.
+ * resolves when an answer is waiting.
  */
 export function slowDatabase() {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();

@@ -1,6 +1,6 @@
 /**
- * The servers of subscribers, as the Worker under test reaches them: every request that leaves it
- * comes here, in Node. A host answers as its first label says and keeps what it was sent:
+ * The subscribers' servers, as reached by the Worker under test: every outgoing request ends up here,
+ * in Node. A host answers as its first label says and stores what it was sent:
  *
  * - `ok-…`: 200; `status-503-…`: that status; `hang-…`: no answer;
  * - `endless-…`: 200, and a body that never ends;
@@ -48,7 +48,7 @@ function start(controller: ReadableStreamDefaultController<Uint8Array>): void {
   controller.enqueue(new TextEncoder().encode("."));
 }
 
-/** What the names that the resolver knows stand for, by their first label: A and AAAA. */
+/** The addresses of the names that the resolver knows, by their first label: A and AAAA. */
 const ADDRESSES: Record<string, [a: string[], aaaa: string[]]> = {
   public: [["8.8.8.8"], ["2606:4700:4700::1111"]],
   private: [["10.0.0.1", "169.254.169.254"], ["fd00::1"]],
@@ -58,14 +58,14 @@ const ADDRESSES: Record<string, [a: string[], aaaa: string[]]> = {
   empty: [[], []],
 };
 
-/** Questions that each name was asked for, of its IPv4 addresses: `GET https://dns.example/asked?name=…`. */
+/** Number of A look-ups of each name: `GET https://dns.example/asked?name=…`. */
 const asked = new Map<string, number>();
 
 /**
- * Answers as the first label of the name says: an entry above, or one of those below.
+ * Answers as the first label of the name says: an entry above, or one of the following.
  *
  * - `ttl-30-public-…`: with that TTL; `half-private-…`: AAAA fails; `late-private-…`: after a second;
- * - `turns-private-…`: public when it is asked first, private from then on.
+ * - `turns-private-…`: public the first time, private from then on.
  */
 async function resolve(query: URLSearchParams): Promise<Response> {
   const name = query.get("name") ?? "";

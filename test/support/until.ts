@@ -1,4 +1,4 @@
-/** Waits until `condition` holds; throws when it does not within `timeoutMs`. */
+/** Waits until `condition` holds; throws if it does not within `timeoutMs`. */
 export async function until(
   condition: () => boolean | Promise<boolean>,
   timeoutMs = 15_000,

@@ -1,15 +1,16 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/d1";
 import { describe, expect, test } from "vitest";
-import { openDatabase, retrying } from "../../src/db/client.ts";
+import { retrying } from "../../src/db/client.ts";
 import { workspaces } from "../../src/db/schema.ts";
 import { log, logError } from "../../src/log.ts";
 import { keepLog } from "../support/log-lines.ts";
 
-const db = openDatabase(env.DB);
+const db = drizzle(env.DB);
 const lines = keepLog();
 
-/** The one line that was written. */
+/** The only line that was logged. */
 function written(): Record<string, unknown> {
   expect(lines).toHaveLength(1);
   return JSON.parse(lines[0] ?? "");
@@ -34,7 +35,7 @@ test("a line is JSON: the event and its fields", () => {
 });
 
 describe("an error", () => {
-  test("of ours is logged by its name and message", () => {
+  test("of ours is logged with its name and message", () => {
     logError("sweep_failed", new TypeError("no such thing"), { part: 1 });
     expect(written()).toEqual({
       event: "sweep_failed",
@@ -62,7 +63,7 @@ describe("an error", () => {
     expect(lines.join()).not.toContain("insert into");
   });
 
-  test("of a query that was tried again is logged so, too", async () => {
+  test("of a retried query is logged in the same way", async () => {
     const person = "zoe@example.com";
     const query = () => db.all(sql`SELECT * FROM nowhere WHERE email = ${person}`);
     logError("request_failed", await failureOf(retrying(query)));
@@ -70,7 +71,7 @@ describe("an error", () => {
     expect(lines.join()).not.toContain(person);
   });
 
-  test("of a query holds no parameters when it has no cause, or one that is no error", () => {
+  test("of a query has no parameters if it has no cause, or one that is not an Error", () => {
     const message = "Failed query: select ?\nparams: zoe@example.com";
     for (const cause of [undefined, "zoe@example.com", { email: "zoe@example.com" }])
       logError("request_failed", new Error(message, { cause }));
@@ -79,7 +80,7 @@ describe("an error", () => {
   });
 
   test.each(["zoe@example.com", 42, null, undefined, { email: "zoe@example.com" }])(
-    "that is none is logged by its type: %j",
+    "that is not an Error is logged with its type: %j",
     (thrown) => {
       logError("request_failed", thrown);
       expect(written()).toEqual({ event: "request_failed", error: typeof thrown });

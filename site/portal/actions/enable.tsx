@@ -14,7 +14,7 @@ interface Props {
   onDone(): void;
 }
 
-/** Enables a disabled subscription, and sends what it has missed if that is wanted. */
+/** Re-enables a disabled subscription and, if wanted, sends what it has missed. */
 export function EnableDialog({ webhook, onClose, onDone }: Props) {
   const action = useAction();
   const [withMissed, setWithMissed] = useState(true);

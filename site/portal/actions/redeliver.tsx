@@ -16,7 +16,7 @@ interface Props {
   onDone(): void;
 }
 
-/** Sends again what has failed since a time. */
+/** Redelivers what has failed since a given time. */
 export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
   const action = useAction();
   const [states, setStates] = useState<string[]>([...STATES]);

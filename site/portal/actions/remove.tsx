@@ -8,7 +8,7 @@ import { goTo } from "../route.ts";
 import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
-/** Deletes a subscription once that is confirmed. */
+/** Deletes a subscription after confirmation. */
 export function RemoveDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
   const action = useAction();
   const remove = () =>

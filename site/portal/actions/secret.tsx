@@ -9,7 +9,7 @@ import { Secret } from "../parts/secret.tsx";
 import type { NewSecret, Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
-/** How long the earlier secret may sign beside the new one, in seconds. */
+/** How long the previous secret may sign alongside the new one, in seconds. */
 const OVERLAPS = [
   ["now", 0],
   ["hour", 3_600],
@@ -17,7 +17,7 @@ const OVERLAPS = [
   ["week", 604_800],
 ] as const;
 
-/** Makes a new secret and shows it this once. */
+/** Creates a new secret and shows it once. */
 export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
   const action = useAction();
   const [made, setMade] = useState<NewSecret | null>(null);
@@ -79,7 +79,7 @@ function TooMany() {
   );
 }
 
-/** Whether too many earlier secrets would sign beside the new one. */
+/** Whether too many earlier secrets would sign alongside the new one. */
 function isTooMany(fault: Fault | null): boolean {
   return fault?.body?.details.parameter === "overlap_seconds";
 }

@@ -7,7 +7,7 @@ import { DialogForm } from "../parts/dialog-form.tsx";
 import type { Kind, TestResult, Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
-/** Sends a test event and shows what the server answered. */
+/** Sends a test event and shows the receiver's answer. */
 export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
   const action = useAction();
   const [result, setResult] = useState<TestResult | null>(null);

@@ -3,7 +3,7 @@ import { Chart } from "../parts/chart.tsx";
 import type { Day } from "../shapes.ts";
 import { t } from "../text.ts";
 
-/** The last days of a subscription: what became of its deliveries, and how many attempts it took. */
+/** The last days of a subscription: the states of its deliveries, and the number of attempts. */
 export function Days({ days }: { days: Day[] }) {
   const labels = days.map(({ date }) => formatDay(date));
   const ticks = [0, Math.floor((days.length - 1) / 2), days.length - 1];

@@ -16,7 +16,7 @@ interface Props {
   onDone(): void;
 }
 
-/** The deliveries to a subscription, newest first, narrowed by filters, a page at a time. */
+/** The deliveries to a subscription, newest first, filtered, a page at a time. */
 export function Deliveries({ webhook, query, loaded, onDone }: Props) {
   const { isBusy, fault, run } = useAction();
   const isNarrowed = [...query.keys()].length > 0;
@@ -164,7 +164,7 @@ function isAhead(time: string | null): boolean {
   return time !== null && Date.parse(time) > Date.now();
 }
 
-/** Pages from which an older one was opened, by the cursor of the latter. */
+/** The previous pages, by the cursor of the page they led to. */
 const newerPages = new Map<string, string | null>();
 
 function Pages(props: { webhook: Webhook; query: URLSearchParams; page: DeliveryPage }) {

@@ -74,7 +74,7 @@ function About({ delivery }: { delivery: DeliveryDetails }) {
   return <Facts of={facts} />;
 }
 
-/** Every failed attempt that is kept, and the last one where it succeeded. */
+/** Every stored failed attempt, and the last one if it succeeded. */
 function attemptsOf({ failed_attempts, last_attempt }: DeliveryDetails): Attempt[] {
   return last_attempt && isAccepted(last_attempt)
     ? [...failed_attempts, last_attempt]

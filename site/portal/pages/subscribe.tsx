@@ -11,7 +11,7 @@ import { t } from "../text.ts";
 type Field = "url" | "events";
 type FieldFaults = Partial<Record<Field, string>>;
 
-/** Subscribes a URL to kinds of events, and shows the secret this once. */
+/** Subscribes a URL to kinds of events, and shows the secret once. */
 export function Subscribe({ workspace }: { workspace: Workspace }) {
   const [made, setMade] = useState<(Webhook & { secret: string }) | null>(null);
   return (
@@ -115,7 +115,7 @@ function Form({ kinds, onMade }: FormProps) {
   );
 }
 
-/** What the server has against a field, beside the field. */
+/** The server's error for a field, next to the field. */
 function faultsOf(fault: Fault | null): FieldFaults {
   const field = fault?.body?.details.parameter?.split(/[.[]/)[0];
   return fault && (field === "url" || field === "events") ? { [field]: describeFault(fault) } : {};

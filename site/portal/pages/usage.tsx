@@ -11,7 +11,7 @@ import { t } from "../text.ts";
 
 const HOUR_SECONDS = 3_600;
 
-/** What each key has been used for, against its quota. */
+/** The usage of each key, compared with its quota. */
 export function Usage() {
   const loaded = useLoad(listKeys);
   const keys = loaded.data;
@@ -76,7 +76,7 @@ function KeyUsage({ of: key }: { of: Key }) {
   );
 }
 
-/** The busiest hour, in words and as a bar, against what the quota allows in an hour. */
+/** The busiest hour, in words and as a bar, compared with an hour's quota. */
 function Peak({ of: key, hours }: { of: Key; hours: KeyHour[] }) {
   const requests = Math.max(...hours.map((hour) => hour.requests));
   const share = requests / ((key.requests_per_window * HOUR_SECONDS) / key.window_seconds);

@@ -15,7 +15,7 @@ import { t } from "../text.ts";
 import { Days } from "./days.tsx";
 import { Deliveries } from "./deliveries.tsx";
 
-/** One subscription: its health, what can be done with it, its last days, its deliveries. */
+/** One subscription: its health, actions, last days and deliveries. */
 export function Webhook({ id, query }: { id: string; query: URLSearchParams }) {
   const loaded = useLoad(() => readWebhook(id));
   const deliveries = useLoad(() => listDeliveries(id, query), query.toString());
@@ -63,7 +63,7 @@ function Title({ webhook }: { webhook: Subscription }) {
   );
 }
 
-/** What is wrong with it, and what comes of that. */
+/** What is wrong with it, and the consequences. */
 function Trouble({ webhook }: { webhook: Subscription }) {
   const { state, failing_since, disabled_at, failures } = webhook;
   if (state === "disabled" && disabled_at !== null)

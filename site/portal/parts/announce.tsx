@@ -4,12 +4,12 @@ const SHOWN_MS = 7_000;
 
 let show = (_text: string) => {};
 
-/** Says what has come of something that the reader did; screen readers read it out. */
+/** Announces the result of a reader's action; screen readers read it out. */
 export function announce(text: string): void {
   show(text);
 }
 
-/** Where what is announced stands for some seconds. */
+/** Shows announcements for some seconds. */
 export function Announcements() {
   const [text, setText] = useState("");
   useEffect(() => {

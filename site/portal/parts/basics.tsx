@@ -6,7 +6,7 @@ import { t } from "../text.ts";
 
 const COPIED_MS = 1_800;
 
-/** A time as people tell it; pointed at, to the second. */
+/** A relative time; hovering shows it to the second. */
 export function Time({ at }: { at: string }) {
   return (
     <time dateTime={at} title={formatExactTime(at)}>
@@ -15,12 +15,12 @@ export function Time({ at }: { at: string }) {
   );
 }
 
-/** The colour of a state goes with its word. */
+/** The colour of a state, which always accompanies its name. */
 export function Badge({ tone, children }: { tone: string; children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
 }
 
-/** What kinds of events there are, as words. */
+/** Kinds of events, as words. */
 export function Kinds({ kinds }: { kinds: Kind[] }) {
   return (
     <ul class="kinds">
@@ -45,7 +45,7 @@ export function Facts({ of }: { of: [name: string, value: ComponentChildren][] }
   );
 }
 
-/** Nothing to show: what that means, and what to do next. */
+/** An empty state: what it means, and what to do next. */
 export function Empty(props: { title: string; text: string; children?: ComponentChildren }) {
   return (
     <div class="empty">
@@ -56,7 +56,7 @@ export function Empty(props: { title: string; text: string; children?: Component
   );
 }
 
-/** Stands where something is being loaded. */
+/** A placeholder while something is loading. */
 export function Loading() {
   return (
     <div class="loading" role="status">
@@ -68,7 +68,7 @@ export function Loading() {
   );
 }
 
-/** Copies `text`; where the browser does not let it, it says so. */
+/** Copies `text`; if the browser does not allow it, it says so. */
 export function Copy({ text }: { text: string }) {
   const [label, setLabel] = useState(t.copy);
   const timer = useRef(0);

@@ -2,10 +2,10 @@ import { useState } from "preact/hooks";
 import { t } from "../text.ts";
 import { Copy } from "./basics.tsx";
 
-/** A name, a text, a number or word of JSON. */
+/** A JSON token: a key, a string, a number or a word. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null|-?\d[\d.eE+-]*)\b/g;
 
-/** The body of a delivery, laid out to be read, or exactly as it is signed. */
+/** The body of a delivery, formatted, or exactly as it is signed. */
 export function Body({ body }: { body: string }) {
   const [isExact, setExact] = useState(false);
   const pretty = layOut(body);

@@ -2,7 +2,7 @@ import { useId } from "preact/hooks";
 import { formatNumber } from "../format.ts";
 import { t } from "../text.ts";
 
-/** One kind of what is counted: its name, its colour, its count in each column. */
+/** One series: its name, its colour, its count in each column. */
 export interface Series {
   name: string;
   tone: string;
@@ -11,16 +11,16 @@ export interface Series {
 
 const HEIGHT = 100;
 const COLUMN = 10;
-/** Of a column, what its bar takes. */
+/** The height of a column's bar. */
 const BAR = 0.64;
 
 /**
- * Counts over time as stacked bars, with the numbers as a table for those who want them, or cannot see
- * the bars.
+ * Counts over time as stacked bars, with the numbers as a table for those who want them or cannot
+ * see the bars.
  *
- * @param summary says in words what the picture shows.
+ * @param summary describes the chart in words.
  * @param labels the name of each column, for the table.
- * @param ticks the columns that are named under the picture, by their place.
+ * @param ticks the indexes of the columns that are labelled under the chart.
  */
 export function Chart(props: {
   title: string;

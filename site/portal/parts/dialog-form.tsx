@@ -5,20 +5,20 @@ import { ActionFault } from "./faults.tsx";
 
 interface Props {
   action: Action;
-  /** What the button that submits says. */
+  /** The label of the submit button. */
   submit: string;
-  /** What the button that closes the dialog says. */
+  /** The label of the close button. */
   cancel?: string;
   isDangerous?: boolean;
   isIncomplete?: boolean;
-  /** Shown in place of the action's own fault. */
+  /** Shown instead of the action's own fault. */
   fault?: ComponentChildren;
   onSubmit(form: FormData): void;
   close(): void;
   children: ComponentChildren;
 }
 
-/** The form in a dialog: it does one thing, says why that failed, and can be left. */
+/** The form in a dialog: it does one thing, says why that failed, and can be closed. */
 export function DialogForm(props: Props) {
   const { action, isDangerous = false, isIncomplete = false } = props;
   return (

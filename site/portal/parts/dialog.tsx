@@ -3,13 +3,13 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 interface DialogProps {
   title: string;
-  /** Whether it stays until it is closed by its own button: what it shows is shown once. */
+  /** Whether only its own button closes it: it shows something that is shown only once. */
   isHeld?: boolean;
   onClose(): void;
   children: (close: () => void) => ComponentChildren;
 }
 
-/** A dialog over the page; closed, it gives the focus back to what opened it. */
+/** A modal dialog; when closed, it returns the focus to what opened it. */
 export function Dialog({ title, isHeld = false, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
@@ -19,7 +19,7 @@ export function Dialog({ title, isHeld = false, onClose, children }: DialogProps
       ref={dialog}
       aria-labelledby={titleId}
       closedby={isHeld ? "none" : "closerequest"}
-      // For browsers that do not know `closedby`.
+      // For browsers that do not support `closedby`.
       onKeyDown={(event) => isHeld && event.key === "Escape" && event.preventDefault()}
       onCancel={(event) => isHeld && event.preventDefault()}
       onClose={onClose}

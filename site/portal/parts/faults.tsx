@@ -11,7 +11,7 @@ export function describeFault({ status, body, retryAfterSeconds }: Fault): strin
   return (reason && t.reasons[reason]) || t.errors[body?.code ?? "internal_error"];
 }
 
-/** Says why what the reader asked for did not happen. */
+/** Says why the reader's action failed. */
 export function ActionFault({ fault }: { fault: Fault | null }) {
   return (
     <div role="alert">
@@ -25,8 +25,8 @@ export function ActionFault({ fault }: { fault: Fault | null }) {
 }
 
 /**
- * Says why something could not be loaded, or loaded anew, and offers to try again; nothing when all
- * is well.
+ * Says why something could not be loaded or reloaded, and offers to try again; nothing if all is
+ * well.
  */
 export function LoadFault({ loaded }: { loaded: Loaded<unknown> }) {
   const { fault, data, reload } = loaded;
@@ -46,7 +46,7 @@ export function LoadFault({ loaded }: { loaded: Loaded<unknown> }) {
   );
 }
 
-/** What is shown where there is nothing, and the way back. */
+/** Shown where nothing exists, with a way back. */
 export function NotFound() {
   return (
     <Empty title={t.faults.notFound} text={t.faults.notFoundText}>
@@ -57,7 +57,7 @@ export function NotFound() {
   );
 }
 
-/** What finds a request in the logs, where the fault is not the reader's. */
+/** The request id to look up in the logs, if the fault is not the reader's. */
 function Reference({ fault }: { fault: Fault }) {
   if (fault.requestId === null || (fault.status ?? 0) < 500) return null;
   return <small>{t.faults.reference(fault.requestId)}</small>;

@@ -4,8 +4,8 @@ import { useEffect, useRef } from "preact/hooks";
 let isFirst = true;
 
 /**
- * The heading of a place. It takes the focus when the reader comes there from another one, so that
- * the keyboard and screen readers begin at its top.
+ * The heading of a place. It takes the focus when the reader comes from another place, so that the
+ * keyboard and screen readers start at the top.
  */
 export function Heading({ children }: { children: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);

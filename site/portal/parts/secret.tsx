@@ -2,7 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { t } from "../text.ts";
 import { Copy } from "./basics.tsx";
 
-/** A secret, this once, to be copied. */
+/** A secret to copy, shown once. */
 export function Secret({ secret }: { secret: string }) {
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => field.current?.focus({ preventScroll: true }), []);

@@ -9,7 +9,7 @@ const MAX_AGE_MS = 30 * 24 * HOUR_MS;
 /** How long ago each choice is. */
 const AGES_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 
-/** Asks from when on something is sent again; the form that it stands in reads it with `readSince`. */
+/** Asks for the time since when to redeliver; the surrounding form reads it with `readSince`. */
 export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
   const began = webhook.failing_since;
   const isRecent = began !== null && Date.parse(began) > Date.now() - MAX_AGE_MS;
@@ -51,7 +51,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
   );
 }
 
-/** The time that a form's `SinceField` names, in ISO 8601; null when it names none that will do. */
+/** The time in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
 export function readSince(form: FormData, webhook: Webhook, now: number): string | null {
   const choice = String(form.get("since"));
   if (choice === "failing") return webhook.failing_since;
@@ -61,7 +61,7 @@ export function readSince(form: FormData, webhook: Webhook, now: number): string
   return time <= now && time > now - MAX_AGE_MS ? new Date(time).toISOString() : null;
 }
 
-/** A time as `datetime-local` has it: where the reader is, to the minute. */
+/** A time as `datetime-local` has it: in the reader's time zone, to the minute. */
 function localTime(time: number): string {
   const offsetMs = new Date(time).getTimezoneOffset() * 60_000;
   return new Date(time - offsetMs).toISOString().slice(0, 16);

@@ -1,4 +1,4 @@
-/** Writes a count with its noun, such as `1,204 deliveries`, as `locale` has it. */
+/** Formats a count with its noun, such as `1,204 deliveries`, for `locale`. */
 export function counter(locale: string) {
   const number = new Intl.NumberFormat(locale);
   const rules = new Intl.PluralRules(locale);

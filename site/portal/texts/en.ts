@@ -22,7 +22,7 @@ const reasons: Record<Reason, string> = {
   unknown_value: "This value is not one of the choices.",
   out_of_range: "This value is outside the allowed range.",
   unreadable: "This page of the list can no longer be read.",
-  unknown_property: "The request holds an unknown property.",
+  unknown_property: "The request contains an unknown property.",
   invalid_url: "This is not a valid URL.",
   https_required: "The URL must start with https://.",
   credentials_not_allowed: "The URL must not contain a user name or password.",
@@ -31,7 +31,7 @@ const reasons: Record<Reason, string> = {
   invalid_json: "The request is not readable.",
   body_too_large: "The request is too large.",
   unsupported_media_type: "The request is not JSON.",
-  subscription_limit_reached: "The workspace has as many subscriptions as it may have.",
+  subscription_limit_reached: "The workspace has reached its maximum number of subscriptions.",
 };
 
 const kinds: Record<WebhookEvent, string> = {
@@ -76,7 +76,7 @@ export const en = {
     },
     withdrawn: {
       title: "This workspace has no access",
-      text: "Access to the API and its webhooks has been withdrawn from this workspace. Contact whoever manages your subscription to the product; then try again.",
+      text: "This workspace no longer has access to the API and its webhooks. Contact the person who manages your subscription to the product, then try again.",
     },
   },
 
@@ -111,10 +111,10 @@ export const en = {
     lead: "Events of this workspace are sent to these servers as they happen.",
     subscribe: "Add a subscription",
     full: (max: number) =>
-      `This workspace has all ${max} of its subscriptions. Delete one to add another.`,
+      `This workspace has reached its limit of ${max} subscriptions. Delete one to add another.`,
     emptyTitle: "No subscription yet",
     emptyText:
-      "Subscribe a URL of your server, and every new lead, run or change of an automation is posted to it, signed, within seconds.",
+      "Subscribe a URL of your server, and every new lead, run or automation change is posted to it, signed, within seconds.",
     pending: (n: number) => count(n, "delivery waiting", "deliveries waiting"),
     lastAttempt: "Last attempt:",
     noAttempt: "Nothing sent yet",
@@ -131,10 +131,10 @@ export const en = {
     asap: "As soon as possible",
     failing: (failures: number, since: string) =>
       `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for three days the subscription is disabled.`,
-    slow: "The server takes long to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
+    slow: "The server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
     disabled: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
-    truncated: "Of a day with very many deliveries, only the newest are counted.",
+    truncated: "On days with very many deliveries, only the newest are counted.",
     lastDays: (n: number) => `Last ${n} days`,
     byDay: "Deliveries by day",
     attemptsByDay: "Attempts by day",
@@ -163,7 +163,7 @@ export const en = {
     noneAtAll: { title: "No delivery matches these filters", text: "" },
     noneSoFar: {
       title: "No match so far",
-      text: "The newest deliveries were looked through. Go on with older ones.",
+      text: "The newest deliveries have been searched. Continue with older ones.",
     },
     showAll: "Show all deliveries",
     sendAgain: "Send again",
@@ -193,18 +193,18 @@ export const en = {
 
   sendAgain: {
     one: "It will be sent in a moment.",
-    none: "Nothing was sent: it is on its way already, or the subscription no longer lists it.",
+    none: "Nothing was sent: it is already on its way, or the subscription no longer includes this kind of event.",
     button: "Send failed again…",
     title: "Send failed deliveries again",
-    text: "They keep their identifier and content, and go out oldest first, ten a second.",
+    text: "They keep their ids and content, and are sent oldest first, ten per second.",
     which: "Which ones",
-    exhausted: "Failed: every attempt was used",
-    cancelled: "Cancelled: the subscription was disabled meanwhile",
+    exhausted: "Failed: all attempts were used up",
+    cancelled: "Cancelled: the subscription was disabled before they were sent",
     missed: "Missed: recorded while the subscription was disabled",
     submit: "Send again",
     result: (n: number) =>
       n === 0
-        ? "Nothing to send again; what is waiting is tried now."
+        ? "Nothing to send again; waiting deliveries are tried now."
         : `${count(n, "delivery", "deliveries")} will be sent again.`,
   },
 
@@ -223,13 +223,13 @@ export const en = {
   test: {
     button: "Send a test event…",
     title: "Send a test event",
-    text: "A sample is posted now, once, signed like any other, with the header X-Service-Test: true. It is not recorded.",
+    text: "One sample event is posted now, signed like any other, with the header X-Service-Test: true. It is not recorded.",
     kind: "Event",
     submit: "Send",
     again: "Send another",
     sending: "Waiting for the server to answer…",
     accepted: "Your server accepted it.",
-    refused: "Your server did not accept it: an answer from 200 to 299 is expected.",
+    refused: "Your server did not accept it: a status from 200 to 299 is expected.",
     timed_out: "Your server did not answer within 10 seconds.",
     unreachable:
       "Your server could not be reached: check its name, its certificate and its firewall.",
@@ -250,18 +250,18 @@ export const en = {
 
   secret: {
     button: "New secret…",
-    title: "Make a new secret",
-    text: "Deliveries are signed with the new secret at once. The present one can sign beside it for a time, so that you can change your server without losing an event.",
-    overlap: "The present secret keeps signing",
+    title: "Create a new secret",
+    text: "Deliveries are signed with the new secret at once. The current one can keep signing alongside it for a while, so that you can switch your server without losing an event.",
+    overlap: "The current secret keeps signing",
     overlaps: { now: "Not at all", hour: "For 1 hour", day: "For 24 hours", week: "For 7 days" },
-    submit: "Make a new secret",
+    submit: "Create a new secret",
     label: "Signing secret",
     once: "Copy this secret now: it is not shown again. Your server needs it to check the signature of each delivery.",
     howTo: "How to check signatures",
-    until: (time: string) => `The earlier secret signs too until ${time}.`,
+    until: (time: string) => `The previous secret also signs until ${time}.`,
     tooMany:
-      "Too many earlier secrets still sign. Choose “Not at all”, or wait until one has ended.",
-    ended: "The earlier secret no longer signs.",
+      "Too many earlier secrets are still valid. Choose “Not at all”, or wait until one has expired.",
+    ended: "The previous secret no longer signs.",
     stored: "I have stored it",
   },
 
@@ -269,7 +269,7 @@ export const en = {
     button: "Delete…",
     title: "Delete this subscription?",
     text: (host: string) =>
-      `Nothing more will be sent to ${host}. The history of its deliveries goes with it. This cannot be undone.`,
+      `Nothing more will be sent to ${host}. Its delivery history is deleted too. This cannot be undone.`,
     pending: (n: number) =>
       `${count(n, "waiting delivery", "waiting deliveries")} will be cancelled.`,
     submit: "Delete",
@@ -313,10 +313,10 @@ export const en = {
     refused: "Refused (429)",
     hour: "Hour",
     chart: (requests: number, refused: number) =>
-      `Requests by hour: ${requests} in 24 hours, of them ${refused} refused.`,
+      `Requests by hour: ${requests} in 24 hours, ${refused} of them refused.`,
     byHour: "Requests by hour",
   },
 };
 
-/** What every language says. */
+/** The texts that every language must have. */
 export type Texts = typeof en;

@@ -1,21 +1,20 @@
-import { Hono } from "hono";
 import { automations } from "./automations.ts";
-import type { AppEnv } from "./context.ts";
+import { createApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { gate } from "./gate.ts";
 import { leads } from "./leads.ts";
 import { portal } from "./portal/portal.ts";
 import { runs } from "./runs.ts";
-import { readUnread } from "./unread.ts";
+import { drainBody } from "./unread.ts";
 import { webhooks } from "./webhooks.ts";
 
 /** The HTTP door. */
-export const app = new Hono<AppEnv>();
+export const app = createApp();
 
 app.onError(answerError);
 app.notFound(answerNotFound);
-app.use(readUnread);
+app.use(drainBody);
 app.use(envelope);
 
 app.use("/v1/*", gate);

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { AppEnv } from "./context.ts";
 
-/** A page runs the scripts of this deployment, has its styles, and talks to it alone. */
+/** A page may only use this deployment's scripts and styles, and connect to this deployment. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -13,7 +13,10 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Answers with the file that a path names, for ever, if the path is one of `hashed`: its name holds a hash. */
+/**
+ * Answers with the file at the request's path, cacheable for ever, if the path matches `hashed`:
+ * its name contains a hash.
+ */
 export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<Response> {
   const asset = hashed.test(c.req.path) ? await readAsset(c, c.req.path) : null;
   if (!asset) return c.notFound() as Response;
@@ -22,7 +25,7 @@ export async function answerHashed(c: Context<AppEnv>, hashed: RegExp): Promise<
   return new Response(asset.body, { headers: { "Content-Type": type, ...policyOf("text/html") } });
 }
 
-/** The static file at `path`, whole, whatever the request's conditions; null when there is none. */
+/** The whole static file at `path`, ignoring conditional headers; null if there is none. */
 export async function readAsset(c: Context<AppEnv>, path: string): Promise<Response | null> {
   const asset = await c.env.ASSETS.fetch(new URL(path, c.req.url));
   if (asset.status === 200) return asset;
@@ -30,7 +33,9 @@ export async function readAsset(c: Context<AppEnv>, path: string): Promise<Respo
   return null;
 }
 
-/** A page may load what it is made of; any other answer has the policy of the API. */
+/**
+ * HTML pages have a policy that lets them load their own files; other answers get the API's policy.
+ */
 export function policyOf(type: string): Record<string, string> {
   if (!type.startsWith("text/html")) return {};
   return {

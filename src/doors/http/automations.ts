@@ -1,4 +1,3 @@
-import { Hono } from "hono";
 import { AUTOMATIONS_LIST } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
@@ -11,16 +10,16 @@ import {
 } from "../../model/automations.ts";
 import { controlAutomation } from "../../model/control.ts";
 import { readBody } from "./body.ts";
-import type { AppEnv } from "./context.ts";
-import { readPageRequest, toPage } from "./paging.ts";
+import { createApp } from "./context.ts";
+import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const automations = new Hono<AppEnv>();
+export const automations = createApp();
 
 automations.get("/automations", served("automations"), async (c) => {
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
-  const request = readPageRequest(c, AUTOMATIONS_LIST);
+  const request = parsePageRequest(c, AUTOMATIONS_LIST);
   const found = await listAutomations(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request);
   return c.json(toPage(AUTOMATIONS_LIST, found), 200);
 });

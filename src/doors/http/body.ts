@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type * as z from "zod";
+import type * as z from "zod/mini";
 import { ApiError, type ErrorDetails } from "../../contract/errors.ts";
 import { BODY_MAX_BYTES } from "../../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
@@ -7,11 +7,12 @@ import type { AppEnv } from "./context.ts";
 const JSON_TYPE = /^application\/json *(;.*)?$/i;
 
 type Bodies = typeof import("../../contract/requests.ts");
+type PortalBodies = typeof import("../../contract/portal.ts");
 
 /**
- * Reads the body of a request, whatever its length says and however it comes, as the schema `name` of
- * the contract's requests.
+ * Reads and parses the body of a request, whatever its `Content-Length` or encoding says.
  *
+ * @param name the schema, one of the contract's requests.
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */
 export async function readBody<N extends keyof Bodies>(
@@ -19,17 +20,19 @@ export async function readBody<N extends keyof Bodies>(
   name: N,
 ): Promise<z.output<Bodies[N]>> {
   const value = await readJson(c);
-  // Loaded with the first body: most requests have none, and a start should not wait for schemas.
+  // Loaded on first use: most requests have no body, and schemas would slow down startup.
   const schemas = await import("../../contract/requests.ts");
-  return judge(schemas[name], value) as z.output<Bodies[N]>;
+  return parseAs(schemas[name], value) as z.output<Bodies[N]>;
 }
 
-/** The same as a schema that is at hand. */
-export async function readBodyAs<S extends z.ZodType>(
+/** Like `readBody`, with a schema of the portal's requests. */
+export async function readPortalBody<N extends keyof PortalBodies>(
   c: Context<AppEnv>,
-  schema: S,
-): Promise<z.output<S>> {
-  return judge(schema, await readJson(c)) as z.output<S>;
+  name: N,
+): Promise<z.output<PortalBodies[N]>> {
+  const value = await readJson(c);
+  const schemas = await import("../../contract/portal.ts");
+  return parseAs(schemas[name], value) as z.output<PortalBodies[N]>;
 }
 
 async function readJson(c: Context<AppEnv>): Promise<unknown> {
@@ -40,13 +43,13 @@ async function readJson(c: Context<AppEnv>): Promise<unknown> {
   return decode(body);
 }
 
-function judge(schema: z.ZodType, value: unknown): unknown {
+function parseAs(schema: z.ZodMiniType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (!result.success) throw new ApiError("invalid_request", toDetails(result.error, value));
   return result.data;
 }
 
-/** Reads a body up to the limit; what is left of a larger one stays in its stream. */
+/** Reads a body up to the size limit; the rest of a larger one stays in the stream. */
 async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -65,7 +68,7 @@ async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<U
   return body;
 }
 
-/** The chunks of a body. A sender that breaks off or frames them badly is at fault, not we. */
+/** The chunks of a body. If the sender aborts or uses invalid framing, it is the client's error. */
 async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
   try {
     yield* stream?.values({ preventCancel: true }) ?? [];
@@ -74,7 +77,7 @@ async function* chunksOf(stream: ReadableStream<Uint8Array> | null) {
   }
 }
 
-/** What a body says that is JSON in UTF-8 (RFC 8259, 8.1). */
+/** Parses a body as JSON in UTF-8 (RFC 8259, 8.1). */
 function decode(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes));
@@ -83,9 +86,11 @@ function decode(bytes: Uint8Array): unknown {
   }
 }
 
-/** What a schema found, as the details of the contract's 400: they name the faulty property. */
-function toDetails({ issues: [issue] }: z.ZodError, input: unknown): ErrorDetails {
-  if (!issue) throw new Error("a schema refused its input without a reason");
+/**
+ * Turns a schema's error into the details of the contract's 400, which name the invalid property.
+ */
+function toDetails({ issues: [issue] }: z.core.$ZodError, input: unknown): ErrorDetails {
+  if (!issue) throw new Error("zod reported no issue");
   const parameter = issue.path.join(".");
   const named = parameter === "" ? {} : { parameter };
   switch (issue.code) {

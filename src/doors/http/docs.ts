@@ -1,18 +1,18 @@
-import { Hono } from "hono";
 import { answerHashed, policyOf, readAsset } from "./assets.ts";
-import type { AppEnv } from "./context.ts";
+import { createApp } from "./context.ts";
 
-/** What stands for the address of the API in documents that are made with the build (site/origin.ts). */
+/** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
 
-/** A file of the page, whose name holds a hash of its content; one spelling for each. */
+/** A file of the docs page, with a hash in its name; only the canonical spelling matches. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
 
-/** A file of the client that the docs offer; one spelling for each. */
+/** A file of the client shown in the docs; only the canonical spelling matches. */
 const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 
 /**
- * What is made with the build: OpenAPI, the docs page, the docs as text, and the checker of receivers.
+ * Files that are built ahead of time: the OpenAPI document, the docs as a page and as text, and the
+ * receiver checker.
  */
 const DOCUMENTS: Record<string, string> = {
   "/openapi.json": "application/json",
@@ -22,8 +22,8 @@ const DOCUMENTS: Record<string, string> = {
   "/llms.txt": "text/plain; charset=utf-8",
 };
 
-/** What there is to read outside `/v1`. */
-export const docs = new Hono<AppEnv>();
+/** The public documents outside `/v1`. */
+export const docs = createApp();
 
 for (const [path, type] of Object.entries(DOCUMENTS))
   docs.get(path, async (c) => {

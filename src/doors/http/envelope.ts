@@ -7,7 +7,7 @@ import { log, logError } from "../../log.ts";
 import type { AppEnv } from "./context.ts";
 import { peekFailures } from "./gate.ts";
 
-/** Nothing may be framed or run from an answer; the docs page has a policy of its own. */
+/** The default policy: no framing, and nothing loads or runs. The HTML pages have their own. */
 const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
 
 const SECURITY_HEADERS = [
@@ -18,16 +18,16 @@ const SECURITY_HEADERS = [
 
 const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
 
-/** Puts the headers of the contract on every answer, and writes its line into the log. */
+/** Adds the contract's headers to every answer and logs the request. */
 export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const startedAt = Date.now();
   const ray = c.req.header("CF-Ray") ?? "";
-  // Cloudflare's own; elsewhere it would be whatever a client writes into our logs.
+  // Only Cloudflare's own format is accepted; anything else would put client text into our logs.
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  // A file whose name changes with its content is the same for everybody and for ever: no window
-  // is asked about it.
+  // An immutable file is the same for everybody and for ever: no need to look up a rate limit
+  // window.
   const immutable = c.get("immutable");
   const unmetered = immutable || c.get("unmetered");
   const figures = unmetered ? null : (c.get("figures") ?? (await peekFigures(c)));
@@ -40,7 +40,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
     if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
   }
-  // The same whatever is wrong with the key (RFC 9110, section 11.6.1).
+  // The same for every problem with the key (RFC 9110, section 11.6.1).
   if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
   for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
   if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
@@ -56,7 +56,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   });
 });
 
-/** The window of the address; when its gate does not answer, that nothing is left of it. */
+/** The address's failure window; if its gate fails, a window with nothing left. */
 async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
   try {
     return await peekFailures(c);
@@ -67,7 +67,7 @@ async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
   }
 }
 
-/** Answers whatever was thrown in the error body of the contract. */
+/** Answers any thrown error with the contract's error body. */
 export const answerError: ErrorHandler<AppEnv> = (error, c) => {
   if (error instanceof ApiError) return c.json(error.toBody(), error.status);
   logError("request_failed", error, { requestId: c.get("requestId") });
@@ -75,7 +75,7 @@ export const answerError: ErrorHandler<AppEnv> = (error, c) => {
   return c.json(internal.toBody(), internal.status);
 };
 
-/** A path that is unknown, or known for other methods: never 405. */
+/** The path is unknown, or its method is: never 405. */
 export const answerNotFound: NotFoundHandler<AppEnv> = (c) => {
   const error = new ApiError("route_not_found");
   return c.json(error.toBody(), error.status);

@@ -1,14 +1,13 @@
-import { Hono } from "hono";
 import { LEADS_LIST } from "../../contract/cursor.ts";
 import { listLeads } from "../../model/leads.ts";
-import type { AppEnv } from "./context.ts";
-import { readPageRequest, toPage } from "./paging.ts";
+import { createApp } from "./context.ts";
+import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const leads = new Hono<AppEnv>();
+export const leads = createApp();
 
 leads.get("/leads", served("leads"), async (c) => {
-  const request = readPageRequest(c, LEADS_LIST);
+  const request = parsePageRequest(c, LEADS_LIST);
   const found = await listLeads(c.get("db"), c.get("workspaceId"), request);
   return c.json(toPage(LEADS_LIST, found), 200);
 });

@@ -7,21 +7,21 @@ import type { Listing, PageRequest } from "../../model/page.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
- * What a client asks of `list`, in the query parameters `limit` and `cursor`.
+ * Parses the query parameters `limit` and `cursor` of a request for `list`.
  *
  * @throws ApiError `invalid_request` that names the parameter.
  */
-export function readPageRequest(c: Context<AppEnv>, list: string): PageRequest {
+export function parsePageRequest(c: Context<AppEnv>, list: string): PageRequest {
   const queries = c.req.queries();
-  const limit = readLimit(readOnce(queries, "limit"));
-  const cursor = readOnce(queries, "cursor") ?? "";
+  const limit = parseLimit(singleValue(queries, "limit"));
+  const cursor = singleValue(queries, "cursor") ?? "";
   if (cursor === "" || cursor === "null") return { limit, after: null };
   const after = decodeCursor(list, cursor);
   if (!after) throw new ApiError("invalid_request", { parameter: "cursor", reason: "unreadable" });
   return { limit, after };
 }
 
-/** The envelope of the contract around a page of `list`. */
+/** Wraps a page of `list` in the contract's envelope. */
 export function toPage<Item>(list: string, { items, next }: Listing<Item>): Page<Item> {
   return {
     data: items,
@@ -31,16 +31,16 @@ export function toPage<Item>(list: string, { items, next }: Listing<Item>): Page
 }
 
 /**
- * A query parameter that is one of these values; null when it is absent or empty.
+ * Parses a query parameter that must be one of the allowed values; null if absent or empty.
  *
  * @throws ApiError `invalid_request` that names the parameter.
  */
-export function readChoice<T extends string>(
+export function parseChoice<T extends string>(
   c: Context<AppEnv>,
   parameter: string,
   allowed: readonly T[],
 ): T | null {
-  const text = readOnce(c.req.queries(), parameter) ?? "";
+  const text = singleValue(c.req.queries(), parameter) ?? "";
   if (text === "") return null;
   const found = allowed.find((value) => value === text);
   if (found) return found;
@@ -48,16 +48,16 @@ export function readChoice<T extends string>(
   throw new ApiError("invalid_request", { parameter, reason, allowed: [...allowed] });
 }
 
-/** A parameter that may come once or not at all. */
-function readOnce(queries: Record<string, string[]>, parameter: string): string | undefined {
+/** The value of a parameter that may occur at most once. */
+function singleValue(queries: Record<string, string[]>, parameter: string): string | undefined {
   const values = Object.hasOwn(queries, parameter) ? queries[parameter] : undefined;
   if (values && values.length > 1)
     throw new ApiError("invalid_request", { parameter, reason: "invalid_type" });
   return values?.[0];
 }
 
-/** A `limit` is decimal digits within its bounds, and is never corrected. */
-function readLimit(text: string | undefined): number {
+/** Parses `limit`: decimal digits, within bounds, never corrected. */
+function parseLimit(text: string | undefined): number {
   if (text === undefined) return PAGE_LIMIT.default;
   const limit = /^[0-9]+$/.test(text) ? Number(text) : Number.NaN;
   const { min, max } = PAGE_LIMIT;

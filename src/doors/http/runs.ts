@@ -1,19 +1,18 @@
-import { Hono } from "hono";
 import { RUNS_LIST, runsListOf } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { visibilityOf } from "../../model/automations.ts";
 import { listRuns, listRunsOfAutomation } from "../../model/runs.ts";
-import type { AppEnv } from "./context.ts";
-import { readPageRequest, toPage } from "./paging.ts";
+import { createApp } from "./context.ts";
+import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const runs = new Hono<AppEnv>();
+export const runs = createApp();
 
 runs.get("/runs", served("runs"), async (c) => {
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
-  const request = readPageRequest(c, RUNS_LIST);
+  const request = parsePageRequest(c, RUNS_LIST);
   const found = await listRuns(db, workspaceId, visibilityOf(c.env.SERVED_ROUTES), request);
   return c.json(toPage(RUNS_LIST, found), 200);
 });
@@ -23,7 +22,7 @@ runs.get("/automations/:id/runs", served("runs"), async (c) => {
   const workspaceId = c.get("workspaceId");
   const db = c.get("db");
   const list = runsListOf(id);
-  const request = readPageRequest(c, list);
+  const request = parsePageRequest(c, list);
   if (!isId("automation", id)) throw new ApiError("automation_not_found");
   const found = await listRunsOfAutomation(
     db,

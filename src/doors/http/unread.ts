@@ -3,21 +3,22 @@ import { UNREAD_BODY_MAX } from "../../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
- * Reads what a handler has left of the request's body, so that the connection can be used again. An
- * HTTP/1.1 server that has not read a body has to close the connection after its answer (RFC 9112,
- * section 9.3), and the request that the client has just sent on it is lost.
+ * Drains a request body that the handler left unread, so that the connection can be reused. An
+ * HTTP/1.1 server that has not read a body must close the connection after its answer (RFC 9112,
+ * section 9.3), and the next request that the client has already sent on it would be lost.
  *
- * The client does not wait for it: all of the answer is sent at once, but it ends only when the body
- * has been read. After the end, the runtime gives no more of a body, not even to `waitUntil`.
+ * The client does not have to wait: the whole answer is sent at once, but its stream only ends when
+ * the body has been read. After the end, the runtime provides no more of the body, not even in
+ * `waitUntil`.
  */
-export const readUnread = createMiddleware<AppEnv>(async (c, next) => {
+export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   const { body, headers, method } = c.req.raw;
   if (body === null) return next();
   await next();
-  // A body that broke off stays locked.
+  // A body that was aborted stays locked.
   if (c.get("isBodyRead") || body.locked) return;
   if (Number(headers.get("Content-Length")) > UNREAD_BODY_MAX.bytes) return;
-  const allRead = readOn(body.getReader());
+  const allRead = drain(body.getReader());
   if (c.res.body === null || method === "HEAD") return allRead;
   const bytes = new Uint8Array(await c.res.arrayBuffer());
   const { readable, writable } = new FixedLengthStream(bytes.byteLength);
@@ -27,8 +28,8 @@ export const readUnread = createMiddleware<AppEnv>(async (c, next) => {
   c.res = held;
 });
 
-/** Reads a body as far as the limits allow. */
-async function readOn(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+/** Reads and discards a body, as far as the limits allow. */
+async function drain(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
   const giveUp = () => reader.cancel().catch(() => {});
   const timer = setTimeout(giveUp, UNREAD_BODY_MAX.ms);
   try {
@@ -39,7 +40,7 @@ async function readOn(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<
     }
     await giveUp();
   } catch {
-    // The client has broken off: no connection is left to be kept.
+    // The client has aborted: there is no connection to keep.
   } finally {
     clearTimeout(timer);
   }

@@ -1,4 +1,4 @@
-import { type Context, Hono } from "hono";
+import type { Context } from "hono";
 import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
@@ -15,23 +15,23 @@ import { readKeyRing, seal } from "../../webhooks/seal.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
 import { readBody } from "./body.ts";
-import type { AppEnv } from "./context.ts";
-import { readPageRequest, toPage } from "./paging.ts";
+import { type AppEnv, createApp } from "./context.ts";
+import { parsePageRequest, toPage } from "./paging.ts";
 import { served } from "./served.ts";
 
-export const webhooks = new Hono<AppEnv>();
+export const webhooks = createApp();
 
 webhooks.post("/webhooks", served("webhooks"), createWebhook);
 
 webhooks.get("/webhooks", served("webhooks"), async (c) => {
-  const request = readPageRequest(c, WEBHOOKS_LIST);
+  const request = parsePageRequest(c, WEBHOOKS_LIST);
   const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
   return c.json(toPage(WEBHOOKS_LIST, found), 200);
 });
 
 webhooks.delete("/webhooks/:id", served("webhooks"), (c) => deleteWebhook(c, c.req.param("id")));
 
-/** Subscribes to events, and shows the secret this once. */
+/** Creates a subscription. Its secret is shown only in this answer. */
 export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
   const { url, events } = await readBody(c, "WebhookCreation");
   const fault = await findFault(c.env, url);
@@ -56,7 +56,7 @@ export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
 export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Response> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
-  // Once: a try after a lost reply would find nothing, and take that for an unknown one.
+  // Not retried: if the reply was lost, a second try would wrongly answer 404.
   const { found, left } = await commit(c.get("db"), deletion, 1);
   if (!found) throw new ApiError("webhook_not_found");
   if (left)
@@ -66,7 +66,10 @@ export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Res
   return c.body(null, 204);
 }
 
-/** What speaks against a subscription's URL, by the policy and, where there is a resolver, by DNS. */
+/**
+ * Why we refuse a subscription's URL, by our policy or, if a resolver is set, by DNS; null if we
+ * accept it.
+ */
 async function findFault(env: Env, url: string): Promise<Reason | null> {
   const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
   if (fault || !mustCheckNames(env)) return fault;

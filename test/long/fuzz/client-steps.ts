@@ -18,7 +18,7 @@ const SUBSCRIPTIONS_MAX = 20;
 
 const keyOf = (model: Model, index: number): Key => pick(model.keys, index);
 
-/** The identifier of an automation that is, or of none. */
+/** The id of an automation that exists, or of none. */
 function automationOf({ automations }: Workspace, which: number): string {
   return automations.length > 0 ? pick(automations, which).id : `aut_${"0".repeat(25)}`;
 }
@@ -67,7 +67,7 @@ const someEvents = fc.array(
   { minLength: 1, maxLength: 4 },
 );
 
-/** A steps' factory: where subscribers listen is known only once they do. */
+/** A factory for steps, because subscribers' addresses are only known once they listen. */
 const createWebhooks = (url: string) =>
   step(
     "createWebhooks",
@@ -132,13 +132,13 @@ const deleteWebhook = step(
   (model, { by, owner, deleted }) => webhooksOf(model, keyOf(model, by), owner, deleted).length > 0,
 );
 
-/** Identifiers of subscriptions that are, or that were. */
+/** Ids of subscriptions that exist or did. */
 function webhooksOf(model: Model, key: Key, owner: string, deleted: boolean): string[] {
   const workspace = ownerOf(model, key, owner);
   return deleted ? workspace.deleted : workspace.webhooks.map(({ id }) => id);
 }
 
-/** Reads one page, which must be what the model says, to the letter; null when it was refused. */
+/** Reads one page, which must match the model exactly; null if it was refused. */
 async function readPage(
   model: Model,
   service: Service,
@@ -173,7 +173,7 @@ async function readPage(
   };
   expect({ status: answer.status, body: answer.body }).toEqual({ status: 200, body });
   const { data, next_cursor } = answer.body as { data: typeof body.data; next_cursor: string };
-  // What was known to lie between two times is now known.
+  // What was known to lie between two times is now known exactly.
   for (const [i, item] of items.entries()) item.shown = data[i] ?? item.shown;
   const last = items.at(-1);
   const next = more && last ? { list, text: next_cursor, at: last.at, id: last.id } : null;
@@ -193,7 +193,7 @@ const readList = step(
   },
 );
 
-/** Follows any cursor of the past, whose ever it is, in its own list or in another. */
+/** Follows any past cursor, of any owner, in its own list or in another. */
 const follow = step(
   "follow",
   fc.record({ by: someKey, cursor: some, list: fc.option(some), limit: someLimit }),
@@ -207,8 +207,8 @@ const follow = step(
 );
 
 /**
- * Reads the next page of the walk that is under way, or the first one of a new walk. At its end, what
- * was there at its beginning must have been shown, and nothing twice.
+ * Reads the next page of the current walk, or the first page of a new one. At the end of a walk,
+ * everything that existed at its start must have been shown, and nothing twice.
  */
 const walk = step(
   "walk",

@@ -1,20 +1,20 @@
 import { request } from "node:http";
 import type { Shot } from "./requests.ts";
 
-/** An answer as it came over the wire; `body` is its JSON, null when there is none. */
+/** A response as received; `body` is its JSON, null if there is none. */
 export interface Answer {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   body: unknown;
 }
 
-/** Sends a request as raw as HTTP allows. */
+/** Sends a request with no more processing than HTTP requires. */
 export async function shoot(base: URL, shot: Shot): Promise<Answer> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await exchange(base, shot);
     } catch (error) {
-      // An answer that does not wait for the whole body can overtake it and close the connection.
+      // A response sent before the whole body was read can overtake it and close the connection.
       const cut =
         (error as NodeJS.ErrnoException).code === "ECONNRESET" || String(error).includes("EPIPE");
       if (!cut || shot.body === null || attempt === 5) throw error;
@@ -24,7 +24,7 @@ export async function shoot(base: URL, shot: Shot): Promise<Answer> {
 
 function exchange(base: URL, { method, path, headers, body }: Shot): Promise<Answer> {
   const bytes = Buffer.from(body ?? "");
-  // Not every method makes Node tell the length of what it sends.
+  // Node does not send a length for every method.
   const framed = body === null ? headers : { ...headers, "Content-Length": bytes.length };
   return new Promise((resolve, reject) => {
     const call = request(

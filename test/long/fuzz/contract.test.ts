@@ -9,7 +9,7 @@ import { replayable } from "./replay.ts";
 import { type Shot, shots } from "./requests.ts";
 
 const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 20_000);
-/** Requests under way at once: each run of the property sends one volley. */
+/** Requests sent concurrently: each iteration of the property sends one volley. */
 const VOLLEY = 20;
 
 let runtime: Runtime;
@@ -20,7 +20,7 @@ beforeAll(async () => {
 
 afterAll(() => runtime.stop());
 
-/** A workspace with something of everything. */
+/** A workspace with some of everything. */
 async function openFilledWorkspace() {
   const { PLATFORM } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
@@ -63,7 +63,7 @@ async function openFilledWorkspace() {
   return { workspaceId: String(workspaceId), apiKey: String(apiKey), automationIds, cursors };
 }
 
-test(`${REQUESTS} generated requests are all answered as the document says`, {
+test(`${REQUESTS} generated requests are all answered as documented`, {
   timeout: 30_000 + REQUESTS * 10,
 }, async () => {
   const contract = await Contract.read(runtime.url);
@@ -97,7 +97,7 @@ test(`${REQUESTS} generated requests are all answered as the document says`, {
     replayable(Math.ceil(REQUESTS / VOLLEY)),
   );
   console.log(`fuzzed: ${JSON.stringify(statuses)}`);
-  // The generator reaches every kind of answer, not only refusals.
+  // The generator reaches every kind of response, not only refusals.
   for (const status of [200, 201, 400, 401, 404, 413, 415, 422, 429])
     expect(statuses[status], `answers with ${status}`).toBeGreaterThan(0);
 });

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { type Operation, operationsOf } from "../../support/document.ts";
 import type { Answer } from "./client.ts";
 
-/** Judges answers by the OpenAPI document that the service itself serves. */
+/** Checks responses against the OpenAPI document that the service serves. */
 export class Contract {
   readonly operations: Operation[];
   #components: object;
@@ -20,7 +20,7 @@ export class Contract {
     return new Contract((await answer.json()) as { components: object });
   }
 
-  /** The operation that a request means; undefined when the contract has none. HEAD is GET. */
+  /** The operation of a request; undefined if the contract has none. HEAD counts as GET. */
   find(method: string, pathname: string): Operation | undefined {
     const segments = pathname.split("/");
     return this.operations.find((operation) => {
@@ -35,7 +35,7 @@ export class Contract {
     });
   }
 
-  /** Fails unless the operation may answer so: status, headers and body. */
+  /** Fails unless the operation allows this response: status, headers and body. */
   expectAllowed(operation: Operation, answer: Answer, hasBody: boolean): void {
     const response = operation.responses[answer.status];
     expect(response, `${operation.operationId} answered ${answer.status}`).toBeDefined();

@@ -7,7 +7,7 @@ const MESSAGES = new Set<string>([
   ...Object.values(REASONS),
 ]);
 
-/** Fails unless an answer has what every answer has, whatever was asked. */
+/** Fails unless a response has what every response has. */
 export function expectEnvelope({ status, headers, body }: Answer): void {
   expect(status).toBeLessThan(500);
   expect(headers["cache-control"]).toBe("no-store");

@@ -1,8 +1,8 @@
-/** One item of a list: its time, as the list is ordered by it, and how the API shows it. */
+/** One item of a list: the time it is sorted by, and how the API shows it. */
 export interface Item {
   at: number;
   id: string;
-  /** The platform's own identifier, where there is one. */
+  /** The platform's own identifier, if there is one. */
   reference?: string;
   shown: Record<string, unknown>;
 }
@@ -14,11 +14,11 @@ export interface Workspace {
   leads: Item[];
   runs: Item[];
   webhooks: Item[];
-  /** Identifiers of subscriptions that are no more. */
+  /** Ids of subscriptions that no longer exist. */
   deleted: string[];
 }
 
-/** What a gate counts; `resetSeconds` as last told. */
+/** What a gate counts; `resetSeconds` as last reported. */
 export interface Window {
   limit: number;
   used: number;
@@ -33,7 +33,7 @@ export interface Key {
   window: Window;
 }
 
-/** A cursor that the service gave, and where it must lead: behind the item (`at`, `id`). */
+/** A cursor from the service, and where it must lead: behind the item (`at`, `id`). */
 export interface Cursor {
   list: string;
   text: string;
@@ -41,24 +41,24 @@ export interface Cursor {
   id: string;
 }
 
-/** A list that is being paged through, while others change it. */
+/** A list that is being paged through while others change it. */
 export interface Walk {
   key: Key;
   list: string;
-  /** What was there when it began, and still is. */
+  /** What existed when the walk began, and still does. */
   there: Set<string>;
   seen: string[];
   cursor: Cursor | null;
 }
 
-/** What the gate should say to one request. */
+/** The expected verdict of the gate on one request. */
 export interface Verdict {
   refused: "invalid_api_key" | "workspace_access_denied" | "rate_limited" | null;
   limit: number;
   remaining: number;
 }
 
-/** What the service should hold after the calls that were made. */
+/** The expected state of the service after the calls so far. */
 export class Model {
   readonly workspaces: Workspace[];
   readonly keys: Key[] = [];
@@ -66,10 +66,10 @@ export class Model {
   readonly address: Window;
   readonly cursors: Cursor[] = [];
   walk: Walk | null = null;
-  /** Orders what is created without a time that the API shows. */
+  /** Orders items whose creation time the API does not show. */
   clock = 0;
 
-  /** Starts from empty workspaces without keys. */
+  /** Starts with empty workspaces without keys. */
   constructor(workspaceIds: string[], failures: number) {
     this.address = openWindow(failures);
     this.workspaces = workspaceIds.map((workspaceId) => ({
@@ -83,14 +83,14 @@ export class Model {
     }));
   }
 
-  /** Counts one request with `key`, and says what becomes of it at the gate. */
+  /** Counts one request with `key`, and returns the gate's expected verdict. */
   admit(key: Key): Verdict {
     if (key.revoked) return count(this.address, "invalid_api_key");
     const verdict = count(key.window, null);
     return key.workspace.granted ? verdict : { ...verdict, refused: "workspace_access_denied" };
   }
 
-  /** Takes note that items are gone: a walk need not show them, and may show new ones of that name. */
+  /** Records that items are gone: a walk need not show them, and may show new ones with that id. */
   forget(ids: Set<string>): void {
     if (!this.walk) return;
     this.walk.seen = this.walk.seen.filter((id) => !ids.has(id));
@@ -98,7 +98,7 @@ export class Model {
   }
 }
 
-/** A key of which nothing is used. */
+/** An unused key. */
 export function newKey(
   workspace: Workspace,
   { keyId, apiKey }: { keyId: string; apiKey: string },
@@ -118,13 +118,13 @@ function count(window: Window, refused: Verdict["refused"]): Verdict {
   return { refused, limit, remaining: limit - window.used };
 }
 
-/** The lists of a workspace, as their paths behind `/v1/` name them. */
+/** The lists of a workspace, by their paths under `/v1/`. */
 export function listsOf({ automations }: Workspace): string[] {
   const ofAutomations = automations.map(({ id }) => `automations/${id}/runs`);
   return ["automations", "leads", "runs", "webhooks", ...ofAutomations];
 }
 
-/** What a workspace sees in a list, newest first; null when it has no such list. */
+/** What a workspace sees in a list, newest first; null if it has no such list. */
 export function itemsIn(workspace: Workspace, list: string): Item[] | null {
   const [kind, automationId] = list.split("/");
   if (automationId === undefined)
@@ -133,7 +133,7 @@ export function itemsIn(workspace: Workspace, list: string): Item[] | null {
   return newestFirst(workspace.runs.filter(({ shown }) => shown.automation_id === automationId));
 }
 
-/** Whether an item stands behind a place in a list. */
+/** Whether an item comes after a position in a list. */
 export function isBehind(item: Item, place: { at: number; id: string }): boolean {
   return item.at < place.at || (item.at === place.at && item.id < place.id);
 }

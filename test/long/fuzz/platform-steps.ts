@@ -13,7 +13,7 @@ const AGENT_ID = expect.stringMatching(/^agt_/);
 /** Few times, so that many items share one. */
 const someTime = fc.nat(8).map((ms) => new Date(FIRST_MS + ms).toISOString());
 
-/** Few references, so that the same is recorded again. */
+/** Few references, so that the same one is recorded again. */
 const someReference = fc.nat(40).map(String);
 
 const someAutomation = fc.record({
@@ -39,14 +39,15 @@ const recordAutomations = step(
       provider: "instagram",
       agent: AGENT,
     }));
-    // Apart from those of the call before, so that their order is known.
+    // At a different time than the previous call, so that their order is known.
     await setTimeout(2);
     const from = Date.now();
     const { workspaceId } = workspace;
     const { ids } = await service.platform.recordAutomations({ workspaceId, automations });
     const now = between(from, Date.now());
     model.clock++;
-    // Of several reports of one automation in a call, the newest counts; of one time, the last.
+    // Of several reports of one automation in a call, the newest counts; with equal times, the
+    // last.
     const inTime = automations
       .map((automation, i) => ({ id: String(ids[i]), ...automation }))
       .toSorted(
@@ -81,7 +82,9 @@ const recordAutomations = step(
   },
 );
 
-/** What is known since a time that the platform says, or, later than all of these, since it came. */
+/**
+ * The expected time: the one the platform gave or, later than all of these, that of its arrival.
+ */
 function asOf(time: unknown): number {
   return typeof time === "string" ? Date.parse(time) : Number.POSITIVE_INFINITY;
 }
@@ -165,7 +168,7 @@ const recordRuns = step(
   (model, { of }) => workspaceOf(model, of).automations.length > 0,
 );
 
-/** What is recorded again stays as it is, under the same identifier. */
+/** What is recorded again stays unchanged, with the same id. */
 function keepFirst(items: Item[], item: Item): void {
   const known = items.find(({ reference }) => reference === item.reference);
   if (known) expect(item.id).toBe(known.id);
@@ -199,7 +202,7 @@ const revokeApiKey = step(
   (model) => model.keys.length > 3,
 );
 
-/** Gives one of the later keys that are not revoked another quota; what it has used stays used. */
+/** Changes the quota of one of the later keys that are not revoked; its usage stays. */
 const updateApiKey = step(
   "updateApiKey",
   fc.record({ which: some, requests: fc.constantFrom(1, 3, 1_000_000) }),

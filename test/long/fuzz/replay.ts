@@ -1,6 +1,6 @@
 /**
- * How often a property runs. `FUZZ_SEED` runs a failure again, and with `FUZZ_PATH` only that: as
- * fast-check prints them.
+ * How often a property is checked. `FUZZ_SEED` replays a failure, and with `FUZZ_PATH` only that
+ * one, as fast-check prints them.
  */
 export function replayable(numRuns: number) {
   const { FUZZ_SEED: seed, FUZZ_PATH: path } = process.env;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 
-/** A request before it is sent; `path` is raw, behind the origin. */
+/** A request before it is sent; `path` is raw, without the origin. */
 export interface Shot {
   method: string;
   path: string;
@@ -41,13 +41,13 @@ const junk = fc.oneof(
   ),
 );
 
-/** Text that can stand in a URL: escaped, or as raw as the URL parser lets it through. */
+/** Text for a URL: escaped, or as raw as the URL parser allows. */
 const inPath = fc.oneof(
   junk.map((text) => encodeURIComponent(text.toWellFormed())),
   junk.map((text) => text.replace(/[^\x21-\x7e]|[?#]/g, "")),
 );
 
-/** Requests that mean something, and those that almost do, for the given identifiers and cursors. */
+/** Valid and almost valid requests for the given ids and cursors. */
 export function shots(ids: string[], cursors: string[]): fc.Arbitrary<Shot> {
   const id = fc.oneof(
     { weight: 3, arbitrary: fc.constantFrom(...ids) },

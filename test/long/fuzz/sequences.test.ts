@@ -12,12 +12,12 @@ import { Service } from "./service.ts";
 import { workspaceOf } from "./step.ts";
 
 const SEQUENCES = Number(process.env.FUZZ_SEQUENCES ?? 25);
-/** The `replayPath` of a counterexample: without it, its `FUZZ_PATH` leads nowhere. */
+/** The `replayPath` of a counterexample: its `FUZZ_PATH` is useless without it. */
 const REPLAY = process.env.FUZZ_REPLAY;
 const LIMIT_MS = 60_000 + SEQUENCES * 1_000;
 const REQUESTS = 1_000;
 const FAILURES = 2;
-/** Longer than any run: no window ends on the way. */
+/** Longer than any test: no window ends in between. */
 const WINDOW_SECONDS = 86_400;
 
 let runtime: Runtime;
@@ -39,7 +39,7 @@ afterAll(async () => {
   await receiver.close();
 });
 
-/** What sequences must come by, or they prove nothing. */
+/** What sequences must reach, because otherwise they prove nothing. */
 const REACHED = [
   ...["200", "201", "204"],
   ...["invalid_request", "invalid_api_key", "workspace_access_denied", "rate_limited"],
@@ -47,7 +47,10 @@ const REACHED = [
   ...["subscription_limit_reached", "a walk over pages"],
 ];
 
-/** Two workspaces; a key of each that lasts, one that nobody created, and one that is soon used up. */
+/**
+ * Two workspaces, each with a key that lasts; a key that nobody created, and one that is soon used
+ * up.
+ */
 async function openModel(): Promise<Model> {
   const { PLATFORM } = runtime.env;
   const opened = [
@@ -74,7 +77,7 @@ async function openModel(): Promise<Model> {
   return model;
 }
 
-test(`${SEQUENCES} sequences of calls are answered as a model of the service says`, {
+test(`${SEQUENCES} sequences of calls are answered as a model of the service predicts`, {
   timeout: LIMIT_MS + 30_000,
 }, async () => {
   const contract = await Contract.read(runtime.url);
@@ -96,11 +99,11 @@ test(`${SEQUENCES} sequences of calls are answered as a model of the service say
   });
   await fc.assert(
     fc.asyncProperty(sequence, (commands) => fc.asyncModelRun(begin, commands)),
-    // A failure that takes long to shrink is told as small as it got.
+    // A failure that takes long to shrink is reported as small as it got.
     { ...replayable(SEQUENCES), interruptAfterTimeLimit: LIMIT_MS, markInterruptAsFailure: true },
   );
   console.log(`sequences: ${JSON.stringify(reached)}`);
-  // A failure that is replayed is no such proof.
+  // The replay of a failure need not reach everything.
   if (sequences < 25) return;
   for (const what of REACHED) expect(reached[what], what).toBeGreaterThan(0);
 });

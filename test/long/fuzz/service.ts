@@ -6,7 +6,7 @@ import type { Contract } from "./document.ts";
 import { expectEnvelope } from "./envelope.ts";
 import type { Key, Model, Verdict, Window } from "./model.ts";
 
-/** A request of the API, behind `/v1/`. */
+/** A request to the API, under `/v1/`. */
 export interface Ask {
   method: "GET" | "POST" | "PATCH" | "DELETE";
   path: string;
@@ -15,13 +15,13 @@ export interface Ask {
 
 const REFUSALS = ["invalid_api_key", "workspace_access_denied", "rate_limited"];
 
-/** The running service, as clients at one address and the platform reach it. */
+/** The running service, as clients at one address and the platform use it. */
 export class Service {
   readonly platform: RuntimeEnv["PLATFORM"];
   readonly #url: URL;
   readonly #contract: Contract;
   readonly #address: string;
-  /** How often each thing happened that sequences are there for. */
+  /** How often each event of interest happened. */
   readonly #reached: Record<string, number>;
 
   constructor(
@@ -37,14 +37,14 @@ export class Service {
     this.#reached = reached;
   }
 
-  /** Counts what happened. */
+  /** Counts events of interest. */
   note(what: string): void {
     this.#reached[what] = (this.#reached[what] ?? 0) + 1;
   }
 
   /**
-   * Sends a request `times` at once. Every answer must be as the document says, and the gate's as the
-   * model says. Gives the answers to those that the gate admitted.
+   * Sends a request `times` at once. Every response must match the document, and the gate's
+   * verdicts must match the model. Returns the responses to admitted requests.
    */
   async ask(model: Model, key: Key, { method, path, body }: Ask, times = 1): Promise<Answer[]> {
     const shot = {
@@ -72,7 +72,7 @@ export class Service {
   }
 }
 
-/** Fails unless an answer is this refusal, to the letter. */
+/** Fails unless a response is exactly this refusal. */
 export function expectRefusal(
   answer: Answer,
   status: number,
@@ -96,15 +96,15 @@ function readVerdict(answer: Answer): Verdict {
   };
 }
 
-/** Requests that are sent at once may be counted in any order. */
+/** Concurrent requests may be counted in any order. */
 function inOrder(verdicts: Verdict[]): Verdict[] {
-  // Of those that find nothing left, one took the last and the others are refused, whoever comes first.
+  // Of those that report nothing left, one took the last and the others are refused, in any order.
   return verdicts.toSorted(
     (a, b) => b.remaining - a.remaining || (a.refused ?? "").localeCompare(b.refused ?? ""),
   );
 }
 
-/** A window's end comes nearer, and never moves away. */
+/** The end of a window approaches, and never moves away. */
 function expectLater(window: Window, answers: Answer[]): void {
   const told = answers.map(({ headers }) => Number(headers["x-ratelimit-reset"]));
   expect(Math.max(...told)).toBeLessThanOrEqual(window.resetSeconds);

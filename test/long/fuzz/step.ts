@@ -4,7 +4,7 @@ import type { Service } from "./service.ts";
 
 export type Step = fc.AsyncCommand<Model, Service>;
 
-/** A command of fast-check that prints as `name {what}`; where `check` fails, it is left out. */
+/** A fast-check command that prints as `name {what}`; if `check` fails, it is skipped. */
 export function step<What>(
   name: string,
   what: fc.Arbitrary<What>,
@@ -21,28 +21,28 @@ export function step<What>(
 /** One of two workspaces. */
 export const someWorkspace = fc.integer({ min: 0, max: 1 });
 
-/** One of the keys: as a rule one that is good. */
+/** One of the keys, usually a valid one. */
 export const someKey = fc.oneof({ weight: 3, arbitrary: someWorkspace }, fc.nat(6));
 
-/** Any number: the model has as many things as it has. */
+/** Any number: it is reduced to however many things the model has. */
 export const some = fc.nat(30);
 
-/** One of `items`, by any number. @throws Error when there are none. */
+/** One of `items`, chosen by any number. @throws Error if there are none. */
 export function pick<T>(items: T[], index: number): T {
   if (items.length === 0) throw new Error("there is nothing to pick from");
   return items[index % items.length] as T;
 }
 
-/** Whose a thing is that a key asks for: as a rule its own workspace's. */
+/** Whose thing a key asks for, usually its own workspace's. */
 export const someOwner = fc.constantFrom("own", "own", "own", "other");
 
-/** The workspace that `someOwner` means to `key`. */
+/** The workspace that `someOwner` refers to for `key`. */
 export function ownerOf(model: Model, key: Key, owner: string): Workspace {
   const other = model.workspaces.find((workspace) => workspace !== key.workspace);
   return owner === "other" && other ? other : key.workspace;
 }
 
-/** The workspace that `someWorkspace` means. */
+/** The workspace that `someWorkspace` refers to. */
 export function workspaceOf(model: Model, index: number): Workspace {
   return pick(model.workspaces, index);
 }

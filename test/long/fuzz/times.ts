@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 
-/** A time in an answer that lies between two instants (Unix milliseconds). */
+/** Matches a time in a response that lies between two times (Unix milliseconds). */
 export function between(from: number, to: number): string {
   return expect.toSatisfy(
     (time: string) => Date.parse(time) >= from && Date.parse(time) <= to,

@@ -6,10 +6,10 @@ interface Held {
   attempts: number;
 }
 
-/** What a queue hands messages to: the queue door of the Worker, in an isolate of its own. */
+/** What a queue passes messages to: the Worker's queue door, in its own isolate. */
 export type Consumer = (messages: Message<never>[], isolate: Isolate) => Promise<void>;
 
-/** A queue that loses, doubles, delays and reorders messages, and at times refuses to take them. */
+/** A queue that loses, duplicates, delays and reorders messages, and sometimes refuses them. */
 export class Broker {
   #waiting: Held[] = [];
   #running = 0;
@@ -20,7 +20,7 @@ export class Broker {
   readonly consumer: Consumer;
   readonly concurrency: number;
 
-  /** @param concurrency consumers at once, at the most. */
+  /** @param concurrency maximum concurrent consumers. */
   constructor(world: World, name: string, concurrency: number, consumer: Consumer) {
     this.concurrency = concurrency;
     this.world = world;
@@ -28,7 +28,7 @@ export class Broker {
     this.consumer = consumer;
   }
 
-  /** The binding that an isolate has. */
+  /** The binding of an isolate. */
   producer(isolate: Isolate): Queue {
     return {
       sendBatch: async (messages: MessageSendRequest<unknown>[]) => {
@@ -36,7 +36,7 @@ export class Broker {
         await isolate.step();
         await world.sleep(world.chance.between(1, 20));
         if (world.faults && world.chance.happens(0.05)) {
-          // Some of them may have been taken.
+          // Some of them may have been accepted.
           for (const message of messages) if (world.chance.happens(0.5)) this.#take(message);
           throw new Error("Queue sendBatch failed: overloaded");
         }
@@ -86,7 +86,7 @@ export class Broker {
         for (const held of batch) end(held, retryAfterMs);
         this.#dispatch();
       };
-      // A batch whose consumer dies comes back after a while, or, rarely, never. One that was handed
+      // A batch whose consumer dies comes back after a while or, rarely, never. One that was handed
       // off is gone.
       const isolate = new Isolate(world, `${this.name} consumer`, 0.01, () =>
         close(world.chance.happens(0.2) ? null : world.chance.between(1_000, 60_000)),

@@ -2,12 +2,12 @@ import { HOLD_MS, POST_TIMEOUT_MS, POSTS_AT_ONCE } from "../../../src/contract/l
 import type { Store } from "./store.ts";
 import type { Isolate } from "./world.ts";
 
-/** A post to a subscriber, as the network saw it. */
+/** A post to a subscriber, as seen by the network. */
 export interface Post {
   eventId: string;
   subscriptionId: string;
   body: string;
-  /** True Unix milliseconds. */
+  /** True time in Unix milliseconds. */
   startedAt: number;
   endedAt: number | null;
   /** Who sends it. */
@@ -15,12 +15,12 @@ export interface Post {
   acknowledged: boolean;
 }
 
-/** An invariant that did not hold. */
+/** A violated invariant. */
 export class Violation extends Error {}
 
 const checked = new WeakMap<Store, Set<string>>();
 
-/** After each commit: a new event is owed to exactly the subscriptions that list it and are active. */
+/** After each commit: a new event is owed to exactly the active subscriptions that list it. */
 export function checkCommit(store: Store): void {
   const known = checked.get(store) ?? new Set();
   checked.set(store, known);
@@ -59,7 +59,7 @@ export function checkCommit(store: Store): void {
     throw new Violation(`the ledger does not add up: ${JSON.stringify(ledger)}`);
 }
 
-/** A new record has its event, if anybody lists its kind. */
+/** A new record has its event if any subscription lists its kind. */
 function checkAnnounced(store: Store, known: Set<string>, table: string, kind: string): void {
   const records = store
     .rows<{ id: string; workspace_id: string }>(`SELECT id, workspace_id FROM ${table}`)
@@ -79,11 +79,11 @@ function checkAnnounced(store: Store, known: Set<string>, table: string, kind: s
 }
 
 /**
- * Before each post: what is posted is pending, its subscription has no more posts under way than it
- * may, and none starts long after it was withdrawn. A hold that was written before the clocks were
- * set cannot be relied on, and nothing is promised of the posts under it.
+ * Before each post: the delivery is pending, its subscription has no more concurrent posts than
+ * allowed, and the post does not start long after a withdrawal. A hold written before the clocks
+ * were changed is not reliable, so nothing is promised of posts under it.
  *
- * @param posts the posts before it.
+ * @param posts the earlier posts.
  * @param withdrawnAt when subscriptions were withdrawn, in true time.
  */
 export function checkPost(
@@ -101,7 +101,7 @@ export function checkPost(
   );
   if (row?.state !== "pending")
     throw new Violation(`${eventId} is posted to ${subscriptionId} after it was ${row?.state}`);
-  // What an isolate that died was sending died with it, and no post outlives its limit.
+  // Posts of a dead isolate died with it, and no post outlives its timeout.
   const underWay = posts.filter(
     (post) =>
       post.subscriptionId === subscriptionId &&
@@ -109,7 +109,7 @@ export function checkPost(
       !post.isolate.dead &&
       now - post.startedAt <= POST_TIMEOUT_MS,
   );
-  // It begins with one post at once, and each success earns it one more.
+  // It starts with one post at a time, and each success allows one more.
   const earned =
     1 + posts.filter((post) => post.subscriptionId === subscriptionId && post.acknowledged).length;
   if (underWay.length + 1 > Math.min(POSTS_AT_ONCE, earned))
@@ -131,16 +131,19 @@ export function checkPost(
 /** No post starts later than this after a subscription was withdrawn. */
 const WITHDRAWN_WITHIN_MS = 2_000;
 
-/** A subscription that is closed is probed by one post: those of the wave that closed it are older. */
+/**
+ * A subscription that backs off is probed with one post; posts of the wave that caused it are
+ * older.
+ */
 function checkProbes(subscriptionId: string, underWay: Post[], now: number): void {
   const fresh = underWay.filter(({ startedAt }) => now - startedAt < 1_000);
   if (fresh.length > 0) throw new Violation(`${subscriptionId} is probed by several posts at once`);
 }
 
 /**
- * What the consumers wrote is in proportion to what they did: at the most a claim, an outcome and a
- * change of pace for a post that failed, two of these for one that was taken, and one row for a
- * delivery that was cancelled.
+ * The consumers' writes are in proportion to their work: at most a claim, an outcome and a change
+ * of pace for a failed post, two of these for a successful one, and one row for a cancelled
+ * delivery.
  */
 export function checkWrites(store: Store, posts: Post[]): void {
   const taken = posts.filter(({ acknowledged }) => acknowledged).length;
@@ -152,7 +155,7 @@ export function checkWrites(store: Store, posts: Post[]): void {
 
 const overdueSince = new WeakMap<Store, Map<string, number>>();
 
-/** Once all is well for an hour, nothing that could be posted is left lying for an hour. */
+/** Once all has been well for an hour, nothing that could be posted has been left for an hour. */
 export function checkOverdue(store: Store, healthyForMs: number): void {
   const hourMs = 3_600_000;
   const { now } = store.world;
@@ -163,7 +166,7 @@ export function checkOverdue(store: Store, healthyForMs: number): void {
       WHERE d.state = 'pending' AND max(d.due_at, coalesce(s.next_at, 0)) < ?`,
     now,
   );
-  // A subscription that opens again has had long due deliveries that could not be posted.
+  // A subscription that has just ended its backoff has overdue deliveries that could not be posted.
   const since = new Map(postable.map(({ name }) => [name, before?.get(name) ?? now]));
   overdueSince.set(store, since);
   if (healthyForMs < hourMs) return;
@@ -171,7 +174,7 @@ export function checkOverdue(store: Store, healthyForMs: number): void {
     if (now - at > hourMs) throw new Violation(`${name} is overdue by more than an hour`);
 }
 
-/** When all is over: everything is settled, as it should be, and nothing was made up or lost. */
+/** At the end: everything is settled correctly, and nothing was invented or lost. */
 export function checkEnd(store: Store, posts: Post[]): void {
   checkRecords(store);
   checkBodies(store, posts);
@@ -203,8 +206,8 @@ export function checkEnd(store: Store, posts: Post[]): void {
 }
 
 /**
- * Each event tells of a record, and no two of the same one. That each record which somebody lists has
- * its event is seen by what is owed after each commit.
+ * Each event announces a record, and no two announce the same one. That each listed record has its
+ * event is checked by what is owed after each commit.
  */
 function checkRecords(store: Store): void {
   const [row] = store.rows<{ unrecorded: number; doubled: number; refused: number }>(
@@ -220,7 +223,7 @@ function checkRecords(store: Store): void {
     throw new Violation(`records and their events differ: ${JSON.stringify(row)}`);
 }
 
-/** Every post of an event had the bytes that were stored with it. */
+/** Every post of an event had exactly the stored bytes. */
 function checkBodies(store: Store, posts: Post[]): void {
   const bodies = new Map(
     store
@@ -232,8 +235,8 @@ function checkBodies(store: Store, posts: Post[]): void {
 }
 
 /**
- * What was disabled had failed for 72 h and 10 times, without a success that was recorded; what
- * administrators were told had come to pass, and they were told all that had.
+ * A disabled subscription had failed for 72 h and 10 times without a recorded success;
+ * administrators were told only what was true, and everything they should be told.
  */
 function checkDisabled(store: Store, posts: Post[]): void {
   const owed = store.rows<{ subscription_id: string }>(

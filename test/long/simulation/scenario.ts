@@ -18,7 +18,7 @@ import {
 import { Store } from "./store.ts";
 import { Isolate, World } from "./world.ts";
 
-/** The doors of the Worker, loaded from a tree of sources: the shipped one, or one with a planted bug. */
+/** The Worker's doors, loaded from a source tree: the shipped one, or one with a planted bug. */
 export interface Doors {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
   consume: typeof import("../../../src/doors/deliveries.ts").consume;
@@ -29,7 +29,10 @@ export interface Doors {
   deleteSubscription: typeof import("../../../src/model/subscriptions.ts").deleteSubscription;
 }
 
-/** Loads the doors from the folder `src`. `cloudflare:workers` must have been given a stand-in. */
+/**
+ * Loads the doors from the folder `src`. `cloudflare:workers` must already be replaced by a
+ * stand-in.
+ */
 export async function loadDoors(src: string): Promise<Doors> {
   const load = (file: string) => import(new URL(file, pathToFileURL(`${src}/`)).href);
   const modules = await Promise.all([
@@ -42,10 +45,10 @@ export async function loadDoors(src: string): Promise<Doors> {
   return Object.assign({}, ...modules);
 }
 
-/** What became of one seed. */
+/** The result of one seed. */
 export interface Report {
   seed: number;
-  /** What failed; null when every invariant held. */
+  /** The violation; null if every invariant held. */
   violation: string | null;
   history: string[];
   events: number;
@@ -57,7 +60,7 @@ export interface Report {
   simulatedMs: number;
 }
 
-/** How a subscriber's server behaves: it changes with time. */
+/** How a subscriber's server behaves; this changes over time. */
 type Behaviour =
   | "fine"
   | "slow"
@@ -80,14 +83,18 @@ const BEHAVIOURS: Behaviour[] = [
   "overloaded",
 ];
 
-/** One wave and the probes of two ladders: a delivery may end after its subscription was enabled. */
+/**
+ * One wave and the probes of two ladders: a delivery may end after its subscription was re-enabled.
+ */
 const DEAD_POSTS_MAX = 6 + 22;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
 const AGENT = { reference: "agent", name: "Agent" };
 
-/** Lives one world through: some hours of work and of faults, then days in which all must settle. */
+/**
+ * Simulates one world: some hours of work and faults, then days in which everything must settle.
+ */
 export async function simulate(seed: number, doors: Doors): Promise<Report> {
   const world = new World(seed);
   const restore = world.install();
@@ -119,15 +126,15 @@ export async function simulate(seed: number, doors: Doors): Promise<Report> {
 
 class Scenario {
   readonly posts: Post[] = [];
-  /** What failed outside the task that checks, to be thrown there. */
+  /** A failure outside the checking task, to be thrown there. */
   #failure: unknown = null;
   #workspaces: string[] = [];
   #references = 0;
   #healthySince = 0;
-  /** A fast subscriber waits no longer than this for an event, once nothing fails but subscribers. */
+  /** The longest that a fast subscriber may wait for an event, once only subscribers fail. */
   #promptMs = 6_000;
   #behaviours = new Map<string, Behaviour>();
-  /** When subscriptions were withdrawn, and the call that did it had returned. */
+  /** When subscriptions were withdrawn and the call that did it had returned. */
   #withdrawnAt = new Map<string, number>();
   #lanes: { deliveries: Broker; redeliveries: Broker };
 
@@ -140,9 +147,9 @@ class Scenario {
     this.store = store;
     this.doors = doors;
     const concurrency = world.chance.pick([1, 3, 10, 250]);
-    // An isolate that is full of dispatches waits for one more.
+    // An isolate with the maximum number of dispatches waits for one more.
     const dispatches = world.chance.pick([0, DISPATCHES_AT_ONCE]);
-    // The only consumer there is may wait for somebody of whom it learns only then that he is slow.
+    // The only consumer may be waiting for a subscriber that it only now finds to be slow.
     if (concurrency === 1 && dispatches > 0) this.#promptMs += POST_TIMEOUT_MS;
     const broker = (name: string) =>
       new Broker(world, name, concurrency, (messages, isolate) => {
@@ -193,7 +200,7 @@ class Scenario {
       if (behaviour === "stall" || world.chance.happens(0.7)) this.#behaviours.set(host, "fine");
     const settledBy = world.now + 30 * 24 * HOUR_MS;
     await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
-    // What is still on its way may end.
+    // What is still in progress may end.
     const quietAt = world.now + 10 * MINUTE_MS;
     await world.run(() => this.#failure !== null || world.now > quietAt);
     this.#throwFailure();
@@ -205,8 +212,8 @@ class Scenario {
   }
 
   /**
-   * Events for everybody, twice, once it is known who is fast: a subscriber that answers at once is
-   * posted to at once, whoever else is there.
+   * Events for everyone, twice, once it is known who is fast: a subscriber that answers at once is
+   * posted to at once, whoever else there is.
    */
   async #checkPrompt(): Promise<void> {
     const { world } = this;
@@ -247,7 +254,7 @@ class Scenario {
     await world.run(() => this.#failure !== null || world.now > quietAt);
   }
 
-  /** A subscriber that has only failed since faults ended was probed, not stormed. */
+  /** A subscriber that has only failed since the faults ended was probed, not flooded. */
   #checkDead(): void {
     const since = this.#healthySince + MINUTE_MS;
     for (const [id, posts] of Map.groupBy(this.posts, ({ subscriptionId }) => subscriptionId)) {
@@ -257,7 +264,7 @@ class Scenario {
     }
   }
 
-  /** How long nothing has gone wrong but at subscribers, in milliseconds. */
+  /** How long nothing but subscribers has failed, in milliseconds. */
   #healthyFor(): number {
     return this.world.faults ? 0 : this.world.now - this.#healthySince;
   }
@@ -281,7 +288,7 @@ class Scenario {
     } as unknown as Env;
   }
 
-  /** Keys' gates, as far as the doors change them. */
+  /** The key gates, as far as the doors change them. */
   #gate(isolate: Isolate) {
     const call = async () => {
       await isolate.step();
@@ -299,7 +306,7 @@ class Scenario {
     await isolate.step();
   }
 
-  /** A call of the Platform door, tried again with the same input until it is answered. */
+  /** A call of the Platform door, retried with the same input until it is answered. */
   async #call(method: string, input: unknown): Promise<Record<string, never>> {
     const { world } = this;
     for (let attempt = 1; ; attempt++) {
@@ -355,7 +362,7 @@ class Scenario {
     world.note(`${row.id} subscribes to ${row.events}`);
   }
 
-  /** A workspace of its own whose subscribers all answer late. */
+  /** A separate workspace whose subscribers all answer late. */
   async #subscribeSlowCrowd(): Promise<void> {
     await this.#createWorkspace();
     const workspaceId = this.#workspaces.at(-1);
@@ -392,7 +399,7 @@ class Scenario {
       await this.#call("setWorkspaceAccess", { workspaceId, granted: true });
       return;
     }
-    // The long way to a disabled subscription, and back.
+    // The long way to a disabled subscription and back.
     await world.sleep(world.chance.between(1, 30) * HOUR_MS);
     const [disabled] = this.store.rows<{ id: string }>(
       "SELECT id FROM subscriptions ORDER BY disabled_at IS NULL, id LIMIT 1",
@@ -409,7 +416,7 @@ class Scenario {
   ): Promise<void> {
     const { world } = this;
     const leads = Array.from({ length: count }, () => ({
-      // At times one that was recorded before.
+      // Sometimes one that was recorded before.
       reference: `lead-${world.chance.happens(0.15) ? world.chance.between(0, this.#references) : ++this.#references}`,
       source: "crm",
       agent: AGENT,
@@ -520,7 +527,7 @@ class Scenario {
       status,
       retryAfterSeconds,
     });
-    // A machine that stalls gets its answer long after its lease has ended.
+    // A machine that stalls gets its answer long after its hold has ended.
     await world.sleep(
       behaviour === "stall" ? world.chance.between(1, 600_000) : world.chance.between(5, 500),
     );
@@ -529,7 +536,7 @@ class Scenario {
         await world.sleep(world.chance.between(1_000, 9_400));
         return answered(200);
       case "poisoned":
-        // One event in five can never be digested.
+        // One event in five is always rejected.
         return answered(eventId.charCodeAt(eventId.length - 1) % 5 === 0 ? 500 : 200);
       case "flaky":
         return answered(world.chance.happens(0.5) ? 200 : 500);
@@ -549,7 +556,7 @@ class Scenario {
     }
   }
 
-  /** The cron door: at the minutes at which it could have something to do. */
+  /** The cron door, in the minutes in which it could have something to do. */
   #sweepAgain(): void {
     const { world } = this;
     const [next] = this.store.rows<{ due: number | null; owed: number | null }>(
@@ -570,7 +577,7 @@ class Scenario {
     });
   }
 
-  /** Runs a check wherever it is called; what it finds ends the run. */
+  /** Runs a check from anywhere; a violation ends the simulation. */
   #guard(check: () => void): void {
     try {
       check();

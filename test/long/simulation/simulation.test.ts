@@ -1,4 +1,4 @@
-// biome-ignore-all lint/suspicious/noTemplateCurlyInString: they are quoted from the sources
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: quoted from the sources
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,7 +19,7 @@ function simulate(...args: string[]) {
   return { status, output: stdout + stderr };
 }
 
-/** A copy of the sources in which each of `edits` has been made, once. */
+/** A copy of the sources with each of `edits` made once. */
 function plant(name: string, file: string, edits: [string, string][]): string {
   const src = join(SCRATCH, name, "src");
   cpSync(join(ROOT, "src"), src, { recursive: true });
@@ -33,7 +33,7 @@ function plant(name: string, file: string, edits: [string, string][]): string {
 }
 
 describe("the simulation", () => {
-  test("finds no invariant that fails in a hundred worlds", () => {
+  test("finds no violated invariant in a hundred worlds", () => {
     const { status, output } = simulate("--seeds", "100", "--from", "1");
     expect(output).toContain("100 seeds, 0 violations");
     // Every error of the table, before the commit and after it.
@@ -41,7 +41,7 @@ describe("the simulation", () => {
     expect(status).toBe(0);
   }, 180_000);
 
-  test("plays a seed again exactly", () => {
+  test("replays a seed exactly", () => {
     const args = ["--seeds", "1", "--from", "7", "--verbose", "--jobs", "1"];
     const [first, second] = [simulate(...args), simulate(...args)].map(({ output }) =>
       output.replace(/ in [\d.]+ s$/m, ""),
@@ -50,7 +50,7 @@ describe("the simulation", () => {
     expect(first?.split("\n").length).toBeGreaterThan(100);
   });
 
-  // Each rule with the code that holds it taken out, and what then fails.
+  // Each rule, with the code that enforces it removed, and what then fails.
   const bugs: [rule: string, file: string, edits: [string, string][], violation: RegExp][] = [
     [
       "one dispatch at a time posts to a subscription",
@@ -70,13 +70,13 @@ describe("the simulation", () => {
       /attempts, more than were made|after it was/,
     ],
     [
-      "what the queues forget is woken",
+      "what the queues lose is woken",
       "doors/sweep.ts",
       [["wakeOverdue(db, env, now),", "Promise.resolve(),"]],
       /is overdue by more than an hour/,
     ],
     [
-      "posts at once are earned",
+      "concurrent posts are earned",
       "delivery/turn.ts",
       [["this.#underWay.size < this.found.postsAtOnce &&", ""]],
       /posts under way at once/,
@@ -88,7 +88,7 @@ describe("the simulation", () => {
       /fails always, and was posted to/,
     ],
     [
-      "slow subscriptions have a queue of their own",
+      "slow subscriptions have their own queue",
       "delivery/wake.ts",
       [["slow: env.REDELIVERIES", "slow: env.DELIVERIES"]],
       /answers at once, and waited/,
@@ -109,7 +109,7 @@ describe("the simulation", () => {
       /is overdue by more than an hour|is still pending/,
     ],
     [
-      "a claim is for many deliveries",
+      "one claim covers many deliveries",
       "delivery/dispatch.ts",
       [["? share : Math.min(share, CLAIM_SLOW_MAX)", "? 1 : 1"]],
       /rows were written for/,
@@ -117,7 +117,7 @@ describe("the simulation", () => {
   ];
 
   test.each(bugs)(
-    "finds out when it does not hold that %s",
+    "detects it if it does not hold that %s",
     (rule, file, edits, violation) => {
       const src = plant(rule.replaceAll(/\W+/g, "-"), file, edits);
       const { status, output } = simulate("--seeds", "120", "--src", src);

@@ -14,11 +14,13 @@ const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 /** A real SQLite database that looks like D1 to the code under test. */
 export class Store {
   readonly db = new DatabaseSync(":memory:");
-  /** Rows that the consumers have written, without the log of attempts: a row for each that failed. */
+  /**
+   * Rows written by the consumers, without the table of attempts, which has a row for each failure.
+   */
   consumerWrites = 0;
   /** How D1 has failed. */
   readonly injected = new Set<Fault>();
-  /** Called in the very moment in which a write has been committed. */
+  /** Called at the very moment when a write has been committed. */
   onCommit: () => void = () => {};
   #statements = new Map<string, StatementSync>();
 
@@ -32,12 +34,14 @@ export class Store {
       this.db.exec(readFileSync(join(MIGRATIONS, file), "utf8"));
   }
 
-  /** Rows of a query, at once and without faults: for the checks, not for the code under test. */
+  /**
+   * Rows of a query, immediately and without faults: for the checks, not for the code under test.
+   */
   rows<Row>(sql: string, ...parameters: (string | number | null)[]): Row[] {
     return this.#prepare(sql).all(...parameters) as Row[];
   }
 
-  /** The binding that an isolate has: every call takes time, may fail before or after, or crash. */
+  /** The binding of an isolate: every call takes time, and may fail before or after, or crash. */
   binding(isolate: Isolate): D1Database {
     const execute = async (statements: Bound[]) => {
       const { world } = this;

@@ -4,9 +4,9 @@ import { Chance } from "../../../scripts/shared/chance.ts";
 const realImmediate = setImmediate;
 
 /**
- * A world with its own clock and its own chance, both decided by a seed. While it is installed, the
- * code under test gets its time, timers and randomness from it; it has no other source of either, so
- * that the same seed gives the same history.
+ * A world with its own clock and its own randomness, both determined by a seed. While it is
+ * installed, the code under test gets its time, timers and randomness from it and from nowhere
+ * else, so that the same seed gives the same history.
  */
 export class World {
   /** The true time, in Unix milliseconds. */
@@ -36,7 +36,7 @@ export class World {
     this.history.push(`${new Date(this.now).toISOString()} ${line}`);
   }
 
-  /** Runs `run` after `ms` of true time. */
+  /** Calls `run` after `ms` of true time. */
   after(ms: number, run: () => void): void {
     this.#timers.push({ at: this.now + Math.max(0, ms), order: this.#order++, run });
   }
@@ -63,7 +63,10 @@ export class World {
     }
   }
 
-  /** Puts this world's clock, timers and chance in place of the process's; gives the way back. */
+  /**
+   * Replaces the process's clock, timers and randomness with this world's; returns a function that
+   * restores them.
+   */
   install(): () => void {
     const {
       setTimeout,
@@ -99,7 +102,7 @@ export class World {
   }
 }
 
-/** One run of the Worker: it lives until it ends, or until a crash between any two steps. */
+/** One invocation of the Worker: it lives until it ends, or until a crash between any two steps. */
 export class Isolate {
   #dead = false;
 
@@ -120,7 +123,7 @@ export class Isolate {
     this.onCrash = onCrash;
   }
 
-  /** A moment at which the isolate may crash, and at which one that did stays silent for ever. */
+  /** A point at which the isolate may crash, and at which a crashed one hangs for ever. */
   async step(): Promise<void> {
     const { world } = this;
     if (!this.#dead && world.faults && world.chance.happens(this.crashProbability)) {
@@ -128,7 +131,7 @@ export class Isolate {
       world.note(`${this.name} crashes`);
       this.onCrash();
     }
-    // What crashed never goes on: nothing that it waits for ever comes.
+    // A crashed isolate never continues: what it awaits never arrives.
     if (this.#dead) await new Promise(() => {});
   }
 }

@@ -27,7 +27,7 @@ const PERSON = {
   field: "canari-champ-libre",
 };
 
-/** All that a call of the Platform door says when it fails, as it must. */
+/** The full output of a call of the Platform door that must fail. */
 async function errorOf(call: () => PromiseLike<unknown>): Promise<string> {
   try {
     await call();
@@ -44,7 +44,7 @@ test("the search finds a canary in every form", () => {
   expect(canariesIn(inside, { email: PERSON.email })).toEqual(["email"]);
 });
 
-test("no log, error answer or stored attempt holds a key, a secret, a person or a URL's query", async () => {
+test("no log, error response or stored attempt contains a key, a secret, a person or a URL's query", async () => {
   const { PLATFORM, DB } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
   const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
@@ -77,7 +77,7 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
     otherSecret: secrets[1] ?? "",
     query: "canari-jeton",
     path: "canari-chemin",
-    // Without the workspace, which logs name.
+    // Without the workspace, which logs contain.
     portal: token.slice(token.indexOf(".") + 1),
   };
 
@@ -90,7 +90,7 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
   };
   await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
   await until(() => fine.posts.length === 1 && failing.posts.length === 1);
-  // The subscriber is told all of it: the canaries are there to be leaked.
+  // The subscriber is sent all of it, so that there are canaries to leak.
   const told = fine.posts[0]?.body.toString() ?? "";
   expect(canariesIn(told, canaries).sort()).toEqual(["email", "field", "name", "phone"]);
 
@@ -149,6 +149,6 @@ test("no log, error answer or stored attempt holds a key, a secret, a person or 
   expect(refused.length).toBeGreaterThan(15);
   expect(canariesIn(logs.join("\n"), canaries)).toEqual([]);
   expect(canariesIn(JSON.stringify(attempts), canaries)).toEqual([]);
-  // A key such as that of an unknown property is named; what was given for a value never is.
+  // The name of an unknown property is quoted; a value never is.
   expect(canariesIn(refused.join("\n"), canaries)).toEqual([]);
 });

@@ -74,13 +74,13 @@ describe("verifyDelivery", () => {
     return headers["X-Service-Signature"] ?? "";
   };
 
-  test("gives the event of a real delivery", () => {
+  test("returns the event of a real delivery", () => {
     const event = verify(signature);
     expect(event).toEqual(JSON.parse(post.body.toString()));
     expect(event).toMatchObject({ type: "lead.created", data: { name: "Zoë “€” 🌻" } });
   });
 
-  test("accepts 4 minutes of difference either way, and refuses 6", async () => {
+  test("accepts 4 minutes of difference in either direction, and rejects 6", async () => {
     for (const minutes of [-4, 4])
       expect(verify(await signAt(minutes * 60_000))).toHaveProperty("id");
     for (const minutes of [-6, 6]) {
@@ -89,7 +89,7 @@ describe("verifyDelivery", () => {
     }
   });
 
-  test("refuses another body, another secret, and an old signature under a new time", async () => {
+  test("rejects another body, another secret, and an old signature with a new time", async () => {
     expect(() => verify(signature, Buffer.concat([post.body, Buffer.from(" ")]))).toThrow(
       refusal(),
     );
@@ -100,17 +100,17 @@ describe("verifyDelivery", () => {
   });
 
   test.each([undefined, null, "", "t=,v1=", "t=1", "v1=1", "t=abc,v1=é", "t=1e3", ["t=1", "v1=1"]])(
-    "refuses the signature %j",
+    "rejects the signature %j",
     (header) => expect(() => verify(header)).toThrow(refusal()),
   );
 
-  test("refuses a time in disguise", async () => {
+  test("rejects a timestamp in an unusual format", async () => {
     const ahead = await signAt(6 * 60_000);
     for (const disguise of ["t=1,t=$1", "t=$1,t=1", "t=$1e-6", "t= $1", "t=-$1"])
       expect(() => verify(ahead.replace(/^t=(\d+)/, disguise))).toThrow(refusal());
   });
 
-  test("finds the right signature among several, wherever it stands", async () => {
+  test("finds the valid signature among several, wherever it is", async () => {
     const other = mintSecret();
     for (const secrets of [
       [secret, other],
@@ -139,7 +139,7 @@ describe("npm run events", () => {
 
   afterAll(() => program?.kill("SIGKILL"));
 
-  test("prints each event as it comes, refuses what is forged, and ends its subscription", async () => {
+  test("prints each event as it arrives, rejects forged ones, and removes its subscription", async () => {
     const { PLATFORM } = runtime.env;
     const { workspaceId, apiKey, client } = await openWorkspace();
     const rest = { type: "lead_ads", provider: "facebook", agent: AGENT } as const;

@@ -12,14 +12,14 @@ const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
 
 let runtime: Runtime;
 let built: BuiltClient;
-/** The requests, as the service logs them. */
+/** The requests, as logged by the service. */
 const requests: { workspace: string; route: string; status: number }[] = [];
 
 beforeAll(async () => {
   runtime = await startRuntime({
     vars: { QUOTA_WINDOW_SECONDS: WINDOW_SECONDS },
     onLog: (line) => {
-      // The runtime itself writes lines too.
+      // The runtime itself also prints lines.
       if (!line.startsWith("{")) return;
       const { event, workspace, route, status } = JSON.parse(line);
       if (event === "request") requests.push({ workspace, route, status });
@@ -38,7 +38,7 @@ beforeEach((t) => {
   if (!built) t.skip("the package registry cannot be reached");
 });
 
-/** A workspace, its key, and the client that has it. */
+/** A workspace, its key, and a client with that key. */
 async function openWorkspace(requestsPerWindow = 1_000, maxWaitSeconds?: number) {
   const { PLATFORM } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
@@ -47,7 +47,7 @@ async function openWorkspace(requestsPerWindow = 1_000, maxWaitSeconds?: number)
   return { workspaceId, apiKey, client };
 }
 
-/** Records `count` records, a hundred a call; their ids. */
+/** Records `count` records, a hundred per call; returns their ids. */
 async function recordMany(
   count: number,
   record: (references: string[]) => Promise<{ ids: Iterable<unknown> }>,
@@ -96,7 +96,7 @@ async function idsOf(items: AsyncIterable<{ id: string }>): Promise<string[]> {
   return ids;
 }
 
-/** The statuses of `count` requests on a route: their log may come after the answers. */
+/** The statuses of `count` requests on a route: their log may come after the responses. */
 async function statusesOf(workspaceId: string, route: string, count: number): Promise<number[]> {
   const logged = () =>
     requests.filter((one) => one.workspace === workspaceId && one.route === route);
@@ -164,7 +164,7 @@ describe("the example client", () => {
     expect(stderr).toBe("");
   });
 
-  test("reads every page of automations and runs, and only those that are reached", async () => {
+  test("fetches every page of automations and runs, but only those that are reached", async () => {
     const { workspaceId, client } = await openWorkspace();
     const automations = await recordAutomations(workspaceId, 120);
     expect((await idsOf(client.listAutomations())).toSorted()).toEqual(automations.toSorted());
@@ -203,7 +203,7 @@ describe("the example client", () => {
   });
 });
 
-/** What a promise is rejected with. */
+/** The error that a promise is rejected with. */
 function refusalOf(promise: Promise<unknown>) {
   return promise.then(
     () => expect.unreachable("it was to be refused"),
@@ -214,7 +214,7 @@ function refusalOf(promise: Promise<unknown>) {
 describe("a call that is refused", () => {
   const REQUEST_ID = expect.stringMatching(/^[0-9a-f-]{36}/);
 
-  test("throws an ApiError with status, code, details and the id of the request", async () => {
+  test("throws an ApiError with status, code, details and request id", async () => {
     const { workspaceId, client } = await openWorkspace();
     const [draft] = await recordAutomations(workspaceId, 1, "draft");
     const creation = { url: "http://localhost:1", events: ["lead.deleted"] };
@@ -238,7 +238,7 @@ describe("a call that is refused", () => {
     }
   });
 
-  test("by what stands in between has a status and no code", async () => {
+  test("by an intermediary has a status and no code", async () => {
     const { url, close } = await startReceiver(() => 502);
     const error = await refusalOf(
       new built.main.Client({ url, apiKey: "none" }).getAutomation("aut_1"),
@@ -248,7 +248,7 @@ describe("a call that is refused", () => {
     expect(error).toMatchObject({ status: 502, code: null, details: {}, requestId: null });
   });
 
-  test("for its quota is sent again once Retry-After has passed, a PATCH too", async () => {
+  test("for its quota is sent again after Retry-After, even a PATCH", async () => {
     const { workspaceId, client } = await openWorkspace(1);
     const [id] = await recordAutomations(workspaceId, 1);
     await client.getAutomation(id);
@@ -256,7 +256,7 @@ describe("a call that is refused", () => {
     expect(await statusesOf(workspaceId, "/v1/automations/:id", 3)).toEqual([200, 429, 200]);
   });
 
-  test("for its quota throws when it may not wait", async () => {
+  test("for its quota throws if it may not wait", async () => {
     const { workspaceId, client } = await openWorkspace(1, 0);
     await idsOf(client.listLeads());
     const error = await refusalOf(idsOf(client.listLeads()));
@@ -265,7 +265,7 @@ describe("a call that is refused", () => {
     expect(await statusesOf(workspaceId, "/v1/leads", 2)).toEqual([200, 429]);
   });
 
-  test("for its quota waits no longer in all than it may", async () => {
+  test("for its quota waits no longer in total than it may", async () => {
     const busy = await startReceiver(() => ({ status: 429, headers: { "Retry-After": "1" } }));
     const client = new built.main.Client({ url: busy.url, apiKey: "none", maxWaitSeconds: 2 });
     expect(await refusalOf(client.getAutomation("aut_1"))).toMatchObject({ status: 429 });
@@ -275,7 +275,7 @@ describe("a call that is refused", () => {
     for (const wait of [second - first, third - second]) expect(wait).toBeGreaterThanOrEqual(990);
   });
 
-  test("for its quota stops waiting when its signal says so, with the signal's reason", async () => {
+  test("for its quota stops waiting when its signal is aborted, with the signal's reason", async () => {
     const busy = await startReceiver(() => ({ status: 429, headers: { "Retry-After": "60" } }));
     const client = new built.main.Client({ url: busy.url, apiKey: "none" });
     const signal = AbortSignal.timeout(1_000);

@@ -51,7 +51,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 describe.concurrent("every command", () => {
-  test.each(COMMANDS)("%s --help says how it is called, and does nothing else", async (command) => {
+  test.each(COMMANDS)("%s --help shows its usage, and does nothing else", async (command) => {
     for (const help of ["--help", "-h"]) {
       const { code, stdout, stderr } = await runCommand(command, [help]);
       const call = command === "start" ? "npm start" : `npm run ${command} -- `;
@@ -61,22 +61,19 @@ describe.concurrent("every command", () => {
     }
   });
 
-  test.each(COMMANDS)(
-    "%s refuses an option that it does not have, in one sentence",
-    async (command) => {
-      const { code, stdout, stderr } = await runCommand(command, ["--frobnicate"]);
-      expect(stderr).toBe("Unknown option '--frobnicate'; --help shows the usage\n");
-      expect(stdout).toBe("");
-      expect(code).toBe(command === "check-receiver" ? 2 : 1);
-    },
-  );
+  test.each(COMMANDS)("%s rejects an unknown option in one sentence", async (command) => {
+    const { code, stdout, stderr } = await runCommand(command, ["--frobnicate"]);
+    expect(stderr).toBe("Unknown option '--frobnicate'; --help shows the usage\n");
+    expect(stdout).toBe("");
+    expect(code).toBe(command === "check-receiver" ? 2 : 1);
+  });
 
   test.each([
     ["simulate", "--seeds", "many"],
     ["simulate", "--jobs", "0"],
     ["chaos", "--events", "0"],
     ["chaos", "--kills", "-1"],
-  ])("%s %s %s: a number is expected", async (command, option, value) => {
+  ])("%s %s %s: expects a number", async (command, option, value) => {
     const { code, stdout, stderr } = await runCommand(command, [`${option}=${value}`]);
     expect(stderr).toMatch(
       new RegExp(`^${option}: a whole number from \\d on is expected; [^\n]+\n$`),
@@ -87,7 +84,7 @@ describe.concurrent("every command", () => {
 });
 
 describe("a folder", () => {
-  test("without the dependencies is told from any command in one sentence", async () => {
+  test("without dependencies is reported by any command in one sentence", async () => {
     await run("cp", ["-r", "scripts", "src", "test", "bench", "package.json", folder]);
     for (const command of COMMANDS) {
       const { code, stderr } = await runCommand(command, [], { cwd: folder });
@@ -102,15 +99,15 @@ describe("a folder", () => {
     const before = existsSync(secrets) ? statSync(secrets).mtimeMs : null;
     const { code, stderr } = await runCommand("start", [], { env: { PORT: "28787" } });
     letGo();
-    expect(stderr).toBe("`npm start` already runs in this folder, on http://localhost:1.\n");
+    expect(stderr).toBe("`npm start` is already running in this folder, on http://localhost:1.\n");
     expect(code).toBe(1);
     expect(existsSync(secrets) ? statSync(secrets).mtimeMs : null).toBe(before);
   });
 
-  test("is free once its start has ended, or was killed", async () => {
+  test("is free once its start has ended or was killed", async () => {
     const letGo = await holdFolder(folder, "first");
     await expect(holdFolder(folder, "second")).rejects.toThrow(
-      "already runs in this folder, on first",
+      "is already running in this folder, on first",
     );
     letGo();
     (await holdFolder(folder, "second"))();
@@ -130,7 +127,7 @@ describe("a folder", () => {
     }
   });
 
-  // Whoever is root may write everywhere: the command then runs as nobody.
+  // Root may write anywhere, so the command then runs as nobody.
   test
     .runIf(process.getuid?.() === 0)
     .each([
@@ -138,7 +135,7 @@ describe("a folder", () => {
       ["platform/platform.ts", "ledger"],
       ["openapi/openapi.ts"],
       ["chaos/chaos.ts"],
-    ])("that cannot be written to is named in one sentence by %s", async (script, ...args) => {
+    ])("that is not writable is reported in one sentence by %s", async (script, ...args) => {
     const call = [`scripts/${script}`, ...args];
     const { code, stderr } = await run(process.execPath, call, {
       uid: 65_534,
@@ -169,7 +166,7 @@ test.runIf(process.platform === "linux")(
     for (const pid of servers) process.kill(pid, "SIGCONT");
     await runtime.stop();
     expect(stderr).toBe(
-      "The local server does not answer: end it, and start it with `npm start`.\n",
+      "The local server does not answer: stop it, and start it again with `npm start`.\n",
     );
     expect(code).toBe(1);
   },

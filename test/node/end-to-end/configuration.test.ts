@@ -10,12 +10,12 @@ const schema: Schema = JSON.parse(
 );
 const validator = new Validator(schema, "7", false);
 
-/** A configuration file as wrangler parses it, before any default. */
+/** A configuration file as parsed by wrangler, before any defaults. */
 function readConfig(file: string): Unstable_RawConfig {
   return experimental_readRawConfig({ config: join(ROOT, file) }).rawConfig as Unstable_RawConfig;
 }
 
-/** Where a configuration breaks wrangler's schema. */
+/** Where a configuration violates wrangler's schema. */
 function faultsOf(config: unknown): string[] {
   return validator.validate(config).errors.map(({ instanceLocation, error }) => {
     return `${instanceLocation}: ${error}`;
@@ -24,20 +24,20 @@ function faultsOf(config: unknown): string[] {
 
 describe("the configuration", () => {
   test.each(["wrangler.toml", "scripts/shared/platform-door.toml"])(
-    "%s fits wrangler's schema",
+    "%s matches wrangler's schema",
     (file) => {
       expect(faultsOf(readConfig(file))).toEqual([]);
     },
   );
 
-  test("would not fit with a misspelt key", () => {
+  test("would not match with a misspelt key", () => {
     const observability = { enabled: true, logs: { sampling_rate: 1 } };
     expect(faultsOf({ ...readConfig("wrangler.toml"), observability }).join()).toContain(
       "sampling_rate",
     );
   });
 
-  test("sends to every queue that it reads, so that a first deployment makes it", () => {
+  test("sends to every queue that it consumes, so that a first deployment creates it", () => {
     const { queues = {} } = readConfig("wrangler.toml");
     const made = queues.producers?.map(({ queue }) => queue);
     expect(
@@ -53,15 +53,15 @@ describe("the configuration", () => {
     });
   });
 
-  test("does not lift the policy for webhook URLs", () => {
+  test("does not disable the policy for webhook URLs", () => {
     expect(readConfig("wrangler.toml").vars).not.toHaveProperty("ALLOW_LOCAL_WEBHOOKS");
   });
 
-  test("names, for the Deploy to Cloudflare button, the secrets that the Worker requires", () => {
+  test("lists, for the Deploy to Cloudflare button, the secrets that the Worker requires", () => {
     const required = readConfig("wrangler.toml").secrets?.required;
     const example = readFileSync(join(ROOT, ".dev.vars.example"), "utf8");
     expect([...example.matchAll(/^(\w+)=/gm)].map(([, name]) => name)).toEqual(required);
-    // An example that works would be deployed as it is.
+    // A working example would be deployed unchanged.
     for (const name of required ?? []) expect(example).toContain(`\n${name}=""\n`);
     const { cloudflare } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
     expect(Object.keys(cloudflare.bindings)).toEqual(required);
@@ -69,7 +69,7 @@ describe("the configuration", () => {
 });
 
 describe("docs/operations.md", () => {
-  test("tells of every event that the code logs, and of no other", () => {
+  test("lists every event that the code logs, and no other", () => {
     const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
     const logged = files
       .filter((file) => file.endsWith(".ts"))

@@ -129,7 +129,7 @@ describe("a subscriber over HTTP", () => {
     );
   });
 
-  test("gets an event again, the same bytes signed afresh, after it answered with an error", async () => {
+  test("gets an event again, with the same bytes signed afresh, after answering with an error", async () => {
     const failing = await startReceiver(() => (failing.posts.length === 1 ? 500 : 200));
     const { workspaceId, call } = await makeWorkspace();
     await call("POST", "/v1/webhooks", { url: failing.url, events: ["lead.created"] });
@@ -148,7 +148,7 @@ describe("a subscriber over HTTP", () => {
     await failing.close();
   });
 
-  test("is not followed when it redirects, and not waited for beyond 10 s", async () => {
+  test("is not followed if it redirects, and not waited for beyond 10 s", async () => {
     const redirecting = await startReceiver(() => 302);
     const hanging = await startReceiver(() => new Promise<number>(() => {}));
     const { workspaceId, call } = await makeWorkspace();

@@ -88,6 +88,7 @@ export function start(
       HOME: folder,
       TMPDIR: folder,
       NODE_NO_WARNINGS: "1",
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
       FAKE_ACCOUNT: join(folder, "account.json"),
       FAKE_CALLS: join(folder, "calls"),
       ...env,

@@ -42,7 +42,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     await runtime?.stop();
   });
 
-  test("opens without an error, a breach of its policy or a request to another host", async () => {
+  test("opens without an error, a policy violation or a request to another host", async () => {
     const { page, faults } = desktop;
     await page.getByRole("heading", { level: 1 }).waitFor();
     await readThrough(page);
@@ -52,14 +52,14 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   test("opens with the quickstart, then the guides, then the reference", async () => {
     const headings = await desktop.page.getByRole("main").locator("h2").allTextContents();
     expect(headings.slice(0, 2)).toEqual(["Quickstart", "Events"]);
-    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Receivers to copy"];
+    const guides = ["Pagination", "Quota", "Errors", "Webhooks", "Example receivers"];
     const reference = headings.indexOf("Every operation and event");
     for (const title of guides) expect(headings.slice(0, reference)).toContain(title);
     expect(headings.slice(reference + 1)).toEqual(["Automations", "Leads", "Runs", "Webhooks"]);
     await desktop.page.getByRole("img", { name: "The way of an event" }).waitFor();
   });
 
-  test("shows every operation and event of the document, its answer before its errors", async () => {
+  test("shows every operation and event of the document, its success response before its errors", async () => {
     const { page, faults } = desktop;
     const answer = await fetch(new URL("/openapi.json", runtime.url));
     const operations = operationsOf((await answer.json()) as OpenApiDocument);
@@ -76,7 +76,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     expect(await faults()).toEqual([]);
   });
 
-  test("folds what stands inside a field", async () => {
+  test("folds the fields inside a field", async () => {
     const section = desktop.page.getByRole("article", { name: "List the leads of the workspace" });
     const email = section.getByText("The person's e-mail address", { exact: false });
     expect(await email.isVisible()).toBe(false);
@@ -84,9 +84,9 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     expect(await email.isVisible()).toBe(true);
   });
 
-  test("has a receiver for six platforms, one in sight at a time", async () => {
+  test("has a receiver for six platforms, showing one at a time", async () => {
     const { page } = desktop;
-    const section = page.getByRole("region", { name: "Receivers to copy" });
+    const section = page.getByRole("region", { name: "Example receivers" });
     for (const [name, code] of [
       ["Node", "node:http"],
       ["Workers", "export default"],
@@ -118,7 +118,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
   });
 
   test.each(["light", "dark"] as const)(
-    "has no fault that axe finds, contrast included, folded or not, in %s",
+    "has no fault that axe finds, including contrast, folded or not, in %s",
     async (colorScheme) => {
       for (const width of [1440, PHONE_WIDTH]) {
         const viewport = { width, height: 900 };
@@ -135,7 +135,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     },
   );
 
-  test("can be used without a mouse: the focus is seen wherever it goes", async () => {
+  test("can be used without a mouse, with the focus always visible", async () => {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
     await page.goto(new URL("/docs", runtime.url).href);
     await page.keyboard.press("Tab");
@@ -150,7 +150,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     await page.close();
   });
 
-  test("forgets the key when it is left", async () => {
+  test("forgets the key when the page is left", async () => {
     const { page } = desktop;
     await page.reload();
     expect(await page.getByLabel("API key").inputValue()).toBe("");
@@ -165,7 +165,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     await page.close();
   });
 
-  test("runs no script of another host, nor one that stands in the page", async () => {
+  test("runs no script from another host, and no inline script", async () => {
     const { page, faults } = phone;
     for (const script of ["{ src: 'https://cdn.example/x.js' }", "{ text: 'void 0' }"])
       await page.evaluate(
@@ -182,7 +182,7 @@ async function visit(browser: Browser, base: URL, device: BrowserContextOptions)
   return opened;
 }
 
-/** Makes the first request of the page with `apiKey`, and finds `text` in the answer. */
+/** Sends the first request of the page with `apiKey`, and finds `text` in the response. */
 async function expectData(page: Page, apiKey: string, text: string): Promise<void> {
   await page.getByLabel("API key").fill(apiKey);
   const operation = page.getByRole("article", { name: "List the automations of the workspace" });

@@ -28,8 +28,8 @@ function files(): string[] {
 }
 
 /**
- * The files of the storage in which one of the texts stands, byte for byte, once what was committed
- * has been moved from the write-ahead log to where it belongs, as the database does in time.
+ * The storage files that contain one of the texts, byte for byte, once everything committed has
+ * been moved from the write-ahead log into the database, as the database does in time.
  */
 function filesWith(texts: string[]): string[] {
   for (const name of files().filter((file) => file.endsWith(".sqlite"))) {
@@ -43,7 +43,7 @@ function filesWith(texts: string[]): string[] {
   });
 }
 
-/** How many rows the tables have that could tell of a lead. */
+/** The number of rows in the tables that could mention a lead. */
 async function rowsOf(tables: string[]): Promise<number[]> {
   const counts = tables.map((table) =>
     runtime.env.DB.prepare(`SELECT count(*) AS n FROM ${table}`).first<number>("n"),
@@ -51,7 +51,7 @@ async function rowsOf(tables: string[]): Promise<number[]> {
   return (await Promise.all(counts)).map(Number);
 }
 
-/** So few that the database has not moved rows from page to page, which leaves copies behind. */
+/** So few that the database has not moved rows between pages, which leaves copies behind. */
 const LEADS = 6;
 
 /** Leads that differ from each other in each field. */
@@ -67,7 +67,7 @@ function reports() {
   }));
 }
 
-/** A workspace with leads, some of whose deliveries are made and some pending. */
+/** A workspace with leads, some with delivered and some with pending deliveries. */
 async function fill() {
   const { PLATFORM } = runtime.env;
   const adminEmails = ["admin@example.com"];
@@ -86,7 +86,7 @@ async function fill() {
     ids.push(...(await PLATFORM.recordLeads({ workspaceId, leads: part })).ids);
   }
   await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1);
-  // A notice that is owed, which the sweep addresses to the administrators.
+  // A notice that is due, which the sweep sends to the administrators.
   await runtime.env.DB.prepare(
     `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
       SELECT 'failing', workspace_id, id, 'localhost', events, 1, 2, 3 FROM subscriptions WHERE workspace_id = ?`,
@@ -98,7 +98,7 @@ async function fill() {
   return { workspaceId, ids, texts };
 }
 
-test("of a few leads that were erased, no byte of a name, an e-mail or a phone is in the database's files", async () => {
+test("of a few erased leads, the database's files contain no byte of a name, e-mail or phone number", async () => {
   const { workspaceId, ids, texts } = await fill();
   const tables = ["leads", "events", "deliveries", "attempts", "notices", "emails"];
   for (const [i, rows] of (await rowsOf(tables)).entries())
@@ -108,7 +108,7 @@ test("of a few leads that were erased, no byte of a name, an e-mail or a phone i
   await runtime.scheduled();
   expect(await rowsOf(tables)).toEqual([0, 0, 0, 0, 1, 1]);
   await runtime.stop();
-  // The database, and the objects of the gates, which hold the standing of the key.
+  // The database, and the gates' storage, which contains the key's standing.
   const kept = files().filter((name) => name.endsWith(".sqlite"));
   for (const part of ["D1DatabaseObject", "KeyGate"])
     expect(
@@ -118,7 +118,7 @@ test("of a few leads that were erased, no byte of a name, an e-mail or a phone i
   expect(filesWith(texts)).toEqual([]);
 });
 
-test("of leads that were not, there is", async () => {
+test("of leads that were not erased, they do", async () => {
   const { texts } = await fill();
   await runtime.stop();
   expect(filesWith(texts)).not.toEqual([]);

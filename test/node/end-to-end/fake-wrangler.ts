@@ -1,13 +1,13 @@
 /**
- * Stands in for wrangler where no account can be had: the one thing of a deployment that the tests
- * cannot run. It keeps an account in a file, answers in the words and formats of wrangler 4.124
- * (`whoami --json`, `secret list`, `d1 list --json`, WRANGLER_OUTPUT_FILE_PATH) and refuses what
- * Cloudflare refuses. Every call is recorded, with what it could see of the secret.
+ * Replaces wrangler, which needs an account: the only part of a deployment that the tests cannot
+ * run. It keeps an account in a file, answers in the words and formats of wrangler 4.124 (`whoami
+ * --json`, `secret list`, `d1 list --json`, WRANGLER_OUTPUT_FILE_PATH) and refuses what Cloudflare
+ * refuses. Every call is recorded, with what it could see of the secret.
  */
 import { appendFileSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** The account, and what is to go wrong in it. */
+/** The account, and what should go wrong in it. */
 export interface FakeAccount {
   loggedIn: boolean;
   accounts: { id: string; name: string }[];
@@ -18,19 +18,19 @@ export interface FakeAccount {
   living?: Record<string, number>;
   /** The secrets of the Worker; null while there is no Worker. */
   secrets: Record<string, string> | null;
-  /** The command that fails, and the one that is declined: it ends well, having done nothing. */
+  /** The command that fails, and the one that is declined: it succeeds without doing anything. */
   fails?: string;
   declines?: string;
   /** The command that does not end by itself. */
   hangs?: string;
 }
 
-/** What one call was given. */
+/** The input of one call. */
 export interface Call {
   args: string[];
   account: string | null;
   ci: boolean;
-  /** Whether the environment held a secret. */
+  /** Whether the environment contained a secret. */
   sawSecret: boolean;
   secretsFile?: { path: string; mode: number; content: Record<string, string> };
 }

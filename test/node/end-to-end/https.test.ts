@@ -12,7 +12,7 @@ let trusted: Receiver;
 let untrusted: Receiver;
 const folder = mkdtempSync(join(tmpdir(), "authority-"));
 
-/** A certificate for `localhost` from a new authority, and the authority's own. */
+/** A certificate for `localhost` from a new authority, and the authority's own certificate. */
 async function makeCertificate(authorityName: string) {
   const authority = await generate([{ name: "commonName", value: authorityName }], {
     extensions: [
@@ -49,7 +49,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-test("a delivery reaches a subscriber over HTTPS, and none whose certificate nobody vouches for", async () => {
+test("a delivery reaches a subscriber over HTTPS, but not one with an untrusted certificate", async () => {
   const { PLATFORM, DB } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
   const { apiKey } = await PLATFORM.createApiKey({ workspaceId });

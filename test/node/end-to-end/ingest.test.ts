@@ -8,7 +8,7 @@ import { derivedId } from "../../../src/contract/ids.ts";
 import { until } from "../../support/until.ts";
 import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
 
-/** A consumer of the dead-letter queue, which hands on what it gets. */
+/** A consumer of the dead-letter queue, which forwards what it gets. */
 const DEAD_LETTERS = `export default {
   queue: (batch, env) =>
     env.KEEP.fetch("http://keep/", {
@@ -59,7 +59,7 @@ async function makeWorkspace() {
       headers,
       ...(body ? { body: JSON.stringify(body) } : {}),
     });
-    // biome-ignore lint/suspicious/noExplicitAny: the assertions say what it holds
+    // biome-ignore lint/suspicious/noExplicitAny: the assertions check its shape
     return (await answer.json()) as any;
   };
   return { workspaceId: String(workspaceId), call };
@@ -73,7 +73,7 @@ function leadMessage(workspaceId: string, ...references: string[]) {
 }
 
 describe("the ingest queue", () => {
-  test("leads to the API and to signed webhooks; a bad message in between is set aside", async () => {
+  test("leads to the API and to signed webhooks; an invalid message in between is set aside", async () => {
     const { workspaceId, call } = await makeWorkspace();
     const { id, secret } = await call("/v1/webhooks", {
       url: receiver.url,
@@ -109,7 +109,7 @@ describe("the ingest queue", () => {
     expect(receiver.posts).toHaveLength(2);
   });
 
-  test("takes a run before its automation, once the automation has come", async () => {
+  test("accepts a run before its automation, once the automation has arrived", async () => {
     const { workspaceId, call } = await makeWorkspace();
     const automation = { reference: "a", type: "lead_ads", provider: "facebook", agent: AGENT };
     const run = { reference: "r", status: "success", triggerType: "lead_ads" };
@@ -124,7 +124,7 @@ describe("the ingest queue", () => {
     expect((await call("/v1/runs")).data[0].automation_id).toBe(automationId);
   });
 
-  test("takes a hundred messages in one batch", async () => {
+  test("accepts a hundred messages in one batch", async () => {
     const { workspaceId, call } = await makeWorkspace();
     logs.length = 0;
     const messages = Array.from({ length: 100 }, (_, i) => ({
@@ -138,10 +138,10 @@ describe("the ingest queue", () => {
   });
 });
 
-describe("the Python lines of the documentation", () => {
+describe("the Python code in the documentation", () => {
   const { error } = spawnSync("python3", ["--version"]);
 
-  test.skipIf(error)("give the identifiers that the service gives", async () => {
+  test.skipIf(error)("computes the same ids as the service", async () => {
     const text = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
     const [, lines = ""] = /```python\n([\s\S]*?)```/.exec(text) ?? [];
     const program = `${lines}\nimport sys\nprint(identifier(*sys.argv[1:]), end="")`;

@@ -3,7 +3,8 @@ import { rmSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
-import { type Page, type Webhook, WebhookEvent } from "../../../src/contract/resources.ts";
+import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
+import type { Page, Webhook } from "../../../src/contract/resources.ts";
 import { until } from "../../support/until.ts";
 import {
   type Command,
@@ -58,7 +59,7 @@ describe("npm run listen", () => {
   test("forwards every kind of event that npm run trigger causes, to the byte, and shows it", async () => {
     const listener = await listen("--forward", `${target.url}/hook?from=listen`);
     expect(listener.output()).toContain(`forwarding to ${target.url}/hook?from=listen.`);
-    for (const kind of WebhookEvent.options) {
+    for (const kind of WEBHOOK_EVENTS) {
       const before = target.posts.length;
       const { code, output } = await run("trigger", kind);
       expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining(`${kind}  `) });
@@ -159,7 +160,7 @@ test.each([
   [["lead.created", "lead.created"], "one event is expected: "],
   [["lead.deleted"], "lead.deleted: no such event; there are "],
 ])("npm run trigger says what is wrong with %j", async (args, sentence) => {
-  const kinds = WebhookEvent.options.join(", ");
+  const kinds = WEBHOOK_EVENTS.join(", ");
   expect(await run("trigger", ...args)).toEqual({ code: 1, output: `${sentence}${kinds}\n` });
 });
 

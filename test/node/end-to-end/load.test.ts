@@ -28,7 +28,9 @@ async function openKey(requestsPerWindow: number) {
   return { workspaceId: String(workspaceId), keyId: String(keyId), get };
 }
 
-/** 50 clients that ask again and again while `change` is made; what each request got. */
+/**
+ * 50 clients that send requests continuously while `change` is made; the result of each request.
+ */
 async function hammer(
   get: Awaited<ReturnType<typeof openKey>>["get"],
   change: () => Promise<unknown>,
@@ -52,12 +54,12 @@ async function hammer(
   }
 }
 
-describe("under 50 clients at once", () => {
+describe("with 50 concurrent clients", () => {
   test("no request that starts after the revocation has returned is admitted", async () => {
     const { keyId, get } = await openKey(1_000_000);
     const { before, after } = await hammer(get, () => runtime.env.PLATFORM.revokeApiKey({ keyId }));
     expect(new Set(before.map(({ status }) => status))).toEqual(new Set([200]));
-    // The address that they share soon has too many failures.
+    // Their shared address soon has too many failures.
     for (const { status } of after) expect([401, 429]).toContain(status);
   });
 
@@ -74,7 +76,7 @@ describe("under 50 clients at once", () => {
   });
 });
 
-test("500 requests at once against a limit of 100: exactly 100 are admitted, in one count-down", async () => {
+test("of 500 concurrent requests against a limit of 100, exactly 100 are admitted, counting down", async () => {
   const { get } = await openKey(100);
   const answers = await Promise.all(Array.from({ length: 500 }, get));
   const admitted = answers.filter(({ status }) => status === 200);

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
+import { WORDS } from "../../../scripts/platform/words.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
@@ -135,10 +136,10 @@ describe("npm run platform", () => {
     const { code, stdout } = await platform("--help");
     expect(code).toBe(0);
     for (const method of METHODS) {
-      const { description } = PLATFORM_INPUTS[method].meta() ?? {};
-      expect(description).toMatch(/^[A-Z].*\.$/);
+      const sentence = WORDS[method].about;
+      expect(sentence).toMatch(/^[A-Z].*\.$/);
       const [, about = ""] = stdout.split(`\n${method}\n`);
-      expect(about.startsWith(`  ${description}\n`)).toBe(true);
+      expect(about.startsWith(`  ${sentence}\n`)).toBe(true);
       const [lines = ""] = about.split("\n\n");
       for (const field of Object.keys(PLATFORM_INPUTS[method].shape))
         expect(lines).toMatch(new RegExp(`^ {2}${field}\\??  +\\S`, "m"));
@@ -161,13 +162,13 @@ describe("npm run platform", () => {
 
   test("METHOD --help shows one, with types, meanings and examples that are right", async () => {
     const { stdout } = await platform("createApiKey", "--help");
-    expect(stdout).toContain("Creates an API key of a workspace and shows it this once.");
+    expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
     expect(stdout).toMatch(/^ {2}workspaceId +string, up to 100 characters +wks_…$/m);
     expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
     expect(stdout).toContain(`npm run platform -- createApiKey '{ "workspaceId": "wks_…" }'`);
     expect(stdout).not.toContain("recordLeads");
     for (const method of METHODS)
-      for (const example of (PLATFORM_INPUTS[method].meta()?.examples ?? [null]) as unknown[])
+      for (const example of WORDS[method].examples)
         expect(() => readInput(method, example)).not.toThrow();
   });
 });

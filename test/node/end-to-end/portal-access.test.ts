@@ -18,7 +18,7 @@ import { PORTAL_SIGNING_KEYS, type Stage, setStage } from "../support/portal.ts"
 
 const executablePath = findBrowser();
 
-test("the page weighs less than 60 KB, compressed", () => {
+test("the page is smaller than 60 KB, compressed", () => {
   const folder = join(ROOT, "dist/assets/portal");
   const files = readdirSync(folder);
   expect(files.map((file) => file.split(".").at(-1)).toSorted()).toEqual([
@@ -40,7 +40,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
   const openEmpty = () => openPage(stage.browser, stage.runtime.url, { locale: "en-GB" });
   const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
 
-  test("comes by a link, whose token leaves the address and is sent in a header alone", async () => {
+  test("is granted by a link, whose token is removed from the address and only sent in a header", async () => {
     const link = await stage.makeLink(await stage.makeWorkspace());
     const token = new URL(link).hash.slice(1);
     const { page, faults, close } = await openEmpty();
@@ -77,7 +77,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("is asked for by a page without a link", async () => {
+  test("is requested by a page without a link", async () => {
     const { page, faults, close } = await openEmpty();
     await page.goto(new URL("/portal", stage.runtime.url).href);
     await heading(page, "Open the portal from its link").waitFor();
@@ -85,7 +85,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("ends with the link, at once or while it is used", async () => {
+  test("ends with the link, at once or during use", async () => {
     const workspaceId = await stage.makeWorkspace();
     const linkUntil = async (endsAt: number) => {
       const token = await signPortalToken(PORTAL_SIGNING_KEYS, { workspaceId, endsAt });
@@ -106,7 +106,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("is lost when it is withdrawn, and comes back with it", async () => {
+  test("is lost when it is revoked, and restored with it", async () => {
     const workspaceId = await stage.makeWorkspace();
     const { page, close } = await stage.open(workspaceId, {});
     const { PLATFORM } = stage.runtime.env;
@@ -121,7 +121,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("a network that goes away, and too many requests, are told and got over", async () => {
+  test("reports a network failure or too many requests, and recovers", async () => {
     const { page, close } = await stage.open(await stage.makeWorkspace());
     await page.getByText("No subscription yet").waitFor();
     await page.context().setOffline(true);
@@ -141,7 +141,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("what is not there says so, and leads on", async () => {
+  test("reports what does not exist, and links elsewhere", async () => {
     const { page, close } = await stage.open(await stage.makeWorkspace());
     for (const place of ["webhooks/whk_none", "webhooks/whk_none/evt_none", "nowhere"]) {
       await page.evaluate(`location.hash = "#/${place}"`);
@@ -152,7 +152,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("can be used by the keyboard alone, with the focus always in sight", async () => {
+  test("is possible with the keyboard alone, with the focus always visible", async () => {
     const workspaceId = await stage.makeWorkspace();
     await stage.subscribe(workspaceId);
     const { page, close } = await stage.open(workspaceId);
@@ -180,7 +180,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await reach("/in");
     await page.getByRole("heading", { name: "Deliveries", exact: true }).waitFor();
     await reach("New secret…");
-    const dialog = page.getByRole("dialog", { name: "Make a new secret" });
+    const dialog = page.getByRole("dialog", { name: "Create a new secret" });
     await dialog.waitFor();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "hidden" });
@@ -188,7 +188,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  /** Brings the page to each of its places, and opens each dialog; a name for each. */
+  /** Brings the page to each of its places and opens each dialog; names each. */
   async function* places({ page }: Visit): AsyncGenerator<string> {
     await page.locator(".card").waitFor();
     yield "subscriptions";
@@ -217,7 +217,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
   }
 
   test.each(["light", "dark"] as const)(
-    "fits a desk and a phone, and has no fault that axe finds, in %s",
+    "fits desktop and phone, and has no fault that axe finds, in %s",
     async (colorScheme) => {
       const workspaceId = await stage.makeWorkspace();
       const path = "/a/path/of/a/customer/that/is/too/long/for/any/phone?token=t0ken-t0ken-t0ken";
@@ -239,7 +239,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     },
   );
 
-  test("speaks French to whoever reads French, and English to anybody else", async () => {
+  test("is in French for French readers, and in English for everyone else", async () => {
     const workspaceId = await stage.makeWorkspace();
     const id = await stage.subscribe(workspaceId);
     stage.answerWith(204);

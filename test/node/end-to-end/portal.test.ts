@@ -7,7 +7,7 @@ import { type Stage, setStage } from "../support/portal.ts";
 import type { Post } from "../support/receiver.ts";
 
 const executablePath = findBrowser();
-/** How the console tells of an answer that refuses what a form holds. */
+/** How the console reports a response that rejects a form's input. */
 const REFUSED = expect.stringContaining("status of 400");
 
 describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }, () => {
@@ -32,7 +32,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     };
   });
 
-  /** Opens the portal; `webhookId`, where there is one, is opened in it. */
+  /** Opens the portal, at `webhookId` if given. */
   async function open(webhookId?: string): Promise<void> {
     visit = await stage.open(workspaceId);
     page = visit.page;
@@ -45,7 +45,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     within.getByRole("button", { name });
   const rows = () => page.locator("tbody tr:has(.badge)");
 
-  test("a workspace without a subscription is told how to begin, and begins", async () => {
+  test("a workspace without a subscription is told how to start, and does", async () => {
     await open();
     await page.getByText("No subscription yet").waitFor();
     await page.getByRole("link", { name: "Add a subscription" }).click();
@@ -66,7 +66,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(items.map(({ events }) => events)).toEqual([
       ["lead.created", "automation.status_changed"],
     ]);
-    // By itself, at its next look.
+    // By itself, the next time it looks.
     await page.getByRole("link", { name: "New lead" }).waitFor();
   });
 
@@ -83,7 +83,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     );
   });
 
-  test("what is wrong with a subscription is said beside its field", async () => {
+  test("an error in a subscription is shown next to its field", async () => {
     await open();
     await page.getByRole("link", { name: "Add a subscription" }).click();
     const url = page.getByLabel("URL of your server");
@@ -111,7 +111,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await open();
   });
 
-  test("a delivery shows its attempts and its exact body, and is sent again", async () => {
+  test("a delivery shows its attempts and its exact body, and is redelivered", async () => {
     const id = await stage.subscribe(workspaceId);
     await stage.recordLeads(workspaceId);
     await until(() => stage.receiver.posts.length === 1);
@@ -133,7 +133,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(new Set(stage.receiver.posts.map((post) => String(post.body)))).toEqual(new Set([body]));
   });
 
-  test("a delivery that waits is sent at once when its server has been repaired", async () => {
+  test("a pending delivery is sent at once when its receiver has been fixed", async () => {
     const id = await stage.subscribe(workspaceId);
     stage.answerWith(503);
     await stage.recordLeads(workspaceId);
@@ -155,7 +155,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await until(() => stage.receiver.posts.length === 2);
   });
 
-  test("deliveries are filtered by state and kind, and come in pages", async () => {
+  test("deliveries are filtered by state and kind, and paginated", async () => {
     const id = await stage.subscribe(workspaceId);
     await stage.recordLeads(workspaceId, 30);
     await until(() => stage.receiver.posts.length === 30);
@@ -182,7 +182,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(await page.getByLabel("State").inputValue()).toBe("");
   });
 
-  test("a test event shows what the server answered", async () => {
+  test("a test event shows the receiver's answer", async () => {
     const id = await stage.subscribe(workspaceId);
     stage.answerWith(503);
     await open(id);
@@ -205,7 +205,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     );
   });
 
-  test("a disabled subscription is enabled, and gets what it has missed only if that is asked", async () => {
+  test("a disabled subscription is re-enabled, and only gets what it has missed if requested", async () => {
     const id = await stage.subscribe(workspaceId);
     const disable = () => stage.runtime.env.PLATFORM.disableWebhook({ webhookId: id });
     await disable();
@@ -229,7 +229,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await until(() => stage.receiver.posts.length === 1);
   });
 
-  test("all that failed since a time is sent again", async () => {
+  test("everything that failed since a time is redelivered", async () => {
     const id = await stage.subscribe(workspaceId);
     stage.answerWith(500);
     await stage.recordLeads(workspaceId, 3);
@@ -254,15 +254,15 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await until(() => stage.receiver.posts.length === 3);
   });
 
-  test("a new secret signs alone when no overlap is wanted, and is not lost to a key", async () => {
+  test("a new secret signs alone if no overlap is wanted, and a key press does not close its dialog", async () => {
     const id = await stage.subscribe(workspaceId);
     await open(id);
     await button("New secret…").click();
-    const dialog = page.getByRole("dialog", { name: "Make a new secret" });
+    const dialog = page.getByRole("dialog", { name: "Create a new secret" });
     await dialog.getByLabel("Not at all").check();
-    await button("Make a new secret", dialog).click();
+    await button("Create a new secret", dialog).click();
     const secret = await dialog.getByLabel("Signing secret").inputValue();
-    await dialog.getByText("The earlier secret no longer signs.").waitFor();
+    await dialog.getByText("The previous secret no longer signs.").waitFor();
     await page.keyboard.press("Escape");
     await page.keyboard.press("Escape");
     expect(await dialog.isVisible()).toBe(true);
@@ -276,7 +276,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     );
   });
 
-  test("a subscription is deleted once that is confirmed", async () => {
+  test("a subscription is deleted after confirmation", async () => {
     const id = await stage.subscribe(workspaceId);
     await open(id);
     await button("Delete…").click();
@@ -289,7 +289,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(items).toEqual([]);
   });
 
-  test("the last days and the use of keys are shown as numbers, too", async () => {
+  test("the last days and the use of keys are also shown as numbers", async () => {
     const id = await stage.subscribe(workspaceId);
     await stage.recordLeads(workspaceId, 4);
     await until(() => stage.receiver.posts.length === 4);

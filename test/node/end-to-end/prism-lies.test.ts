@@ -20,7 +20,7 @@ function error(code: string): unknown {
   return { error: { code, message: "…", details: {} } };
 }
 
-/** Answers to `GET /v1/leads` that break the document, and where Prism is to find that. */
+/** Responses to `GET /v1/leads` that violate the document, and where Prism should find that. */
 const LIES: Record<string, [answer: Lie, location: string]> = {
   "a field is missing": [answer({ data: [], has_more: false }), "response.body"],
   "a field has another type": [answer({ ...NO_LEADS, has_more: "no" }), "response.body.has_more"],
@@ -28,7 +28,7 @@ const LIES: Record<string, [answer: Lie, location: string]> = {
     answer({ ...NO_LEADS, data: [{ id: "lea_1" }] }),
     "response.body.data.0",
   ],
-  "a time is none": [
+  "a time is invalid": [
     answer({
       ...NO_LEADS,
       data: [
@@ -40,7 +40,7 @@ const LIES: Record<string, [answer: Lie, location: string]> = {
     }),
     "response.body.data.0.created_at",
   ],
-  "an error code is not of the list": [
+  "an error code is not in the list": [
     answer(error("oops"), { status: 400 }),
     "response.body.error.code",
   ],
@@ -77,7 +77,7 @@ afterAll(async () => {
 
 const LEADS = { method: "GET", headers: { Authorization: "Bearer key" } };
 
-test("Prism finds nothing wrong with an answer as documented", async () => {
+test("Prism finds no fault in a response as documented", async () => {
   const { status, ofRequest, ofResponse } = await exchange(prism.url, "truth", "/v1/leads", LEADS);
   expect({ status, ofRequest, ofResponse }).toEqual({ status: 200, ofRequest: [], ofResponse: [] });
 });

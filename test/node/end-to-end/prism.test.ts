@@ -8,7 +8,9 @@ let unserved: Runtime;
 let switchboard: Service;
 let prism: Service;
 
-/** API keys by what becomes of their requests; `unserved` is one of the deployment without routes. */
+/**
+ * API keys by what happens to their requests; `unserved` is a key of the deployment without routes.
+ */
 let keys: Record<"good" | "barred" | "spent" | "unserved", string>;
 let ids: Record<"active" | "draft" | "subscription", string>;
 
@@ -48,7 +50,7 @@ async function openWorkspace({ env: { PLATFORM } }: Runtime, requestsPerWindow =
 
 const SUBSCRIPTION = { url: "https://hooks.example.com/leads", events: ["lead.created"] };
 
-/** Records something of everything, with fields that are full and fields that are not. */
+/** Records some of everything, with full fields and empty ones. */
 async function fill(workspaceId: string, apiKey: string): Promise<typeof ids> {
   const { PLATFORM } = served.env;
   const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
@@ -84,7 +86,7 @@ async function fill(workspaceId: string, apiKey: string): Promise<typeof ids> {
   return { active, draft, subscription };
 }
 
-/** A request, and the status that it gets; `:name` in its path is the id of that name. */
+/** A request and its expected status; `:name` in its path is the id of that name. */
 interface Request {
   path: string;
   body?: string;
@@ -97,7 +99,7 @@ function json(path: string, body: unknown, status: number): Request {
   return { path, body: JSON.stringify(body), status };
 }
 
-/** What lists do with their parameters. */
+/** How lists handle their parameters. */
 function list(path: string): Request[] {
   return [
     { path, status: 200 },
@@ -109,7 +111,10 @@ function list(path: string): Request[] {
   ];
 }
 
-/** What operations with a body do with a wrong one; what is not JSON at all, Prism does not let through. */
+/**
+ * How operations with a body handle an invalid one; Prism does not let through what is not JSON at
+ * all.
+ */
 function bodies(path: string): Request[] {
   return [
     json(path, {}, 400),
@@ -120,7 +125,7 @@ function bodies(path: string): Request[] {
   ];
 }
 
-/** For each operation: requests with a good key. The first of them succeeds. */
+/** For each operation, requests with a valid key. The first of them succeeds. */
 const REQUESTS: Record<string, Request[]> = {
   "GET /v1/automations": list("/v1/automations"),
   "GET /v1/automations/{id}": [
@@ -156,10 +161,13 @@ const REQUESTS: Record<string, Request[]> = {
   ],
 };
 
-/** The operations and statuses that were judged. */
+/** The operations and statuses that were checked. */
 const judged = new Set<string>();
 
-/** Sends a request of an operation through Prism, which must find the answer as documented. */
+/**
+ * Sends a request of an operation through Prism, which must find that the response is as
+ * documented.
+ */
 async function judge(name: string, request: Request, key: keyof typeof keys | null = "good") {
   const [method = ""] = name.split(" ");
   const path = request.path.replace(/:(\w+)/, (_, id: keyof typeof ids) => ids[id]);
@@ -176,13 +184,13 @@ async function judge(name: string, request: Request, key: keyof typeof keys | nu
   const answer = await exchange(prism.url, upstream, path, init);
   expect(answer.status, `${method} ${path}: ${answer.body}`).toBe(request.status);
   expect(answer.ofResponse, `${method} ${path}: ${answer.body}`).toEqual([]);
-  // Had Prism not found the operation, it would have said so, and judged nothing.
+  // If Prism had not found the operation, it would have said so and checked nothing.
   expect(answer.ofRequest.map(({ message }) => message)).not.toContain("Selected route not found");
   if (request.status < 300) expect(answer.ofRequest, path).toEqual([]);
   judged.add(`${name} ${request.status}`);
 }
 
-describe("Prism finds no answer that breaks the document", () => {
+describe("Prism finds no response that violates the document", () => {
   test.each(Object.keys(REQUESTS))("%s", async (name) => {
     const requests = REQUESTS[name] ?? [];
     const [first] = requests;
@@ -194,7 +202,7 @@ describe("Prism finds no answer that breaks the document", () => {
     for (const request of requests) await judge(name, request);
   });
 
-  test("not even when the database fails", async () => {
+  test("not even if the database fails", async () => {
     const tables = ["deliveries", "events", "runs", "leads", "automations", "subscriptions"];
     for (const table of tables) await served.env.DB.exec(`DROP TABLE ${table}`);
     for (const [name, [first]] of Object.entries(REQUESTS))

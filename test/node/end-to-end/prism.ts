@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 
-/** What Prism finds wrong with a request or its answer; `location` begins with which of them. */
+/** A fault that Prism finds in a request or its response; `location` starts with which of them. */
 interface Violation {
   location: string[];
   severity: string;
@@ -14,7 +14,7 @@ interface Violation {
   message: string;
 }
 
-/** An answer as the upstream gave it, and what Prism says of the exchange. */
+/** A response as the upstream gave it, and Prism's verdict on the exchange. */
 export interface Exchange {
   status: number;
   body: string;
@@ -22,13 +22,13 @@ export interface Exchange {
   ofResponse: Violation[];
 }
 
-/** Something on this machine that answers HTTP until it is stopped. */
+/** A local HTTP server that runs until it is stopped. */
 export interface Service {
   url: URL;
   stop(): Promise<void>;
 }
 
-/** Starts Prism's validating proxy, by the committed document, in front of `upstream`. */
+/** Starts Prism's validating proxy with the committed document, in front of `upstream`. */
 export async function startPrism(upstream: URL): Promise<Service> {
   const prism = join(ROOT, "node_modules/@stoplight/prism-cli/dist/index.js");
   const words = [prism, "proxy", join(ROOT, "openapi.json"), upstream.href, "--port", "0"];
@@ -52,7 +52,7 @@ export async function startPrism(upstream: URL): Promise<Service> {
   };
 }
 
-/** An answer that no service of ours gives. */
+/** A response that none of our services gives. */
 export interface Lie {
   status: number;
   headers: Record<string, string>;
@@ -102,7 +102,7 @@ export async function startSwitchboard(upstreams: Record<string, URL | Lie>): Pr
 /**
  * Sends a request to `upstream` of the switchboard, through Prism.
  *
- * @throws Error when Prism answers in the place of the upstream.
+ * @throws Error if Prism answers instead of the upstream.
  */
 export async function exchange(
   prism: URL,

@@ -15,9 +15,9 @@ import {
 
 const SECRET = mintSecret();
 const BIG_BYTES = 100_000_000;
-/** By how much a receiver may grow over four big bodies at once, in bytes. */
+/** How much a receiver's memory may grow over four concurrent large bodies, in bytes. */
 const GROWTH_MAX = 60_000_000;
-/** When at the latest a sender who stalls has been cut off. */
+/** By when a stalling sender must have been cut off. */
 const CUT_OFF_MS = 20_000;
 
 for (const example of RECEIVERS) {
@@ -27,8 +27,8 @@ for (const example of RECEIVERS) {
 }
 
 /**
- * What `php -S` keeps of a request, and for how long, no script can tell it; the web server in front
- * of a PHP that serves bounds both.
+ * A script cannot control what `php -S` keeps of a request, and for how long; the web server in
+ * front of a production PHP limits both.
  */
 function isBehindServer({ file }: Example): boolean {
   return file === "receiver.php";
@@ -45,28 +45,32 @@ function describeReceiver(example: Example) {
 
   afterAll(() => receiver?.stop());
 
-  test("takes the largest delivery that there is", async () => {
+  test("accepts the largest possible delivery", async () => {
     expect(await deliver(port, "evt_large", "x".repeat(1_100_000))).toBeOneOf([200, 204]);
   });
 
   test.runIf(process.platform === "linux" && !isBehindServer(example)).each([
     ["with its length", `Content-Length: ${BIG_BYTES}`],
     ["in chunks", "Transfer-Encoding: chunked"],
-  ])("refuses four bodies of 100 MB at once %s, and holds none of them", async (_how, header) => {
-    writeFileSync(`/proc/${receiver.pid}/clear_refs`, "5"); // The peak starts at what is held now.
-    const before = peakMemory(receiver.pid);
-    const sends = Array.from({ length: 4 }, () => sendBig(port, header));
-    for (const answer of await Promise.all(sends)) expect(answer).toMatch(/^$|^HTTP\/1\.\d 4\d\d /);
-    expect(peakMemory(receiver.pid) - before).toBeLessThan(GROWTH_MAX);
-    expect(await deliver(port, `evt_after_${header.length}`)).toBeOneOf([200, 204]);
-  });
+  ])(
+    "rejects four concurrent bodies of 100 MB %s, and keeps none of them in memory",
+    async (_how, header) => {
+      writeFileSync(`/proc/${receiver.pid}/clear_refs`, "5"); // Resets the peak to the current value.
+      const before = peakMemory(receiver.pid);
+      const sends = Array.from({ length: 4 }, () => sendBig(port, header));
+      for (const answer of await Promise.all(sends))
+        expect(answer).toMatch(/^$|^HTTP\/1\.\d 4\d\d /);
+      expect(peakMemory(receiver.pid) - before).toBeLessThan(GROWTH_MAX);
+      expect(await deliver(port, `evt_after_${header.length}`)).toBeOneOf([200, 204]);
+    },
+  );
 
-  test.runIf(isBehindServer(example))("refuses a body of 100 MB", async () => {
+  test.runIf(isBehindServer(example))("rejects a body of 100 MB", async () => {
     expect(await sendBig(port, `Content-Length: ${BIG_BYTES}`)).toMatch(/^HTTP\/1\.\d 413 /);
   });
 
   test.runIf(isBehindServer(example))(
-    "keeps what is done where no other user reaches it",
+    "stores processed ids where no other user can read them",
     async () => {
       expect(await deliver(port, "evt_kept")).toBe(204);
       const folder = join(receiver.folder, ".local/state/webhook-events");
@@ -79,7 +83,7 @@ function describeReceiver(example: Example) {
   );
 }
 
-describe.concurrent("cuts off who stalls, and serves others meanwhile:", () => {
+describe.concurrent("cuts off stalling senders, and serves others in the meantime:", () => {
   const head = "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n";
   const lengths = ["1000", "-1", "abc", "1e3", "99999999999999999999"];
   const starts: [start: string, drip?: string][] = [
@@ -114,7 +118,7 @@ async function deliver(port: number, id: string, more = ""): Promise<number> {
   return answer.status;
 }
 
-/** The most memory that a process has held, in bytes. */
+/** The peak memory of a process, in bytes. */
 function peakMemory(pid: number): number {
   const [, kilobytes] = /VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
   return Number(kilobytes) * 1024;
@@ -129,7 +133,7 @@ function open(port: number): Socket & { answer: string } {
   return socket;
 }
 
-/** Sends a body of 100 MB for as long as it is taken. @returns what came back. */
+/** Sends a body of 100 MB for as long as it is accepted. @returns the response. */
 async function sendBig(port: number, header: string): Promise<string> {
   const socket = open(port);
   const closed = once(socket, "close").catch(() => {});
@@ -145,13 +149,13 @@ async function sendBig(port: number, header: string): Promise<string> {
   return socket.answer;
 }
 
-/** Sends `start`, then `drip` again and again. @returns how it ended. */
+/** Sends `start`, then `drip` repeatedly. @returns how it ended. */
 async function stall(port: number, start: string, drip = ""): Promise<string> {
   const socket = open(port);
   socket.write(start);
   const dripping = setInterval(() => drip && socket.writable && socket.write(drip), 250);
   const late = sleep(CUT_OFF_MS, null, { ref: false }).then(() => `holds ${start}${drip}`);
-  // A reset is an end too: `once` of Node would throw it.
+  // A reset also counts as an end: Node's `once` would throw it.
   const ending = new Promise<string>((resolve) => {
     for (const event of ["close", "end"]) socket.on(event, () => resolve("cut off"));
   });

@@ -21,14 +21,14 @@ beforeAll(async () => {
 
 afterAll(() => runtime.stop());
 
-/** A delivery as it went over the wire. */
+/** A delivery as sent over the wire. */
 interface Captured {
   headers: Record<string, string>;
   body: Buffer;
   status: number;
 }
 
-/** A proxy in front of a receiver, which keeps what passes through it. */
+/** A proxy in front of a receiver that records what passes through it. */
 async function capture(target: string): Promise<{ url: string; passed: Captured[]; end: Server }> {
   const passed: Captured[] = [];
   const end = createServer(async (request, response) => {
@@ -115,13 +115,13 @@ function describeReceiver(example: Example) {
     proxy?.end.close();
   });
 
-  test("takes a real delivery and processes it", async () => {
+  test("accepts a real delivery and processes it", async () => {
     expect(proxy.passed.map(({ status }) => status)).toEqual([expect.toBeOneOf(ACCEPTED)]);
     await until(() => receiver.lines.length > 0);
     expect(receiver.lines).toEqual([`lead.created ${eventId}`]);
   });
 
-  test("takes the same event again, as it was or signed afresh, and does not process it again", async () => {
+  test("accepts the same event again, unchanged or signed afresh, and does not process it again", async () => {
     expect(await resend({})).toBeOneOf(ACCEPTED);
     const body = captured.body.toString();
     for (const minutes of [0, -4, 4])
@@ -133,7 +133,7 @@ function describeReceiver(example: Example) {
     expect(receiver.lines).toEqual([`lead.created ${eventId}`, "lead.created evt_another"]);
   });
 
-  test("processes an event once when its deliveries come at the same moment", async () => {
+  test("processes an event once if its deliveries arrive concurrently", async () => {
     const event = { ...JSON.parse(captured.body.toString()), id: "evt_at_once" };
     const body = JSON.stringify(event);
     const signature = await signatureHeaders(secret, event.id, body, Date.now());
@@ -143,7 +143,7 @@ function describeReceiver(example: Example) {
     expect(receiver.lines.filter((line) => line.includes("evt_at_once"))).toHaveLength(1);
   });
 
-  describe("refuses, and does not process,", () => {
+  describe("rejects, and does not process,", () => {
     const refuses = (what: string, attempt: () => Promise<number>) =>
       test(what, async () => {
         const before = [...receiver.lines];
@@ -205,7 +205,7 @@ function describeReceiver(example: Example) {
       );
   });
 
-  test("finds the right signature among several", async () => {
+  test("finds the valid signature among several", async () => {
     const right = lowerCased(await signed(captured.body.toString()));
     const [time, service] = (right["x-service-signature"] ?? "").split(",");
     const several = {
@@ -216,7 +216,7 @@ function describeReceiver(example: Example) {
     expect(await resend(several)).toBeOneOf(ACCEPTED);
   });
 
-  test("takes what an old and a new secret sign, whichever of them it knows", async () => {
+  test("accepts deliveries signed with an old and a new secret, whichever it knows", async () => {
     const body = captured.body.toString();
     const other = mintSecret();
     for (const secrets of [
@@ -230,7 +230,7 @@ function describeReceiver(example: Example) {
     expect(await resend(await sign(eventId, body, Date.now()))).toBeOneOf(REFUSED);
   });
 
-  test("has processed three events in all", () => {
+  test("has processed three events in total", () => {
     expect(receiver.lines.toSorted()).toEqual(
       [eventId, "evt_another", "evt_at_once"].map((id) => `lead.created ${id}`).toSorted(),
     );

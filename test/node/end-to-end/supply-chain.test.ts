@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 
-/** A package as a lock file has it. */
+/** A package as listed in a lock file. */
 interface Locked {
   version: string;
   integrity?: string;
@@ -37,12 +37,12 @@ function readLock(file: string): { name: string; locked: Locked }[] {
 const LOCKS = ["package-lock.json", "examples/client/package-lock.json"];
 
 describe("what npm installs", () => {
-  test.each(LOCKS)("has its bytes pinned by %s", (file) => {
+  test.each(LOCKS)("is pinned by hash in %s", (file) => {
     const loose = readLock(file).filter(({ locked }) => !locked.integrity?.startsWith("sha512-"));
     expect(loose).toEqual([]);
   });
 
-  test.each(LOCKS)("has no install script that nobody has looked at, in %s", (file) => {
+  test.each(LOCKS)("has no unreviewed install script, in %s", (file) => {
     const scripted = readLock(file).filter(({ locked }) => locked.hasInstallScript);
     const names = new Set(scripted.map(({ name }) => name));
     const listed = file === "package-lock.json" ? Object.keys(manifest.allowScripts) : [];
@@ -53,7 +53,7 @@ describe("what npm installs", () => {
     expect(Object.values(manifest.allowScripts)).not.toContain(true);
   });
 
-  test("runs no install script, whatever this npm makes of the list", () => {
+  test("runs no install script, however this npm treats the list", () => {
     const folder = mkdtempSync(join(tmpdir(), "install-"));
     try {
       const dependency = join(folder, "dependency");
@@ -70,7 +70,7 @@ describe("what npm installs", () => {
         }),
       );
       writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project" }));
-      // Without what the npm that runs this test hands down.
+      // Without what the npm that runs this test passes on.
       const env = Object.fromEntries(
         Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)),
       );
@@ -95,7 +95,7 @@ describe("what npm installs", () => {
 describe("the Node that runs the project", () => {
   const nodes = readLock("package-lock.json").filter(({ locked }) => locked.bin?.node);
 
-  test("is one version, as its binary itself, for Linux and macOS on both processors", () => {
+  test("is a single version, as its own binary, for Linux and macOS on both architectures", () => {
     const platforms = nodes.map(({ locked }) => `${locked.os} ${locked.cpu}`);
     expect(platforms.toSorted()).toEqual([
       "darwin arm64",
@@ -111,10 +111,10 @@ describe("the Node that runs the project", () => {
 
   const version = `v${nodes[0]?.locked.version}`;
 
-  test("is the one that npm's scripts find, whatever the machine has", () => {
+  test("is the one that npm scripts find, whatever is installed on the machine", () => {
     const options = { cwd: ROOT, encoding: "utf8" } as const;
     expect(execFileSync("npm", ["exec", "--call", "node --version"], options).trim()).toBe(version);
-    // npm 10 links none of several packages that offer a `node`.
+    // If several packages offer a `node`, npm 10 links none of them.
     const env = { PATH: "/usr/bin:/bin" };
     const shell = join(ROOT, "scripts/shell");
     const found = execFileSync(shell, ["-c", "node --version"], { ...options, env });
@@ -133,7 +133,7 @@ describe("the workflows of GitHub", () => {
     for (const step of used) expect(step).toMatch(/^ *uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+\n/m);
   });
 
-  test("fetch the whole history for the check that reads it", () => {
+  test("fetch the whole history for the check that needs it", () => {
     const jobs = workflows.flatMap((text) => text.split(/^ {2}(?=\w+:\n)/m));
     const checking = jobs.filter((job) => job.includes("run: .ci/run"));
     expect(checking.length).toBeGreaterThan(0);

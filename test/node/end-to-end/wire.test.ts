@@ -22,7 +22,7 @@ beforeAll(async () => {
 
 afterAll(() => runtime.stop());
 
-/** Sends bytes as they are, then says no more, and gives what comes back. */
+/** Sends raw bytes, then nothing more, and returns what comes back. */
 function exchange(text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(runtime.url.port), runtime.url.hostname);
@@ -40,7 +40,7 @@ function get(path: string, headers = good): string {
   return `GET ${path} HTTP/1.1\r\n${HOST}${headers}\r\n`;
 }
 
-/** A creation of a subscription, framed as `headers` and `body` say. */
+/** A request to create a subscription, framed by the given `headers` and `body`. */
 function post(headers: string, body: string): string {
   const type = "Content-Type: application/json\r\n";
   return `POST /v1/webhooks HTTP/1.1\r\n${HOST}${good}${type}${headers}\r\n${body}`;
@@ -50,7 +50,7 @@ const CREATION = '{"url":"http://hooks.example.com/","events":["lead.created"]}'
 const CHUNK = `${CREATION.length.toString(16)}\r\n${CREATION}\r\n`;
 const LENGTH = `Content-Length: ${CREATION.length}\r\n`;
 
-/** A request, and the answer that it gets: its status, its code and its reason. */
+/** A request and its expected response: status, code and reason. */
 type Case = [name: string, text: () => string, status: number, code: ErrorCode, reason?: Reason];
 
 const PATHS: Case[] = [
@@ -68,12 +68,12 @@ const PATHS: Case[] = [
     "unreadable",
   ],
   ["two slashes", () => get("/v1//leads"), 404, "route_not_found"],
-  ["two slashes in front", () => get("//v1/leads"), 404, "route_not_found"],
-  ["a slash behind", () => get("/v1/leads/"), 404, "route_not_found"],
+  ["two leading slashes", () => get("//v1/leads"), 404, "route_not_found"],
+  ["a trailing slash", () => get("/v1/leads/"), 404, "route_not_found"],
   ["capitals", () => get("/V1/leads"), 404, "route_not_found"],
   ["60,000 characters", () => get(`/v1/${"a".repeat(60_000)}`), 404, "route_not_found"],
   [
-    "dots out of the version, without a key",
+    "dots that leave the version prefix, without a key",
     () => get("/x/../v1/leads", ""),
     401,
     "invalid_api_key",
@@ -87,10 +87,10 @@ const bearer = (text: string) => get("/v1/leads", `Authorization: Bearer ${text}
 const KEYS: Case[] = [
   ["70,000 characters", () => bearer("k".repeat(70_000)), 401, "invalid_api_key"],
   ["60,000 spaces", () => bearer(" ".repeat(60_000)), 401, "invalid_api_key"],
-  ["a byte beyond ASCII", () => bearer("key_live_\xe9"), 401, "invalid_api_key"],
-  ["the good one twice", () => get("/v1/leads", good + good), 401, "invalid_api_key"],
+  ["a non-ASCII byte", () => bearer("key_live_\xe9"), 401, "invalid_api_key"],
+  ["the valid one twice", () => get("/v1/leads", good + good), 401, "invalid_api_key"],
   [
-    "the good one and another",
+    "the valid one and another",
     () => get("/v1/leads", `${good}Authorization: Bearer x\r\n`),
     401,
     "invalid_api_key",
@@ -98,7 +98,7 @@ const KEYS: Case[] = [
 ];
 
 const BODIES: Case[] = [
-  ["that is whole", () => post(LENGTH, CREATION), 400, "invalid_request", "https_required"],
+  ["that is complete", () => post(LENGTH, CREATION), 400, "invalid_request", "https_required"],
   [
     "shorter than its length",
     () => post("Content-Length: 1000\r\n", CREATION),
@@ -115,14 +115,14 @@ const BODIES: Case[] = [
   ],
   ["without a length", () => post("", CREATION), 400, "invalid_request", "invalid_json"],
   [
-    "in chunks, whatever its length says",
+    "in chunks, whatever its Content-Length says",
     () => post("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", `${CHUNK}0\r\n\r\n`),
     400,
     "invalid_request",
     "https_required",
   ],
   [
-    "in a chunk of no size",
+    "in a chunk without a size",
     () => post("Transfer-Encoding: chunked\r\n", `zz\r\n${CREATION}\r\n0\r\n\r\n`),
     400,
     "invalid_request",
@@ -136,7 +136,7 @@ const BODIES: Case[] = [
     "invalid_json",
   ],
   [
-    "of two types",
+    "with two types",
     () => post(`${LENGTH}Content-Type: text/plain\r\n`, CREATION),
     415,
     "invalid_request",
@@ -157,7 +157,7 @@ async function expectRefusal([name, text, status, code, reason]: Case) {
   ])
     expect(head.replaceAll("\r", "")).toMatch(header);
   expect(JSON.parse(body)).toMatchObject({ error: { code, details: reason ? { reason } : {} } });
-  // Logged as what it was, and as nothing of ours that failed.
+  // Logged as what it was, and not as an internal error.
   await until(() => logs.length > seen);
   expect(
     logs
@@ -171,7 +171,7 @@ test.each(PATHS)("a path with %s", async (...row) => expectRefusal(row));
 test.each(KEYS)("a key of %s", async (...row) => expectRefusal(row));
 test.each(BODIES)("a body %s", async (...row) => expectRefusal(row));
 
-test("a request of HTTP/1.0 is served", async () => {
+test("an HTTP/1.0 request is served", async () => {
   expect(await exchange(get("/v1/leads").replace("HTTP/1.1", "HTTP/1.0"))).toMatch(
     /^HTTP\/1\.\d 200 /,
   );
@@ -192,18 +192,18 @@ describe("a connection", () => {
   const framed = (body: string) => `Content-Length: ${body.length}\r\n\r\n${body}`;
   const chunked = (body: string) =>
     `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
-  /** A request whose connection is kept. */
+  /** A request on a connection that is kept alive. */
   const keeping = (request: string, headers: string, rest: string) =>
     `${request} HTTP/1.1\r\nHost: api.example\r\n${headers}${rest}`;
 
-  /** Opens a connection; gives what has come on it so far. */
+  /** Opens a connection; returns what it has received so far. */
   function open() {
     const socket = connect(Number(runtime.url.port), runtime.url.hostname);
     let text = "";
     socket.on("data", (chunk) => {
       text += chunk;
     });
-    // Closed by the server; what comes is what counts.
+    // Closed by the server; only the data received matters.
     socket.on("error", () => {});
     return { socket, text: () => text };
   }
@@ -226,7 +226,7 @@ describe("a connection", () => {
       const { socket, text } = open();
       socket.write(request());
       await until(() => text().startsWith(`HTTP/1.1 ${status} `));
-      // If it is to be closed, it is closed now.
+      // If it is going to be closed, it is closed now.
       await setTimeout(20);
       socket.write(get("/v1/leads"));
       await until(() => text().split("HTTP/1.1 ").length === 3, 2_000);
@@ -234,7 +234,7 @@ describe("a connection", () => {
     }
   });
 
-  test("gets its answer at once, and survives, when the body comes later", async () => {
+  test("gets its response at once, and survives, if the body comes later", async () => {
     const { socket, text } = open();
     const startedAt = performance.now();
     socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));
@@ -246,7 +246,7 @@ describe("a connection", () => {
     socket.destroy();
   });
 
-  test("is closed when the body never comes", async () => {
+  test("is closed if the body never comes", async () => {
     const { socket, text } = open();
     const closed = once(socket, "close");
     socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));

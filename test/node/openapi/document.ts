@@ -10,7 +10,7 @@ export const committed: Part = JSON.parse(readFileSync(join(ROOT, "openapi.json"
 
 export type Change = (document: Part) => unknown;
 
-/** What a client of the committed document, once `prepare` was done to it, finds after `change`. */
+/** What a client of the committed document, modified by `prepare`, finds after `change`. */
 export function changesBy(change: Change, prepare?: Change): Changes {
   const before = structuredClone(committed);
   prepare?.(before);
@@ -19,7 +19,7 @@ export function changesBy(change: Change, prepare?: Change): Changes {
   return findChanges(before, after);
 }
 
-/** Takes one of its items out of a list. */
+/** Removes an item from a list. */
 export function drop(list: unknown[], item: unknown): void {
   expect(list).toContain(item);
   list.splice(list.indexOf(item), 1);
@@ -38,7 +38,7 @@ export function limit(document: Part): Part {
   return parameters(document, "get", "/v1/leads")[0]?.schema;
 }
 
-/** The response of an operation, made its own where it was shared, and its headers with it. */
+/** The response of an operation, made its own if it was shared, and its headers too. */
 export function response(document: Part, method: string, path: string, status: string): Part {
   const { responses } = operation(document, method, path);
   const own = structuredClone(resolve(document, responses[status]).part);
@@ -48,7 +48,7 @@ export function response(document: Part, method: string, path: string, status: s
   return own;
 }
 
-/** The parameters of an operation, made its own where they were shared. */
+/** The parameters of an operation, made its own if they were shared. */
 export function parameters(document: Part, method: string, path: string): Part[] {
   const one = operation(document, method, path);
   one.parameters = one.parameters.map((each: Part) =>

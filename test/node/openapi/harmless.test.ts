@@ -4,13 +4,13 @@ import { type Change, changesBy, drop, limit, operation, response, schema } from
 const HARMLESS: [name: string, change: Change][] = [
   ["nothing changes", () => {}],
   [
-    "an answer has a new optional field",
+    "a response has a new optional field",
     (d) => {
       schema(d, "Lead").properties.language = { type: "string" };
     },
   ],
   [
-    "an answer has a new field that is always there",
+    "a response has a new required field",
     (d) => {
       schema(d, "Lead").properties.language = { type: "string" };
       schema(d, "Lead").required.push("language");
@@ -52,7 +52,7 @@ const HARMLESS: [name: string, change: Change][] = [
     },
   ],
   [
-    "a header is written in other letters",
+    "a header is written in another case",
     (d) => {
       const { headers } = response(d, "get", "/v1/leads", "429");
       headers["retry-after"] = headers["Retry-After"];
@@ -67,7 +67,7 @@ const HARMLESS: [name: string, change: Change][] = [
     },
   ],
   [
-    "words and examples change",
+    "descriptions and examples change",
     (d) => {
       d.info.description = "New.";
       operation(d, "get", "/v1/leads").summary = "New.";
@@ -79,7 +79,7 @@ const HARMLESS: [name: string, change: Change][] = [
     },
   ],
   [
-    "more is accepted",
+    "more values are accepted",
     (d) => {
       limit(d).maximum = 200;
       limit(d).minimum = 0;
@@ -95,7 +95,7 @@ const HARMLESS: [name: string, change: Change][] = [
     },
   ],
   [
-    "a field of an answer is never null any more",
+    "a field of a response can no longer be null",
     (d) => {
       schema(d, "Lead").properties.name.type = "string";
     },
@@ -115,7 +115,7 @@ const HARMLESS: [name: string, change: Change][] = [
     },
   ],
   [
-    "keys stand in another order",
+    "keys are in another order",
     (d) => {
       d.paths = Object.fromEntries(Object.entries(d.paths).reverse());
       schema(d, "LeadSource").enum.reverse();
@@ -124,7 +124,7 @@ const HARMLESS: [name: string, change: Change][] = [
   ],
 ];
 
-describe("a difference between two documents breaks no client when", () => {
+describe("a difference between two documents breaks no client if", () => {
   test.each(HARMLESS)("%s", (_, change) => {
     expect(changesBy(change)).toEqual({ breaking: [], growing: [] });
   });

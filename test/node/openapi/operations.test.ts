@@ -21,7 +21,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["PATCH /v1/automations/{id} 422: it is gone"],
   ],
   [
-    "an operation no longer has an error code, and keeps the status",
+    "an operation loses an error code but keeps its status",
     (d) => {
       const { content } = response(d, "delete", "/v1/webhooks/{id}", "404");
       delete content["application/json"].examples.webhook_not_found;
@@ -41,7 +41,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["GET /v1/leads query.limit: it is now required"],
   ],
   [
-    "a parameter is written another way",
+    "a parameter is serialised differently",
     (d) => {
       Object.assign(parameters(d, "get", "/v1/leads")[1] ?? {}, { style: "pipeDelimited" });
     },
@@ -60,7 +60,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["GET /v1/leads 200 header.x-ratelimit-reset: it is no longer always there"],
   ],
   [
-    "an answer loses its body",
+    "a response loses its body",
     (d) => delete operation(d, "patch", "/v1/automations/{id}").responses["200"].content,
     ["PATCH /v1/automations/{id} 200 application/json: it is gone"],
   ],
@@ -72,7 +72,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["GET /v1/leads body: it is now required"],
   ],
   [
-    "a body is no longer read",
+    "a body is no longer accepted",
     (d) => delete operation(d, "post", "/v1/webhooks").requestBody,
     ["POST /v1/webhooks body: it is gone"],
   ],
@@ -92,7 +92,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["webhook lead.created header.x-service-signature: it is gone"],
   ],
   [
-    "an answer to a delivery no longer counts",
+    "a response to a delivery no longer counts",
     (d) => delete d.webhooks["lead.created"].post.responses["2XX"],
     ["webhook lead.created 2XX: it is gone"],
   ],
@@ -107,7 +107,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   ["a server is removed", (d) => d.servers.pop(), ["server /: it is gone"]],
 ];
 
-describe("a change of an operation breaks a client when", () => {
+describe("a change of an operation breaks a client if", () => {
   test.each(BREAKING)("%s", (_, change, breaking) => {
     expect(changesBy(change).breaking).toEqual(breaking);
   });

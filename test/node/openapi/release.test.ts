@@ -24,7 +24,7 @@ function git(...words: string[]): void {
   execFileSync("git", [...identity, ...words], { cwd: folder });
 }
 
-/** Commits the document as `change` leaves it, and returns it. */
+/** Commits the document as modified by `change`, and returns it. */
 function commit(change: Change = () => {}, document = structuredClone(committed)): Part {
   change(document);
   writeFileSync(join(folder, "openapi.json"), JSON.stringify(document));
@@ -39,7 +39,7 @@ function faultsOf(document: Part, changelog = CHANGELOG): string[] {
 
 const removeLeads: Change = (document) => delete document.paths["/v1/leads"];
 
-test("a first document has no fault, and neither has one that adds to it", () => {
+test("a first document has no fault, nor has one that adds to it", () => {
   expect(faultsOf(committed)).toEqual([]);
   commit();
   const document = structuredClone(committed);
@@ -47,7 +47,7 @@ test("a first document has no fault, and neither has one that adds to it", () =>
   expect(faultsOf(document)).toEqual([]);
 });
 
-test("a breaking document is a fault, though it is committed along", () => {
+test("a breaking document is a fault, even if it is committed as well", () => {
   commit();
   const document = commit(removeLeads);
   expect(faultsOf(document)).toEqual([
@@ -57,7 +57,7 @@ test("a breaking document is a fault, though it is committed along", () => {
   ]);
 });
 
-test("what was added within a version cannot be taken back within it", () => {
+test("what was added within a version cannot be removed within it", () => {
   commit();
   commit((document) => {
     schema(document, "Lead").properties.language = { type: "string" };
@@ -68,7 +68,7 @@ test("what was added within a version cannot be taken back within it", () => {
   ]);
 });
 
-test("what a merged branch had published counts too", () => {
+test("what a merged branch had published also counts", () => {
   commit();
   git("checkout", "--quiet", "-b", "branch");
   commit((document) => {
@@ -78,14 +78,14 @@ test("what a merged branch had published counts too", () => {
   writeFileSync(join(folder, "other"), "");
   git("add", ".");
   git("commit", "--quiet", "--message=Something else");
-  // The merge keeps the file of its first parent, and nothing in it tells of the branch.
+  // The merge keeps its first parent's file, so nothing in it shows the branch.
   git("merge", "--quiet", "--strategy=ours", "--no-edit", "branch");
   expect(faultsOf(committed)).toEqual([
     expect.stringContaining("GET /v1/leads 200 body.data[].language: it is gone"),
   ]);
 });
 
-test("a breaking document of another version has no fault once the changelog names it", () => {
+test("a breaking document with another version has no fault once the changelog names it", () => {
   commit();
   const document = commit((document) => {
     removeLeads(document);
@@ -95,7 +95,7 @@ test("a breaking document of another version has no fault once the changelog nam
   expect(faultsOf(document, `${CHANGELOG}\n## [1.0.0-draft.3] - 2026-12-01\n`)).toEqual([]);
 });
 
-test("a new type of automation is announced in the changelog, whatever the version", () => {
+test("a new type of automation must be announced in the changelog, whatever the version", () => {
   commit((document) => drop(schema(document, "AutomationType").enum, "crm_source"));
   commit((document) => {
     drop(schema(document, "AutomationType").enum, "crm_source");
@@ -114,5 +114,5 @@ test("a clone without its whole history is refused, and so is a folder without a
   git("clone", "--quiet", "--depth=1", pathToFileURL(folder).href, clone);
   expect(() => readCommitted(clone, "openapi.json")).toThrow("git fetch --unshallow");
   rmSync(join(folder, ".git"), { recursive: true });
-  expect(() => readCommitted(folder, "openapi.json")).toThrow("The history cannot be seen here");
+  expect(() => readCommitted(folder, "openapi.json")).toThrow("The history is not available");
 });

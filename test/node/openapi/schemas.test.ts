@@ -23,7 +23,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["GET /v1/runs 200 body.data[].lead_id: it is gone"],
   ],
   [
-    "a field of what a client sends is removed",
+    "a field that clients send is removed",
     (d) => delete schema(d, "WebhookCreation").properties.events,
     ["POST /v1/webhooks body.events: it is gone"],
   ],
@@ -42,7 +42,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ['GET /v1/leads 200 body.data[].agent_id: its type "string" became ["string","null"]'],
   ],
   [
-    "a format is lost",
+    "a format is removed",
     (d) => delete schema(d, "Run").properties.occurred_at.format,
     ['GET /v1/runs 200 body.data[].occurred_at: format "date-time" → (none)'],
   ],
@@ -57,7 +57,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ['GET /v1/automations 400 body.error.code: the value "lead_not_found" is new in a closed list'],
   ],
   [
-    "an enumeration becomes any string",
+    "an enumeration becomes a free string",
     (d) => delete schema(d, "RunStatus").enum,
     [
       'GET /v1/runs 200 body.data[].status: it is no longer limited to ["success","partial","failed"]',
@@ -79,7 +79,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ['GET /v1/automations 400 body.error.code: the value "webhook_not_found" is gone'],
   ],
   [
-    "a reason of errors is removed",
+    "an error reason is removed",
     (d) => drop(schema(d, "ErrorReason").enum, "out_of_range"),
     ['GET /v1/automations 400 body.error.details.reason: the value "out_of_range" is gone'],
   ],
@@ -92,7 +92,7 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["POST /v1/webhooks body.name: it is now required"],
   ],
   [
-    "a field of an answer is no longer required",
+    "a field of a response is no longer required",
     (d) => drop(schema(d, "Webhook").required, "disabled_at"),
     ["GET /v1/webhooks 200 body.data[].disabled_at: it is no longer always there"],
   ],
@@ -125,14 +125,14 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
     ["POST /v1/webhooks body.events: maxItems (none) → 2"],
   ],
   [
-    "a pattern is asked for",
+    "a pattern is required",
     (d) => {
       schema(d, "WebhookCreation").properties.url.pattern = "^https:";
     },
     ['POST /v1/webhooks body.url: pattern (none) → "^https:"'],
   ],
   [
-    "what a map holds is limited",
+    "the values of a map are limited",
     (d) => {
       schema(d, "Lead").properties.custom_fields.additionalProperties = false;
     },
@@ -147,12 +147,12 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   ],
 ];
 
-describe("a change of a schema breaks a client when", () => {
+describe("a change of a schema breaks a client if", () => {
   test.each(BREAKING)("%s", (_, change, breaking) => {
     expect(changesBy(change).breaking).toEqual(breaking);
   });
 
-  test("a property of what clients send is removed from behind a reference that leads to itself", () => {
+  test("a property that clients send is removed behind a reference to itself", () => {
     const prepare = (d: Part) => {
       schema(d, "WebhookCreation").properties.filter = { $ref: "#/components/schemas/Filter" };
       d.components.schemas.Filter = {
@@ -169,7 +169,7 @@ describe("a change of a schema breaks a client when", () => {
     ]);
   });
 
-  test("one of several schemas changes, or there are more of them", () => {
+  test("one of several schemas changes, or schemas are added", () => {
     const prepare = (d: Part) => {
       schema(d, "Lead").properties.agent_id = { oneOf: [{ type: "string" }, { type: "null" }] };
     };
@@ -185,7 +185,7 @@ describe("a change of a schema breaks a client when", () => {
     expect(added.breaking).toEqual([`${path}: oneOf has 2 → 3 schemas`]);
   });
 
-  test("properties that were let through are refused", () => {
+  test("properties that were ignored are rejected", () => {
     const body = (d: Part) => schema(d, "AutomationControl");
     const prepare = (d: Part) => delete body(d).additionalProperties;
     const change = (d: Part) => {
@@ -197,7 +197,7 @@ describe("a change of a schema breaks a client when", () => {
   });
 });
 
-test("a new type of automation is to be announced, and breaks no client", () => {
+test("a new type of automation must be announced, but breaks no client", () => {
   expect(changesBy((d) => schema(d, "AutomationType").enum.push("whatsapp"))).toEqual({
     breaking: [],
     growing: [{ name: "AutomationType", value: "whatsapp" }],
@@ -205,7 +205,7 @@ test("a new type of automation is to be announced, and breaks no client", () => 
   expect(changesBy((d) => schema(d, "AutomationType").enum.shift()).breaking).toHaveLength(1);
 });
 
-test("a new reason of errors is to be announced, also where the list had no name before", () => {
+test("a new error reason must be announced, even if the list had no name before", () => {
   const grown = { breaking: [], growing: [{ name: "ErrorReason", value: "too_late" }] };
   const grow: Change = (d) => schema(d, "ErrorReason").enum.push("too_late");
   expect(changesBy(grow)).toEqual(grown);

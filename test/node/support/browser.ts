@@ -5,15 +5,15 @@ import { findChromium } from "../../../scripts/shared/chromium.ts";
 /** The width of a phone, in CSS pixels. */
 export const PHONE_WIDTH = 390;
 
-/** What a page may take on a machine that others load. */
+/** Maximum time for a page on a busy machine. */
 const PATIENCE_MS = 45_000;
 
 const AXE = createRequire(import.meta.url).resolve("axe-core");
 
 /**
- * The browser that pages are tested in; null, with a warning, on a machine without one.
+ * The browser for testing pages; null, with a warning, if the machine has none.
  *
- * @throws Error in CI, where every page has to be tested.
+ * @throws Error in CI, where every page must be tested.
  */
 export function findBrowser(): string | null {
   const path = findChromium();
@@ -22,15 +22,15 @@ export function findBrowser(): string | null {
   return path;
 }
 
-/** An open page, and all that went wrong in it so far. */
+/** An open page, and everything that went wrong in it so far. */
 export interface Visit {
   page: Page;
-  /** Errors and warnings of the console, breaches of the page's policy, requests to other hosts. */
+  /** Console errors and warnings, policy violations, requests to other hosts. */
   faults(): Promise<string[]>;
   close(): Promise<void>;
 }
 
-/** Opens an empty page that may only ask the host of `base`. */
+/** Opens an empty page that may only contact the host of `base`. */
 export async function openPage(
   browser: Browser,
   base: URL,
@@ -60,14 +60,14 @@ export async function openPage(
   };
 }
 
-/** How far the page reaches to the right, once it is pushed there. */
+/** How far the page extends to the right if scrolled there. */
 export async function widthOf(page: Page): Promise<number> {
   return page.evaluate("(scrollTo({ left: 1_000, behavior: 'instant' }), scrollX + innerWidth)");
 }
 
-/** What axe finds wrong in the page as it is; the page must be opened with `bypassCSP`. */
+/** What axe finds wrong in the page's current state; the page must be opened with `bypassCSP`. */
 export async function violationsIn(page: Page): Promise<string[]> {
-  // axe is brought in from outside, which the policy of the page forbids.
+  // axe is injected, which the page's policy forbids.
   if (!(await page.evaluate("'axe' in globalThis"))) await page.addScriptTag({ path: AXE });
   return page.evaluate<string[]>(
     "axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + nodes[0].html))",

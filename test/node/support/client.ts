@@ -6,22 +6,23 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-// biome-ignore lint/suspicious/noExplicitAny: the types are made during the test, and checked by the build
+// biome-ignore lint/suspicious/noExplicitAny: the types are generated during the test, and checked by the build
 type Built = any;
 
-/** The example client, built in a folder of its own. */
+/** The example client, built in its own folder. */
 export interface BuiltClient {
   folder: string;
-  /** What `public-api-client` exports. */
+  /** The exports of `public-api-client`. */
   main: Built;
-  /** What `public-api-client/webhooks` exports. */
+  /** The exports of `public-api-client/webhooks`. */
   webhooks: Built;
   remove(): void;
 }
 
 /**
- * Builds the client as the docs at `origin` say: from the files that they offer, with the types of the
- * document. The code in its README is built along. Null without a network, which only CI must have.
+ * Builds the client as described in the docs at `origin`: from the files offered there, with types
+ * generated from the document. The code in its README is compiled too. Null without a network,
+ * which is only required in CI.
  */
 export async function buildClient(origin: string): Promise<BuiltClient | null> {
   const folder = mkdtempSync(join(tmpdir(), "client-"));
@@ -69,13 +70,14 @@ async function install(folder: string): Promise<boolean> {
   }
 }
 
-/** Runs npm in `folder`, with what its user sets; its output. */
+/** Runs npm in `folder`, with the user's own settings; returns its output. */
 export async function runNpm(
   folder: string,
   words: string[],
   settings: Record<string, string> = {},
 ): Promise<string> {
-  // The npm that runs this test hands down the shell of this project, which the client has not.
+  // The npm that runs this test passes on this project's script shell, which the client does not
+  // have.
   const { npm_config_script_shell: _, ...inherited } = process.env;
   const env = { ...inherited, ...settings };
   const { stdout } = await run("npm", words, { cwd: folder, env, timeout: 120_000 });

@@ -12,21 +12,21 @@ import { unstable_getMiniflareWorkerOptions, unstable_readConfig } from "wrangle
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
 
-/** The folder of the receivers that the documentation shows. */
+/** The folder of the receivers in the documentation. */
 export const EXAMPLES = join(ROOT, "examples/receivers");
 
-/** An example receiver that runs. */
+/** A running example receiver. */
 export interface RunningExample {
-  /** What it printed, a line for each event that it processed. */
+  /** Its output, one line per processed event. */
   lines: string[];
-  /** The process that takes the requests. */
+  /** The process that accepts requests. */
   pid: number;
-  /** A folder of its own, which it has for its home and for what is temporary. */
+  /** Its own folder, used as home and for temporary files. */
   folder: string;
   stop(): Promise<void>;
 }
 
-/** An example receiver; `needs` is the program that runs it, when npm does not bring that along. */
+/** An example receiver; `needs` is the program that runs it, unless npm provides it. */
 export interface Example {
   file: string;
   needs?: string;
@@ -52,15 +52,15 @@ export const RECEIVERS: Example[] = [
   },
 ];
 
-/** Why an example cannot run here; `null` when it can. In CI everything has to run. */
+/** Why an example cannot run here; `null` if it can. In CI everything must run. */
 export function reasonToSkip({ needs }: Example): string | null {
   if (process.env.CI || !needs || spawnSync(needs, ["--version"]).status === 0) return null;
   return `${needs} is not installed`;
 }
 
 /**
- * A port that nobody listens on, below those that the system hands out by itself: none of the servers
- * that start meanwhile gets it.
+ * A free port below those that the system assigns automatically, so that no server started in the
+ * meantime gets it.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
@@ -126,7 +126,7 @@ async function answers(port: number): Promise<boolean> {
   );
 }
 
-/** The example for Workers in workerd, with the configuration that stands beside it. */
+/** The Workers example in workerd, with its own configuration. */
 async function startWorker(port: number, secret: string): Promise<RunningExample> {
   const lines: string[] = [];
   const config = unstable_readConfig({ config: join(EXAMPLES, "wrangler.toml") });
@@ -142,7 +142,7 @@ async function startWorker(port: number, secret: string): Promise<RunningExample
       port,
       modules: [{ type: "ESModule", path: "worker.js", contents }],
       bindings: { WEBHOOK_SECRET: secret },
-      // What the runtime itself has to say is of another level.
+      // The runtime's own messages have another level.
       handleStructuredLogs: ({ level, message }) => {
         if (level === "log") lines.push(message);
       },
@@ -154,7 +154,7 @@ async function startWorker(port: number, secret: string): Promise<RunningExample
   return { lines, pid, folder: "", stop: () => miniflare.dispose() };
 }
 
-/** The processes that this one has started and that still run; empty where the system does not tell. */
+/** The running child processes of this one; empty if the system does not tell. */
 function childrenNow(): number[] {
   const file = `/proc/self/task/${process.pid}/children`;
   return existsSync(file) ? readFileSync(file, "utf8").split(" ").filter(Boolean).map(Number) : [];

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 
-/** How a command ended. */
+/** The result of a command. */
 export interface End {
   code: number | null;
   stdout: string;
@@ -15,7 +15,7 @@ export interface End {
 /** A running server, and the commands that find it. */
 export type PlatformCommand = Awaited<ReturnType<typeof openPlatformCommand>>;
 
-/** Starts a server for commands. Its caller closes it. */
+/** Starts a server for commands. The caller closes it. */
 export async function openPlatformCommand() {
   const registry = mkdtempSync(join(tmpdir(), "registry-"));
   const runtime: Runtime = await startRuntime({ registry });
@@ -27,7 +27,7 @@ export async function openPlatformCommand() {
       env: { ...process.env, WRANGLER_REGISTRY_PATH: registry, ...env },
       stdio: ["pipe", "pipe", "pipe"],
     });
-    // One that does not read it may have ended.
+    // A command that does not read it may have ended.
     child.stdin.on("error", () => {}).end(stdin);
     const end: End = { code: null, stdout: "", stderr: "" };
     child.stdout.on("data", (chunk) => {
@@ -45,9 +45,9 @@ export async function openPlatformCommand() {
     registry,
     run,
     platform: (...args: string[]) => run([...script, ...args]),
-    /** The same with something in its standard input. */
+    /** The same with standard input. */
     platformWith: (stdin: string, ...args: string[]) => run([...script, ...args], {}, stdin),
-    /** Runs a script in a terminal, which `script` of Debian gives it. */
+    /** Runs a script in a terminal, which Debian's `script` provides. */
     inTerminal(command: string): Promise<End> {
       const line = `stty cols 120 rows 40 && '${process.execPath}' ${command}`;
       return run(["script", "-qec", line, "/dev/null"], { TERM: "xterm", CI: "" });

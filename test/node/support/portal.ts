@@ -4,7 +4,7 @@ import type { WebhookEvent } from "../../../src/contract/resources.ts";
 import { openPage, type Visit } from "./browser.ts";
 import { type Answer, type Receiver, startReceiver } from "./receiver.ts";
 
-/** What signs links to the portal on the stage. */
+/** Signs links to the portal on the stage. */
 export const PORTAL_SIGNING_KEYS = "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 
 /** The built Worker, a subscriber's server and a browser. */
@@ -14,15 +14,15 @@ export interface Stage {
   browser: Browser;
   /** How the subscriber's server answers from now on. */
   answerWith(answer: Answer): void;
-  /** Makes a workspace with a key. */
+  /** Creates a workspace with a key. */
   makeWorkspace(): Promise<string>;
-  /** Records leads that nobody has recorded before. */
+  /** Records new leads. */
   recordLeads(workspaceId: string, count?: number): Promise<void>;
   /** Subscribes the subscriber's server. @returns the id. */
   subscribe(workspaceId: string, events?: WebhookEvent[], path?: string): Promise<string>;
-  /** Opens the portal of a workspace by its link. */
+  /** Opens the portal of a workspace through a link. */
   open(workspaceId: string, device?: BrowserContextOptions): Promise<Visit>;
-  /** The address of a link to the portal. */
+  /** The URL of a portal link. */
   makeLink(workspaceId: string): Promise<string>;
   stop(): Promise<void>;
 }

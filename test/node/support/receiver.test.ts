@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { until } from "../../support/until.ts";
 import { startReceiver } from "./receiver.ts";
 
-test("a post whose sender dies within its body is none, and the receiver goes on", async () => {
+test("a post whose sender dies before the end of its body does not count, and the receiver continues", async () => {
   const receiver = await startReceiver();
   const { hostname, port } = new URL(receiver.url);
   const sender = connect(Number(port), hostname);

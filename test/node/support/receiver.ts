@@ -24,12 +24,12 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
-/** How a receiver answers: a status, or one with headers. */
+/** How a receiver answers: a status, or a status with headers. */
 export type Answer = number | { status: number; headers: Record<string, string> };
 
 /**
- * Starts a receiver; `answer` gives each answer, 204 when left out, 0 to hang up. With a certificate
- * it speaks HTTPS, as `localhost`.
+ * Starts a receiver; `answer` returns each answer: 204 by default, 0 to hang up. With a certificate
+ * it uses HTTPS, as `localhost`.
  */
 export async function startReceiver(
   answer: (post: Post) => Answer | Promise<Answer> = () => 204,
@@ -63,7 +63,7 @@ export async function startReceiver(
   };
 }
 
-/** The body of a request; null when whoever sends it is gone before its end, as a killed Worker is. */
+/** The body of a request; null if the sender disappears before the end, as a killed Worker does. */
 async function readWhole(request: IncomingMessage): Promise<Buffer | null> {
   const chunks: Buffer[] = [];
   try {

@@ -23,7 +23,7 @@ test.each([
   expect(toBase64Url(bytes)).toBe(base64.replaceAll("=", ""));
 });
 
-test("every byte comes back from base64 and base64url, which has neither + nor / nor =", () => {
+test("every byte survives base64 and base64url, which contains no +, / or =", () => {
   for (const bytes of [ALL, ALL.subarray(1), ALL.subarray(2)]) {
     expect(fromBase64(toBase64(bytes))).toEqual(bytes);
     expect(toBase64Url(bytes)).toMatch(/^[A-Za-z0-9_-]+$/);
@@ -31,11 +31,11 @@ test("every byte comes back from base64 and base64url, which has neither + nor /
   }
 });
 
-test("base64url is read in its one canonical form only", () => {
+test("base64url is only accepted in its canonical form", () => {
   for (const text of ["Zg==", "Zh", "Z", "+/+/", " Zg", "Z g"])
     expect(() => fromBase64Url(text), text).toThrow();
 });
 
-test("hexadecimal is in lower case, two digits a byte", () => {
+test("hexadecimal is lower case, two digits per byte", () => {
   expect(toHex(new Uint8Array([0, 1, 0x7f, 0xff]))).toBe("00017fff");
 });

@@ -8,7 +8,7 @@ import {
   type Reason,
 } from "../../../src/contract/errors.ts";
 
-/** Words that only a French sentence has. */
+/** Words that only occur in French sentences. */
 const FRENCH = /\b(la|le|l’|une?|ce|cette|n’est|ne doit|trop)\b/i;
 
 describe("the closed list of error codes", () => {
@@ -27,7 +27,7 @@ describe("the closed list of error codes", () => {
     });
   });
 
-  test("is the enum of the error body", () => {
+  test("is the enumeration of the error body", () => {
     expect(ErrorBody.shape.error.shape.code.options).toEqual(Object.keys(ERRORS));
   });
 
@@ -66,7 +66,7 @@ describe("the list of reasons", () => {
 
 describe("an error", () => {
   test.each(Object.keys(ERRORS) as ErrorCode[])(
-    "has code, message and an empty object of details, and the usual status: %s",
+    "has the code, its message, empty details and the usual status: %s",
     (code) => {
       const error = new ApiError(code);
       expect(error.status).toBe(ERRORS[code].statuses[0]);
@@ -77,7 +77,7 @@ describe("an error", () => {
     },
   );
 
-  test("says in its message why, when it has a reason", () => {
+  test("has the reason's message, if it has a reason", () => {
     for (const reason of Object.keys(REASONS) as Reason[])
       expect(new ApiError("invalid_request", { parameter: "limit", reason }).toBody()).toEqual({
         error: {
@@ -88,7 +88,7 @@ describe("an error", () => {
       });
   });
 
-  test("keeps the status that tells a large body and an odd content type apart", () => {
+  test("keeps the statuses for a large body and an unsupported content type", () => {
     expect(new ApiError("invalid_request", {}, 413).status).toBe(413);
     expect(new ApiError("invalid_request", {}, 415).status).toBe(415);
   });

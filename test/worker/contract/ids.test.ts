@@ -11,7 +11,7 @@ import {
 
 const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
 
-describe("an identifier", () => {
+describe("an id", () => {
   test("starts with the prefix of its kind", () => {
     expect(ID_PREFIXES).toEqual({
       automation: "aut_",
@@ -31,20 +31,20 @@ describe("an identifier", () => {
     for (const kind of KINDS) expect(randomId(kind)).not.toContain("-");
   });
 
-  test("is made once", () => {
+  test("is unique", () => {
     const ids = Array.from({ length: 1_000 }, () => randomId("event"));
     expect(new Set(ids).size).toBe(1_000);
   });
 });
 
-describe("an identifier derived from the platform's reference", () => {
+describe("an id derived from the platform's reference", () => {
   // Computed with Python's hashlib: base 36 of the first 128 bits of SHA-256 over the JSON.
-  test("is the same for ever", async () => {
+  test("never changes", async () => {
     expect(await derivedId("lead", "wks_1", "crm-42")).toBe("lea_e7uwfhxo7gx0tnl471t6zu2sf");
     expect(await derivedId("automation", "wks_1", 'é😀"\\')).toBe("aut_c3wxqboyizyx8u0nsk0hrkl8r");
   });
 
-  test("differs by kind, by workspace and by reference, wherever one ends and the next begins", async () => {
+  test("differs by kind, workspace and reference, even if their concatenation is the same", async () => {
     const ids = await Promise.all([
       derivedId("lead", "wks_1", "a"),
       derivedId("run", "wks_1", "a"),
@@ -58,27 +58,27 @@ describe("an identifier derived from the platform's reference", () => {
     expect(new Set(ids.map((id) => id.slice(4))).size).toBe(ids.length);
   });
 
-  test("has the length and the alphabet of every other", async () => {
+  test("has the same length and alphabet as every other id", async () => {
     for (const reference of ["", "a", "0".repeat(512), "漢".repeat(512)])
       expect(isId("agent", await derivedId("agent", "wks_1", reference))).toBe(true);
   });
 });
 
-describe("an identifier of an event", () => {
+describe("an event id", () => {
   const TIMES = [0, 1, 1_000, Date.UTC(2026, 0, 5, 12), Date.UTC(2026, 0, 5, 12) + 1, 2 ** 48 - 1];
 
-  test("has the length and the alphabet of every other, and is made once", () => {
+  test("has the same length and alphabet as every other id, and is unique", () => {
     const ids = Array.from({ length: 1_000 }, () => newEventId(TIMES[3] ?? 0));
     for (const id of ids) expect(isId("event", id)).toBe(true);
     expect(new Set(ids).size).toBe(1_000);
   });
 
-  test("is ordered by time, as text", () => {
+  test("sorts by time", () => {
     const ids = TIMES.map(newEventId);
     expect(ids.toSorted()).toEqual(ids);
   });
 
-  test("comes behind the mark of its time, and before that of the next millisecond", () => {
+  test("sorts after the lower bound of its time, and before that of the next millisecond", () => {
     for (const time of TIMES.slice(0, -1))
       for (let i = 0; i < 50; i++) {
         const id = newEventId(time);
@@ -87,12 +87,12 @@ describe("an identifier of an event", () => {
       }
   });
 
-  test("has a mark before all others for a time before 1970", () => {
+  test("has a lower bound below all others for a time before 1970", () => {
     expect(eventIdAt(-1)).toBe(`evt_${"0".repeat(25)}`);
   });
 });
 
-describe("what cannot be an identifier of ours", () => {
+describe("what cannot be one of our ids", () => {
   const id = randomId("automation");
 
   test.each([
@@ -103,11 +103,11 @@ describe("what cannot be an identifier of ours", () => {
     ["capitals", id.toUpperCase()],
     ["one character less", id.slice(0, -1)],
     ["one character more", `${id}0`],
-    ["a line feed behind", `${id.slice(0, -1)}\n`],
+    ["a trailing line feed", `${id.slice(0, -1)}\n`],
     ["a NUL", `${id.slice(0, -1)}\0`],
-    ["a letter beyond ASCII", `${id.slice(0, -1)}é`],
+    ["a non-ASCII letter", `${id.slice(0, -1)}é`],
     ["10 000 characters", `aut_${"a".repeat(10_000)}`],
-  ])("is refused: %s", (_, text) => {
+  ])("is rejected: %s", (_, text) => {
     expect(isId("automation", id)).toBe(true);
     expect(isId("automation", text)).toBe(false);
   });

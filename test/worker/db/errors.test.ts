@@ -12,8 +12,8 @@ function failing(error: Error) {
 
 const rows = Object.fromEntries(D1_ERRORS.map((rule) => [rule.message, rule.fault]));
 
-describe("an error of D1", () => {
-  test("is one of those that Cloudflare lists, and the runtime's own", () => {
+describe("a D1 error", () => {
+  test("is one of those that Cloudflare lists, or the runtime's own", () => {
     expect(rows).toEqual({
       "D1 DB reset because its code was updated.": "nobody",
       "Internal error while starting up D1 DB storage caused object to be reset.": "nobody",
@@ -30,7 +30,7 @@ describe("an error of D1", () => {
     });
   });
 
-  test.each(Object.entries(rows))("is dealt with as it is listed: %s", async (message, fault) => {
+  test.each(Object.entries(rows))("is handled as listed: %s", async (message, fault) => {
     const error = new Error(`D1_ERROR: ${message}`);
     const query = failing(error);
     if (fault === "nobody") expect(await retrying(query)).toBe("found");
@@ -39,7 +39,7 @@ describe("an error of D1", () => {
     expect(isTransient(error)).toBe(fault !== "query");
   });
 
-  test("that is not listed is not tried again", async () => {
+  test("that is not listed is not retried", async () => {
     for (const message of ["no such table: leads", "UNIQUE constraint failed", "disk I/O error"]) {
       const error = new Error(`D1_ERROR: ${message}: SQLITE_ERROR`);
       const query = failing(error);
@@ -50,7 +50,7 @@ describe("an error of D1", () => {
   });
 });
 
-test("a Durable Object that is overloaded is left alone, and one whose error says so is asked again", async () => {
+test("an overloaded Durable Object is not retried, and one whose error is retryable is", async () => {
   const overloaded = failing(
     Object.assign(new Error("Network connection lost."), { overloaded: true, retryable: true }),
   );
@@ -59,7 +59,7 @@ test("a Durable Object that is overloaded is left alone, and one whose error say
   expect(await retrying(failing(Object.assign(new Error("x"), { retryable: true })))).toBe("found");
 });
 
-test("a read that is refused because its admission failed is read once", async () => {
+test("a read that is refused because its admission failed is not repeated", async () => {
   const { DB, trips } = observedDatabase();
   const lost = new Error("Network connection lost.");
   const db = openDatabase(new EarlySession({ binding: DB, bookmark: null }, Promise.reject(lost)));

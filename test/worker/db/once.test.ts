@@ -15,7 +15,7 @@ import { call, deployment, ingestBodies } from "../../support/ingest.ts";
 import { losing } from "../../support/lost-reply.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
-/** Before any other transaction of this file. */
+/** Older than any other transaction of this file. */
 const LONG_AGO = Date.UTC(2020, 0);
 const HOUR_MS = 3_600_000;
 
@@ -44,7 +44,7 @@ test("a transaction that arrives only after its second try was committed changes
   expect(await row.first("name")).toBe("Agence Lumière!");
 });
 
-test("an error that is not the transaction's own token is thrown", async () => {
+test("any error other than the transaction's own token is thrown", async () => {
   const broken = write(sql`INSERT INTO workspaces (id) VALUES ('wks_1')`);
   await expect(commitOnce(openDatabase(env.DB), broken, NOW)).rejects.toThrow("NOT NULL");
 });
@@ -59,7 +59,7 @@ test("leads and runs leave no token", async () => {
   expect(await tokens()).toBe(before);
 });
 
-test("a batch of the ingest door leaves a token when it holds automations or removals", async () => {
+test("a batch of the ingest door leaves a token if it has automations or removals", async () => {
   const { workspaceId } = await openWorkspace();
   const { env: bindings } = deployment();
   const leads = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
@@ -79,7 +79,7 @@ test("a batch of the ingest door leaves a token when it holds automations or rem
   }
 });
 
-test("a transaction leaves one token, which is forgotten after an hour", async () => {
+test("a transaction leaves one token, which is deleted after an hour", async () => {
   const { workspaceId } = await openWorkspace();
   const before = await tokens();
   const input = { workspaceId, automations: [automationReport("1"), automationReport("2")] };

@@ -8,7 +8,7 @@ const NOW = Date.UTC(2026, 0, 5);
 afterEach(() => void vi.restoreAllMocks());
 
 describe("the attempts of a dispatch", () => {
-  test("share a timer: an invocation may have 10,000 of them", async () => {
+  test("share a single timer: an invocation may only have 10,000", async () => {
     const { id, url, workspaceId, drafts } = await owed(1, NOW);
     const { sealedSecret } = await subscriptionRow(id);
     const [{ id: eventId, body } = { id: "", body: "" }] = drafts;

@@ -26,7 +26,7 @@ afterEach(() => {
 });
 
 describe("a delivery", () => {
-  test("is one POST of the event as it is stored, signed in both families", async () => {
+  test("is one POST of the stored event, signed in both schemes", async () => {
     const { id, url, secret, drafts } = await owed(1, Date.now());
     const { env: bindings } = isolated();
     const startedAt = Math.floor(Date.now() / 1000);
@@ -53,7 +53,7 @@ describe("a delivery", () => {
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
-  test("of an event of nearly 1 MB has each of its bytes, and the right signature", async () => {
+  test("of an event of nearly 1 MB is complete and correctly signed", async () => {
     const note = 'é🌻\u2028\\"'.repeat(70_000);
     const { id, url, secret, drafts } = await owed(1, Date.now(), { customFields: { note } });
     const [draft] = drafts;
@@ -74,7 +74,7 @@ describe("a delivery", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("is tried again with the same id and bytes, signed afresh", async () => {
+  test("is retried with the same id and bytes, signed afresh", async () => {
     const now = Date.now();
     const { id, url, secret, drafts } = await owed(1, now, { behaviour: "first-fails" });
     const deployment = isolated();
@@ -98,7 +98,7 @@ describe("a delivery", () => {
     });
   });
 
-  test.each([301, 302, 307, 308])("that is redirected by %i failed", async (status) => {
+  test.each([301, 302, 307, 308])("fails if it is redirected with %i", async (status) => {
     const { id, url } = await owed(1, Date.now(), { behaviour: `status-${status}` });
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
@@ -106,7 +106,7 @@ describe("a delivery", () => {
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", lastStatus: status });
   });
 
-  test("waits as long as Retry-After asks for, up to twice the rung, and so does its subscription", async () => {
+  test("waits as long as Retry-After asks, up to twice the rung, and so does its subscription", async () => {
     const waits: number[] = [];
     for (const seconds of [17, 3600]) {
       const workspaceId = await createWorkspace();
@@ -125,7 +125,7 @@ describe("a delivery", () => {
     expect(waits[1]).toBeLessThan(30_000);
   });
 
-  test("to a URL that is no longer one that we post to is refused, and fails", async () => {
+  test("to a URL that we no longer accept is refused, and fails", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId, { url: "http://169.254.169.254/latest" });
     await announceLeads(workspaceId, 1, Date.now());
@@ -139,14 +139,14 @@ describe("a delivery", () => {
     });
   });
 
-  test("whose secret cannot be opened holds its subscription for 5 minutes, with no attempt counted", async () => {
+  test("whose secret cannot be decrypted holds up its subscription for 5 minutes, without counting an attempt", async () => {
     const { id, url } = await owed(30, Date.now());
     const WEBHOOK_ENCRYPTION_KEYS = `other:${btoa("k".repeat(32))}`;
     const startedAt = Date.now();
     const { DB, trips } = observedDatabase();
     const deployment = isolated({ WEBHOOK_ENCRYPTION_KEYS, DB });
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
-    // It keeps no dispatch busy.
+    // It occupies no dispatch.
     expect(trips).toHaveLength(2);
     expect(await receivedBy({ url })).toEqual([]);
     for (const row of await deliveriesTo(id))
@@ -163,7 +163,7 @@ describe("a delivery", () => {
     expect(await receivedBy({ url })).toHaveLength(30);
   });
 
-  test("goes its whole way by the queues of the deployment", async () => {
+  test("goes through the queues of the deployment", async () => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId);
     const leads = Array.from({ length: 5 }, (_, i) => leadReport(`lead-${i}`));

@@ -27,13 +27,13 @@ import {
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
-/** Lets a subscription have earned so many posts at once. */
+/** Gives a subscription this many concurrent posts. */
 function earn(id: string, postsAtOnce: number) {
   return db.update(subscriptions).set({ postsAtOnce }).where(sql`id = ${id}`);
 }
 
 describe("a dispatch", () => {
-  test("posts what is due and settles it as delivered, with the answer", async () => {
+  test("posts what is due and settles it as delivered, with the response", async () => {
     const { id, drafts } = await owed(1, NOW);
     const posted: [Claimed, Target][] = [];
     await dispatchAt(NOW, [id], async (delivery, target) => {
@@ -58,7 +58,7 @@ describe("a dispatch", () => {
     });
   });
 
-  test("leaves alone what is not due yet", async () => {
+  test("does not post what is not due yet", async () => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
     expect(await dispatchAt(NOW - 1, [id], attempt)).toMatchObject([
@@ -80,7 +80,7 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1, exhausted: 1, cancelled: 1 });
   });
 
-  test("takes a delivery down the whole ladder: 11 attempts, then it is exhausted", async () => {
+  test("takes a delivery through the whole ladder: 11 attempts, then it is exhausted", async () => {
     const { id } = await owed(1, NOW);
     const waits: number[] = [];
     const { posts, attempt } = subscriber(() => answered(500));
@@ -94,7 +94,7 @@ describe("a dispatch", () => {
         expect(await subscriptionRow(id)).toMatchObject({ backoff: n, nextAt: dueAt });
       }
       now = dueAt;
-      // Disabling would end it here: it has its own tests.
+      // Disabling would end the test here; it has its own tests.
       await db.update(subscriptions).set({ failures: 0 }).where(sql`id = ${id}`);
     }
     expect(waits).toEqual([10, 60, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]);
@@ -113,10 +113,10 @@ describe("a dispatch", () => {
     [1, 20, 2],
     [3, 1, 2],
     [20, 1, 2],
-    // There may be more where as many as were asked for were found: that is asked once.
+    // If as many were found as were asked for, there may be more: it asks once more.
     [20, 5, 3],
     [1, 100, 3],
-  ])("to %i subscribers of %i events each makes %i round trips to D1", async (...figures) => {
+  ])("to %i subscribers with %i events each makes %i round trips to D1", async (...figures) => {
     const [subscribers, events, roundTrips] = figures;
     const workspaceId = await createWorkspace();
     const ids = await Promise.all(
@@ -143,7 +143,7 @@ describe("a dispatch", () => {
     expect(trips).toHaveLength(3);
   });
 
-  test("probes with two round trips, though more is due", async () => {
+  test("probes with two round trips, even if more is due", async () => {
     const { id } = await owed(20, NOW);
     await db.update(subscriptions).set({ backoff: 3 }).where(sql`id = ${id}`);
     const { DB, trips } = observedDatabase();
@@ -164,7 +164,7 @@ describe("a dispatch", () => {
     expect(trips).toHaveLength(1);
   });
 
-  test("posts the longest due first, and goes on until nothing is due", async () => {
+  test("posts the longest due first, and continues until nothing is due", async () => {
     const { id, workspaceId, drafts: late } = await owed(2, NOW + 1000);
     const early = await announceLeads(workspaceId, 150, NOW);
     const later = await announceLeads(workspaceId, 1, NOW + 3000);
@@ -179,7 +179,7 @@ describe("a dispatch", () => {
     expect(ended).toMatchObject([{ held: true, found: { dueAt: NOW + 3000, heldUntil: null } }]);
   });
 
-  test("posts what came due while it ran", async () => {
+  test("posts what became due while it ran", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     const { posts, attempt } = subscriber(async () => {
       if (posts.length === 1) await announceLeads(workspaceId, 2, NOW);
@@ -189,7 +189,7 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ delivered: 3 });
   });
 
-  test("posts once what it has claimed when the reply to its claim is lost", async () => {
+  test("posts its claims once if the reply to the claim is lost", async () => {
     const { id } = await owed(5, NOW);
     const { DB } = observedDatabase({
       after: (trip) => {
@@ -202,7 +202,7 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ delivered: 5 });
   });
 
-  test("has six posts under way at once", async () => {
+  test("has six concurrent posts", async () => {
     const workspaces = [await createWorkspace(), await createWorkspace()];
     const ids: string[] = [];
     for (const workspaceId of workspaces) {
@@ -221,7 +221,7 @@ describe("a dispatch", () => {
     expect(most).toBe(6);
   });
 
-  test("starts no post after 20 s; the rest is given back", async () => {
+  test("starts no post after 20 s, and releases the rest", async () => {
     const workspaceId = await createWorkspace();
     const ids = await Promise.all(
       Array.from({ length: 4 }, async () => (await subscribe(workspaceId)).id),
@@ -233,7 +233,7 @@ describe("a dispatch", () => {
       return OK;
     });
     const ended = await dispatchAt(() => now, ids, attempt);
-    // Those that were begun when the time was up.
+    // Those already started when the time was up.
     expect(posts.length).toBeLessThanOrEqual(6);
     const rows = (await Promise.all(ids.map(deliveriesTo))).flat();
     const left = rows.filter(({ state }) => state === "pending");
@@ -245,12 +245,12 @@ describe("a dispatch", () => {
     for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
   });
 
-  test("settles what it posted, though the clock has jumped back by an hour", async () => {
+  test("settles what it posted even if the clock has jumped back by an hour", async () => {
     const { id } = await owed(2, NOW);
     await earn(id, 2);
     let now = NOW;
     const { posts, attempt } = subscriber(() => {
-      // Once both posts have begun: from then on none would be.
+      // Once both posts have started: after the jump, none would start.
       if (posts.length === 2) now = NOW - HOUR_MS;
       return OK;
     });
@@ -261,7 +261,7 @@ describe("a dispatch", () => {
 });
 
 describe("a failure", () => {
-  test("at one post at once ends the turn, and gives the rest back with no attempt counted", async () => {
+  test("at one post at a time ends the turn, and releases the rest without counting an attempt", async () => {
     const { id } = await owed(10, NOW);
     const { posts, attempt } = subscriber(() => answered(500));
     const ended = await dispatchAt(NOW, [id], attempt);
@@ -286,7 +286,7 @@ describe("a failure", () => {
     });
   });
 
-  test("halves the posts at once, and the turn goes on", async () => {
+  test("halves the concurrent posts, and the turn continues", async () => {
     const { id } = await owed(20, NOW);
     let answers = 0;
     const { posts, attempt } = subscriber(() => (++answers === 8 ? answered(503) : OK));
@@ -296,7 +296,7 @@ describe("a failure", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, backoff: 0, nextAt: 0 });
   });
 
-  test("keeps what was acknowledged before it, and counts what fails after", async () => {
+  test("keeps what was acknowledged before it, and counts later failures", async () => {
     const { id } = await owed(20, NOW);
     await earn(id, 3);
     let answers = 0;
@@ -310,7 +310,7 @@ describe("a failure", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: posts.length - 5 });
   });
 
-  test("ends nobody else's turn", async () => {
+  test("ends no other turn", async () => {
     const workspaceId = await createWorkspace();
     const [bad, good] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await announceLeads(workspaceId, 10, NOW);
@@ -326,7 +326,7 @@ describe("a failure", () => {
   });
 
   test.each([1, 3])(
-    "is none of the subscriber's when none of %i could be tried: it waits 5 minutes, uncounted",
+    "is not the subscriber's if none of %i could be tried: it waits 5 minutes, uncounted",
     async (count) => {
       const { id } = await owed(count, NOW);
       let tries = 0;

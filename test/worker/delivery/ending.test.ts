@@ -22,10 +22,10 @@ import {
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
-/** As long as a hold lasts. */
+/** The duration of a hold. */
 const HOLD_MS = 20_000;
 
-describe("a subscription that ends", () => {
+describe("a subscription that", () => {
   const ends: [how: string, end: (workspaceId: string, id: string) => Promise<unknown>][] = [
     ["is deleted", (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, NOW))],
     [
@@ -50,19 +50,22 @@ describe("a subscription that ends", () => {
     ],
   ];
 
-  test.each(ends)("and %s before the claim gets nothing more: it is cancelled", async (_, end) => {
-    const { id, workspaceId } = await owed(3, NOW);
-    await end(workspaceId, id);
-    const { posts, attempt } = subscriber();
-    await dispatchAt(NOW + 1000, [id], attempt);
-    expect(posts).toEqual([]);
-    expect(await statesOf(id)).toEqual({ cancelled: 3 });
-    const ledger = await exports.Platform.ledger({ workspaceId });
-    expect(ledger).toMatchObject({ created: 3, cancelled: 3, addsUp: true });
-  });
+  test.each(ends)(
+    "%s before the claim gets nothing more: its deliveries are cancelled",
+    async (_, end) => {
+      const { id, workspaceId } = await owed(3, NOW);
+      await end(workspaceId, id);
+      const { posts, attempt } = subscriber();
+      await dispatchAt(NOW + 1000, [id], attempt);
+      expect(posts).toEqual([]);
+      expect(await statesOf(id)).toEqual({ cancelled: 3 });
+      const ledger = await exports.Platform.ledger({ workspaceId });
+      expect(ledger).toMatchObject({ created: 3, cancelled: 3, addsUp: true });
+    },
+  );
 
   test.each(ends)(
-    "and %s between claim and post gets nothing after the attempt that was under way",
+    "%s between claim and post gets nothing after the attempt in progress",
     async (_, end) => {
       const { id, workspaceId } = await owed(10, NOW);
       const { posts, attempt } = subscriber(async () => {
@@ -79,20 +82,17 @@ describe("a subscription that ends", () => {
     },
   );
 
-  test.each(ends)(
-    "and %s while a post is under way has it recorded when it is acknowledged",
-    async (_, end) => {
-      const { id, workspaceId } = await owed(1, NOW);
-      await dispatchAt(NOW, [id], async () => {
-        await end(workspaceId, id);
-        return OK;
-      });
-      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", lastStatus: 200 });
-    },
-  );
+  test.each(ends)("%s during a post has it recorded as acknowledged", async (_, end) => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], async () => {
+      await end(workspaceId, id);
+      return OK;
+    });
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", lastStatus: 200 });
+  });
 
   test.each(ends)(
-    "and %s under a dispatch that crashes has the rest cancelled after the hold",
+    "%s during a dispatch that crashes has the rest cancelled after the hold",
     async (_, end) => {
       const { id, workspaceId } = await owed(3, NOW);
       const crashed = await heldDispatch(NOW, id);

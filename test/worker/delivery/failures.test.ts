@@ -24,7 +24,7 @@ import {
 } from "../../support/deliveries.ts";
 
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
-/** As long as a hold lasts. */
+/** The duration of a hold. */
 const HOLD_MS = 20_000;
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
@@ -32,25 +32,27 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Expects that a subscription's message comes back, or another in its place once it was acknowledged. */
+/**
+ * Expects the subscription's message to come back, or another in its place if it was acknowledged.
+ */
 function expectBack(
   id: string,
   how: string,
   result: Awaited<ReturnType<typeof consumeFor>>,
   sent: Sent[],
 ): void {
-  // Tries that take their time hold up no queue.
+  // Slow tries do not block a queue.
   const handedOff = how === "that lasts";
   expect(result).toMatchObject(handedOff ? ACKNOWLEDGED : RETRIED);
   const hint = { subscriptionId: id, lane: "fast", delaySeconds: HOLD_MS / 1000 };
   expect(sent).toEqual(handedOff ? [hint] : []);
 }
 
-describe("when D1 answers an error", () => {
+describe("when D1 returns an error", () => {
   test.each([
     ["that lasts", CONNECTION_LOST],
-    ["that is none of the network's", BROKEN],
-  ])("%s, on the claim, the batch comes back and nothing is posted", async (how, error) => {
+    ["that is not a network error", BROKEN],
+  ])("%s on the claim, the batch comes back and nothing is posted", async (how, error) => {
     const now = Date.now();
     const { id, url } = await owed(2, now);
     const { DB } = observedDatabase({ before: () => Promise.reject(error) });
@@ -66,8 +68,8 @@ describe("when D1 answers an error", () => {
 
   test.each([
     ["that lasts", CONNECTION_LOST],
-    ["that is none of the network's", BROKEN],
-  ])("%s, on the settle, the batch comes back and the hold keeps it", async (how, error) => {
+    ["that is not a network error", BROKEN],
+  ])("%s on the settlement, the batch comes back and the hold protects it", async (how, error) => {
     const now = Date.now();
     const { id, url, drafts } = await owed(1, now);
     const { DB } = observedDatabase({
@@ -82,7 +84,7 @@ describe("when D1 answers an error", () => {
     expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null, dueAt: now });
     const { heldUntil } = await subscriptionRow(id);
     expect(heldUntil - now).toBeGreaterThanOrEqual(HOLD_MS);
-    // The message comes back while the hold lasts, and then when it has ended.
+    // The message comes back during the hold, and again when it has ended.
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
     jumpTo(heldUntil);
@@ -95,7 +97,7 @@ describe("when D1 answers an error", () => {
   test.each([
     ["the claim", 1],
     ["the settle", 2],
-  ])("in passing, on %s, it is asked again, and nobody notices", async (_, failing) => {
+  ])("that is transient, on %s, it is retried unnoticed", async (_, failing) => {
     const { id, url } = await owed(3, Date.now());
     const { DB, trips } = observedDatabase({
       before: (trip) => {
@@ -108,7 +110,7 @@ describe("when D1 answers an error", () => {
     expect(await statesOf(id)).toEqual({ delivered: 3 });
   });
 
-  test("after it has committed the settle, each attempt is counted once", async () => {
+  test("after committing the settlement, each attempt is counted once", async () => {
     const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
     const { DB, trips } = observedDatabase({
       after: (trip) => {
@@ -124,7 +126,7 @@ describe("when D1 answers an error", () => {
     expect(deployment.slow).toHaveLength(1);
   });
 
-  test("on the body of a large event, that delivery waits and the others go out", async () => {
+  test("on the body of a large event, that delivery waits and the others are posted", async () => {
     const large = await owed(1, Date.now(), { customFields: { note: "x".repeat(100_000) } });
     const small = await owed(1, Date.now());
     const { DB } = observedDatabase({
@@ -157,7 +159,7 @@ describe("when a queue refuses", () => {
     expect(JSON.parse((await receivedBy({ url }))[0]?.body ?? "").data.id).toBe(ids[0]);
   });
 
-  test("to take the next wake, what was posted is settled all the same", async () => {
+  test("to take the next wake, what was posted is settled anyway", async () => {
     const { id, url } = await owed(1, Date.now(), { behaviour: "status-500" });
     const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
     expect(await consumeFor([id], refusing.env)).toMatchObject(ACKNOWLEDGED);

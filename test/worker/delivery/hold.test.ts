@@ -35,7 +35,7 @@ const OK = answered(200);
 const HOLD_MS = 20_000;
 
 describe("a hold", () => {
-  test("lasts 20 s, in which nobody else posts to the subscription", async () => {
+  test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
     let answers = 0;
@@ -47,7 +47,7 @@ describe("a hold", () => {
       await announceLeads(workspaceId, 1, NOW);
       for (const now of [NOW, NOW + HOLD_MS - 1]) {
         const ended = await dispatchAt(now, [id], attempt);
-        // Whoever holds it looks for more before letting go.
+        // The holder looks for more before it lets go.
         expect(ended).toMatchObject([{ held: false, found: { heldUntil: NOW + HOLD_MS } }]);
       }
       return OK;
@@ -56,7 +56,7 @@ describe("a hold", () => {
     expect(await statesOf(id)).toEqual({ delivered: 2 });
   });
 
-  test("that has run out is taken by another dispatch, with the same id and bytes", async () => {
+  test("that has expired is taken by another dispatch, with the same ids and bytes", async () => {
     const { id, drafts } = await owed(1, NOW);
     const claimed: Claimed[] = [];
     const abandoned = new Promise<never>(() => {});
@@ -78,7 +78,7 @@ describe("a hold", () => {
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
-  test("that was lost settles nothing: not the delivery, nor the subscription's health", async () => {
+  test("that was lost settles nothing: neither the delivery nor the subscription's health", async () => {
     const { id } = await owed(1, NOW);
     const later = NOW + HOLD_MS;
     await dispatchAt(NOW, [id], async () => {
@@ -100,7 +100,7 @@ describe("a hold", () => {
     });
   });
 
-  test("that was lost makes no delivered of what another dispatch holds", async () => {
+  test("that was lost does not mark another dispatch's deliveries as delivered", async () => {
     const { id } = await owed(1, NOW);
     const later = NOW + HOLD_MS;
     await dispatchAt(NOW, [id], async () => {
@@ -124,63 +124,63 @@ describe("a hold", () => {
   test.each([
     ["succeeded, too", OK],
     ["failed", answered(500)],
-  ])(
-    "that was lost disables nobody, when the dispatch that has it now succeeds: it %s",
-    async (_, outcome) => {
-      const { id } = await owed(1, NOW);
-      await db
-        .update(subscriptions)
-        .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
-        .where(sql`id = ${id}`);
-      const late = await heldDispatch(NOW, id);
-      const inTime = await heldDispatch(NOW + HOLD_MS, id);
-      await late.finish(outcome);
-      await inTime.finish(OK);
-      expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-      expect(await subscriptionRow(id)).toMatchObject({
-        disabledAt: null,
-        failures: 0,
-        failingSince: null,
-      });
-      expect(await noticesOf(id)).toEqual([]);
-    },
-  );
+  ])("that was lost disables nothing if the new holder succeeds: it %s", async (_, outcome) => {
+    const { id } = await owed(1, NOW);
+    await db
+      .update(subscriptions)
+      .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
+      .where(sql`id = ${id}`);
+    const late = await heldDispatch(NOW, id);
+    const inTime = await heldDispatch(NOW + HOLD_MS, id);
+    await late.finish(outcome);
+    await inTime.finish(OK);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({
+      disabledAt: null,
+      failures: 0,
+      failingSince: null,
+    });
+    expect(await noticesOf(id)).toEqual([]);
+  });
 
   test.each([
     ["succeeds", async () => OK],
     ["cannot be tried", () => Promise.reject(new Error("no encryption key"))],
-  ])("whose subscription is gone ends with the last post under way, which %s", async (_, last) => {
-    const { id, workspaceId } = await owed(5, NOW);
-    await db.update(subscriptions).set({ postsAtOnce: 2 }).where(sql`id = ${id}`);
-    const { DB, trips } = observedDatabase({
-      before: (trip) => {
-        if (trip > 6) throw new Error("round trips without end");
-      },
-    });
-    let now = NOW;
-    const { posts, attempt } = subscriber(async () => {
-      if (posts.length > 1) {
-        await expect.poll(() => trips.length).toBe(2);
-        await new Promise((resolve) => setTimeout(resolve, 50));
-        return last();
-      }
-      // Cancelled and deleted by somebody for whom the hold has run out.
-      await commit(db, deleteSubscription(workspaceId, id, NOW + HOLD_MS));
-      now += 1_600;
-      return OK;
-    });
-    await dispatch(
-      openDatabase(DB),
-      [id],
-      "fast",
-      toolsAt(() => now, attempt),
-    );
-    expect(posts).toHaveLength(2);
-    expect(trips.length).toBeLessThanOrEqual(3);
-    expect(await statesOf(id)).toEqual({ cancelled: 5 });
-  });
+  ])(
+    "whose subscription is gone ends with the last post in progress, which %s",
+    async (_, last) => {
+      const { id, workspaceId } = await owed(5, NOW);
+      await db.update(subscriptions).set({ postsAtOnce: 2 }).where(sql`id = ${id}`);
+      const { DB, trips } = observedDatabase({
+        before: (trip) => {
+          if (trip > 6) throw new Error("round trips without end");
+        },
+      });
+      let now = NOW;
+      const { posts, attempt } = subscriber(async () => {
+        if (posts.length > 1) {
+          await expect.poll(() => trips.length).toBe(2);
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          return last();
+        }
+        // Cancelled and deleted by another dispatch after the hold expired.
+        await commit(db, deleteSubscription(workspaceId, id, NOW + HOLD_MS));
+        now += 1_600;
+        return OK;
+      });
+      await dispatch(
+        openDatabase(DB),
+        [id],
+        "fast",
+        toolsAt(() => now, attempt),
+      );
+      expect(posts).toHaveLength(2);
+      expect(trips.length).toBeLessThanOrEqual(3);
+      expect(await statesOf(id)).toEqual({ cancelled: 5 });
+    },
+  );
 
-  test("ends by itself when what was claimed is settled: nothing is written for it", async () => {
+  test("ends without a write once everything claimed is settled", async () => {
     const { id, workspaceId } = await owed(2, NOW);
     await dispatchAt(NOW, [id], OK);
     const { heldUntil, heldBy } = await subscriptionRow(id);
@@ -193,8 +193,8 @@ describe("a hold", () => {
   });
 });
 
-describe("a dispatch beside 5,000 deliveries that are settled", () => {
-  test("reads what is pending, and writes no more than it does", async () => {
+describe("a dispatch next to 5,000 settled deliveries", () => {
+  test("reads only what is pending, and writes only what it does", async () => {
     const { id, workspaceId } = await owed(5_000, NOW);
     await db
       .update(deliveries)
@@ -215,7 +215,7 @@ describe("a dispatch beside 5,000 deliveries that are settled", () => {
 });
 
 describe("a dispatch of 1,000 deliveries", () => {
-  test("reads some rows for each, however many are waiting or under way meanwhile", async () => {
+  test("reads a few rows for each, however many are waiting or in progress", async () => {
     const { id } = await owed(1_000, NOW);
     await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
     const { DB, rows } = meteredDatabase();
@@ -230,8 +230,8 @@ describe("a dispatch of 1,000 deliveries", () => {
   });
 });
 
-describe("a dispatch to 20 subscriptions of 50 deliveries each", () => {
-  test("reads some rows for each delivery, and writes two or three", async () => {
+describe("a dispatch to 20 subscriptions with 50 deliveries each", () => {
+  test("reads a few rows per delivery, and writes two or three", async () => {
     const workspaceId = await createWorkspace();
     const ids: string[] = [];
     for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
@@ -257,14 +257,14 @@ describe("a dispatch to 20 subscriptions of 50 deliveries each", () => {
 });
 
 describe("a single healthy delivery", () => {
-  test("costs seven rows written from record to settlement, of which its lead is two", async () => {
+  test("costs seven rows written from record to settlement, two of them for its lead", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
     const { DB, rows } = meteredDatabase();
     const platform = new Platform(createExecutionContext(), isolated({ DB }).env);
     await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
-    // The lead, its event and its delivery, and an index of the first and of the last.
+    // The lead, its event and its delivery, and an index entry for the lead and the delivery.
     expect(rows.written).toBe(5);
     const now = Date.now() + 1;
     await dispatch(
@@ -274,7 +274,7 @@ describe("a single healthy delivery", () => {
       toolsAt(now, async () => OK),
     );
     expect(await statesOf(id)).toEqual({ delivered: 1 });
-    // The hold, and the settlement.
+    // The hold and the settlement.
     expect(rows.written).toBe(7);
   });
 });

@@ -26,14 +26,14 @@ const FACTS = [
   "10 secondes",
 ];
 
-test("the e-mail about a disabled subscription says what failed, since when, the last answer and what to do", () => {
+test("the e-mail about a disabled subscription says what failed, since when, the last result and what to do", () => {
   const { subject, text } = composeNotice(notice);
   expect(subject).toBe("Abonnement webhook désactivé : hooks.example.com:8443");
   for (const part of [...FACTS, "a été désactivé", "POST /v1/webhooks", "ont été annulées"])
     expect(text).toContain(part);
 });
 
-test("the e-mail about a failing one also says when it will be disabled", () => {
+test("the e-mail about a failing subscription also says when it will be disabled", () => {
   const { subject, text } = composeNotice({ ...notice, kind: "failing" });
   expect(subject).toBe("Abonnement webhook en échec : hooks.example.com:8443");
   for (const part of [...FACTS, "désactivé à partir du 8 janvier 2026 à 12:34 (UTC)"])

@@ -27,7 +27,7 @@ const T0 = Date.UTC(2026, 0, 5, 12, 34);
 const NOW = T0 + 80 * HOUR_MS;
 const ADMINS = ["admin@example.com", "chef@example.com"];
 
-/** A subscription that has just been disabled, and so owes its administrators an e-mail. */
+/** A newly disabled subscription, whose administrators are owed an e-mail. */
 async function disabled(adminEmails = ["admin@example.com"]) {
   const workspaceId = await createWorkspace(adminEmails);
   const { id } = await subscribe(workspaceId);
@@ -60,7 +60,7 @@ function eventsLogged(): string[] {
 }
 
 describe("the administrators of a workspace", () => {
-  test("get one e-mail each when a subscription is disabled, of which the outcome is kept", async () => {
+  test("get one e-mail each when a subscription is disabled, and the outcome is stored", async () => {
     const { id } = await disabled(ADMINS);
     const mail = mailbox();
     await sendNotices(db, mail.env, NOW);
@@ -77,7 +77,7 @@ describe("the administrators of a workspace", () => {
     expect(await noticesOf(id)).toMatchObject([{ sentAt: NOW }]);
   });
 
-  test("that are none are not written to", async () => {
+  test("get no e-mail if there are none", async () => {
     const { id } = await disabled([]);
     const mail = mailbox();
     await sendNotices(db, mail.env, NOW);
@@ -85,14 +85,14 @@ describe("the administrators of a workspace", () => {
     expect(await noticesOf(id)).toMatchObject([{ sentAt: NOW }]);
   });
 
-  test("get it once, though they are named twice and two sweeps overlap", async () => {
+  test("get it once, even if they are listed twice and two sweeps overlap", async () => {
     await disabled([...ADMINS, ...ADMINS]);
     const mail = mailbox();
     await Promise.all([sendNotices(db, mail.env, NOW), sendNotices(db, mail.env, NOW + 1)]);
     expect(mail.tried.map(({ to }) => to).sort()).toEqual(ADMINS);
   });
 
-  test("get what was owed before e-mails were kept one by one", async () => {
+  test("get what was owed before e-mails were stored individually", async () => {
     const workspaceId = await createWorkspace(ADMINS);
     await env.DB.prepare(
       `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
@@ -110,7 +110,7 @@ describe("the administrators of a workspace", () => {
 describe("an administrator who cannot be reached", () => {
   const isChef = ({ to }: Email) => to === "chef@example.com";
 
-  test("for good is not written to again, and fails none of the others", async () => {
+  test("permanently gets no further e-mail, and does not affect the others", async () => {
     const { id } = await disabled(ADMINS);
     const mail = mailbox((email) => isChef(email) && "E_RECIPIENT_SUPPRESSED");
     for (const hours of [0, 1, 100]) await sendNotices(db, mail.env, NOW + hours * HOUR_MS);
@@ -123,7 +123,7 @@ describe("an administrator who cannot be reached", () => {
   });
 
   test.each([true, "E_INTERNAL_SERVER_ERROR", "E_RECIPIENT_NOT_ALLOWED", "E_SENDER_NOT_VERIFIED"])(
-    "for now (%s) is written to later, and the others are not again",
+    "for now (%s) gets it later, and the others do not get it again",
     async (code) => {
       const { id } = await disabled(ADMINS);
       let down = true;
@@ -165,7 +165,7 @@ describe("an administrator who cannot be reached", () => {
     expect(JSON.stringify(lines)).not.toContain("chef@example.com");
   });
 
-  test("holds up no new one for long, though more fail than a sweep can try", async () => {
+  test("does not delay new e-mails for long, even if more fail than a sweep can try", async () => {
     await disabled(Array.from({ length: 50 }, (_, i) => `bad-${i}@example.com`));
     const mail = mailbox(({ to }) => to.startsWith("bad-"));
     const fresh = await disabled();
@@ -175,11 +175,11 @@ describe("an administrator who cannot be reached", () => {
   });
 });
 
-describe("a mail service that takes no more", () => {
+describe("a mail service that accepts no more", () => {
   test.each([
     ["E_DAILY_LIMIT_EXCEEDED", HOUR_MS],
     ["E_RATE_LIMIT_EXCEEDED", 5 * MINUTE_MS],
-  ])("is left alone for a while, and no try is used up: %s", async (code, pauseMs) => {
+  ])("is left alone for a while, without counting a try: %s", async (code, pauseMs) => {
     const { id } = await disabled(["a@example.com", "b@example.com", "c@example.com"]);
     let spent = true;
     const mail = mailbox(({ to }) => spent && to !== "a@example.com" && code);
@@ -200,7 +200,7 @@ describe("a mail service that takes no more", () => {
     expect(await emailsAbout(other.id)).toMatchObject([{ state: "sent", tries: 1 }]);
   });
 
-  test("has not refused for good however often it says so", async () => {
+  test("does not give up an e-mail, however often it refuses", async () => {
     const { id } = await disabled();
     const mail = mailbox(() => "E_DAILY_LIMIT_EXCEEDED");
     for (let hours = 0; hours < 60; hours++) await sendNotices(db, mail.env, NOW + hours * HOUR_MS);
@@ -209,8 +209,8 @@ describe("a mail service that takes no more", () => {
   });
 });
 
-describe("a sweep that ends in between", () => {
-  test("by its time limit gives back what it has not tried", async () => {
+describe("a sweep that is interrupted", () => {
+  test("by its time limit returns what it has not tried", async () => {
     const { id } = await disabled(ADMINS);
     const mail = mailbox();
     await sendNotices(db, mail.env, NOW, () => mail.tried.length === 0);
@@ -222,7 +222,7 @@ describe("a sweep that ends in between", () => {
     expect(mail.sent.map(({ to }) => to)).toEqual(ADMINS);
   });
 
-  test("before sending loses nothing: the next one sends it when nobody can be sending it still", async () => {
+  test("before sending loses nothing: a later one sends it once nobody else can be sending it", async () => {
     const { id } = await disabled();
     const { DB } = observedDatabase({
       after: (trip) => {
@@ -237,7 +237,7 @@ describe("a sweep that ends in between", () => {
     expect(await emailsAbout(id)).toMatchObject([{ state: "sent", tries: 2 }]);
   });
 
-  test("between sending and recording sends this one again, and none of the others", async () => {
+  test("between sending and recording sends this one again, but none of the others", async () => {
     const { id } = await disabled(ADMINS);
     const { DB } = observedDatabase({
       before: (_, texts) => {
@@ -254,7 +254,7 @@ describe("a sweep that ends in between", () => {
     expect(await emailsAbout(id)).toMatchObject([{ tries: 1 }, { state: "sent", tries: 2 }]);
   });
 
-  test("is not for a mail service that never answers: the next e-mail is sent after ten seconds", async () => {
+  test("is not caused by a mail service that never answers: the next e-mail is sent after ten seconds", async () => {
     const { id } = await disabled(ADMINS);
     const real = globalThis.setTimeout;
     vi.spyOn(globalThis, "setTimeout").mockImplementation(((run: () => void, ms: number) =>

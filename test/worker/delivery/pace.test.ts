@@ -26,7 +26,7 @@ function set(id: string, pace: Partial<typeof subscriptions.$inferInsert>) {
   return db.update(subscriptions).set(pace).where(sql`id = ${id}`);
 }
 
-/** A subscriber that counts its posts under way, each of which takes so long. */
+/** A subscriber that counts its concurrent posts; each takes this long. */
 function counting(durationMs: number, answer: () => Outcome = () => OK) {
   const underWay: number[] = [];
   let current = 0;
@@ -39,8 +39,8 @@ function counting(durationMs: number, answer: () => Outcome = () => OK) {
   return { posts, attempt, underWay };
 }
 
-describe("the posts under way at one subscription", () => {
-  test("are what it has earned, from one up to six, whichever consumers are at work", async () => {
+describe("the concurrent posts to a subscription", () => {
+  test("are what it has earned, from one to six, whichever consumers are at work", async () => {
     const { id } = await owed(300, Date.now());
     const { posts, attempt, underWay } = counting(5);
     const { env: bindings } = isolated();
@@ -49,12 +49,12 @@ describe("the posts under way at one subscription", () => {
     expect(posts).toHaveLength(300);
     expect(await statesOf(id)).toEqual({ delivered: 300 });
     expect(Math.max(...underWay)).toBe(6);
-    // A post more is earned by each success: nothing is posted beside the first.
+    // Each success earns one more post; the first is posted alone.
     expect(underWay.slice(0, 3)).toEqual([1, 1, 2]);
     expect(await subscriptionRow(id)).toMatchObject({ postsAtOnce: 6 });
   });
 
-  test("begin again where the last dispatch has left them", async () => {
+  test("start where the last dispatch ended", async () => {
     const { id } = await owed(8, NOW);
     await set(id, { postsAtOnce: 4 });
     const { attempt, underWay } = counting(5);
@@ -75,7 +75,7 @@ describe("the posts under way at one subscription", () => {
 });
 
 describe("a subscription that fails", () => {
-  test("is probed by one post at a time, once each wait is over, by however many consumers", async () => {
+  test("is probed with one post at a time, after each wait, by however many consumers", async () => {
     const { id } = await owed(50, NOW);
     await set(id, { postsAtOnce: 6 });
     const { posts, attempt, underWay } = counting(5, () => answered(500));
@@ -96,7 +96,7 @@ describe("a subscription that fails", () => {
     expect(underWay).toEqual([1, 1, 1, 1]);
   });
 
-  test("is opened by a probe that succeeds, from one post at once up, in the fast lane", async () => {
+  test("leaves the backoff after a successful probe, at one post at a time, in the fast lane", async () => {
     const { id } = await owed(20, NOW);
     await dispatchAt(NOW, [id], answered(500));
     const { nextAt } = await subscriptionRow(id);
@@ -109,7 +109,7 @@ describe("a subscription that fails", () => {
     expect((await statesOf(id)).delivered).toBe(20);
   });
 
-  test("by one poisonous event gets all the others", async () => {
+  test("on one poisonous event gets all the others", async () => {
     const { id, drafts } = await owed(30, NOW);
     const poison = drafts[7]?.id;
     const { posts, attempt } = subscriber(({ eventId }) =>
@@ -121,12 +121,12 @@ describe("a subscription that fails", () => {
       now = Math.max(now, (await subscriptionRow(id)).nextAt);
     }
     expect(await statesOf(id)).toEqual({ delivered: 29, pending: 1 });
-    // Each of the others once: the ladder of the poisonous one is its own.
+    // Each of the others once: the poisonous event has its own ladder.
     expect(posts.filter((eventId) => eventId !== poison)).toHaveLength(29);
     expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
   });
 
-  test("is not posted to while it waits, whatever comes, as its 429 asked", async () => {
+  test("is not posted to while it waits as its 429 asked, whatever becomes due", async () => {
     const { id } = await owed(10, NOW);
     await set(id, { postsAtOnce: 6 });
     const { posts, attempt } = subscriber(() => answered(429, 15));
@@ -143,7 +143,7 @@ describe("a subscription that fails", () => {
 });
 
 describe("slow answers", () => {
-  test("move a subscription to the slow lane, and fast ones back", async () => {
+  test("move a subscription to the slow lane, and fast ones move it back", async () => {
     const { id } = await owed(20, NOW);
     await set(id, { postsAtOnce: 4 });
     let now = NOW;
@@ -154,7 +154,7 @@ describe("slow answers", () => {
     });
     const [left] = await dispatchAt(() => now, [id], attempt);
     const before = posts.length;
-    // Those that were begun when the first was slow.
+    // Those already started when the first was slow.
     expect(before).toBeLessThanOrEqual(4);
     expect(left?.found).toMatchObject({ slow: true, backoff: 0, heldUntil: null });
     expect(await subscriptionRow(id)).toMatchObject({ slow: true, heldUntil: 0 });
@@ -170,7 +170,7 @@ describe("slow answers", () => {
     expect(await statesOf(id)).toEqual({ delivered: 20 });
   });
 
-  test("leave it in the slow lane, where it is served on", async () => {
+  test("leave it in the slow lane, where it continues to be served", async () => {
     const { id } = await owed(8, NOW);
     await set(id, { slow: true });
     let now = NOW;

@@ -8,7 +8,7 @@ const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** The ladder as design.md writes it: the wait after attempt n. */
+/** The ladder as design.md gives it: the wait after attempt n. */
 const LADDER: [attempt: number, waitMs: number][] = [
   [1, 10 * SECOND_MS],
   [2, MINUTE_MS],
@@ -22,7 +22,7 @@ const LADDER: [attempt: number, waitMs: number][] = [
   [10, 24 * HOUR_MS],
 ];
 
-/** No jitter: the rung itself. */
+/** No jitter: exactly the rung. */
 const NONE = 0;
 
 function wait(waitMs: number): Verdict {
@@ -30,7 +30,7 @@ function wait(waitMs: number): Verdict {
 }
 
 describe("an attempt succeeds", () => {
-  test("with every 2xx, whichever attempt it is, and the delivery is delivered", () => {
+  test("with any 2xx, at any attempt, and the delivery is delivered", () => {
     for (let status = 200; status < 300; status++) {
       expect(succeeded(answered(status))).toBe(true);
       for (const attempt of [1, 5, 11])
@@ -38,7 +38,7 @@ describe("an attempt succeeds", () => {
     }
   });
 
-  test("whatever a 2xx says in Retry-After", () => {
+  test("even if the 2xx has a Retry-After", () => {
     expect(judge(answered(200, 600), 1, NONE)).toEqual({ state: "delivered" });
   });
 });
@@ -63,7 +63,7 @@ describe("an attempt fails", () => {
     ["no answer in time", { kind: "timed_out" }],
     ["no connection", { kind: "unreachable" }],
     ["a URL that is refused", { kind: "refused" }],
-  ])("with %s, and is tried again after 10 s", (_, outcome) => {
+  ])("with %s, and is retried after 10 s", (_, outcome) => {
     expect(succeeded(outcome)).toBe(false);
     expect(judge(outcome, 1, NONE)).toEqual(wait(10 * SECOND_MS));
     expect(judge(outcome, 11, NONE)).toEqual({ state: "exhausted" });
@@ -75,14 +75,14 @@ describe("the wait after a failed attempt", () => {
     expect(judge(answered(500), attempt, NONE)).toEqual(wait(waitMs));
   });
 
-  test("is the last one after 10 attempts: the 11th exhausts the delivery, after some 76 hours", () => {
+  test("is the last after 10 attempts: the 11th exhausts the delivery, after about 76 hours", () => {
     expect(judge(answered(500), 11, NONE)).toEqual({ state: "exhausted" });
     const hours = LADDER.reduce((sum, [, waitMs]) => sum + waitMs, 0) / HOUR_MS;
     expect(hours).toBeGreaterThan(75);
     expect(hours).toBeLessThan(77);
   });
 
-  test.each(LADDER)("number %i is lengthened by up to 20 %, evenly", (attempt, waitMs) => {
+  test.each(LADDER)("number %i is lengthened by up to 20 %, uniformly", (attempt, waitMs) => {
     const failed = (random: number) => judge(answered(500), attempt, random);
     expect(failed(0)).toEqual(wait(waitMs));
     expect(failed(0.25)).toEqual(wait(1.05 * waitMs));
@@ -91,7 +91,7 @@ describe("the wait after a failed attempt", () => {
   });
 
   test.each([0, 0.01, 0.5, 1])(
-    "is never shortened, so that every ladder outlasts the 72 h that disable: random %d",
+    "is never shortened, so every ladder outlasts the 72 h until disabling: random %d",
     (random) => {
       const waits = LADDER.map(([attempt, waitMs]) => {
         const verdict = judge(answered(500), attempt, random);
@@ -110,7 +110,7 @@ describe("Retry-After", () => {
     expect(judge(answered(status, 45 * 60), 4, NONE)).toEqual(wait(45 * MINUTE_MS));
   });
 
-  test.each(LADDER)("lengthens the wait number %i to twice its rung at the most", (attempt, ms) => {
+  test.each(LADDER)("lengthens wait number %i to at most twice its rung", (attempt, ms) => {
     expect(judge(answered(503, (2 * ms) / SECOND_MS), attempt, NONE)).toEqual(wait(2 * ms));
     expect(judge(answered(429, (2 * ms) / SECOND_MS + 1), attempt, 1)).toEqual(wait(2 * ms));
     expect(judge(answered(503, 999_999_999), attempt, 0)).toEqual(wait(2 * ms));
@@ -123,11 +123,11 @@ describe("Retry-After", () => {
     expect(judge(answered(429, 9), 1, 0)).toEqual(wait(10 * SECOND_MS));
   });
 
-  test("never makes an exhausted delivery live longer", () => {
+  test("never prolongs an exhausted delivery", () => {
     expect(judge(answered(503, 60), 11, NONE)).toEqual({ state: "exhausted" });
   });
 
-  test.each([302, 400, 408, 425, 500, 502, 504])("on %i counts for nothing", (status) => {
+  test.each([302, 400, 408, 425, 500, 502, 504])("on %i is ignored", (status) => {
     expect(judge(answered(status, 20), 1, NONE)).toEqual(wait(10 * SECOND_MS));
   });
 });
@@ -145,17 +145,17 @@ describe("the pace of a subscription", () => {
   const OK = answered(200);
   const FAILED = answered(500);
 
-  /** An attempt that began at `NOW` and took so long. */
+  /** An attempt that started at `NOW` and took this long. */
   function took(outcome: Outcome, durationMs = 100, startedAt = NOW): Attempt {
     return { outcome, startedAt, endedAt: startedAt + durationMs };
   }
 
-  /** What becomes of a pace, one attempt after another. */
+  /** The pace after a series of attempts. */
   function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
     return attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
   }
 
-  test("rises by one post at once with each fast success, up to six", () => {
+  test("allows one more concurrent post after each fast success, up to six", () => {
     const rises = Array.from({ length: 8 }, (_, i) =>
       paceAfter(NEW, ...Array.from({ length: i }, () => took(OK))),
     );
@@ -167,7 +167,7 @@ describe("the pace of a subscription", () => {
     [5, 2],
     [3, 1],
     [2, 1],
-  ])("of %i is halved to %i by a failure, and stays open", (postsAtOnce, halved) => {
+  ])("is halved from %i to %i by a failure, without a backoff", (postsAtOnce, halved) => {
     expect(paceAfter({ ...NEW, postsAtOnce }, took(FAILED))).toEqual({
       ...NEW,
       postsAtOnce: halved,
@@ -180,20 +180,20 @@ describe("the pace of a subscription", () => {
     [6, 3],
     [3, 1],
     [1, 1],
-  ])("of %i is halved to %i by a slow success, which is no failure", (postsAtOnce, halved) => {
+  ])("is halved from %i to %i by a slow success, which is not a failure", (postsAtOnce, halved) => {
     const pace = { ...NEW, postsAtOnce };
     expect(paceAfter(pace, took(OK, 1_999)).slow).toBe(false);
     expect(paceAfter(pace, took(OK, 2_000))).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
   });
 
-  test("is slow until a fast success, and no failure makes it fast", () => {
+  test("is slow until a fast success; failures do not make it fast", () => {
     const slow = paceAfter(NEW, took(OK, 2_000));
     expect(paceAfter(slow, took(FAILED)).slow).toBe(true);
     expect(paceAfter(slow, took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
     expect(paceAfter(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
   });
 
-  test("closes with a failure at one post at once, for the first rung", () => {
+  test("backs off after a failure at one post at a time, for the first rung", () => {
     expect(paceAfter(NEW, took(FAILED))).toEqual({
       ...NEW,
       backoff: 1,
@@ -203,7 +203,7 @@ describe("the pace of a subscription", () => {
     });
   });
 
-  test("goes up the ladder with each probe that fails, and stays on its last rung", () => {
+  test("climbs the ladder with each failed probe, and stays on the last rung", () => {
     let pace = NEW;
     const waits: number[] = [];
     for (let i = 0; i < 12; i++) {
@@ -217,24 +217,24 @@ describe("the pace of a subscription", () => {
     expect(pace).toMatchObject({ failures: 12, failingSince: NOW + 100 });
   });
 
-  test.each([0, 0.5, 1])("waits no less than the rung, and up to 20 %% more: %d", (random) => {
+  test.each([0, 0.5, 1])("waits at least the rung, and up to 20 %% more: %d", (random) => {
     const { nextAt } = adjustPace(NEW, took(FAILED), random);
     expect(nextAt - NOW - 100).toBe(Math.round(10 * SECOND_MS * (1 + 0.2 * random)));
   });
 
-  test("opens with the first probe that succeeds, from one post at once up", () => {
+  test("ends its backoff with the first successful probe, at one post at a time", () => {
     const closed = { ...NEW, backoff: 4, nextAt: NOW, failures: 9, failingSince: 1, slow: true };
     expect(paceAfter(closed, took(OK))).toEqual(NEW);
     expect(paceAfter(closed, took(OK, 2_000))).toEqual({ ...NEW, slow: true });
     expect(paceAfter(closed, took(OK), took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
   });
 
-  test.each([429, 503])("closes at once with a %i that asks for a wait", (status) => {
+  test.each([429, 503])("backs off at once after a %i that asks for a wait", (status) => {
     const pace = { ...NEW, postsAtOnce: 6 };
     const closed = { ...NEW, backoff: 1, failures: 1, failingSince: NOW + 100 };
     const wait = (seconds: number) => ({ ...closed, nextAt: NOW + 100 + seconds * SECOND_MS });
     expect(paceAfter(pace, took(answered(status, 15)))).toEqual(wait(15));
-    // Never shorter than the rung, and twice its length at the most.
+    // At least the rung, and at most twice as long.
     expect(paceAfter(pace, took(answered(status, 3)))).toEqual(wait(10));
     expect(paceAfter(pace, took(answered(status, 3_600)))).toEqual(wait(20));
     expect(
@@ -244,7 +244,7 @@ describe("the pace of a subscription", () => {
       backoff: 4,
       nextAt: NOW + 100 + 2 * 30 * MINUTE_MS,
     });
-    // One that asks for nothing is a failure as any other.
+    // Without Retry-After, it is a failure like any other.
     expect(paceAfter(pace, took(answered(status)))).toMatchObject({ postsAtOnce: 3, backoff: 0 });
     expect(paceAfter(pace, took(answered(status, 0)))).toMatchObject({
       postsAtOnce: 3,
@@ -252,7 +252,7 @@ describe("the pace of a subscription", () => {
     });
   });
 
-  test.each([400, 500, 502])("is not closed by what a %i asks for", (status) => {
+  test.each([400, 500, 502])("does not back off for a Retry-After on %i", (status) => {
     const pace = { ...NEW, postsAtOnce: 6 };
     expect(paceAfter(pace, took(answered(status, 60)))).toMatchObject({
       postsAtOnce: 3,
@@ -260,12 +260,12 @@ describe("the pace of a subscription", () => {
     });
   });
 
-  test("is moved by no post that was under way when it closed: such a failure only counts", () => {
+  test("ignores posts already in progress when the backoff began: their failures only count", () => {
     const closed = { ...NEW, backoff: 1, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
     expect(paceAfter(closed, took(FAILED, 5_000))).toEqual({ ...closed, slow: true, failures: 2 });
     expect(paceAfter(closed, took(answered(503, 60)))).toEqual({ ...closed, failures: 2 });
     expect(paceAfter(closed, took(OK))).toEqual({ ...closed, failures: 0, failingSince: null });
-    // A probe is no earlier than its time.
+    // A probe never starts early.
     expect(paceAfter({ ...closed, nextAt: NOW }, took(FAILED))).toMatchObject({ backoff: 2 });
   });
 });

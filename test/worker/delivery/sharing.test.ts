@@ -35,7 +35,7 @@ async function subscribeMany(workspaceId: string, count: number): Promise<string
 }
 
 describe("subscriptions that share a dispatch", () => {
-  test("each have their first post begun before anybody has a second", async () => {
+  test("each get their first post before any gets a second", async () => {
     const workspaceId = await createWorkspace();
     const ids = await subscribeMany(workspaceId, 20);
     await announceLeads(workspaceId, 5, NOW);
@@ -50,7 +50,7 @@ describe("subscriptions that share a dispatch", () => {
     expect(new Set(begun.slice(0, 20)).size).toBe(20);
   });
 
-  test("leave three connections to another workspace, and have all six where there is none", async () => {
+  test("leave three connections to another workspace, and use all six if there is none", async () => {
     const [crowded, alone] = [await createWorkspace(), await createWorkspace()];
     const many = await subscribeMany(crowded, 10);
     const [one = ""] = await subscribeMany(alone, 1);
@@ -74,7 +74,7 @@ describe("subscriptions that share a dispatch", () => {
     expect(await measure(many.slice(5))).toBe(6);
   });
 
-  test("do not wait for those that hang: what has not begun is given back after half a second", async () => {
+  test("do not wait for hanging ones: what has not started is released after half a second", async () => {
     const workspaceId = await createWorkspace();
     const hanging = await subscribeMany(workspaceId, 6);
     const waiting = await subscribeMany(workspaceId, 3);
@@ -110,8 +110,8 @@ describe("subscriptions that share a dispatch", () => {
   });
 });
 
-describe("an invocation that may post no more", () => {
-  test("ends its dispatch: the attempt is not counted, what was answered is, the rest is woken", async () => {
+describe("an invocation that reaches its request limit", () => {
+  test("ends its dispatch: the attempt is not counted, answered ones are, the rest is woken", async () => {
     const { id } = await owed(30, Date.now());
     const { posts, attempt } = subscriber(() => {
       if (posts.length > 12) throw new InvocationLimit("Too many subrequests");
@@ -128,7 +128,7 @@ describe("an invocation that may post no more", () => {
     expect(await statesOf(id)).toEqual({ delivered: 30 });
   });
 
-  test("before anything was answered holds its subscription up, and does not go round in circles", async () => {
+  test("before any answer holds up its subscription, and does not retry endlessly", async () => {
     const { id } = await owed(3, Date.now());
     const deployment = isolated();
     await consumeFor([id], deployment.env, async () => {
@@ -139,7 +139,7 @@ describe("an invocation that may post no more", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
   });
 
-  test("makes six round trips at the most for the 50 posts of the free plan", async () => {
+  test("makes at most six round trips for the 50 posts of the free plan", async () => {
     const workspaceId = await createWorkspace();
     const ids = await subscribeMany(workspaceId, 20);
     await announceLeads(workspaceId, 2, Date.now());
@@ -154,7 +154,7 @@ describe("an invocation that may post no more", () => {
 });
 
 describe("gates that hang", () => {
-  test("hold a dispatch up once, by a second at the most", async () => {
+  test("delay a dispatch once, by at most a second", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     await announceLeads(workspaceId, 150, NOW);
     const sleeps: number[] = [];

@@ -15,13 +15,13 @@ import {
   subscribe,
 } from "../../support/deliveries.ts";
 
-/** Wakes in a lane for subscriptions that are called `fast-0`, `fast-1`... */
+/** Wakes in a lane, for subscriptions named `fast-0`, `fast-1`, … */
 function wakes(lane: Lane, count: number): Wake[] {
   return Array.from({ length: count }, (_, i) => ({ subscriptionId: `${lane}-${i}`, lane }));
 }
 
 describe("the consumer is woken", () => {
-  test("in the lane of each subscription, which its message names: a queue may be called anything", async () => {
+  test("in each subscription's lane, which its message names, whatever the queue is called", async () => {
     const deployment = isolated();
     const mixed = [...wakes("fast", 2), ...wakes("slow", 3)];
     expect(await wake(deployment.env, "DB", mixed)).toBe(true);
@@ -30,7 +30,7 @@ describe("the consumer is woken", () => {
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
   });
 
-  test("once for each subscription, and with nothing but its id and its lane", async () => {
+  test("once per subscription, with nothing but its id and lane", async () => {
     const deployment = isolated();
     await wake(deployment.env, "DB", [...wakes("fast", 1), ...wakes("fast", 1)]);
     expect(deployment.fast).toEqual([{ subscriptionId: "fast-0", lane: "fast", delaySeconds: 0 }]);
@@ -59,7 +59,7 @@ describe("the consumer is woken", () => {
     }
   });
 
-  test("by batches of 100 at the most, as the platform takes them", async () => {
+  test("in batches of at most 100, as Queues requires", async () => {
     const batches: number[] = [];
     const DELIVERIES = {
       sendBatch: async (messages: unknown[]) => void batches.push(messages.length),
@@ -68,7 +68,7 @@ describe("the consumer is woken", () => {
     expect(batches).toEqual([100, 100, 1]);
   });
 
-  test("in the lane that works, when the other refuses; and the caller hears of it", async () => {
+  test("in the lane that works if the other refuses; and the caller is told", async () => {
     const mixed = [...wakes("fast", 1), ...wakes("slow", 1)];
     const deployment = isolated({ DELIVERIES: REFUSING_QUEUE });
     expect(await wake(deployment.env, "DB", mixed)).toBe(false);
@@ -78,7 +78,7 @@ describe("the consumer is woken", () => {
     expect(other.fast).toHaveLength(1);
   });
 
-  test.each(["fast", "slow"] as const)("by the queues of the deployment: %s", async (lane) => {
+  test.each(["fast", "slow"] as const)("through the queues of the deployment: %s", async (lane) => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId);
     await db
@@ -92,10 +92,10 @@ describe("the consumer is woken", () => {
   });
 });
 
-describe("a message of a queue", () => {
+describe("a queue message", () => {
   const message = (body: unknown) => ({ body }) as Message;
 
-  test("is a wake when it names a subscription and a lane", () => {
+  test("is a wake if it names a subscription and a lane", () => {
     for (const lane of ["fast", "slow"])
       expect(isWake(message({ subscriptionId: "whk_1", lane }))).toBe(true);
   });
@@ -112,7 +112,7 @@ describe("a message of a queue", () => {
     [{ subscriptionId: "whk_1", lane: "middle" }],
     [{ subscriptionId: null, lane: "slow" }],
     [{ method: "recordLeads", input: {} }],
-  ])("is none when it is %j", (body) => {
+  ])("is not a wake if it is %j", (body) => {
     expect(isWake(message(body))).toBe(false);
   });
 });

@@ -28,9 +28,9 @@ import {
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
-/** As long as a hold lasts. */
+/** The duration of a hold. */
 const HOLD_MS = 20_000;
-/** After this, nothing starts that was withdrawn. */
+/** No post to a withdrawn subscription starts later than this. */
 const WITHDRAWN_MS = 2_000;
 
 function sleep(ms: number): Promise<void> {
@@ -39,7 +39,7 @@ function sleep(ms: number): Promise<void> {
 
 type Owed = Awaited<ReturnType<typeof owed>>;
 
-/** What `setWorkspaceAccess` commits, at a time of its own. */
+/** What `setWorkspaceAccess` commits, at a given time. */
 function withdrawAccess(workspaceId: string, now: number) {
   return commit(
     db,
@@ -67,8 +67,8 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
   ],
 ];
 
-describe("a subscription that is withdrawn in the midst of a dispatch", () => {
-  test.each(ENDS)("and %s gets no post that starts later than 2 s", async (_, end) => {
+describe("a subscription that, during a dispatch,", () => {
+  test.each(ENDS)("%s gets no post that starts later than 2 s", async (_, end) => {
     const withdrawn = await owed(100, NOW);
     const { id } = withdrawn;
     await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
@@ -81,7 +81,7 @@ describe("a subscription that is withdrawn in the midst of a dispatch", () => {
         endedAt = now;
       }
       if (now > endedAt) late.push(now - endedAt);
-      // The clock goes on by 100 ms with each post, and the database has time to answer.
+      // The clock advances by 100 ms per post, and the database has time to answer.
       now += 100;
       await sleep(5);
       return OK;
@@ -98,7 +98,7 @@ describe("a subscription that is withdrawn in the midst of a dispatch", () => {
   });
 
   test.each(ENDS)(
-    "and %s is posted to no later while the database is slow to tell",
+    "%s is not posted to later than that even if the database is slow",
     async (_, end) => {
       const withdrawn = await owed(40, NOW);
       const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
@@ -136,12 +136,12 @@ describe("a large backlog that is withdrawn", () => {
     return { workspaceId, id };
   }
 
-  test("is cancelled in pieces, and posted to nobody", async () => {
+  test("is cancelled in chunks, and not posted to anyone", async () => {
     const { workspaceId, id } = await largelyOwed();
     await commit(db, deleteSubscription(workspaceId, id, NOW));
     expect(await statesOf(id)).toEqual({ cancelled: 1_000, pending: 4_000 });
     const { posts, attempt } = subscriber();
-    // A dispatch makes as many round trips as any plan allows for.
+    // A dispatch makes as many round trips as every plan allows.
     for (let i = 0; i < 2; i++) await dispatchAt(NOW + 1, [id], attempt, "slow");
     expect(posts).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 5_000 });
@@ -150,7 +150,7 @@ describe("a large backlog that is withdrawn", () => {
     expect(ledger).toMatchObject({ created: 5_000, cancelled: 5_000, addsUp: true });
   });
 
-  test("is not revived by access that comes back meanwhile; what is announced then is delivered", async () => {
+  test("is not revived if access returns in the meantime; what is announced then is delivered", async () => {
     const { workspaceId, id } = await largelyOwed();
     let now = NOW;
     const begun = Promise.withResolvers<void>();

@@ -34,7 +34,7 @@ describe("an example of an error is what the service answers", () => {
       await other.api.post("/v1/webhooks", { url: url(i), events: ["lead.created"] });
   });
 
-  /** How each is brought about: what differs from a good request, and who sends it where. */
+  /** How each error is caused: what differs from a valid request, who sends it, and where. */
   type Fault = {
     key?: () => Promise<string> | string;
     id?: () => string;
@@ -91,7 +91,7 @@ describe("an example of an error is what the service answers", () => {
     ),
   );
 
-  test("and every error of every operation has one", () => {
+  test("every error of every operation has an example", () => {
     expect(cases.length).toBeGreaterThan(55);
     expect(new Set(cases.map(([name]) => name))).toEqual(new Set(Object.keys(FAULTS)));
   });

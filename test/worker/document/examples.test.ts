@@ -18,7 +18,7 @@ function operation(id: string): Operation {
   return found;
 }
 
-/** The example of a success: what the document says that the service answers. */
+/** The example of a success: the response according to the document. */
 function answerOf(id: string): Json {
   const { responses } = operation(id);
   return (responses[200] ?? responses[201])?.content?.["application/json"].example;
@@ -28,7 +28,7 @@ function bodyOf(id: string): Json {
   return operation(id).requestBody?.content["application/json"].example;
 }
 
-/** Sends the request of the document; `id` stands in its path. */
+/** Sends the document's request, with `id` in its path. */
 function request(api: Api, { method, path, parameters, requestBody }: Operation, id = "") {
   const query = parameters.flatMap((one) =>
     one.in === "query" && one.example !== undefined ? [`${one.name}=${one.example}`] : [],
@@ -44,10 +44,12 @@ const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const ID = /^(aut|agt|run|lea|whk|evt)_[0-9a-z]{25}$/;
 const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/;
 
-/** What stands for what: the same identifier of an example is the same one of the service. */
+/** Maps ids of the examples to ids of the service, one to one. */
 const twins = new Map<string, string>();
 
-/** Fails unless the service's `actual` says what `example` says; what it alone can give may differ. */
+/**
+ * Fails unless `actual` matches `example`; values that only the service can determine may differ.
+ */
 function expectSame(actual: Json, example: Json, at: string): void {
   if (typeof example === "object" && example !== null) {
     expect(Object.keys(actual), at).toEqual(Object.keys(example));
@@ -66,7 +68,7 @@ function expectSame(actual: Json, example: Json, at: string): void {
     ]);
   } else if (typeof example === "string" && TIME.test(example)) {
     expect(actual, at).toMatch(TIME);
-    // A time is the one that was recorded, or that of something that has just happened.
+    // A time that was recorded, or that of something that has just happened.
     if (actual !== example) expect(Date.now() - Date.parse(actual), at).toBeLessThan(60_000);
   } else expect(actual, at).toBe(example);
 }
@@ -75,11 +77,11 @@ function decode(cursor: string): unknown[] {
   return JSON.parse(atob(cursor.replaceAll("-", "+").replaceAll("_", "/")));
 }
 
-describe("an example of the document is what the service says", () => {
+describe("an example of the document is what the service answers", () => {
   let workspaceId: string;
   let api: Api;
 
-  /** Records the world of the examples, oldest first. */
+  /** Records the data of the examples, oldest first. */
   beforeAll(async () => {
     ({ workspaceId, api } = await openListeningWorkspace());
     const { PLATFORM } = { PLATFORM: exports.Platform };
@@ -96,7 +98,7 @@ describe("an example of the document is what the service says", () => {
         ],
       });
     const shown: Json[] = answerOf("listLeads").data.toReversed();
-    // The page goes on: there is one more behind it.
+    // The page continues: there is one more item behind it.
     const older = { ...shown[0], name: "Avant", created_at: "2026-03-01T00:00:00.000Z" };
     const agent = { reference: "lumiere", name: "Agence Lumière" };
     const leads = [older, ...shown].map(
@@ -123,7 +125,7 @@ describe("an example of the document is what the service says", () => {
       .bind(hidden ? 0 : null)
       .run();
 
-  test("when it is a success: requests are sent as they stand, in an order that makes sense", async () => {
+  test("if it is a success: requests are sent as documented, in an order that makes sense", async () => {
     const ask = async (id: string, of = "") => {
       const answer = await request(api, operation(id), of);
       expect(operation(id).responses, id).toHaveProperty(String(answer.status));
@@ -138,7 +140,7 @@ describe("an example of the document is what the service says", () => {
     await ask("listRuns");
     await ask("listRunsOfAutomation", id);
     const created = await ask("createWebhook");
-    // Whoever makes sure that every event is kept is none of the example's subscriptions.
+    // The subscription that makes sure every event is stored is not one of the examples.
     await hideListener(true);
     await ask("listWebhooks");
     await hideListener(false);
@@ -151,7 +153,7 @@ describe("an example of the document is what the service says", () => {
     );
   });
 
-  test("when it is an event: it is told as it is recorded", async () => {
+  test("if it is an event: it is announced as it was recorded", async () => {
     const events: Json[] = await eventsOf(workspaceId);
     for (const { path, requestBody } of webhooks) {
       const example: Json = requestBody?.content["application/json"].example;
@@ -165,14 +167,14 @@ describe("an example of the document is what the service says", () => {
     }
   });
 
-  test("what it asks for is what it shows: the automation that is paused is then paused", () => {
+  test("if it pauses an automation: the automation in the answer is paused", () => {
     expect(answerOf("controlAutomation").status).toBe(bodyOf("controlAutomation").status);
     expect(answerOf("createWebhook")).toMatchObject(bodyOf("createWebhook"));
     expect(answerOf("createWebhook").disabled_at).toBeNull();
   });
 });
 
-test("the signature of an event's example is that of its body, under the example's secret", async () => {
+test("if it is a signature: it is that of the example's body, under the example's secret", async () => {
   const { secret } = answerOf("createWebhook");
   expect(webhooks).toHaveLength(3);
   for (const { path, parameters, requestBody } of webhooks) {

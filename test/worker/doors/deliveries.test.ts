@@ -39,7 +39,7 @@ const lines = keepLog();
 
 afterEach(() => void vi.useRealTimers());
 
-/** A message as a queue hands it over, which reports when it is acknowledged. */
+/** A message as a queue delivers it, which reports when it is acknowledged. */
 function message(subscriptionId: string, lane: Lane, ack: () => void): Message<WakeMessage> {
   const body = { subscriptionId, lane };
   const retry = () => expect.unreachable("it comes back");
@@ -47,7 +47,7 @@ function message(subscriptionId: string, lane: Lane, ack: () => void): Message<W
 }
 
 describe("a message", () => {
-  test("that arrives 20 times in a batch makes one attempt at each delivery", async () => {
+  test("that arrives 20 times in a batch makes one attempt per delivery", async () => {
     const { id, url } = await owed(3, Date.now());
     const bodies = Array.from({ length: 20 }, () => ({ subscriptionId: id, lane: "fast" }));
     expect(await consumeBodies(bodies, isolated().env)).toMatchObject(ACKNOWLEDGED);
@@ -55,7 +55,7 @@ describe("a message", () => {
     for (const { attempts } of await deliveriesTo(id)) expect(attempts).toBe(1);
   });
 
-  test("that arrives 20 times at once makes one attempt at each delivery", async () => {
+  test("that arrives 20 times at once makes one attempt per delivery", async () => {
     const { id, url } = await owed(3, Date.now());
     const { env: bindings } = isolated();
     const results = await Promise.all(Array.from({ length: 20 }, () => consumeFor([id], bindings)));
@@ -65,7 +65,7 @@ describe("a message", () => {
       expect([attempts, state]).toEqual([1, "delivered"]);
   });
 
-  test("that arrives 20 times one after another makes one attempt, also at one that fails", async () => {
+  test("that arrives 20 times in a row makes one attempt, even at a failing delivery", async () => {
     const { id, url } = await owed(1, Date.now(), { behaviour: "status-500" });
     for (let i = 0; i < 20; i++) await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);
@@ -77,7 +77,7 @@ describe("a message", () => {
     expect(await consumeBodies(bodies, isolated().env)).toMatchObject(ACKNOWLEDGED);
   });
 
-  test("is not acknowledged before what it led to stands in D1", async () => {
+  test("is not acknowledged before its effects are stored in D1", async () => {
     const { id } = await owed(1, Date.now());
     const outcomes: string[] = [];
     const { DB } = observedDatabase({ before: (trip) => void outcomes.push(`trip ${trip}`) });
@@ -87,7 +87,7 @@ describe("a message", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("lets its queue go on when its subscriber takes its time, and the dispatch goes on, too", async () => {
+  test("lets its queue continue if its subscriber is slow, and the dispatch continues too", async () => {
     const { id } = await owed(1, Date.now());
     const answer = Promise.withResolvers<Outcome>();
     const acknowledged = vi.fn();
@@ -101,7 +101,7 @@ describe("a message", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("that was acknowledged comes back once its hold has run out, when its dispatch then fails", async () => {
+  test("that was acknowledged comes back after the hold if its dispatch then fails", async () => {
     const { id } = await owed(1, Date.now());
     const { DB } = observedDatabase({
       before: (trip) => {
@@ -116,7 +116,7 @@ describe("a message", () => {
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
-  test("that comes again, its consumer having died, is sent on to the end of the hold", async () => {
+  test("that comes back because its consumer died is sent on to the end of the hold", async () => {
     const now = Date.now();
     const { id } = await owed(1, now);
     await heldDispatch(now, id);
@@ -139,16 +139,22 @@ describe("the next wake of a subscription", () => {
   const idle = { owed: true, cancelling: false, heldUntil: null, dueAt: null, nextAt: 0 };
 
   test.each<[string, Partial<Found>, boolean, boolean, number | null]>([
-    ["that has nothing pending: none", {}, true, false, null],
-    ["that has more due: at once", { dueAt: NOW - 1 }, true, false, 0],
-    ["that has more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
+    ["with nothing pending: none", {}, true, false, null],
+    ["with more due: at once", { dueAt: NOW - 1 }, true, false, 0],
+    ["with more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
     ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, false, 10_000],
     ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, false, 5_000],
     ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, false, null],
-    ["that is not owed what is pending: none", { dueAt: NOW, owed: false }, true, false, null],
-    ["of which more is to be cancelled: at once", { cancelling: true }, false, false, 0],
-    ["that somebody else holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
-    ["whose hint came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
+    [
+      "that is no longer owed what is pending: none",
+      { dueAt: NOW, owed: false },
+      true,
+      false,
+      null,
+    ],
+    ["with more to cancel: at once", { cancelling: true }, false, false, 0],
+    ["that another dispatch holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
+    ["whose wake came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
   ])("%s", (_, found, held, again, expected) => {
     const turn = { found: { ...idle, ...found } as Found, held };
     expect(nextWakeMs(turn, again, NOW)).toBe(expected);
@@ -156,7 +162,7 @@ describe("the next wake of a subscription", () => {
 });
 
 describe("a batch", () => {
-  test("delivers to several subscriptions, in a handful of round trips to D1", async () => {
+  test("is delivered to several subscriptions in a handful of round trips to D1", async () => {
     const workspaceId = await createWorkspace();
     const subscribed = await Promise.all(Array.from({ length: 20 }, () => subscribe(workspaceId)));
     await announceLeads(workspaceId, 5, Date.now());
@@ -170,7 +176,7 @@ describe("a batch", () => {
     }
   });
 
-  test("delivers all that is due, however much, and leaves no hint behind", async () => {
+  test("delivers everything that is due, however much, and leaves no message behind", async () => {
     const workspaceId = await createWorkspace();
     const ids = [(await subscribe(workspaceId)).id, (await subscribe(workspaceId)).id];
     await announceLeads(workspaceId, 160, Date.now());
@@ -180,7 +186,7 @@ describe("a batch", () => {
     expect([deployment.fast, deployment.slow]).toEqual([[], []]);
   });
 
-  test("sends a subscription that fails to the slow lane, and back when it has recovered", async () => {
+  test("sends a failing subscription to the slow lane, and back when it has recovered", async () => {
     const now = Date.now();
     const { id } = await owed(1, now, { behaviour: "first-fails" });
     const deployment = isolated();
@@ -233,13 +239,13 @@ describe("a batch", () => {
       expect(deployment[lane]).toEqual([{ subscriptionId: id, lane, delaySeconds: 0 }]);
       expect(await subscriptionRow(id)).toMatchObject({ heldBy: null });
       await consumeFor([id], deployment.env, attempt, lane);
-      // A fast answer in the slow lane sends it on to the fast one.
+      // A fast answer in the slow lane moves it to the fast one.
       expect(posts).toHaveLength(lane === "slow" ? 1 : 2);
       expect(deployment.fast).toHaveLength(1);
     },
   );
 
-  test("of both lanes has each of its subscriptions served in its own", async () => {
+  test("for both lanes has each subscription served in its own", async () => {
     const [fast, slow] = [await owed(2, Date.now()), await owed(2, Date.now())];
     await db.update(subscriptions).set({ slow: true }).where(sql`id = ${slow.id}`);
     const bodies = [
@@ -251,7 +257,7 @@ describe("a batch", () => {
     expect((await statesOf(slow.id)).delivered).toBeGreaterThan(0);
   });
 
-  test("logs hosts, ids and figures, and no secret, path, name, e-mail or phone", async () => {
+  test("logs hosts, ids and numbers, but no secret, path, name, e-mail or phone number", async () => {
     const fine = await owed(1, Date.now());
     const bad = await owed(1, Date.now(), { behaviour: "status-500" });
     const unopened = await owed(1, Date.now());
@@ -260,7 +266,7 @@ describe("a batch", () => {
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
     await consumeFor([bad.id], isolated({ DB }).env);
     const log = lines.join("\n");
-    // What succeeds is counted, and what fails is named.
+    // Successes are counted, failures are listed.
     expect(log).toContain('"delivered":1,"failed":1');
     for (const { id, url, drafts } of [bad, unopened])
       for (const known of [id, new URL(url).host, drafts[0]?.id ?? ""])

@@ -15,9 +15,9 @@ describe("when D1 fails", () => {
   test.each([
     ["in the look-up", 1, CONNECTION_LOST],
     ["in the transaction", 2, CONNECTION_LOST],
-    ["in the look-up, other than in passing", 1, BROKEN],
-    ["in the transaction, other than in passing", 2, BROKEN],
-  ])("%s, everything good comes back, ever later", async (_, from, error) => {
+    ["permanently, in the look-up", 1, BROKEN],
+    ["permanently, in the transaction", 2, BROKEN],
+  ])("%s, all valid messages come back, with growing waits", async (_, from, error) => {
     const { lead, leads, workspaceId } = await openSource();
     const { DB } = observedDatabase({
       before: (trip) => {
@@ -43,7 +43,7 @@ describe("when D1 fails", () => {
     ]);
   });
 
-  test("because it is overloaded, it is sent nothing more: all comes back", async () => {
+  test("because it is overloaded, nothing more is sent to it: all messages come back", async () => {
     const { lead } = await openSource();
     const { DB, trips } = observedDatabase({
       before: (trip) => {
@@ -57,10 +57,10 @@ describe("when D1 fails", () => {
     expect(dead).toEqual([]);
   });
 
-  test("in passing, it is asked again, and nobody notices", async () => {
+  test("transiently, it is retried unnoticed", async () => {
     const { lead, leads, workspaceId } = await openSource();
     const { DB } = observedDatabase({
-      // The reply is lost: the transaction was committed.
+      // The reply is lost, but the transaction was committed.
       after: (trip) => {
         if (trip < 3) throw CONNECTION_LOST;
       },
@@ -72,7 +72,7 @@ describe("when D1 fails", () => {
     ]);
   });
 
-  test("after it has committed, what comes back is recorded and announced once", async () => {
+  test("after it has committed, messages that come back are recorded and announced once", async () => {
     const { lead, leads, workspaceId } = await openSource();
     const { DB } = observedDatabase({
       after: (trip) => {
@@ -87,7 +87,7 @@ describe("when D1 fails", () => {
     ]);
   });
 
-  test("nothing is acknowledged before it stands in the database or in the dead-letter queue", async () => {
+  test("nothing is acknowledged before it is in the database or in the dead-letter queue", async () => {
     const { lead } = await openSource();
     const steps: string[] = [];
     const { DB } = observedDatabase({ after: (trip) => void steps.push(`trip ${trip}`) });
@@ -107,7 +107,7 @@ describe("when D1 fails", () => {
   });
 });
 
-describe("a message that the database refuses in the common transaction", () => {
+describe("a message that the database rejects within a shared transaction", () => {
   test("comes back alone: an automation was removed since the look-up", async () => {
     const { workspaceId, lead, run, leads, runs } = await openSource();
     const [kept, removed] = [
@@ -129,7 +129,7 @@ describe("a message that the database refuses in the common transaction", () => 
     expect([await leads(), await runs()].map(({ length }) => length)).toEqual([2, 2]);
     expect(await eventsOf(workspaceId)).toHaveLength(4);
     expect(dead).toEqual([]);
-    // The next look-up says what is wrong with it.
+    // The next look-up finds what is wrong with it.
     const again = (ageSeconds: number) =>
       ingestBodies([run("2", removed)], bindings, 2, new Date(Date.now() - ageSeconds * 1_000));
     const [wait] = Object.values((await again(30)).retried);
@@ -140,7 +140,7 @@ describe("a message that the database refuses in the common transaction", () => 
     ]);
   });
 
-  test("comes back alone: its workspace is gone since the look-up", async () => {
+  test("comes back alone: its workspace has disappeared since the look-up", async () => {
     const [gone, source] = [await openSource(), await openSource()];
     const { DB } = observedDatabase({
       before: async (trip) => {

@@ -20,7 +20,7 @@ const LONG_AGO = new Date("2026-01-01T00:00:00Z");
 
 const lines = keepLog();
 
-describe("a bad message", () => {
+describe("an invalid message", () => {
   const workspaceId = "wks_0000000000000000000000000";
   const fine = leadReport("1");
 
@@ -82,7 +82,7 @@ describe("a bad message", () => {
       "recordRuns",
       "workspaceId: no such workspace",
     ],
-  ])("is set aside with a reason, and stops no other: %j", async (bad, method, reason) => {
+  ])("is set aside with a reason, without affecting others: %j", async (bad, method, reason) => {
     const { lead, leads } = await openSource();
     const { env: bindings, dead } = deployment();
     const { acknowledged } = await ingestBodies([lead("1"), bad, lead("2")], bindings);
@@ -93,7 +93,7 @@ describe("a bad message", () => {
     expect(await leads()).toHaveLength(2);
   });
 
-  test("writes nothing, not even what of it is good", async () => {
+  test("writes nothing, not even its valid parts", async () => {
     const { workspaceId, leads } = await openSource();
     const input = { workspaceId, leads: [leadReport("1"), leadReport("2", { name: "\0" })] };
     const { env: bindings, dead } = deployment();
@@ -104,7 +104,7 @@ describe("a bad message", () => {
     expect([await leads(), await eventsOf(workspaceId)]).toEqual([[], []]);
   });
 
-  test("comes back, and is not lost, when the dead-letter queue does not take it", async () => {
+  test("comes back, and is not lost, if the dead-letter queue refuses it", async () => {
     const { lead, leads } = await openSource();
     const DEAD_RECORDS = { send: () => REFUSING_QUEUE.sendBatch([]) } as unknown as Queue;
     const { env: bindings } = deployment({ DEAD_RECORDS });
@@ -115,22 +115,22 @@ describe("a bad message", () => {
     expect(await leads()).toHaveLength(2);
   });
 
-  test("that leaves no room for a reason is set aside bare", async () => {
+  test("that leaves no room for a reason is set aside without one", async () => {
     const bodies = [{ method: "x".repeat(127_000) }, "x".repeat(127_000)];
     const { env: bindings, dead } = deployment();
     expect((await ingestBodies(bodies, bindings)).acknowledged).toEqual([0, 1]);
     expect(dead).toEqual(bodies);
-    // The queue of the deployment takes them.
+    // The deployment's queue accepts them.
     expect((await ingestBodies(bodies, env)).acknowledged).toEqual([0, 1]);
   });
 
-  test("has a reason of bounded length, whatever it calls its properties", async () => {
+  test("has a reason of limited length, whatever its property names", async () => {
     const { env: bindings, dead } = deployment();
     await ingestBodies([{ method: "recordLeads", input: {}, ["x".repeat(50_000)]: 1 }], bindings);
     expect(dead[0]?.reason).toHaveLength(500);
   });
 
-  test("leaves nothing of a person in the reason or in the log", async () => {
+  test("leaves no personal data in the reason or in the log", async () => {
     const { workspaceId, lead } = await openSource();
     const person = {
       name: "Zoë Canari-Nom",
@@ -180,7 +180,7 @@ describe("a bad message", () => {
 });
 
 describe("a run", () => {
-  test("that comes before its automation waits for it", async () => {
+  test("that arrives before its automation waits for it", async () => {
     const { workspaceId, run, runs } = await openSource();
     const automationId = await derivedId("automation", workspaceId, "a");
     const automation = call("recordAutomations", {
@@ -199,7 +199,7 @@ describe("a run", () => {
     expect(await eventsOf(workspaceId)).toHaveLength(1);
   });
 
-  test("that names another workspace's automation or lead waits as for an unknown one, and is set aside", async () => {
+  test("that refers to another workspace's automation or lead waits as for an unknown one, and is set aside", async () => {
     const [source, stranger] = [await openSource(), await openSource()];
     const { workspaceId } = source;
     const own = await recordAutomation(workspaceId);
@@ -214,7 +214,7 @@ describe("a run", () => {
       source.run("2", "aut_unknown"),
       withLead(foreignLead),
       withLead("lea_unknown"),
-      // In the same batch, what is good of both workspaces.
+      // Valid messages for both workspaces in the same batch.
       stranger.run("4", foreign),
       source.run("5", own),
     ];

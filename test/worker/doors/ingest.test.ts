@@ -53,7 +53,7 @@ describe("a batch", () => {
     );
   });
 
-  test("records what its messages say, in their order, each seeing those before it", async () => {
+  test("records its messages in order, each seeing those before it", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automationId = await derivedId("automation", workspaceId, "a");
@@ -98,7 +98,7 @@ describe("a batch", () => {
     ]);
   });
 
-  test("that is too large for one transaction is several, in order", async () => {
+  test("that is too large for one transaction is split into several, in order", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const customFields = { notes: "é".repeat(25_000) };
@@ -116,7 +116,7 @@ describe("a batch", () => {
     expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
   });
 
-  test("of too many records for one transaction is several, in order", async () => {
+  test("with too many records for one transaction is split into several, in order", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const bodies = range(25).map((i) =>
@@ -134,7 +134,7 @@ describe("a batch", () => {
     expect(await stored.bind(workspaceId).first("n")).toBe(2_250);
   });
 
-  test("says in one line what became of it", async () => {
+  test("logs its result in one line", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
     const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
@@ -146,10 +146,10 @@ describe("a batch", () => {
   });
 });
 
-describe("the time at which a message was sent", () => {
+describe("the time when a message was sent", () => {
   const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
 
-  test("dates what it says: one that comes late, or twice, changes nothing that is newer", async () => {
+  test("dates its content: one that comes late, or twice, changes nothing newer", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId, api } = workspace;
     const { env: bindings } = deployment();
@@ -174,7 +174,7 @@ describe("the time at which a message was sent", () => {
     expect(await eventsOf(workspaceId)).toHaveLength(2);
   });
 
-  test("says what a removal means: not an automation that was recorded anew since", async () => {
+  test("limits a removal: an automation recorded again since then is kept", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const { env: bindings } = deployment();
@@ -194,7 +194,7 @@ describe("the time at which a message was sent", () => {
     expect(await shown()).toBe(0);
   });
 
-  test("dates leads and runs that bring no time", async () => {
+  test("dates leads and runs without a time", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const sentAt = minutesAgo(3);
@@ -204,11 +204,11 @@ describe("the time at which a message was sent", () => {
     expect(shown?.created_at).toBe(sentAt.toISOString());
   });
 
-  test("says how long it may wait for its automation: ever longer, for 15 minutes in all", async () => {
+  test("limits how long it waits for its automation: 15 minutes, with growing waits", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
     const { env: bindings, dead } = deployment();
-    // However often it was tried: D1 may have been away.
+    // However often it was tried: D1 may have been down.
     for (const [ageSeconds, wait] of [
       [0, 5],
       [4, 5],
@@ -225,7 +225,7 @@ describe("the time at which a message was sent", () => {
     expect(dead).toHaveLength(1);
   });
 
-  test("grants one that is older when it first comes another look: its automation may be right behind", async () => {
+  test("gives one that is older on arrival a second chance: its automation may be right behind", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const run = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
     const { env: bindings, dead } = deployment();
@@ -236,7 +236,7 @@ describe("the time at which a message was sent", () => {
 });
 
 describe("the same reference", () => {
-  test("is recorded once and announced once: in a call, a batch, and when a batch comes again", async () => {
+  test("is recorded once and announced once: in a call, in a batch, and when a batch comes again", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const { id } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
@@ -260,7 +260,7 @@ describe("the same reference", () => {
 });
 
 describe("a message", () => {
-  test("may be JSON text, or its bytes", async () => {
+  test("may be a JSON string, or its bytes", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const text = (reference: string) =>
@@ -270,7 +270,7 @@ describe("a message", () => {
     expect(await listed<Lead>(workspace, "leads")).toHaveLength(2);
   });
 
-  test("that the queue of the deployment takes is recorded", async () => {
+  test("is recorded if it comes through the deployment's queue", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     await env.RECORDS.sendBatch([

@@ -15,7 +15,7 @@ import { HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 
-/** A workspace, and one automation of it that is reported again and again. */
+/** A workspace with an automation that is reported several times. */
 async function openReported(first: Partial<AutomationReport> = {}) {
   const workspace = await openListeningWorkspace();
   const { workspaceId, api } = workspace;
@@ -40,7 +40,7 @@ function statuses(events: Awaited<ReturnType<typeof eventsOf>>): unknown[] {
 }
 
 describe("recordAutomations", () => {
-  test("gives the ids in the order of the reports", async () => {
+  test("returns the ids in the order of the reports", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const automations = Array.from({ length: 5 }, (_, i) =>
@@ -58,14 +58,14 @@ describe("recordAutomations", () => {
     ["social_messages", "Réponse aux messages – Agence Lumière"],
     ["lead_ads", "Réponse aux formulaires publicitaires – Agence Lumière"],
   ] as const)(
-    "composes the name of a %s automation, whatever name it brings",
+    "composes the name of a %s automation, whatever name is reported",
     async (type, name) => {
       expect(await (await openReported({ type })).read()).toMatchObject({ type, name });
       expect(await (await openReported({ type, name: "Mine" })).read()).toMatchObject({ name });
     },
   );
 
-  test("gives the same id to the same reference, and changes nothing that is the same", async () => {
+  test("gives the same reference the same id, and changes nothing that is the same", async () => {
     const { workspaceId, id, report, read } = await openReported({
       updatedAt: "2026-01-01T00:00:00Z",
     });
@@ -79,7 +79,7 @@ describe("recordAutomations", () => {
     expect(await row.first("revision")).toBe(1);
   });
 
-  test("brings every field up to date", async () => {
+  test("updates every field", async () => {
     const { id, report, read } = await openReported({
       type: "crm_source",
       name: "Before",
@@ -107,7 +107,7 @@ describe("recordAutomations", () => {
     });
   });
 
-  test("composes the name anew when the agent is renamed", async () => {
+  test("composes the name again when the agent is renamed", async () => {
     const { report, read } = await openReported();
     await report({ agent: { reference: "agent-1", name: "Agence Soleil" } });
     expect(await read()).toMatchObject({
@@ -116,7 +116,7 @@ describe("recordAutomations", () => {
     });
   });
 
-  test("dates a change from its report when it brings no updatedAt, and only a change", async () => {
+  test("dates a change by its report if it has no updatedAt, and only a change", async () => {
     const { report, read } = await openReported({ updatedAt: "2026-01-01T00:00:00Z" });
     const startedAt = new Date().toISOString();
     await report({ updatedAt: null });
@@ -126,14 +126,14 @@ describe("recordAutomations", () => {
     expect(updated_at >= startedAt && updated_at <= new Date().toISOString()).toBe(true);
   });
 
-  test("takes the updatedAt that it is given, also without another change", async () => {
+  test("applies the reported updatedAt, even without another change", async () => {
     const { workspaceId, report, read } = await openReported({ updatedAt: "2026-01-01T00:00:00Z" });
     await report({ updatedAt: "2026-03-03T00:00:00Z" });
     expect((await read()).updated_at).toBe("2026-03-03T00:00:00.000Z");
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
 
-  test("announces a move to active or paused, from any state, and no other move", async () => {
+  test("announces a change to active or paused, from any status, and no other change", async () => {
     const all: AutomationStatus[] = ["active", "paused", "draft", "error"];
     for (const from of all)
       for (const to of all) {
@@ -159,19 +159,19 @@ describe("recordAutomations", () => {
       }
   });
 
-  test("announces no automation that is new", async () => {
+  test("announces no new automation", async () => {
     const { workspaceId } = await openReported({ status: "active" });
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
 
-  test("announces a move once, however often and from however many callers it is reported", async () => {
+  test("announces a change once, however often and by however many callers it is reported", async () => {
     const { workspaceId, report } = await openReported({ status: "active" });
     await Promise.all(Array.from({ length: 10 }, () => report({ status: "paused" })));
     await report({ status: "paused" });
     expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
   });
 
-  test("undoes what a client did when it reports so, and announces it", async () => {
+  test("overrides a client's change if reported, and announces it", async () => {
     const { workspaceId, api, id, report, read } = await openReported({ status: "active" });
     await api.patch(`/v1/automations/${id}`, { status: "paused" });
     await report({ status: "active" });
@@ -179,7 +179,7 @@ describe("recordAutomations", () => {
     expect(statuses(await eventsOf(workspaceId))).toEqual(["paused", "active"]);
   });
 
-  test("takes the last of several reports of one reference in a call", async () => {
+  test("applies the last of several reports of one reference in a call", async () => {
     const { workspaceId, id, read } = await openReported({ status: "active" });
     const { ids } = await Platform.recordAutomations({
       workspaceId,
@@ -194,10 +194,10 @@ describe("recordAutomations", () => {
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
 
-  describe("in time", () => {
+  describe("in order of time", () => {
     const MARCH = "2026-03-03T00:00:00Z";
 
-    test("changes and announces nothing with a report that is older than what is stored", async () => {
+    test("changes and announces nothing for a report older than what is stored", async () => {
       const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
       const before = await read();
       for (const updatedAt of ["2026-03-02T23:59:59.999Z", "2026-03-03T00:59:59+01:00"])
@@ -206,7 +206,7 @@ describe("recordAutomations", () => {
       expect(await eventsOf(workspaceId)).toEqual([]);
     });
 
-    test("lets an older report win neither over a PATCH nor over a report that brings no time", async () => {
+    test("an older report overrides neither a PATCH nor a report without a time", async () => {
       const { workspaceId, api, id, report, read } = await openReported({ updatedAt: MARCH });
       await api.patch(`/v1/automations/${id}`, { status: "paused" });
       await report({ status: "active", updatedAt: "2026-04-04T00:00:00Z" });
@@ -217,7 +217,7 @@ describe("recordAutomations", () => {
       expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
     });
 
-    test("takes the later of two reports of one time, when they differ", async () => {
+    test("applies the later of two reports with the same time, if they differ", async () => {
       const { workspaceId, report, read } = await openReported({ updatedAt: MARCH });
       await report({ status: "paused" });
       expect(await read()).toMatchObject({
@@ -227,7 +227,7 @@ describe("recordAutomations", () => {
       expect(statuses(await eventsOf(workspaceId))).toEqual(["paused"]);
     });
 
-    test("takes the newest of several reports in a call, wherever it stands", async () => {
+    test("applies the newest of several reports in a call, wherever it is", async () => {
       const { workspaceId, read } = await openReported({ updatedAt: MARCH });
       const automations = [
         automationReport("1", { status: "paused", updatedAt: "2026-03-05T00:00:00Z" }),
@@ -237,7 +237,7 @@ describe("recordAutomations", () => {
       expect((await read()).status).toBe("paused");
     });
 
-    test("dates a PATCH after the report that it changes, even of one from a clock ahead", async () => {
+    test("dates a PATCH after the report that it changes, even if that came from a clock ahead", async () => {
       const ahead = new Date(Date.now() + 60_000).toISOString();
       const { api, id, report, read } = await openReported({ updatedAt: ahead });
       await api.patch(`/v1/automations/${id}`, { status: "paused" });
@@ -247,7 +247,7 @@ describe("recordAutomations", () => {
     });
   });
 
-  test("takes 1 to 100 reports a call", async () => {
+  test("accepts 1 to 100 reports per call", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const reports = (count: number) =>
@@ -272,7 +272,7 @@ describe("recordAutomations", () => {
     [{ updatedAt: "yesterday" }, "automations[1].updatedAt: Invalid ISO datetime"],
     [{ updatedAt: "2026-02-29T00:00:00Z" }, "automations[1].updatedAt: Invalid ISO datetime"],
     [{ updatedAt: 1_767_225_600_000 }, "automations[1].updatedAt: "],
-    [{ type: "crm_source" }, "automations[1].name: a crm_source automation brings its name"],
+    [{ type: "crm_source" }, "automations[1].name: required for a crm_source automation"],
     [{ type: "crm_source", name: "" }, "automations[1].name: "],
     [{ provider: "a\0" }, "automations[1].provider: must be well-formed text"],
     [{ provider: "\ud83d" }, "automations[1].provider: must be well-formed text"],
@@ -291,7 +291,7 @@ describe("recordAutomations", () => {
   });
 });
 
-test("recordAutomations tells how many are new, or back after their removal", async () => {
+test("recordAutomations returns how many are new, or back after a removal", async () => {
   const { workspaceId } = await openListeningWorkspace();
   const record = (...references: string[]) =>
     Platform.recordAutomations({
@@ -309,7 +309,7 @@ test("recordAutomations tells how many are new, or back after their removal", as
 });
 
 describe("removeAutomations", () => {
-  test("removes automations and their runs, and leaves the leads and the others", async () => {
+  test("removes automations and their runs, but not leads and other automations", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId, api } = workspace;
     const gone = await recordAutomation(workspaceId);
@@ -329,7 +329,7 @@ describe("removeAutomations", () => {
     expect(await idsOf("/v1/leads")).toEqual(leads);
   });
 
-  test("can be called again, and takes unknown ids for removed ones", async () => {
+  test("can be called again, and ignores unknown ids", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId);
     const removals: number[] = [];
@@ -345,7 +345,7 @@ describe("removeAutomations", () => {
     expect((await listed(one)).map((automation) => automation.id)).toEqual([id]);
   });
 
-  test("makes no event; recorded again, the automation is back under its id, without its runs", async () => {
+  test("causes no event; recorded again, the automation is back under its id, without its runs", async () => {
     const { workspaceId, api, id, report, read } = await openReported();
     await Platform.recordRuns({ workspaceId, runs: [runReport("1", id)] });
     const before = await eventsOf(workspaceId);
@@ -356,7 +356,7 @@ describe("removeAutomations", () => {
     expect((await api.get(`/v1/automations/${id}/runs`)).body).toMatchObject({ data: [] });
   });
 
-  test("takes 1 to 100 ids", async () => {
+  test("accepts 1 to 100 ids", async () => {
     const { workspaceId } = await openListeningWorkspace();
     for (const count of [0, 101])
       expect(

@@ -27,7 +27,7 @@ import {
 const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
 
-/** A clock that an attempt moves on by `durationMs`. */
+/** A clock that an attempt advances by `durationMs`. */
 function taking(durationMs: number, status = 200, startsAt = T0) {
   let now = startsAt;
   const attempt = async () => {
@@ -42,7 +42,7 @@ function attemptsOf(subscriptionId: string) {
 }
 
 describe("listWebhooks", () => {
-  test("tells of a subscription that nothing was sent to", async () => {
+  test("shows a subscription that nothing was sent to", async () => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId, { createdAt: T0 });
     expect(await Platform.listWebhooks({ workspaceId })).toEqual({
@@ -65,7 +65,7 @@ describe("listWebhooks", () => {
     });
   });
 
-  test("tells how the last attempt at a healthy one ended, and how long it took", async () => {
+  test("shows how the last attempt at a healthy one ended, and how long it took", async () => {
     const { id, workspaceId } = await owed(3, T0);
     const { now, attempt } = taking(120, 204);
     await dispatchAt(now, [id], attempt);
@@ -75,7 +75,7 @@ describe("listWebhooks", () => {
     expect(Date.parse(items[0]?.lastAttempt?.at ?? "")).toBeGreaterThanOrEqual(T0);
   });
 
-  test("tells since when one fails, what waits, and when it is tried next", async () => {
+  test("shows since when one has been failing, what is pending, and when it is tried next", async () => {
     const { id, workspaceId } = await owed(3, T0);
     await failAt(id, [T0]);
     expect(await Platform.listWebhooks({ workspaceId })).toMatchObject({
@@ -92,7 +92,7 @@ describe("listWebhooks", () => {
     });
   });
 
-  test("calls one slow whose last answer was", async () => {
+  test("shows a subscription as slow if its last answer was", async () => {
     const { id, workspaceId } = await owed(1, T0);
     const { now, attempt } = taking(3_000);
     await dispatchAt(now, [id], attempt);
@@ -100,7 +100,7 @@ describe("listWebhooks", () => {
     expect(items).toMatchObject([{ state: "slow", lastAttempt: { durationMs: 3_000 } }]);
   });
 
-  test("shows disabled ones, newest first, and none that were deleted", async () => {
+  test("shows disabled ones, newest first, but no deleted ones", async () => {
     const workspaceId = await createWorkspace();
     const [older, newer, deleted] = [
       await subscribe(workspaceId, { createdAt: T0 }),
@@ -123,7 +123,7 @@ describe("listWebhooks", () => {
     expect(items[1]?.disabledAt).toBe(isoTime(T0 + 5));
   });
 
-  test("names no secret, and nothing of another workspace", async () => {
+  test("shows no secret, and nothing of another workspace", async () => {
     const workspaceId = await createWorkspace();
     await subscribe(await createWorkspace());
     const { secret } = await subscribe(workspaceId);
@@ -132,14 +132,14 @@ describe("listWebhooks", () => {
     expect(JSON.parse(answer).items).toHaveLength(1);
   });
 
-  test("says which parameter names an unknown workspace", async () => {
+  test("says which parameter has an unknown workspace", async () => {
     const message = await errorOf(Platform.listWebhooks({ workspaceId: "wks_none" }));
     expect(message).toContain("workspaceId");
   });
 });
 
 describe("listDeliveries", () => {
-  test("gives pages, newest first, that fit together without a gap", async () => {
+  test("returns consecutive pages, newest first, without gaps", async () => {
     const { id, drafts } = await owed(5, T0);
     const seen: string[] = [];
     let cursor: string | null | undefined;
@@ -157,7 +157,7 @@ describe("listDeliveries", () => {
     );
   });
 
-  test("says of each its kind, its state, its attempts, and how the last one ended", async () => {
+  test("shows each one's kind, state, attempts, and how the last one ended", async () => {
     const { id, drafts } = await owed(1, T0);
     await failAt(id, [T0]);
     const pending = {
@@ -192,7 +192,7 @@ describe("listDeliveries", () => {
     ]);
   });
 
-  test("can be narrowed to a state and to a kind", async () => {
+  test("can be filtered by state and kind", async () => {
     const { id, drafts } = await owed(3, T0);
     const eventId = drafts[1]?.id;
     await db
@@ -209,7 +209,7 @@ describe("listDeliveries", () => {
     expect(await listed({ type: "run.completed", state: "pending" })).toBe(0);
   });
 
-  test("reads the rows of its page and one more, however many there are", async () => {
+  test("reads the rows of its page plus one, however many there are", async () => {
     const { id } = await owed(60, T0);
     let read = 0;
     const { DB } = observedDatabase();
@@ -240,7 +240,7 @@ describe("listDeliveries", () => {
 });
 
 describe("readDelivery", () => {
-  test("gives the exact body and every attempt that failed", async () => {
+  test("returns the exact body and every failed attempt", async () => {
     const { id, drafts } = await owed(1, T0);
     const [draft] = drafts;
     const timedOut = { kind: "timed_out" } as const;
@@ -273,13 +273,13 @@ describe("readDelivery", () => {
 });
 
 describe("an attempt", () => {
-  test("that succeeds writes no row but its delivery's", async () => {
+  test("that succeeds writes no row other than its delivery's", async () => {
     const { id } = await owed(4, T0);
     await dispatchAt(T0, [id], answered(200));
     expect(await attemptsOf(id)).toEqual([]);
   });
 
-  test("that fails is noted once, though the reply of the database was lost", async () => {
+  test("that fails is recorded once, even if the database's reply was lost", async () => {
     const { id } = await owed(1, T0);
     let lost = 0;
     const { DB } = observedDatabase({
@@ -293,7 +293,7 @@ describe("an attempt", () => {
     expect(await deliveriesTo(id)).toMatchObject([{ attempts: 1, lastAt: T0 }]);
   });
 
-  test("goes with its event", async () => {
+  test("is deleted with its event", async () => {
     const { id, workspaceId } = await owed(1, T0);
     await failAt(id, [T0]);
     await dispatchAt(T0 + MINUTE_MS, [id], answered(200));

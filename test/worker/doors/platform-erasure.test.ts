@@ -29,7 +29,7 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 const { Platform } = exports;
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
 
-/** A workspace with two leads, the first with a run, whose one subscriber fails. */
+/** A workspace with two leads, the first with a run, and one subscriber, which fails. */
 async function withLeads(behaviour = "status-500") {
   const { workspaceId, api } = await openWorkspace();
   const subscription = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
@@ -49,7 +49,7 @@ async function withLeads(behaviour = "status-500") {
   return { workspaceId, api, subscription, first, second };
 }
 
-/** The tables that hold the text somewhere. */
+/** The tables that contain the text anywhere. */
 async function tablesWith(text: string): Promise<string[]> {
   const tables = await HOME_DB.prepare(
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
@@ -63,7 +63,7 @@ async function tablesWith(text: string): Promise<string[]> {
   return found.flat().toSorted();
 }
 
-/** Inserts leads that no event tells of. */
+/** Inserts leads that no event announced. */
 function fillLeads(workspaceId: string, count: number) {
   return HOME_DB.prepare(`
     INSERT INTO leads (id, workspace_id, reference, source, agent_id, custom_fields, created_at)
@@ -74,7 +74,7 @@ function fillLeads(workspaceId: string, count: number) {
 }
 
 describe("eraseLeads", () => {
-  test("leaves nothing of a lead: its row, its event and body, its deliveries and attempts; nor of another", async () => {
+  test("leaves nothing of a lead (its row, event, body, deliveries and attempts), but all of the others", async () => {
     const { workspaceId, api, subscription, first, second } = await withLeads();
     await expect
       .poll(() => deliveriesTo(subscription.id), { timeout: 5_000 })
@@ -91,7 +91,7 @@ describe("eraseLeads", () => {
     expect(ledger).toMatchObject({ created: 1, pending: 1, addsUp: true });
   });
 
-  test("can be called twice, and with ids of nobody", async () => {
+  test("can be called twice, and with unknown ids", async () => {
     const { workspaceId, api, first, second } = await withLeads();
     await Platform.eraseLeads({ workspaceId, ids: [first, "lea_none"] });
     await Platform.eraseLeads({ workspaceId, ids: [first, first] });
@@ -107,7 +107,7 @@ describe("eraseLeads", () => {
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
   });
 
-  test("finds the event of a lead that was recorded before events were noted", async () => {
+  test("finds the event of a lead stored before events were linked to leads", async () => {
     const { workspaceId, first } = await withLeads();
     await db.update(leads).set({ eventId: null }).where(sql`workspace_id = ${workspaceId}`);
     await Platform.eraseLeads({ workspaceId, ids: [first] });
@@ -117,7 +117,7 @@ describe("eraseLeads", () => {
     expect(results.map(({ body }) => JSON.parse(body).data.name)).toEqual(["Marc Aurèle"]);
   });
 
-  test("during a dispatch, what waits is not posted, and what is under way leaves nothing behind", async () => {
+  test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {
     const { workspaceId, subscription, first, second } = await withLeads("ok");
     const { id } = subscription;
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
@@ -209,7 +209,7 @@ describe("eraseWorkspace", () => {
     expect(await tablesWith(workspaceId)).toEqual([]);
   });
 
-  test("leaves no secret of a subscription whose row goes while it is erased", async () => {
+  test("leaves no secret of a subscription whose row is deleted in the process", async () => {
     const { workspaceId } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await Platform.rotateWebhookSecret({ webhookId: id });
@@ -219,7 +219,7 @@ describe("eraseWorkspace", () => {
     expect(await tablesWith(id)).toEqual([]);
   });
 
-  test("goes in pieces, says what remains, and goes on where it stopped", async () => {
+  test("works in chunks, reports what remains, and continues where it stopped", async () => {
     const { workspaceId } = await openWorkspace();
     await subscribe(workspaceId);
     for (let i = 0; i < 12; i++) {
@@ -235,7 +235,7 @@ describe("eraseWorkspace", () => {
     expect(await tablesWith(workspaceId)).toEqual([]);
   });
 
-  test("reads each row a few times, however many pieces it takes", async () => {
+  test("reads each row a few times, however many chunks it takes", async () => {
     const { workspaceId } = await openWorkspace();
     await fillLeads(workspaceId, 20_000);
     await commit(db, closeWorkspace(workspaceId, Date.now()));
@@ -244,7 +244,7 @@ describe("eraseWorkspace", () => {
     expect(rows.read).toBeLessThan(15 * 20_000);
   });
 
-  test("refuses the keys although a first call stopped before it told their gates", async () => {
+  test("refuses the keys even if a first call stopped before it told their gates", async () => {
     const { workspaceId, api } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
     await commit(db, closeWorkspace(workspaceId, Date.now()));

@@ -28,7 +28,7 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 
 const { Platform } = exports;
 
-/** All pages of an export; `between` runs before each page but the first. */
+/** All pages of an export; `between` is called before each page except the first. */
 async function exportAll(workspaceId: string, between = async () => {}): Promise<ExportItem[][]> {
   const pages: ExportItem[][] = [];
   let cursor: string | null = null;
@@ -48,7 +48,7 @@ function idsOf(items: ExportItem[], kind: string) {
   return items.filter((item) => item.kind === kind).map((item) => item.id);
 }
 
-/** A workspace that has one of everything that is kept. */
+/** A workspace with one of everything that is stored. */
 async function withEverything() {
   const { workspaceId, keyId, apiKey, api } = await openWorkspace();
   await Platform.updateWorkspace({ workspaceId, adminEmails: ["admin@example.com"] });
@@ -105,14 +105,14 @@ async function withEverything() {
 describe("the tables of the schema", () => {
   const tables = Object.values(schema).filter((value) => is(value, Table)) as Table[];
 
-  test("are each exported or left out for a reason", () => {
+  test("are each exported or listed with a reason", () => {
     expect(tables.length).toBeGreaterThan(10);
     const exported = EXPORTED_TABLES.map((table) => getTableName(table));
     const named = [...exported, ...Object.keys(NOT_EXPORTED)];
     expect(named.toSorted()).toEqual(tables.map((table) => getTableName(table)).toSorted());
   });
 
-  test("of a workspace are exported with every column, but for secrets", async () => {
+  test("of a workspace are exported with every column except secrets", async () => {
     const { workspaceId } = await withEverything();
     const items = (await exportAll(workspaceId)).flat();
     expect([...new Set(items.map(({ kind }) => kind))].toSorted()).toEqual(
@@ -130,7 +130,7 @@ describe("the tables of the schema", () => {
 });
 
 describe("exportWorkspace", () => {
-  test("gives all that is kept, as it would be read, and no secret", async () => {
+  test("returns everything stored, in readable form, and no secret", async () => {
     const all = await withEverything();
     const other = await withEverything();
     const items = (await exportAll(all.workspaceId)).flat();
@@ -173,7 +173,7 @@ describe("exportWorkspace", () => {
       expect(text).not.toContain(foreign);
   });
 
-  test("skips nothing that was there at the start, and repeats nothing, while others write", async () => {
+  test("skips nothing that existed at the start, and repeats nothing, while others write", async () => {
     const workspaceId = await createWorkspace();
     await subscribe(workspaceId, { url: subscriberUrl("status-500") });
     const automationId = await recordAutomation(workspaceId);
@@ -191,7 +191,7 @@ describe("exportWorkspace", () => {
     const atStart: string[] = [];
     for (let from = 0; from < 1_200; from += 100) atStart.push(...(await record(from)));
     let from = 1_200;
-    // The automation becomes one of a CRM meanwhile, and its runs move to another index.
+    // In the meantime, the automation becomes a CRM one, and its runs move to another index.
     const report = (type: "crm_source" | "social_comments") =>
       Platform.recordAutomations({
         workspaceId,
@@ -219,7 +219,7 @@ describe("exportWorkspace", () => {
     expect(idsOf(pages.flat(), "event").filter((id) => !delivered.has(id))).toEqual([]);
   });
 
-  test("keeps its pages small where each record is as large as it may be", async () => {
+  test("keeps pages small if each record is as large as possible", async () => {
     const workspaceId = await createWorkspace();
     await subscribe(workspaceId, { url: subscriberUrl("status-500") });
     // Escaped once more in the body of an event.
@@ -238,7 +238,7 @@ describe("exportWorkspace", () => {
     expect(idsOf(pages.flat(), "event")).toHaveLength(120);
   });
 
-  test("reads the rows that it gives, whatever other workspaces have", async () => {
+  test("reads the rows it returns, whatever other workspaces have", async () => {
     const workspaceId = await createWorkspace();
     const crowd = await createWorkspace();
     await subscribe(crowd, { url: subscriberUrl("status-500") });
@@ -260,11 +260,11 @@ describe("exportWorkspace", () => {
     const page = await exportPage(database, database, workspaceId, null);
     expect(page.items.length).toBeGreaterThanOrEqual(400);
     expect(page.nextCursor).toBeNull();
-    // Of a lead, its event and its delivery, each query reads one row or a few.
+    // For a lead, its event and its delivery, each query reads one or a few rows.
     expect(rows.read).toBeLessThan(2_000);
   });
 
-  test("reads of each delivery about what it gives, however many come behind it", async () => {
+  test("reads little more than it returns for each delivery, however many follow", async () => {
     const workspaceId = await createWorkspace();
     for (let i = 0; i < 2; i++) await subscribe(workspaceId);
     await announceLeads(workspaceId, 2_000, Date.now());
@@ -281,7 +281,7 @@ describe("exportWorkspace", () => {
     expect(rows.read).toBeLessThan(5 * given.length);
   });
 
-  test("refuses a cursor that is none, or another workspace's, and an unknown workspace", async () => {
+  test("rejects an invalid cursor, another workspace's cursor, and an unknown workspace", async () => {
     const [one, other] = [await createWorkspace(), await createWorkspace()];
     const leads = Array.from({ length: 100 }, (_, n) => leadReport(`${n}`));
     for (let i = 0; i < 11; i++)
@@ -300,7 +300,7 @@ describe("exportWorkspace", () => {
       [one, btoa(JSON.stringify([1, "export", one, 4, "a"])).replaceAll("=", "")],
     ] as const)
       expect(await errorOf(Platform.exportWorkspace({ workspaceId, cursor }))).toBe(
-        "exportWorkspace: cursor: is no cursor of this workspace's export",
+        "exportWorkspace: cursor: is not a cursor of this workspace's export",
       );
     const unknown = Platform.exportWorkspace({ workspaceId: "wks_unknown" });
     expect(await errorOf(unknown)).toContain("workspaceId: no such workspace");

@@ -7,7 +7,7 @@ import { HOME, HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 
-/** An input that the types refuse. */
+/** An input that the types do not allow. */
 function wrong<Input>(input: unknown): Input {
   return input as Input;
 }
@@ -15,7 +15,7 @@ function wrong<Input>(input: unknown): Input {
 const INSTANT = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 describe("revokeApiKey", () => {
-  test("takes the key itself, as it was found where it should not be", async () => {
+  test("accepts the key itself, for instance one that has leaked", async () => {
     const { apiKey, keyId, api, workspaceId } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
     expect(await Platform.revokeApiKey({ apiKey })).toEqual({});
@@ -39,7 +39,7 @@ describe("revokeApiKey", () => {
 });
 
 describe("listApiKeys", () => {
-  test("shows the keys of a workspace, newest first, and when each was used last", async () => {
+  test("shows the keys of a workspace, newest first, and when each was last used", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
     const unused = await Platform.createApiKey({ workspaceId });
     const startedAt = new Date().toISOString();
@@ -62,7 +62,7 @@ describe("listApiKeys", () => {
     expect(JSON.stringify(items)).not.toContain("key_live_");
   });
 
-  test("gives pages of 100 that neither skip nor repeat, and belong to one list", async () => {
+  test("returns pages of 100 without gaps or repetitions, with cursors for one list only", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     await openWorkspace();
     const insert = env.DB.prepare(
@@ -87,11 +87,11 @@ describe("listApiKeys", () => {
 
     const { nextCursor } = await Platform.listApiKeys({ workspaceId });
     const foreign = Platform.listWorkspaces({ cursor: nextCursor });
-    expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is no cursor of this list");
+    expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is not a cursor of this list");
     expect(await errorOf(Platform.listApiKeys({ workspaceId, cursor: "x" }))).toContain("cursor: ");
   });
 
-  test("says so when there is no such workspace", async () => {
+  test("reports an unknown workspace", async () => {
     expect(await errorOf(Platform.listApiKeys({ workspaceId: "wks_unknown" }))).toContain(
       "workspaceId: no such workspace",
     );
@@ -99,7 +99,7 @@ describe("listApiKeys", () => {
 });
 
 describe("updateApiKey", () => {
-  test("changes the quota of a live key at once, and leaves its count alone", async () => {
+  test("changes the quota of a live key at once, and does not affect its count", async () => {
     const { keyId, api } = await openWorkspace({ requestsPerWindow: 2 });
     await api.get("/v1/leads");
     await api.get("/v1/leads");
@@ -114,13 +114,13 @@ describe("updateApiKey", () => {
     expect((await api.get("/v1/leads")).status).toBe(429);
   });
 
-  test("changes that of a key that is yet to be used", async () => {
+  test("changes the quota of a key that has not been used yet", async () => {
     const { keyId, api } = await openWorkspace();
     await Platform.updateApiKey({ keyId, requestsPerWindow: 5 });
     expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 5, remaining: 4 });
   });
 
-  test("refuses a key that is none, or revoked, and a quota that is none", async () => {
+  test("rejects an unknown or revoked key, and an invalid quota", async () => {
     const { keyId, apiKey } = await openWorkspace();
     for (const requestsPerWindow of [undefined, 0, 1.5, "7"])
       expect(await errorOf(Platform.updateApiKey(wrong({ keyId, requestsPerWindow })))).toMatch(
@@ -138,7 +138,7 @@ describe("updateApiKey", () => {
 });
 
 describe("rollApiKey", () => {
-  test("gives a new key of the same workspace and quota, and the old one an end", async () => {
+  test("returns a new key with the same workspace and quota, and sets the old one's expiry", async () => {
     const { workspaceId, keyId, apiKey } = await openWorkspace({ requestsPerWindow: 7 });
     const rolledFrom = Date.now();
     const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 604_800 });
@@ -172,7 +172,7 @@ describe("rollApiKey", () => {
     );
   });
 
-  test("makes one key when it is called twenty times at once", async () => {
+  test("creates one key if called twenty times at once", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const calls = Array.from({ length: 20 }, () =>
       Platform.rollApiKey({ keyId, overlapSeconds: 60 }),
@@ -182,7 +182,7 @@ describe("rollApiKey", () => {
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
   });
 
-  test("after a lost reply, the key that nobody saw can be found and rolled in its turn", async () => {
+  test("after a lost reply, the unseen key can be found and rolled in turn", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 7 });
     const unseen = await Platform.rollApiKey({ keyId, overlapSeconds: 3600 });
     expect(await errorOf(Platform.rollApiKey({ keyId, overlapSeconds: 3600 }))).toBe(
@@ -197,7 +197,7 @@ describe("rollApiKey", () => {
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("whose database reply was lost gives the key that is stored", async () => {
+  test("returns the stored key even if the database's reply was lost", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const rolled = rollKey(
       keyId,
@@ -211,7 +211,7 @@ describe("rollApiKey", () => {
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
   });
 
-  test("refuses a key that is none, revoked, expiring or expired, and names the parameter", async () => {
+  test("rejects an unknown, revoked, expiring or expired key, and names the parameter", async () => {
     const roll = (keyId: string) => errorOf(Platform.rollApiKey({ keyId, overlapSeconds: 1 }));
     expect(await roll("key_unknown")).toBe("rollApiKey: keyId: no such key");
     const { workspaceId, keyId } = await openWorkspace();
@@ -226,7 +226,7 @@ describe("rollApiKey", () => {
     expect((await Platform.listApiKeys({ workspaceId })).items).toHaveLength(2);
   });
 
-  test("refuses an overlap that is none, or longer than seven days", async () => {
+  test("rejects an invalid overlap, or one longer than seven days", async () => {
     const { keyId } = await openWorkspace();
     for (const overlapSeconds of [undefined, null, -1, 1.5, "60", 604_801])
       expect(await errorOf(Platform.rollApiKey(wrong({ keyId, overlapSeconds })))).toMatch(
@@ -234,7 +234,7 @@ describe("rollApiKey", () => {
       );
   });
 
-  test("leaves a key that expires revocable at once", async () => {
+  test("leaves an expiring key revocable at once", async () => {
     const { keyId, api } = await openWorkspace();
     await api.get("/v1/leads");
     await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
@@ -244,7 +244,7 @@ describe("rollApiKey", () => {
 });
 
 describe("listWorkspaces", () => {
-  test("shows all workspaces by pages, newest first", async () => {
+  test("shows all workspaces in pages, newest first", async () => {
     await env.DB.batch(
       Array.from({ length: 101 }, (_, i) =>
         env.DB.prepare(
@@ -282,7 +282,7 @@ describe("updateWorkspace", () => {
       .bind(workspaceId)
       .first();
 
-  test("changes what it is given and leaves the rest", async () => {
+  test("changes the given fields and no others", async () => {
     const input = { name: "Agence", adminEmails: ["admin@example.com"] };
     const { workspaceId } = await Platform.createWorkspace(input);
     expect(await Platform.updateWorkspace({ workspaceId, name: "Agence Lumière" })).toEqual({});

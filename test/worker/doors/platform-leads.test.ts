@@ -17,7 +17,7 @@ async function listed({ api }: Workspace): Promise<Lead[]> {
   return (await api.get<{ data: Lead[] }>("/v1/leads?limit=100")).body.data;
 }
 
-/** Records one lead in a new workspace, and gives it as the API shows it and as its event tells it. */
+/** Records one lead in a new workspace, and returns it from the API and from its event. */
 async function recordAndRead(differences: Partial<LeadReport>) {
   const workspace = await openListeningWorkspace();
   const { workspaceId } = workspace;
@@ -30,7 +30,7 @@ async function recordAndRead(differences: Partial<LeadReport>) {
 }
 
 describe("recordLeads", () => {
-  test("gives the ids in the order of the leads, and announces each, as the API shows it", async () => {
+  test("returns the ids in the order of the leads, and announces each one as the API shows it", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = Array.from({ length: 5 }, (_, i) =>
@@ -56,7 +56,7 @@ describe("recordLeads", () => {
     expect(new Set(events.map(({ id }) => id)).size).toBe(5);
   });
 
-  test("gives the same id to the same reference, changes nothing and makes no second event", async () => {
+  test("gives the same reference the same id, changes nothing and causes no second event", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const record = (...leads: LeadReport[]) => Platform.recordLeads({ workspaceId, leads });
@@ -77,7 +77,7 @@ describe("recordLeads", () => {
     expect(await eventsOf(workspaceId)).toHaveLength(3);
   });
 
-  test("announces a lead once when several callers report it at the same time", async () => {
+  test("announces a lead once if several callers report it concurrently", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const leads = [leadReport("1"), leadReport("2")];
     const replies = await Promise.all(
@@ -88,7 +88,7 @@ describe("recordLeads", () => {
     expect(await eventsOf(workspaceId)).toHaveLength(2);
   });
 
-  test("takes the first of several reports of one reference in a call, once", async () => {
+  test("applies the first of several reports of one reference in a call, once", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const { ids } = await Platform.recordLeads({
@@ -103,7 +103,7 @@ describe("recordLeads", () => {
     expect(await eventsOf(workspaceId)).toHaveLength(2);
   });
 
-  test("takes 1 to 100 leads a call", async () => {
+  test("accepts 1 to 100 leads per call", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const reports = (count: number) => Array.from({ length: count }, (_, i) => leadReport(`${i}`));
@@ -168,7 +168,7 @@ describe("the time of a lead", () => {
     expect(lead.created_at).toBe(shown);
   });
 
-  test("is that of its report when it brings none", async () => {
+  test("is that of its report if not given", async () => {
     const startedAt = new Date().toISOString();
     for (const createdAt of [undefined, null]) {
       const { lead, event } = await recordAndRead(createdAt === undefined ? {} : { createdAt });
@@ -179,7 +179,7 @@ describe("the time of a lead", () => {
     }
   });
 
-  test("is refused beyond the years 0000 to 9999 in UTC, which have four digits", async () => {
+  test("is rejected outside the years 0000 to 9999 in UTC, which have four digits", async () => {
     const { workspaceId } = await openListeningWorkspace();
     for (const createdAt of ["9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+23:59"]) {
       const leads = [leadReport("1", { createdAt })];
@@ -191,7 +191,7 @@ describe("the time of a lead", () => {
 });
 
 describe("the text of a lead", () => {
-  test("comes back as it went in, in the API and in its event", async () => {
+  test("is returned unchanged, in the API and in its event", async () => {
     const texts = [
       "Zoë 🧑‍👩‍👧 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𠜎",
       "\"double\" 'single' `back` \\back\\slash\\ \\u0041 \\n",
@@ -213,7 +213,7 @@ describe("the text of a lead", () => {
 });
 
 describe("the custom fields of a lead", () => {
-  test("come back exactly, whatever JSON they are, in the API and in the event", async () => {
+  test("are returned unchanged, whatever JSON they are, in the API and in the event", async () => {
     const customFields = {
       "": "empty key",
       "with space.and-dots": "x",
@@ -235,13 +235,13 @@ describe("the custom fields of a lead", () => {
     expect(event?.data).toEqual(lead);
   });
 
-  test("come back in their order", async () => {
+  test("are returned in their order", async () => {
     const customFields = { z: 1, a: 2, m: { y: 1, b: 2 } };
     const { lead } = await recordAndRead({ customFields });
     expect(JSON.stringify(lead.custom_fields)).toBe(JSON.stringify(customFields));
   });
 
-  test("come back under the name __proto__ too", async () => {
+  test("are returned even if named __proto__", async () => {
     const customFields = JSON.parse('{"a":1,"__proto__":{"b":2},"nested":{"__proto__":3}}');
     const { lead } = await recordAndRead({ customFields });
     expect(JSON.stringify(lead.custom_fields)).toBe(JSON.stringify(customFields));
@@ -250,43 +250,42 @@ describe("the custom fields of a lead", () => {
   const nested = (depth: number) =>
     JSON.parse(`${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`) as Record<string, never>;
 
-  test("come back when they are nested 32 deep", async () => {
+  test("are returned even if nested 32 levels deep", async () => {
     const { lead } = await recordAndRead({ customFields: nested(32) });
     expect(lead.custom_fields).toEqual(nested(32));
   });
 
   test.each<[string, Record<string, unknown>, string]>([
-    ["nested deeper than 32", { list: [nested(31)] }, ".list[0].a"],
-    ["nested far too deep", nested(1_200), ".a.a.a"],
+    ["nested deeper than 32 levels", { list: [nested(31)] }, ".list[0].a"],
+    ["nested far too deeply", nested(1_200), ".a.a.a"],
     ["an integer beyond 2^53", { crm: { ids: [1, 2 ** 53] } }, ".crm.ids[1]: must be between"],
     ["one below -2^53", { id: -(2 ** 53) }, ".id: must be between -9007199254740991 and 9007"],
     ["one with an exponent", { id: 1e21 }, ".id: must be between"],
-    ["what is no number", { ratio: Number.NaN }, ".ratio: must be JSON"],
+    ["not a number", { ratio: Number.NaN }, ".ratio: must be JSON"],
     ["a NUL", { note: "a\0b" }, ".note: must be well-formed text"],
-    ["half of a surrogate pair", { note: "\ud83d" }, ".note: must be well-formed text"],
+    ["a lone surrogate", { note: "\ud83d" }, ".note: must be well-formed text"],
     ["a NUL in a name", { "a\0b": 1 }, ": must have names of well-formed text"],
-    [
-      "half of a surrogate pair in a name",
-      { list: [{ "\ude00": 1 }] },
-      ".list[0]: must have names",
-    ],
-  ])("are refused by their path, and nothing is written: %s", async (_, customFields, message) => {
-    const workspace = await openListeningWorkspace();
-    const { workspaceId } = workspace;
-    const leads = [leadReport("1"), leadReport("2", { customFields })];
-    const error = await errorOf(Platform.recordLeads({ workspaceId, leads }));
-    expect(error).toContain(`recordLeads: leads[1].customFields${message}`);
-    if (message.startsWith(".a") || message.includes("[0].a"))
-      expect(error).toMatch(/: must be nested at most 32 deep$/);
-    expect(await listed(workspace)).toEqual([]);
-    expect(await eventsOf(workspaceId)).toEqual([]);
-  });
+    ["a lone surrogate in a name", { list: [{ "\ude00": 1 }] }, ".list[0]: must have names"],
+  ])(
+    "are rejected with their path, and nothing is written: %s",
+    async (_, customFields, message) => {
+      const workspace = await openListeningWorkspace();
+      const { workspaceId } = workspace;
+      const leads = [leadReport("1"), leadReport("2", { customFields })];
+      const error = await errorOf(Platform.recordLeads({ workspaceId, leads }));
+      expect(error).toContain(`recordLeads: leads[1].customFields${message}`);
+      if (message.startsWith(".a") || message.includes("[0].a"))
+        expect(error).toMatch(/: must be nested at most 32 deep$/);
+      expect(await listed(workspace)).toEqual([]);
+      expect(await eventsOf(workspaceId)).toEqual([]);
+    },
+  );
 });
 
 describe("the size of a lead", () => {
   const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value)).length;
 
-  /** Custom fields that make the JSON of a lead so many bytes long. */
+  /** Custom fields that make the JSON of a lead this many bytes long. */
   const sized = (bytes: number, character: string, each: number) => {
     const rest = bytes - bytesOf(leadReport("1", { customFields: { t: "" } }));
     const count = Math.floor(rest / each);
@@ -300,7 +299,7 @@ describe("the size of a lead", () => {
     ["control characters, which JSON writes in six bytes", "\u0001", 6],
     ["characters of three bytes", "漢", 3],
     ["characters of four bytes", "😀", 4],
-  ])("is 64 KiB of JSON at the most: %s", async (_, character, each) => {
+  ])("is at most 64 KiB of JSON: %s", async (_, character, each) => {
     const customFields = sized(65_536, character, each);
     const { lead, event } = await recordAndRead({ customFields });
     expect(lead.custom_fields).toEqual(customFields);
@@ -315,7 +314,7 @@ describe("the size of a lead", () => {
     expect(await listed(workspace)).toEqual([]);
   });
 
-  test("is each lead's own: 100 of 63 KB are recorded in one call, and read in one page", async () => {
+  test("is limited per lead: 100 of 63 KB are recorded in one call, and read in one page", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = Array.from({ length: 100 }, (_, i) =>

@@ -24,7 +24,10 @@ import {
 const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
 
-/** A subscription of which one event each was delivered, exhausted, cancelled, missed and is pending. */
+/**
+ * A subscription with one event each that was delivered, exhausted, cancelled, missed and is
+ * pending.
+ */
 async function inEveryState(startsAt: number) {
   const workspaceId = await createWorkspace();
   const subscription = await subscribe(workspaceId);
@@ -52,7 +55,7 @@ async function inEveryState(startsAt: number) {
   return { workspaceId, ...subscription, ids };
 }
 
-/** Which of the events by name are due when, in milliseconds from `now`. */
+/** When each of the named events is due, in milliseconds from `now`. */
 async function schedule(id: string, ids: Record<string, string>, now: number) {
   const rows = (await deliveriesTo(id)).filter(
     ({ dueAt, state }) => state === "pending" && dueAt < now + HOUR_MS,
@@ -62,7 +65,7 @@ async function schedule(id: string, ids: Record<string, string>, now: number) {
 }
 
 describe("redeliver", () => {
-  test("sends named events once more, with the same ids and bytes, and says how many", async () => {
+  test("sends named events again, with the same ids and bytes, and returns how many", async () => {
     const now = Date.now();
     const { id, url, drafts, workspaceId } = await owed(3, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(200));
@@ -80,7 +83,7 @@ describe("redeliver", () => {
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
   });
 
-  test("of a time takes what was delivered, exhausted, cancelled and missed, oldest first, ten a second", async () => {
+  test("for a time range includes delivered, exhausted, cancelled and missed events, oldest first, ten per second", async () => {
     const { id, ids, workspaceId } = await inEveryState(T0);
     const now = T0 + HOUR_MS;
     const range = {
@@ -104,7 +107,7 @@ describe("redeliver", () => {
   });
 
   test.each(["delivered", "exhausted", "cancelled", "missed"] as const)(
-    "takes only what is %s when that is asked for",
+    "includes only %s events if requested",
     async (state) => {
       const { id, ids } = await inEveryState(T0);
       const now = T0 + HOUR_MS;
@@ -115,7 +118,7 @@ describe("redeliver", () => {
     },
   );
 
-  test("ends before until, and begins at since", async () => {
+  test("starts at since, and ends before until", async () => {
     const startsAt = Date.now() - 2 * HOUR_MS;
     const { id, ids } = await inEveryState(startsAt);
     const { count } = await Platform.redeliver({
@@ -128,7 +131,7 @@ describe("redeliver", () => {
     expect((await deliveriesTo(id)).some(({ eventId }) => eventId === ids.missed)).toBe(false);
   });
 
-  test("adds nothing when it is called again while all is pending", async () => {
+  test("adds nothing if called again while everything is pending", async () => {
     const now = T0 + HOUR_MS;
     const { id, drafts } = await owed(2, T0);
     await dispatchAt(T0, [id], answered(200));
@@ -139,7 +142,7 @@ describe("redeliver", () => {
     expect(await deliveriesTo(id)).toEqual(once);
   });
 
-  test("does not send again what was delivered after the call began", async () => {
+  test("does not resend what was delivered after the call began", async () => {
     const { id, drafts } = await owed(1, T0);
     await dispatchAt(T0 + 1_000, [id], answered(200));
     expect(
@@ -153,7 +156,7 @@ describe("redeliver", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("tries a failing subscription at once, and a named event that waits", async () => {
+  test("tries a failing subscription at once, and a named event that is waiting", async () => {
     const now = Date.now();
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(503));
@@ -170,11 +173,11 @@ describe("redeliver", () => {
     expect(await Platform.redeliver({ webhookId: id, eventIds })).toEqual({ count: 1 });
     await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
     expect((await receivedBy({ url }))[0]?.body).toBe(first?.body);
-    // Its success has opened the subscription, and the other event keeps its own time.
+    // Its success has ended the backoff; the other event keeps its own time.
     await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
   });
 
-  test("of a time tries a failing subscription at once, though nothing has to be sent again", async () => {
+  test("for a time range tries a failing subscription at once, even if nothing is to be sent again", async () => {
     const now = Date.now();
     const { id, url } = await owed(1, now - HOUR_MS);
     await db
@@ -186,7 +189,7 @@ describe("redeliver", () => {
     await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
   });
 
-  test("gives each its whole ladder, and goes on counting its failed attempts", async () => {
+  test("starts a full ladder for each, and continues counting its failed attempts", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     await dispatchAt(T0, [id], answered(500));
@@ -198,7 +201,7 @@ describe("redeliver", () => {
     expect(delivery.failedAttempts.map(({ status }) => status)).toEqual([500, 502]);
   });
 
-  test("adds nothing to a subscription that is disabled meanwhile", async () => {
+  test("adds nothing to a subscription that is disabled in the meantime", async () => {
     const { id, ids } = await inEveryState(T0);
     await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
     const range = { since: T0, until: null, states: ["exhausted", "missed"] as const };
@@ -206,7 +209,7 @@ describe("redeliver", () => {
     expect(await schedule(id, ids, T0 + HOUR_MS)).toEqual([]);
   });
 
-  test("refuses a subscription that is unknown, disabled or without access", async () => {
+  test("rejects a subscription that is unknown, disabled or without access", async () => {
     const { id, drafts, workspaceId } = await owed(1, T0);
     const eventIds = [drafts[0]?.id ?? ""];
     const refused = (webhookId: string) => errorOf(Platform.redeliver({ webhookId, eventIds }));
@@ -218,7 +221,7 @@ describe("redeliver", () => {
     expect(await refused(id)).toContain("disabled");
   });
 
-  test("names the event that is unknown, of another workspace or of a kind not listed, and sends none", async () => {
+  test("names an event that is unknown, of another workspace or of a kind not listed, and sends none", async () => {
     const { id, drafts } = await owed(1, T0);
     await dispatchAt(T0, [id], answered(200));
     const foreign = await owed(1, T0);
@@ -252,7 +255,7 @@ describe("redeliver", () => {
 });
 
 describe("enableWebhook", () => {
-  test("says how many it will send", async () => {
+  test("returns how many events it will send", async () => {
     const startsAt = Date.now() - HOUR_MS;
     const { id } = await inEveryState(startsAt);
     await db.update(subscriptions).set({ disabledAt: startsAt }).where(sql`id = ${id}`);

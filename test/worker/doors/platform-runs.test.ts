@@ -32,7 +32,7 @@ async function openAutomation() {
 }
 
 describe("recordRuns", () => {
-  test("gives the ids in the order of the runs, and announces each, whatever its status", async () => {
+  test("returns the ids in the order of the runs, and announces each one, whatever its status", async () => {
     const { automationId, leadId, record, listed, announced } = await openAutomation();
     const statuses = ["success", "partial", "failed"] as const;
     const { ids, ...rest } = await record(
@@ -63,7 +63,7 @@ describe("recordRuns", () => {
     );
   });
 
-  test("gives the same id to the same reference, changes nothing and makes no second event", async () => {
+  test("gives the same reference the same id, changes nothing and causes no second event", async () => {
     const { automationId, leadId, record, listed, announced } = await openAutomation();
     const { ids } = await record(runReport("1", automationId));
     const before = [await listed(), await announced()];
@@ -78,13 +78,13 @@ describe("recordRuns", () => {
     expect([await listed(), await announced()]).toEqual(before);
   });
 
-  test("announces a run once when several callers report it at the same time", async () => {
+  test("announces a run once if several callers report it concurrently", async () => {
     const { automationId, record, announced } = await openAutomation();
     await Promise.all(Array.from({ length: 10 }, () => record(runReport("1", automationId))));
     expect(await announced()).toHaveLength(1);
   });
 
-  test("takes the first of several reports of one reference in a call, once", async () => {
+  test("applies the first of several reports of one reference in a call, once", async () => {
     const { automationId, record, listed, announced } = await openAutomation();
     const { ids } = await record(
       runReport("1", automationId, { status: "partial" }),
@@ -95,7 +95,7 @@ describe("recordRuns", () => {
     expect(await announced()).toHaveLength(1);
   });
 
-  test("takes 1 to 100 runs a call", async () => {
+  test("accepts 1 to 100 runs per call", async () => {
     const { automationId, record, listed } = await openAutomation();
     const reports = (count: number) =>
       Array.from({ length: count }, (_, i) => runReport(String(i), automationId));
@@ -106,14 +106,14 @@ describe("recordRuns", () => {
     expect(await listed()).toHaveLength(100);
   });
 
-  test("keeps the actions as they came", async () => {
+  test("keeps the actions unchanged", async () => {
     const { automationId, record, listed } = await openAutomation();
     const actions = [{ type: "envoyé 📨", status: 'a "b" \\c' }, { status: "" }, { type: "x" }, {}];
     await record(runReport("1", automationId, { actions }));
     expect((await listed()).map((run) => run.actions)).toEqual([actions]);
   });
 
-  test("shows occurredAt in UTC, and the time of the report when there is none", async () => {
+  test("shows occurredAt in UTC, and the time of the report if it is missing", async () => {
     const { automationId, record, listed } = await openAutomation();
     await record(runReport("1", automationId, { occurredAt: "2026-01-01T00:30:00+05:30" }));
     const startedAt = new Date().toISOString();
@@ -123,7 +123,7 @@ describe("recordRuns", () => {
     expect(String(second?.occurred_at) >= startedAt).toBe(true);
   });
 
-  test("refuses an automation that is unknown or another workspace's, and writes no run", async () => {
+  test("rejects an automation that is unknown or another workspace's, and writes no run", async () => {
     const { automationId, record, listed, announced } = await openAutomation();
     const stranger = await openAutomation();
     for (const other of ["aut_unknown", stranger.automationId, ""])
@@ -133,7 +133,7 @@ describe("recordRuns", () => {
     expect([await listed(), await announced(), await stranger.listed()]).toEqual([[], [], []]);
   });
 
-  test("refuses a lead that is unknown or another workspace's, and writes no run", async () => {
+  test("rejects a lead that is unknown or another workspace's, and writes no run", async () => {
     const { automationId, leadId, record, listed, announced } = await openAutomation();
     const stranger = await openAutomation();
     for (const other of ["lea_unknown", stranger.leadId, ""])
@@ -148,7 +148,7 @@ describe("recordRuns", () => {
     expect([await listed(), await announced()]).toEqual([[], []]);
   });
 
-  test("tells how many runs are new, also after the removal of their automation", async () => {
+  test("returns how many runs are new, even after the removal of their automation", async () => {
     const { workspaceId, record } = await openAutomation();
     const automations = { workspaceId, automations: [automationReport("1")] };
     const { ids } = await Platform.recordAutomations(automations);
@@ -161,7 +161,7 @@ describe("recordRuns", () => {
     expect((await record(...runs)).created).toBe(2);
   });
 
-  test("refuses a run of an automation that was removed", async () => {
+  test("rejects a run of an automation that was removed", async () => {
     const { workspaceId, automationId, record } = await openAutomation();
     await Platform.removeAutomations({ workspaceId, ids: [automationId] });
     expect(await errorOf(record(runReport("1", automationId)))).toContain(
@@ -169,7 +169,7 @@ describe("recordRuns", () => {
     );
   });
 
-  test("does not let one workspace's run take the place of another's with the same reference", async () => {
+  test("does not let one workspace's run replace another's with the same reference", async () => {
     const [one, other] = [await openAutomation(), await openAutomation()];
     const first = await one.record(runReport("same", one.automationId));
     const second = await other.record(runReport("same", other.automationId));

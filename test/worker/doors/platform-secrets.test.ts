@@ -31,7 +31,7 @@ const DAY_SECONDS = 86_400;
 const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
 const NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
 
-/** Delivers one more event to the subscription, and gives what it got. */
+/** Delivers one more event to the subscription, and returns what it received. */
 async function deliver(workspaceId: string, subscription: { id: string; url: string }) {
   await announceLeads(workspaceId, 1, Date.now());
   await consumeFor([subscription.id], isolated().env);
@@ -41,7 +41,7 @@ async function deliver(workspaceId: string, subscription: { id: string; url: str
   return last;
 }
 
-/** What the secrets must have signed, in their order. */
+/** The expected signatures of the secrets, in order. */
 async function signaturesBy(
   secrets: string[],
   { headers, body }: Awaited<ReturnType<typeof deliver>>,
@@ -67,7 +67,7 @@ function earlierOf(id: string) {
 }
 
 describe("rotateWebhookSecret", () => {
-  test("gives a new secret, and what is sent from then on is signed with both, the old one first", async () => {
+  test("returns a new secret, and from then on deliveries are signed with both, the old one first", async () => {
     const workspaceId = await createWorkspace();
     const subscription = await subscribe(workspaceId);
     const { id } = subscription;
@@ -80,7 +80,7 @@ describe("rotateWebhookSecret", () => {
     );
   });
 
-  test("keeps the new secret only once the overlap has ended, and the sweep deletes the old one", async () => {
+  test("leaves only the new secret when the overlap has ended, and the sweep deletes the old one", async () => {
     const workspaceId = await createWorkspace();
     const subscription = await subscribe(workspaceId);
     const { id } = subscription;
@@ -120,7 +120,7 @@ describe("rotateWebhookSecret", () => {
     expect(sent).toEqual(all.service.split(",").toSorted());
   });
 
-  test("takes effect once, though the reply of the database is lost", async () => {
+  test("takes effect once, even if the database's reply is lost", async () => {
     const { id } = await subscribe(await createWorkspace());
     let lost = false;
     const { DB } = observedDatabase({
@@ -137,7 +137,7 @@ describe("rotateWebhookSecret", () => {
   });
 
   test.each([60, 0])(
-    "does not take the place of a later one, with an overlap of %i, when the reply of the database is lost",
+    "does not override a later one, with an overlap of %i, if the database's reply is lost",
     async (overlap) => {
       const { id } = await subscribe(await createWorkspace());
       let later = "";
@@ -154,7 +154,7 @@ describe("rotateWebhookSecret", () => {
     },
   );
 
-  test("of a subscription that may have no more secrets is refused, though the reply is lost", async () => {
+  test("is refused for a subscription with too many secrets, even if the reply is lost", async () => {
     const { id } = await subscribe(await createWorkspace());
     for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
     const before = await subscriptionRow(id);
@@ -163,7 +163,7 @@ describe("rotateWebhookSecret", () => {
     expect(await subscriptionRow(id)).toEqual(before);
   });
 
-  test("refuses a fifth rotation while four earlier secrets are valid, and changes nothing", async () => {
+  test("rejects a fifth rotation while four earlier secrets are valid, and changes nothing", async () => {
     const { id } = await subscribe(await createWorkspace());
     const webhookId = id;
     for (let i = 0; i < 4; i++) await Platform.rotateWebhookSecret({ webhookId });
@@ -175,7 +175,7 @@ describe("rotateWebhookSecret", () => {
     expect(await earlierOf(id)).toHaveLength(4);
   });
 
-  test("is for this subscription alone, and stores no secret in the clear", async () => {
+  test("affects only this subscription, and stores no secret in plain text", async () => {
     const workspaceId = await createWorkspace();
     const [subscription, other] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     const before = await subscriptionRow(other.id);
@@ -198,7 +198,7 @@ describe("rotateWebhookSecret", () => {
     expect(await errorOf(call)).toContain(parameter);
   });
 
-  test("is not seen by the client's own list", async () => {
+  test("does not appear in the client's own list", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     const before = await api.get("/v1/webhooks");
@@ -210,7 +210,7 @@ describe("rotateWebhookSecret", () => {
 const FIRST = { id: "", sealedSecret: "" };
 
 describe("a reseal", () => {
-  test("seals the earlier secrets, too", async () => {
+  test("also reseals the earlier secrets", async () => {
     const { id, secret } = await subscribe(await createWorkspace());
     const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
     const ring = readKeyRing(NEW_KEYS);
@@ -222,7 +222,7 @@ describe("a reseal", () => {
     expect(opened.toSorted()).toEqual([secret, rotated.secret].toSorted());
   });
 
-  test("that reads before a rotation and writes after it never puts the old secret back, and reseals both", async () => {
+  test("that reads before a rotation and writes after it never restores the old secret, and reseals both", async () => {
     const { id, secret } = await subscribe(await createWorkspace());
     const read = (await listUnderOtherKeys(db, "next", FIRST, 1_000)).filter(
       (one) => one.id === id,

@@ -1,7 +1,8 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { WebhookDelivery, WebhookEvent } from "../../../src/contract/resources.ts";
+import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
+import { WebhookDelivery } from "../../../src/contract/resources.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { findSubscription } from "../../../src/model/subscriptions.ts";
 import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
@@ -26,43 +27,35 @@ const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
 
 describe("sendTestEvent", () => {
-  test.each(WebhookEvent.options)(
-    "posts a %s that says it is a test, signed like any other",
-    async (type) => {
-      const subscription = await subscribe(await createWorkspace(), { events: ["lead.created"] });
-      const result = await Platform.sendTestEvent({ webhookId: subscription.id, type });
-      expect(result).toMatchObject({ outcome: "answered", status: 200 });
-      expect(result.durationMs).toBeLessThan(5_000);
-      const received = await receivedBy(subscription);
-      expect(received).toHaveLength(1);
-      const headers: Record<string, string> = received[0]?.headers ?? {};
-      const body = received[0]?.body ?? "";
-      const delivery = WebhookDelivery.parse(JSON.parse(body));
-      expect(delivery).toMatchObject({ id: result.eventId, type });
-      expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
-      expect(headers["x-service-test"]).toBe("true");
-      const timestamp = headers["webhook-timestamp"] ?? "";
-      const expected = await expectedSignatures(
-        subscription.secret,
-        result.eventId,
-        timestamp,
-        body,
-      );
-      expect(headers["x-service-signature"]).toBe(expected.service);
-      expect(headers["webhook-signature"]).toBe(expected.standard);
-    },
-  );
+  test.each(WEBHOOK_EVENTS)("posts a %s marked as a test, signed like any other", async (type) => {
+    const subscription = await subscribe(await createWorkspace(), { events: ["lead.created"] });
+    const result = await Platform.sendTestEvent({ webhookId: subscription.id, type });
+    expect(result).toMatchObject({ outcome: "answered", status: 200 });
+    expect(result.durationMs).toBeLessThan(5_000);
+    const received = await receivedBy(subscription);
+    expect(received).toHaveLength(1);
+    const headers: Record<string, string> = received[0]?.headers ?? {};
+    const body = received[0]?.body ?? "";
+    const delivery = WebhookDelivery.parse(JSON.parse(body));
+    expect(delivery).toMatchObject({ id: result.eventId, type });
+    expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
+    expect(headers["x-service-test"]).toBe("true");
+    const timestamp = headers["webhook-timestamp"] ?? "";
+    const expected = await expectedSignatures(subscription.secret, result.eventId, timestamp, body);
+    expect(headers["x-service-signature"]).toBe(expected.service);
+    expect(headers["webhook-signature"]).toBe(expected.standard);
+  });
 
   test.each([
     ["status-503", { outcome: "answered", status: 503 }],
     ["status-302", { outcome: "answered", status: 302 }],
-  ])("says what a server answered: %s", async (behaviour, expected) => {
+  ])("returns the server's answer: %s", async (behaviour, expected) => {
     const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl(behaviour) });
     const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
     expect(result).toMatchObject(expected);
   });
 
-  test("says that a server does not answer within ten seconds", async () => {
+  test("reports that a server does not answer within ten seconds", async () => {
     const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl("hang") });
     const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
     expect(result).toMatchObject({ outcome: "timed_out", status: null });
@@ -75,7 +68,7 @@ describe("sendTestEvent", () => {
     expect(result).toMatchObject({ outcome: "refused", status: null });
   });
 
-  test("does not post to a name that has come to stand for a private address", async () => {
+  test("does not post to a name that now resolves to a private address", async () => {
     const subscription = await subscribe(await createWorkspace(), {
       url: subscriberUrl("private"),
     });
@@ -87,7 +80,7 @@ describe("sendTestEvent", () => {
     expect(await receivedBy(subscription)).toEqual([]);
   });
 
-  test("leaves the ledger, the deliveries and the health as they were, also of one that is disabled", async () => {
+  test("does not affect the ledger, the deliveries or the health, even of a disabled subscription", async () => {
     const { id, workspaceId } = await owed(1, T0, { behaviour: "status-500" });
     await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
     const [row, ledger] = [await subscriptionRow(id), await Platform.ledger({ workspaceId })];
@@ -112,7 +105,7 @@ describe("sendTestEvent", () => {
 });
 
 describe("disableWebhook", () => {
-  test("cancels what is pending, shows in GET /v1/webhooks, sends no e-mail, and can be called twice", async () => {
+  test("cancels pending deliveries, shows in GET /v1/webhooks, sends no e-mail, and can be called twice", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 3, T0);
@@ -129,7 +122,7 @@ describe("disableWebhook", () => {
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
   });
 
-  test("leaves an attempt under way its delivery, and what waits behind it is cancelled after that", async () => {
+  test("does not cancel an attempt in progress, and what waits behind it is cancelled afterwards", async () => {
     const startedAt = Date.now();
     let now = startedAt;
     const { id } = await owed(3, startedAt);
@@ -152,7 +145,7 @@ describe("disableWebhook", () => {
 });
 
 describe("deleteWebhook", () => {
-  test("cancels what is pending, is gone from GET /v1/webhooks, and can be called twice", async () => {
+  test("cancels pending deliveries, disappears from GET /v1/webhooks, and can be called twice", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 2, T0);

@@ -17,12 +17,12 @@ import { HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 
-/** An input that the types refuse. */
+/** An input that the types do not allow. */
 function wrong<Input>(input: unknown): Input {
   return input as Input;
 }
 
-/** How many rows each table holds. */
+/** The number of rows in each table. */
 async function tables(): Promise<Record<string, number>> {
   const names = ["workspaces", "api_keys", "automations", "leads", "runs", "events", "deliveries"];
   const counts = await HOME_DB.batch<{ n: number }>(
@@ -32,7 +32,7 @@ async function tables(): Promise<Record<string, number>> {
 }
 
 describe("createWorkspace", () => {
-  test("gives the id of a new workspace that has access", async () => {
+  test("returns the id of a new workspace with access", async () => {
     const input = { name: "Agence Lumière", adminEmails: ["admin@example.com"] };
     const { workspaceId, ...rest } = await Platform.createWorkspace(input);
     expect(workspaceId).toMatch(/^wks_[0-9a-z]+$/);
@@ -106,7 +106,7 @@ describe("a refusal", () => {
 });
 
 describe("createApiKey", () => {
-  test("shows the key once, and keeps only its SHA-256", async () => {
+  test("shows the key once, and stores only its SHA-256", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
     const created = await Platform.createApiKey({ workspaceId });
     expect(created).toEqual({
@@ -130,7 +130,7 @@ describe("createApiKey", () => {
     ]);
   });
 
-  test("gives the key a quota of its own", async () => {
+  test("gives the key its own quota", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
     const { apiKey } = await Platform.createApiKey({ workspaceId, requestsPerWindow: 7 });
     expect(figuresOf(await openApi(apiKey).get("/v1/leads"))).toMatchObject({
@@ -140,7 +140,7 @@ describe("createApiKey", () => {
   });
 
   test.each([0, -1, 1.5, Number.NaN, 1_000_001, "7"])(
-    "refuses a quota that is none: %j",
+    "rejects an invalid quota: %j",
     async (requestsPerWindow) => {
       const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
       const before = await tables();
@@ -161,7 +161,7 @@ describe("revokeApiKey", () => {
     expect((await api.get("/v1/leads")).status).toBe(401);
   });
 
-  test("says so when there is no such key", async () => {
+  test("reports an unknown key", async () => {
     expect(await errorOf(Platform.revokeApiKey({ keyId: "key_unknown" }))).toContain(
       "keyId: no such key",
     );
@@ -169,7 +169,7 @@ describe("revokeApiKey", () => {
 });
 
 describe("setWorkspaceAccess", () => {
-  test("can be called again, either way", async () => {
+  test("can be called again, in both directions", async () => {
     const { workspaceId, api } = await openWorkspace();
     for (const granted of [false, false, true, true]) {
       expect(await Platform.setWorkspaceAccess({ workspaceId, granted })).toEqual({});
@@ -177,7 +177,7 @@ describe("setWorkspaceAccess", () => {
     }
   });
 
-  test("does not bring a revoked key back", async () => {
+  test("does not restore a revoked key", async () => {
     const { workspaceId, keyId, api } = await openWorkspace();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await Platform.revokeApiKey({ keyId });
@@ -185,7 +185,7 @@ describe("setWorkspaceAccess", () => {
     expect((await api.get("/v1/leads")).status).toBe(401);
   });
 
-  test("takes true and false only", async () => {
+  test("accepts true and false only", async () => {
     const { workspaceId, api } = await openWorkspace();
     for (const granted of [undefined, null, 0, "false"])
       expect(await errorOf(Platform.setWorkspaceAccess(wrong({ workspaceId, granted })))).toMatch(
@@ -225,13 +225,13 @@ describe("an unknown workspace", () => {
 });
 
 describe("enableWebhook", () => {
-  test("says so when there is no such subscription", async () => {
+  test("reports an unknown subscription", async () => {
     expect(await errorOf(Platform.enableWebhook({ webhookId: "whk_unknown" }))).toContain(
       "webhookId: no such subscription",
     );
   });
 
-  test("can be called for a subscription that is active", async () => {
+  test("can be called for an active subscription", async () => {
     const { api } = await openWorkspace();
     const created = await api.post<{ id: string }>("/v1/webhooks", {
       url: "https://ok-enable.example/",
@@ -243,8 +243,8 @@ describe("enableWebhook", () => {
 
 describe("ledger", () => {
   test.each([
-    ["nobody subscribes, and no event is written", openWorkspace, 0],
-    ["nobody who subscribes is active, and the event is kept", openListeningWorkspace, 1],
+    ["there is no subscription, and no event is stored", openWorkspace, 0],
+    ["no subscription is active, and the event is stored", openListeningWorkspace, 1],
   ])("counts nothing where %s", async (_, open, events) => {
     const { workspaceId } = await open();
     const automationId = await recordAutomation(workspaceId);
@@ -253,7 +253,7 @@ describe("ledger", () => {
     expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
   });
 
-  test("counts the deliveries of a workspace by their state, and cancels them with its access", async () => {
+  test("counts the deliveries of a workspace by state, and cancels them with its access", async () => {
     const { workspaceId, api } = await openWorkspace();
     for (const host of ["ok-ledger.example", "status-500-ledger.example"])
       await api.post("/v1/webhooks", { url: `https://${host}/`, events: ["lead.created"] });

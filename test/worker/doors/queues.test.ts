@@ -13,7 +13,7 @@ import { keepLog } from "../../support/log-lines.ts";
 
 keepLog();
 
-/** Hands a batch to the queue door of the Worker. */
+/** Passes a batch to the Worker's queue door. */
 async function deliver(queue: string, bodies: unknown[], bindings: Env) {
   const messages = bodies.map((body, i) => ({
     id: String(i),
@@ -48,7 +48,7 @@ describe("the queue door", () => {
     },
   );
 
-  test("sets aside what nobody knows, and it harms no other message", async () => {
+  test("sets aside unknown messages, without affecting others", async () => {
     const { id } = await owed(2, Date.now());
     const unknown = [
       null,

@@ -37,10 +37,10 @@ import {
 } from "../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
-/** As long as a hold lasts. */
+/** The duration of a hold. */
 const HOLD_MS = 20_000;
 
-/** What of `sent` was for this subscription. */
+/** The wakes in `sent` for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
   return sent.filter(({ subscriptionId }) => subscriptionId === id);
 }
@@ -76,7 +76,7 @@ describe("the sweep", () => {
     expect(to(id, deployment.slow)).toHaveLength(1);
   });
 
-  test("has a delivery whose message was lost delivered, by the queues of the deployment", async () => {
+  test("gets a delivery whose message was lost delivered, through the deployment's queues", async () => {
     const { id, url, drafts } = await owed(2, Date.now() - 2 * MINUTE_MS);
     await sweep(env, Date.now());
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
@@ -84,7 +84,7 @@ describe("the sweep", () => {
     expect(bodies.toSorted()).toEqual(drafts.map(({ body }) => body).toSorted());
   });
 
-  test("wakes for a hold that nobody came back to", async () => {
+  test("wakes a subscription whose hold was abandoned", async () => {
     const { id } = await owed(1, NOW - MINUTE_MS);
     await heldDispatch(NOW, id);
     const early = isolated();
@@ -97,7 +97,7 @@ describe("the sweep", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("wakes for what a deleted subscription left under a hold, so that it is cancelled", async () => {
+  test("wakes a deleted subscription with deliveries left under a hold, so that they are cancelled", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     await heldDispatch(NOW, id);
     await commit(db, deleteSubscription(workspaceId, id, NOW));
@@ -111,7 +111,7 @@ describe("the sweep", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
   });
 
-  test("runs at the cron's time", async () => {
+  test("uses the cron's time", async () => {
     const { id } = await owed(1, NOW);
     for (const [scheduledTime, woken] of [
       [new Date(NOW + 59_000), 0],
@@ -127,7 +127,7 @@ describe("the sweep", () => {
 describe("the retention of 30 days", () => {
   const before = NOW - 30 * DAY_MS;
 
-  test("deletes events that are older, with their deliveries, once these are as old, too", async () => {
+  test("deletes older events with their deliveries, once the deliveries are as old too", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 3, before - 2 * HOUR_MS);
@@ -146,7 +146,7 @@ describe("the retention of 30 days", () => {
     expect(ledger).toMatchObject({ created: 1, delivered: 1, exhausted: 0, addsUp: true });
   });
 
-  test("deletes old events that nobody was owed", async () => {
+  test("deletes old events that were not owed to anyone", async () => {
     const { workspaceId } = await openListeningWorkspace();
     await announceLeads(workspaceId, 2, before - HOUR_MS - 1);
     await announceLeads(workspaceId, 1, before);
@@ -158,7 +158,8 @@ describe("the retention of 30 days", () => {
   test("keeps what is pending, however old, and what was settled since", async () => {
     const pending = await owed(1, NOW - 300 * DAY_MS);
     const recent = await owed(1, NOW - 300 * DAY_MS);
-    // Later, its time is over (see the tests of dispatches): it waits for its subscription.
+    // Later, it will be overdue for too long (see the tests of dispatches): it waits for its
+    // subscription.
     await db.update(deliveries).set({ dueAt: before }).where(sql`subscription_id = ${recent.id}`);
     await dispatchAt(before + 1, [recent.id], answered(200));
     await sweep(isolated().env, NOW);
@@ -171,7 +172,7 @@ describe("the retention of 30 days", () => {
     expect(await eventsOf(recent.workspaceId)).toEqual([]);
   });
 
-  test("keeps an event whole while one of its deliveries is kept", async () => {
+  test("keeps an event complete while one of its deliveries is kept", async () => {
     const workspaceId = await createWorkspace();
     const [done, waiting] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await announceLeads(workspaceId, 1, NOW - 40 * DAY_MS);
@@ -183,7 +184,7 @@ describe("the retention of 30 days", () => {
     expect(ledger).toMatchObject({ created: 2, delivered: 1, pending: 1, addsUp: true });
   });
 
-  test("leaves a ledger that adds up, in all", async () => {
+  test("leaves a ledger that adds up", async () => {
     expect(await exports.Platform.ledger({})).toMatchObject({ addsUp: true });
   });
 });
@@ -191,7 +192,7 @@ describe("the retention of 30 days", () => {
 describe("a part of the sweep that fails", () => {
   const BROKEN = new Error("D1_ERROR: disk I/O error");
 
-  /** Something for each part of the sweep to do. */
+  /** Something to do for each part of the sweep. */
   async function work() {
     const overdue = await owed(1, NOW - HOUR_MS);
     const expired = await owed(1, NOW - 40 * DAY_MS);
@@ -213,7 +214,7 @@ describe("a part of the sweep that fails", () => {
     ["the e-mails", /from "notices"/i],
     ["the retention", /DELETE FROM "?events/i],
     ["the removals", /DELETE FROM "?removals/i],
-  ])("stops no other, and the sweep then throws: %s", async (part, query) => {
+  ])("does not stop the others, and the sweep then throws: %s", async (part, query) => {
     const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({
       before: (_, texts) => {

@@ -31,14 +31,14 @@ describe("an address", () => {
     expect(await gate.fail(now)).toEqual(blocked);
   });
 
-  test("is blocked after exactly as many failures, however many come at once", async () => {
+  test("is blocked after exactly that many failures, however many come at once", async () => {
     const gate = openGate();
     const now = Date.now();
     const failures = await Promise.all(Array.from({ length: 100 }, () => gate.fail(now)));
     expect(failures.filter(({ blocked }) => !blocked)).toHaveLength(LIMIT);
   });
 
-  test("is free again when the window that its first failure opened is over", async () => {
+  test("is free again when the window opened by its first failure is over", async () => {
     const gate = openGate();
     const now = Date.now();
     for (let i = 0; i < LIMIT; i++) await gate.fail(now + i);
@@ -52,7 +52,7 @@ describe("an address", () => {
     });
   });
 
-  test("is not counted by a look at its window", async () => {
+  test("does not count a look at its window", async () => {
     const gate = openGate();
     const now = Date.now();
     await gate.fail(now);
@@ -64,7 +64,7 @@ describe("an address", () => {
     expect(await stored(other)).toEqual([]);
   });
 
-  test("keeps its failures through the eviction of the object", async () => {
+  test("keeps its failures when the object is evicted", async () => {
     const gate = openGate();
     const now = Date.now();
     await gate.fail(now);
@@ -77,15 +77,15 @@ describe("an address", () => {
   });
 });
 
-describe("what is stored of an address", () => {
-  test("goes when its window is over", async () => {
+describe("the storage of an address", () => {
+  test("is deleted when its window is over", async () => {
     const gate = openGate();
     await gate.fail(Date.now() - WINDOW_MS);
     await vi.waitFor(async () => expect(await stored(gate)).toEqual([]));
     expect(await runDurableObjectAlarm(gate)).toBe(false);
   });
 
-  test("stays while its window is open, and goes with it", async () => {
+  test("is kept while its window is open, and deleted after that", async () => {
     const gate = openGate();
     const now = Date.now();
     await gate.fail(now);
@@ -110,7 +110,7 @@ describe("the name of an address", () => {
     [undefined, "unknown"],
     ["", "unknown"],
     ["somebody", "unknown"],
-  ])("of %s is %s: an IPv4 address by itself, an IPv6 one by its /64", (address, name) => {
+  ])("of %s is %s: IPv4 addresses individually, IPv6 addresses by /64", (address, name) => {
     expect(addressName(address)).toBe(name);
   });
 });

@@ -10,18 +10,18 @@ const OTHER = `new:${btoa("n".repeat(32))}`;
 describe("a new API key", () => {
   const minting = Promise.all(Array.from({ length: 500 }, () => mintApiKey(SECRET)));
 
-  test("is `key_live_` and 32 characters of base62", async () => {
+  test("is `key_live_` followed by 32 base62 characters", async () => {
     for (const key of await minting) expect(key).toMatch(/^key_live_[0-9A-Za-z]{32}$/);
   });
 
-  test("is one that we could have made, and nobody who has our code but not our secret", async () => {
+  test("is accepted as ours, and not by anyone who has our code but not our secret", async () => {
     for (const key of await minting) {
       expect(await isApiKey(SECRET, key), key).toBe(true);
       expect(await isApiKey(OTHER, key), key).toBe(false);
     }
   });
 
-  test("is like no other, every character of the alphabet in every place of its random part", async () => {
+  test("is unique, with every character possible in every place of its random part", async () => {
     const keys = await minting;
     expect(new Set(keys).size).toBe(keys.length);
     const seen = new Set(keys.flatMap((key) => [...key.slice(PREFIX.length, PREFIX.length + 26)]));
@@ -30,18 +30,18 @@ describe("a new API key", () => {
 });
 
 describe("the checksum of an API key", () => {
-  // Computed with Python's hmac: the first 6 bytes, written in base 62, the last 6 digits.
+  // Computed with Python's hmac: the first 6 bytes in base 62, the last 6 digits.
   const KEYS = [
     "key_live_00000000000000000000000000j6VAxQ",
     "key_live_Ab1Ab1Ab1Ab1Ab1Ab1Ab1Ab1AbAHwdMZ",
     "key_live_abcdefghijklmnopqrstuvwxyz1RZ6iK",
   ];
 
-  test.each(KEYS)("is an HMAC-SHA256 of what precedes: %s", async (key) => {
+  test.each(KEYS)("is an HMAC-SHA256 of what precedes it: %s", async (key) => {
     expect(await isApiKey(SECRET, key)).toBe(true);
   });
 
-  // Those that anybody could make with the CRC-32 that once stood there.
+  // Keys that anyone could make with the CRC-32 that was used before.
   test.each([
     "key_live_000000000000000000000000002kP5hx",
     "key_live_abcdefghijklmnopqrstuvwxyz0E33L4",
@@ -49,7 +49,7 @@ describe("the checksum of an API key", () => {
     expect(await isApiKey(SECRET, key)).toBe(false);
   });
 
-  test("is made with the first key of the secret, and holds while its key is in it", async () => {
+  test("is made with the secret's first key, and valid as long as its key is in the secret", async () => {
     const [before, after] = [await mintApiKey(SECRET), await mintApiKey(`${OTHER},${SECRET}`)];
     const goodUnder = (secret: string) =>
       Promise.all([before, after].map((key) => isApiKey(secret, key)));
@@ -58,7 +58,7 @@ describe("the checksum of an API key", () => {
     expect(await goodUnder(OTHER)).toEqual([false, true]);
   });
 
-  test("refuses every single mistyped character", async () => {
+  test("rejects every single mistyped character", async () => {
     const key = await mintApiKey(SECRET);
     const accepted: string[] = [];
     for (let place = PREFIX.length; place < key.length; place++)
@@ -69,7 +69,7 @@ describe("the checksum of an API key", () => {
     expect(accepted).toEqual([]);
   });
 
-  test("cannot be had from a secret that is none, and the error does not quote it", async () => {
+  test("cannot be computed from an invalid secret, and the error does not quote it", async () => {
     const secret = "old:c2VjcmV0";
     const message = "API_KEY_CHECKSUM_KEYS: entry 1 is not id:base64 of 32 bytes";
     await expect(mintApiKey(secret)).rejects.toThrow(message);
@@ -77,13 +77,13 @@ describe("the checksum of an API key", () => {
   });
 });
 
-describe("what has not the shape of an API key", () => {
+describe("what does not have the shape of an API key", () => {
   const key = "key_live_abcdefghijklmnopqrstuvwxyz1RZ6iK";
 
   test.each([
     "",
     "key_live_",
-    // Too short, too long and of another family, but with the checksums that they should have.
+    // Too short, too long, or with another prefix, but with a correct checksum.
     "key_live_0000000000000000000000000rjRxgi",
     "key_live_000000000000000000000000000oMQLxh",
     "key_test_00000000000000000000000000Cb3ca7",
@@ -99,7 +99,7 @@ describe("what has not the shape of an API key", () => {
     key.replace("a", "-"),
     key.repeat(2),
     "k".repeat(100_000),
-  ])("is refused: %j", async (text) => {
+  ])("is rejected: %j", async (text) => {
     expect(await isApiKey(SECRET, key)).toBe(true);
     expect(await isApiKey(SECRET, text)).toBe(false);
   });

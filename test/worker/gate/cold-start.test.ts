@@ -24,7 +24,7 @@ async function verdictsOf(times: (number | undefined)[], order: number[], forget
     const admissions: ReturnType<KeyGate["admit"]>[] = [];
     for (const [i, now] of times.entries()) {
       admissions.push(gate.admit(keyHash, now));
-      // The clock of the runtime goes on with I/O only.
+      // The runtime's clock only advances with I/O.
       if (now === undefined) await new Promise((resolve) => setTimeout(resolve, 2));
       if (forgetAfter.includes(i)) gate.forget();
     }
@@ -37,15 +37,15 @@ function admittedOf(verdicts: string[]): number {
   return verdicts.filter((verdict) => verdict === "admitted").length;
 }
 
-describe("a quota of 5, asked for by 20 requests that find the gate cold", () => {
+describe("a quota of 5 and 20 requests that find the gate cold", () => {
   const ascending = Array.from({ length: REQUESTS }, (_, i) => i);
 
-  test("admits exactly 5 when their look-ups return in reverse order", async () => {
+  test("admits exactly 5 if their look-ups return in reverse order", async () => {
     const times = ascending.map(() => undefined);
     expect(admittedOf(await verdictsOf(times, ascending.toReversed(), []))).toBe(LIMIT);
   });
 
-  test("admits exactly 5 in every order, at whatever times, and however often it is forgotten", async () => {
+  test("admits exactly 5 in every order, at any times, and however often the standing is forgotten", async () => {
     const orders = fc.shuffledSubarray(ascending, { minLength: REQUESTS });
     const times = fc.shuffledSubarray(
       ascending.map((i) => NOW + i * 1_000),

@@ -46,7 +46,7 @@ describe("a key that was never used", () => {
     expect(await lastUsedAt()).toBeNull();
   });
 
-  test("is none of those whose gates are told of deliveries, until it is used", async () => {
+  test("has no gate to tell of deliveries until it is used", async () => {
     const { workspaceId, keyHash, admit } = await openKey();
     const { id } = await subscribe(workspaceId);
     const told = () => commit(openDatabase(env.DB), keysOfSubscribers([id], Date.now()));
@@ -57,7 +57,7 @@ describe("a key that was never used", () => {
 });
 
 describe("the use of a key", () => {
-  test("is noted at the first one, and again an hour later, whoever forgets it in between", async () => {
+  test("is noted the first time, and again an hour later, even if it was forgotten in between", async () => {
     const { admit, gate, lastUsedAt } = await openKey();
     await admit(NOW);
     expect(await lastUsedAt()).toBe(NOW);
@@ -69,7 +69,7 @@ describe("the use of a key", () => {
     expect(await lastUsedAt()).toBe(NOW + HOUR_MS + 1);
   });
 
-  test("is noted of a workspace without access too: its gate keeps what it has read", async () => {
+  test("is noted even without access for the workspace: its gate keeps what it has read", async () => {
     const { workspaceId, api, lastUsedAt } = await openKey();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     expect((await api.get("/v1/leads")).status).toBe(403);
@@ -79,19 +79,19 @@ describe("the use of a key", () => {
   });
 });
 
-describe("a first use that meets", () => {
-  test("a revocation after its look-up has it tell the gate", async () => {
+describe("a first use that races", () => {
+  test("a revocation after its look-up makes the revocation tell the gate", async () => {
     const { keyId, keyHash, gate } = await openKey();
     const verdicts = await runInDurableObject(gate(), async (_, state) => {
       const { db, reading, release } = slowDatabase();
       const slow = new KeyGate(state, { ...env, DB: db });
       const forget = vi.spyOn(KeyGate.prototype, "forget");
       const admission = slow.admit(keyHash);
-      // The look-up has found a good key, and its answer is on its way.
+      // The look-up has found a valid key, and its answer is on its way.
       await reading;
       await Platform.revokeApiKey({ keyId });
       expect(forget).toHaveBeenCalledTimes(1);
-      // That was the gate which others reach; this one hears of it too.
+      // The revocation told the real gate; this test's gate is told here.
       slow.forget();
       release();
       return [await admission, await slow.admit(keyHash)];
@@ -100,7 +100,7 @@ describe("a first use that meets", () => {
   });
 
   test.each(["a revocation", "a loss of access"])(
-    "%s is refused as soon as that has returned, whichever came first",
+    "%s is refused as soon as that call has returned, whichever came first",
     async (what) => {
       const revoking = what === "a revocation";
       const rounds = Array.from({ length: 30 }, async (_, i) => {

@@ -18,7 +18,7 @@ async function openGate(requestsPerWindow?: number) {
   return { workspaceId, keyId, keyHash, stub, admit: (now = NOW) => stub.admit(keyHash, now) };
 }
 
-/** Changes the key behind the gate's back, as if `forget` had never come. */
+/** Changes the key without telling the gate, as if `forget` had been lost. */
 async function revokeUnnoticed(keyId: string) {
   await env.DB.prepare("UPDATE api_keys SET revoked_at = 1 WHERE id = ?").bind(keyId).run();
 }
@@ -31,7 +31,7 @@ function admitted(workspaceId: string, limit: number, remaining: number, resetSe
 }
 
 describe("the quota of a key", () => {
-  test("is `requestsPerWindow`, counted down request by request, then refused", async () => {
+  test("is `requestsPerWindow`, counted down with each request, then refused", async () => {
     const { workspaceId, keyId, admit } = await openGate(2);
     expect(await admit()).toEqual(admitted(workspaceId, 2, 1, 60));
     expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
@@ -46,27 +46,27 @@ describe("the quota of a key", () => {
     expect(await admit()).toEqual(exceeded);
   });
 
-  test("is the deployment's for a key that has none of its own", async () => {
+  test("is the deployment's if the key has none of its own", async () => {
     const { workspaceId, admit } = await openGate();
     expect(await admit()).toEqual(
       admitted(workspaceId, env.QUOTA_REQUESTS, env.QUOTA_REQUESTS - 1, env.QUOTA_WINDOW_SECONDS),
     );
   });
 
-  test("is whole again when the window that the first request opened is over", async () => {
+  test("is full again when the window opened by the first request is over", async () => {
     const { workspaceId, admit } = await openGate(1);
     expect(await admit(NOW)).toEqual(admitted(workspaceId, 1, 0, 60));
     expect(await admit(NOW + WINDOW_MS - 1)).toMatchObject({
       verdict: "quota_exceeded",
       figures: { limit: 1, remaining: 0, resetMs: 1 },
     });
-    // A refused request opens no window: this one does.
+    // A refused request opens no window; this one does.
     expect(await admit(NOW + WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
     expect(await admit(NOW + 2 * WINDOW_MS + 7_499)).toMatchObject({ verdict: "quota_exceeded" });
     expect(await admit(NOW + 2 * WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
   });
 
-  test("is exact when more requests come at once than it admits", async () => {
+  test("is exact if more requests come at once than it admits", async () => {
     const { admit } = await openGate(50);
     const admissions = await Promise.all(Array.from({ length: 150 }, () => admit()));
     const left = admissions.flatMap((admission) =>
@@ -75,7 +75,7 @@ describe("the quota of a key", () => {
     expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
   });
 
-  test("survives the eviction of the object, with the window's beginning", async () => {
+  test("survives eviction of the object, including the start of the window", async () => {
     const { workspaceId, admit, stub } = await openGate(3);
     await admit(NOW);
     await admit(NOW + 1_000);
@@ -86,7 +86,7 @@ describe("the quota of a key", () => {
     expect(await admit(NOW + WINDOW_MS)).toEqual(admitted(workspaceId, 3, 2, 60));
   });
 
-  test("is each key's own, within one workspace too", async () => {
+  test("belongs to a single key, even within one workspace", async () => {
     const first = await openGate(1);
     const second = await exports.Platform.createApiKey({
       workspaceId: first.workspaceId,
@@ -102,14 +102,14 @@ describe("the quota of a key", () => {
 });
 
 describe("the standing of a key", () => {
-  test("is unknown when nobody made the key", async () => {
+  test("is unknown if nobody created the key", async () => {
     const keyHash = await hashApiKey(await unknownKey());
     expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual({
       verdict: "unknown_key",
     });
   });
 
-  test("is read once and kept, through an eviction too", async () => {
+  test("is read once and kept, even across an eviction", async () => {
     const { keyId, stub, admit } = await openGate();
     await admit();
     await revokeUnnoticed(keyId);
@@ -133,7 +133,7 @@ describe("the standing of a key", () => {
     expect(await evicted.admit()).toEqual({ verdict: "unknown_key" });
   });
 
-  test("is read anew after an hour, whatever the gate has been told", async () => {
+  test("is read again after an hour, whatever the gate has been told", async () => {
     const { keyId, admit } = await openGate();
     await admit(NOW);
     await revokeUnnoticed(keyId);
@@ -141,7 +141,7 @@ describe("the standing of a key", () => {
     expect(await admit(NOW + 3_600_001)).toEqual({ verdict: "unknown_key" });
   });
 
-  test("leaves the count alone when it is forgotten", async () => {
+  test("does not affect the count when it is forgotten", async () => {
     const { workspaceId, stub, admit } = await openGate(3);
     await admit();
     await stub.forget();
@@ -150,7 +150,7 @@ describe("the standing of a key", () => {
 });
 
 describe("a workspace without access", () => {
-  test("is told so with the key's figures, of which it takes until nothing is left", async () => {
+  test("is refused with the key's figures, and counts against its quota until nothing is left", async () => {
     const { workspaceId, keyId, admit } = await openGate(3);
     await admit();
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
@@ -171,7 +171,9 @@ describe("a workspace without access", () => {
 });
 
 describe("a standing that was being read when `forget` came", () => {
-  /** Lets a gate read the standing, changes it meanwhile, and gives the two next verdicts. */
+  /**
+   * Lets a gate read the standing, changes it during the read, and returns the next two verdicts.
+   */
   async function race(
     { keyHash, stub }: Awaited<ReturnType<typeof openGate>>,
     change: () => Promise<unknown>,
@@ -188,7 +190,7 @@ describe("a standing that was being read when `forget` came", () => {
     });
   }
 
-  test("does not come back after a revocation", async () => {
+  test("does not return after a revocation", async () => {
     const key = await openGate();
     const verdicts = await race(key, () => revokeUnnoticed(key.keyId));
     expect(verdicts).toEqual([{ verdict: "unknown_key" }, { verdict: "unknown_key" }]);
@@ -196,7 +198,7 @@ describe("a standing that was being read when `forget` came", () => {
     expect(await key.admit()).toEqual({ verdict: "unknown_key" });
   });
 
-  test("does not come back after a loss of access", async () => {
+  test("does not return after a loss of access", async () => {
     const key = await openGate();
     const deny = env.DB.prepare("UPDATE workspaces SET access_granted = 0 WHERE id = ?");
     const verdicts = await race(key, () => deny.bind(key.workspaceId).run());

@@ -14,17 +14,17 @@ import {
 
 type Gate = ReturnType<Env["KEY_GATE"]["getByName"] | Env["ADDRESS_GATE"]["getByName"]>;
 
-/** Resets an object under whatever is calling it, as a deployment does. */
+/** Resets an object during whatever calls it, as a deployment does. */
 async function reset(gate: Gate): Promise<void> {
   // The call that resets it is one of those that fail.
   await runInDurableObject(gate, (_, state) => state.abort("reset by the test")).catch(() => {});
 }
 
 const WAVE = 50;
-/** The runtime writes a trace of each reset, which takes it a while. */
+/** The runtime prints a trace for each reset, which takes it a while. */
 const PATIENCE_MS = 60_000;
 
-/** Makes `requests` in waves, and resets an object under each. */
+/** Makes `requests` in waves, and resets an object during each. */
 async function underResets(
   requests: number,
   gate: () => Gate,
@@ -33,7 +33,7 @@ async function underResets(
   const statuses: number[] = [];
   for (let sent = 0; sent < requests; sent += WAVE) {
     const wave = Array.from({ length: WAVE }, async (_, i) => {
-      // So that some are being answered, and some on their way.
+      // So that some are being answered and others are on their way.
       await new Promise((resolve) => setTimeout(resolve, i % 5));
       return request(sent + i);
     });
@@ -58,12 +58,12 @@ describe("objects that are reset under load", () => {
     );
     expect(statuses).toEqual(statuses.map(() => 200));
     const used = 100_000 - figuresOf(await api.get(path)).remaining - 1;
-    // What was counted but not answered is counted again; what was not written yet is forgotten.
+    // Requests counted but not answered are counted again; counts not written yet are lost.
     expect(used).toBeGreaterThan(0);
     expect(used).toBeLessThanOrEqual(2 * 300);
   });
 
-  test("cost no stranger a 401, nor an answer its headers", { timeout: PATIENCE_MS }, async () => {
+  test("cost no stranger a 401, and no answer its headers", { timeout: PATIENCE_MS }, async () => {
     const address = freshAddress();
     const gate = () => env.ADDRESS_GATE.getByName(address);
     const failed = await underResets(WAVE, gate, () => authorizedBy(null, address));
@@ -90,7 +90,7 @@ describe("objects that are reset under load", () => {
 });
 
 describe("a call of an object", () => {
-  /** Objects whose calls fail with `errors`, one after the other, and then succeed. */
+  /** Objects whose calls fail with each of `errors` in turn, and then succeed. */
   function failing(...errors: object[]) {
     const stubs: object[] = [];
     const namespace = {
@@ -110,7 +110,7 @@ describe("a call of an object", () => {
   }
 
   test.each([{ retryable: true }, { durableObjectReset: true }])(
-    "that fails with %j is made again, on a new stub each time",
+    "that fails with %j is repeated, on a new stub each time",
     async (error) => {
       const { stubs, done } = failing(error, error);
       expect(await done()).toBe("done");
@@ -119,7 +119,7 @@ describe("a call of an object", () => {
   );
 
   test.each([{ overloaded: true }, { retryable: true, overloaded: true }, {}, { remote: true }])(
-    "that fails with %j is not",
+    "that fails with %j is not repeated",
     async (error) => {
       const { stubs, done } = failing(error);
       await expect(done()).rejects.toMatchObject(error);
@@ -127,7 +127,7 @@ describe("a call of an object", () => {
     },
   );
 
-  test("is made five times at the most", async () => {
+  test("is made at most five times", async () => {
     const { stubs, done } = failing(...Array.from({ length: 9 }, () => ({ retryable: true })));
     await expect(done()).rejects.toThrow("passing");
     expect(stubs).toHaveLength(5);

@@ -16,7 +16,7 @@ async function openKey(key: { requestsPerWindow?: number } = {}) {
   return { ...workspace, keyHash, stub, admit: (at?: number) => stub.admit(keyHash, at) };
 }
 
-/** Rolls a key and gives the end of the old one, Unix milliseconds. */
+/** Rolls a key and returns when the old one expires, Unix milliseconds. */
 async function roll(workspaceId: string, keyId: string, overlapSeconds = 60): Promise<number> {
   await Platform.rollApiKey({ keyId, overlapSeconds });
   const { items } = await Platform.listApiKeys({ workspaceId });
@@ -38,7 +38,7 @@ describe("the gate of a key that was rolled", () => {
     expect(await admit(end + 10_000_000)).toEqual(UNKNOWN);
   });
 
-  test("keeps the end with the standing: an evicted object knows it without being told", async () => {
+  test("keeps the expiry with the standing: an evicted object knows it without being told", async () => {
     const { workspaceId, keyId, stub, admit } = await openKey();
     const end = await roll(workspaceId, keyId);
     expect(await admit(end - 1)).toMatchObject({ verdict: "admitted" });
@@ -47,7 +47,7 @@ describe("the gate of a key that was rolled", () => {
     expect(await admit(end)).toEqual(UNKNOWN);
   });
 
-  test("tells when the key ends, with a refusal that an isolate may remember", async () => {
+  test("returns the expiry with a refusal that an isolate may remember", async () => {
     const { workspaceId, keyId, admit } = await openKey({ requestsPerWindow: 1 });
     const end = await roll(workspaceId, keyId);
     await admit(end - 100);
@@ -57,7 +57,7 @@ describe("the gate of a key that was rolled", () => {
     expect(await admit(end)).toEqual(UNKNOWN);
   });
 
-  test("notes no use of it after its end", async () => {
+  test("does not note its use after it has expired", async () => {
     const { workspaceId, keyId, admit } = await openKey();
     const end = await roll(workspaceId, keyId);
     await admit(end);
@@ -66,8 +66,10 @@ describe("the gate of a key that was rolled", () => {
   });
 });
 
-describe("a standing that was being read", () => {
-  /** Lets a gate that is cold read the standing, does something meanwhile, and gives the verdict. */
+describe("a standing that is being read", () => {
+  /**
+   * Lets a cold gate read the standing, does something during the read, and returns the verdict.
+   */
   async function race(
     { keyHash, stub }: Awaited<ReturnType<typeof openKey>>,
     meanwhile: (gate: KeyGate) => Promise<unknown>,
@@ -85,13 +87,13 @@ describe("a standing that was being read", () => {
     });
   }
 
-  test("when the key was rolled without an overlap does not come back", async () => {
+  test("when the key is rolled without an overlap does not come back", async () => {
     const key = await openKey();
     const verdicts = await race(
       key,
       async (gate) => {
         await roll(key.workspaceId, key.keyId, 0);
-        // The roll told the gate that others reach; this one hears of it too.
+        // Rolling told the real gate; this test's gate is told here.
         gate.forget();
       },
       async (admit) => [await admit()],
@@ -101,7 +103,7 @@ describe("a standing that was being read", () => {
     expect(await key.admit()).toEqual(UNKNOWN);
   });
 
-  test("when the key was rolled with one gets its end", async () => {
+  test("when the key is rolled with an overlap gets its expiry", async () => {
     const key = await openKey();
     let end = 0;
     const verdicts = await race(
@@ -115,7 +117,7 @@ describe("a standing that was being read", () => {
     expect(verdicts).toEqual(["admitted", "admitted", "unknown_key"]);
   });
 
-  test("while the key came to its end admits nobody", async () => {
+  test("when the key expires admits nobody", async () => {
     const key = await openKey();
     const end = await roll(key.workspaceId, key.keyId, 1);
     const verdicts = await race(

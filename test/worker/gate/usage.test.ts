@@ -23,7 +23,7 @@ interface ShownKey {
 }
 
 describe("the usage of a key", () => {
-  test("counts what took from the quota, and what was beyond it, hour by hour", async () => {
+  test("counts requests within the quota and beyond it, hour by hour", async () => {
     const { gate, admit } = await openGate(2);
     for (let i = 0; i < 5; i++) await admit(HOUR + HOUR_MS - 1);
     for (let i = 0; i < 3; i++) await admit(HOUR + 2 * HOUR_MS);
@@ -33,7 +33,7 @@ describe("the usage of a key", () => {
     ]);
   });
 
-  test("counts a request that is denied access, as the quota does", async () => {
+  test("counts a request without access, as the quota does", async () => {
     const { workspaceId, gate, admit } = await openGate(1);
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
@@ -41,7 +41,7 @@ describe("the usage of a key", () => {
     expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
   });
 
-  test("survives the eviction of the object, what was refused last too", async () => {
+  test("survives eviction of the object, including the last refusals", async () => {
     const { gate, admit } = await openGate(1);
     await admit(HOUR);
     await evictDurableObject(gate());
@@ -51,7 +51,7 @@ describe("the usage of a key", () => {
     expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 2 }]);
   });
 
-  test("goes on from a window that was written before there was any", async () => {
+  test("continues from a window that was written before usage was counted", async () => {
     const { gate, admit } = await openGate(5);
     await runInDurableObject(gate(), async (_, state) => {
       await state.storage.put("window", { startedAt: HOUR, count: 3 });
@@ -61,7 +61,7 @@ describe("the usage of a key", () => {
     expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
   });
 
-  test("is written with the window: no write more, one value, however many requests", async () => {
+  test("is written with the window: one value and no further write, however many requests", async () => {
     const { keyHash, gate } = await openGate(1_000);
     await runInDurableObject(gate(), async (_, state) => {
       const writes: unknown[][] = [];
@@ -81,12 +81,12 @@ describe("the usage of a key", () => {
     });
   });
 
-  test("is bounded: a day of it is kept", () => {
+  test("is limited to one day", () => {
     let hours: HourUsage[] = [];
     for (let i = 0; i < 100; i++) hours = countUsage(hours, HOUR + i * HOUR_MS, { requests: 1 });
     expect(hours).toHaveLength(24);
     expect(hours.at(-1)?.startsAt).toBe(HOUR + 99 * HOUR_MS);
-    // A clock that was set back counts in its own hour, in order.
+    // Requests of a clock that was set back count in their own hour, in order.
     hours = countUsage(hours, HOUR + 98 * HOUR_MS, { refused: 1 });
     expect(hours.slice(-2)).toEqual([
       { startsAt: HOUR + 98 * HOUR_MS, requests: 1, refused: 1 },
@@ -131,7 +131,7 @@ describe("GET /portal/api/keys", () => {
     expect(body.data[0]?.hours.every(({ requests }) => requests === 0)).toBe(true);
   });
 
-  test("shows the other keys when the gate of one does not answer", async () => {
+  test("shows the other keys if the gate of one fails", async () => {
     const { workspaceId, keyId, apiKey, api } = await openWorkspace();
     const other = await exports.Platform.createApiKey({ workspaceId });
     await api.get("/v1/leads");
@@ -150,10 +150,10 @@ describe("GET /portal/api/keys", () => {
     expect(hours.get(other.keyId)?.at(-1)?.requests).toBe(1);
   });
 
-  test("counts what was refused without asking the gate, once it is asked again", async () => {
+  test("counts requests refused without asking the gate, once the gate is asked again", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 1 });
     for (let i = 0; i < 10; i++) await api.get("/v1/leads");
-    // For two seconds an isolate refuses on its own.
+    // For two seconds an isolate refuses by itself.
     await new Promise((resolve) => setTimeout(resolve, 2_100));
     await api.get("/v1/leads");
     const { body } = await (await openPortal(workspaceId)).get<{ data: ShownKey[] }>("/keys");
@@ -161,7 +161,7 @@ describe("GET /portal/api/keys", () => {
     expect(total).toBe(10);
   });
 
-  test("makes no gate for a key that was never used", async () => {
+  test("creates no gate for a key that was never used", async () => {
     const { workspaceId, apiKey, api } = await openWorkspace();
     const id = String(env.KEY_GATE.idFromName(await hashApiKey(apiKey)));
     const gates = async () => (await listDurableObjectIds(env.KEY_GATE)).map(String);

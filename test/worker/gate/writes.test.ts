@@ -19,7 +19,7 @@ function wait(ms: number): Promise<void> {
 }
 
 describe("the window of a key", () => {
-  test("is written twice a second at the most, however many requests there are", async () => {
+  test("is written at most twice per second, however many requests there are", async () => {
     const { keyHash, gate } = await openGate();
     await runInDurableObject(gate(), async (_, state) => {
       const writes: { at: number; count: number }[] = [];
@@ -37,7 +37,7 @@ describe("the window of a key", () => {
         requests += 10;
         await wait(5);
       }
-      // The last one holds them all.
+      // The last write has all of them.
       await expect.poll(() => writes.at(-1)?.count, { timeout: 10_000 }).toBe(requests);
       expect(requests).toBeGreaterThan(100);
       expect(writes.length).toBeGreaterThanOrEqual(2);
@@ -48,7 +48,7 @@ describe("the window of a key", () => {
     });
   });
 
-  test("is whole when the object is evicted, however shortly after a request", async () => {
+  test("is complete when the object is evicted, however soon after a request", async () => {
     const { gate, admit } = await openGate();
     for (let used = 1; used <= 12; used += 4) {
       await Promise.all([admit(), admit(), admit()]);
@@ -57,7 +57,7 @@ describe("the window of a key", () => {
     }
   });
 
-  test("forgets half a second at the most when the object is reset", async () => {
+  test("loses at most half a second when the object is reset", async () => {
     const { gate, admit } = await openGate();
     for (let i = 0; i < 10; i++) await admit();
     await wait(600);

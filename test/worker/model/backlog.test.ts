@@ -10,7 +10,7 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 
-/** Everything that is pending for the subscription is delivered. */
+/** Marks all pending deliveries of the subscription as delivered. */
 async function settle(subscriptionId: string): Promise<void> {
   await db
     .update(deliveries)
@@ -19,7 +19,7 @@ async function settle(subscriptionId: string): Promise<void> {
 }
 
 describe("the backlog", () => {
-  test("tells what is pending, what of it is overdue, and how old the oldest is", async () => {
+  test("shows what is pending, how much of it is overdue, and how old the oldest is", async () => {
     const late = await owed(2, NOW - 6 * MINUTE_MS);
     await announceLeads(late.workspaceId, 1, NOW - MINUTE_MS);
     const other = await owed(4, NOW - 2 * MINUTE_MS);
@@ -40,7 +40,7 @@ describe("the backlog", () => {
     });
   });
 
-  test("is what the Platform door answers, and refused for a workspace that is unknown", async () => {
+  test("is what the Platform door returns, which rejects an unknown workspace", async () => {
     const { workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
     await env.DB.prepare("UPDATE subscriptions SET next_at = ? WHERE workspace_id = ?")
       .bind(Date.now() + 60 * MINUTE_MS, workspaceId)
@@ -55,7 +55,7 @@ describe("the backlog", () => {
     expect(await errorOf(unknown)).toContain("workspaceId");
   });
 
-  test("costs rows for what is pending, and none for what is settled", async () => {
+  test("reads rows for pending deliveries, and none for settled ones", async () => {
     const rowsOf = async (workspaceId?: string) => {
       const { DB, rows } = meteredDatabase();
       const database = openDatabase(DB);

@@ -18,9 +18,9 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 const TODAY = Date.UTC(2026, 10, 21);
 const NOW = TODAY + 15 * 3_600_000;
 
-/** Writes deliveries of events that are spread over the day that begins at `startsAt`. */
+/** Writes deliveries of events spread over the day that starts at `startsAt`. */
 async function fill(webhookId: string, startsAt: number, count: number, state = "delivered") {
-  // Ids of one time share all but their last digits: these count up.
+  // Ids of the same time differ only in their last digits: these count up.
   const id = `'${eventIdAt(startsAt + 1_000).slice(0, -6)}' || substr('000000' || n, -6)`;
   const workspaceId = "wks_filled";
   await env.DB.batch([
@@ -39,7 +39,7 @@ async function fill(webhookId: string, startsAt: number, count: number, state = 
 
 const newWebhook = async () => (await subscribe(await createWorkspace())).id;
 
-describe("the figures of the last days", () => {
+describe("the counts of the last days", () => {
   let busy = "";
   beforeAll(async () => {
     busy = await newWebhook();
@@ -49,7 +49,7 @@ describe("the figures of the last days", () => {
     await fill(busy, TODAY - 8 * DAY_MS, 20_000);
   });
 
-  test("are exact up to a bound for each day, and tell where there is more", async () => {
+  test("are exact up to a limit per day, and say if there are more", async () => {
     const days = await countDays(openDatabase(meteredDatabase().DB), busy, NOW);
     expect(days.map(({ startsAt }) => startsAt)).toEqual(
       Array.from({ length: 7 }, (_, i) => TODAY - (6 - i) * DAY_MS),
@@ -63,11 +63,11 @@ describe("the figures of the last days", () => {
     ]);
   });
 
-  test("read the rows that they count, whatever else is kept of the subscription", async () => {
+  test("read the rows they count, whatever else is stored for the subscription", async () => {
     const { DB, rows } = meteredDatabase();
     const database = openDatabase(DB);
     await countDays(database, busy, NOW);
-    // What SQLite groups is counted once more when it is read back.
+    // SQLite reads each group once more when it returns it.
     const counts = 3 + PORTAL_DAY_MAX + PORTAL_DAY_MAX + 1;
     expect(rows.read).toBeGreaterThanOrEqual(counts);
     expect(rows.read).toBeLessThan(2.2 * counts);
@@ -77,7 +77,7 @@ describe("the figures of the last days", () => {
   });
 });
 
-test("the health of a subscription counts what waits up to a bound, and reads no more", async () => {
+test("the health of a subscription counts pending deliveries up to a limit, and reads no more", async () => {
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId);
   await fill(id, TODAY, PENDING_COUNTED_MAX - 1, "pending");
@@ -90,7 +90,7 @@ test("the health of a subscription counts what waits up to a bound, and reads no
   expect(rows.read).toBeLessThan(PENDING_COUNTED_MAX + 300);
 });
 
-test("a narrowed list of deliveries looks through a bounded number for each page", async () => {
+test("a filtered list of deliveries examines a limited number per page", async () => {
   const id = await newWebhook();
   await fill(id, TODAY - DAY_MS, 3, "exhausted");
   await fill(id, TODAY, 2.5 * DELIVERIES_LOOKED_THROUGH);

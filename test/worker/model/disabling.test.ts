@@ -29,10 +29,10 @@ import {
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const FAILED = answered(503);
-/** As long as a hold lasts. */
+/** The duration of a hold. */
 const HOLD_MS = 20_000;
 
-/** Times from `T0` on, an hour apart. */
+/** Times an hour apart, starting at `T0`. */
 function hourly(count: number): number[] {
   return Array.from({ length: count }, (_, i) => T0 + i * HOUR_MS);
 }
@@ -45,7 +45,7 @@ async function subscribed(workspaceId?: string) {
   return { workspaceId: workspace, id, url };
 }
 
-/** Acknowledges one delivery, whatever wait was begun before; the rest is left. */
+/** Acknowledges one delivery, whatever wait was in progress; the rest is left. */
 async function succeedAt(id: string, now: number): Promise<void> {
   await endWait(id);
   await dispatchAt(now, [id], once(answered(200)));
@@ -56,7 +56,7 @@ async function disabledAt(id: string): Promise<number | null> {
 }
 
 describe("a subscription is disabled", () => {
-  test("when it has failed for 72 h, and not after 71 h 59 min", async () => {
+  test("when it has failed for 72 h, but not after 71 h 59 min", async () => {
     const { id } = await subscribed();
     const end = T0 + 72 * HOUR_MS;
     await failAt(id, [...hourly(12), end - MINUTE_MS, end - 1]);
@@ -67,7 +67,7 @@ describe("a subscription is disabled", () => {
     expect(await subscriptionRow(id)).toMatchObject({ failingSince: T0, failures: 15 });
   });
 
-  test("at the tenth failure, and not at the ninth", async () => {
+  test("at the tenth failure, but not at the ninth", async () => {
     const { id } = await subscribed();
     await failAt(id, [...hourly(8), T0 + 90 * HOUR_MS]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 9, disabledAt: null });
@@ -104,14 +104,14 @@ describe("a subscription is disabled", () => {
     expect(await noticesOf(id)).toEqual([]);
   });
 
-  test("not by a success that comes with failures in one turn: those after it count", async () => {
+  test("not by a success among failures in one turn: failures after it count", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(11));
     const end = T0 + 80 * HOUR_MS;
     let attempts = 0;
     await endWait(id);
     const attempt = async () => (++attempts <= 2 ? answered(200) : FAILED);
-    // The probe that succeeds, and what then comes in the fast lane.
+    // The successful probe, and what then comes in the fast lane.
     for (let i = 0; i < 2; i++) await dispatchAt(end, [id], attempt);
     expect(await disabledAt(id)).toBeNull();
     const { failures, failingSince } = await subscriptionRow(id);
@@ -125,36 +125,34 @@ describe("a subscription is disabled", () => {
     ["no answer in time", { kind: "timed_out" }, { lastOutcome: "timed_out", lastStatus: null }],
     ["no connection", { kind: "unreachable" }, { lastOutcome: "unreachable", lastStatus: null }],
     ["a refused URL", { kind: "refused" }, { lastOutcome: "refused", lastStatus: null }],
-  ])(
-    "by any kind of failure, such as %s, and the e-mail is told of it",
-    async (_, outcome, last) => {
-      const { id, url, workspaceId } = await subscribed();
-      await failAt(id, [...hourly(9), T0 + 72 * HOUR_MS], outcome);
-      expect(await disabledAt(id)).not.toBeNull();
-      expect(await noticesOf(id)).toMatchObject([
-        {
-          ...last,
-          workspaceId,
-          host: new URL(url).host,
-          events: ["lead.created"],
-          failingSince: T0,
-          sentAt: null,
-        },
-      ]);
-    },
-  );
+  ])("by any kind of failure, such as %s, which the e-mail mentions", async (_, outcome, last) => {
+    const { id, url, workspaceId } = await subscribed();
+    await failAt(id, [...hourly(9), T0 + 72 * HOUR_MS], outcome);
+    expect(await disabledAt(id)).not.toBeNull();
+    expect(await noticesOf(id)).toMatchObject([
+      {
+        ...last,
+        workspaceId,
+        host: new URL(url).host,
+        events: ["lead.created"],
+        failingSince: T0,
+        sentAt: null,
+      },
+    ]);
+  });
 
-  test("with the last answer in the e-mail, also by a turn in which nothing could be tried", async () => {
+  test("with the last answer in the e-mail, even by a turn in which nothing could be tried", async () => {
     const { id } = await subscribed();
     await failAt(id, [...hourly(10), T0 + 71 * HOUR_MS]);
     await endWait(id);
     await dispatchAt(T0 + 73 * HOUR_MS, [id], () => Promise.reject(new Error("no encryption key")));
-    // Whether this turn disables it or the next that fails: the administrators hear of the 503.
+    // Whether this turn disables it or the next failing one: the administrators are told of the
+    // 503.
     if ((await disabledAt(id)) === null) await failAt(id, [T0 + 74 * HOUR_MS]);
     expect(await noticesOf(id)).toMatchObject([{ lastOutcome: "answered", lastStatus: 503 }]);
   });
 
-  test("and what it is still owed is cancelled; the ledger adds up", async () => {
+  test("and its pending deliveries are cancelled; the ledger adds up", async () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
@@ -163,7 +161,7 @@ describe("a subscription is disabled", () => {
     expect(ledger).toMatchObject({ created: 15, pending: 0, cancelled: 15, addsUp: true });
   });
 
-  test("and gets nothing more: neither what was pending nor what happens after", async () => {
+  test("and gets nothing more: neither what was pending nor what happens later", async () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, [...hourly(10), T0 + 72 * HOUR_MS]);
     await announceLeads(workspaceId, 3, T0 + 73 * HOUR_MS);
@@ -176,7 +174,7 @@ describe("a subscription is disabled", () => {
     expect(await deliveriesTo(id)).toHaveLength(15);
   });
 
-  test("alone: the other subscriptions of its workspace go on", async () => {
+  test("alone: the workspace's other subscriptions continue", async () => {
     const workspaceId = await createWorkspace();
     const other = await subscribe(workspaceId);
     const { id } = await subscribed(workspaceId);
@@ -187,7 +185,7 @@ describe("a subscription is disabled", () => {
     expect(await statesOf(other.id)).toEqual({ delivered: 15 });
   });
 
-  test("which shows in GET /v1/webhooks, and no event tells of it", async () => {
+  test("which shows in GET /v1/webhooks, but no event announces it", async () => {
     const { workspaceId, api } = await openWorkspace();
     const url = subscriberUrl();
     const kinds = ["lead.created", "run.completed", "automation.status_changed"] as const;
@@ -201,7 +199,7 @@ describe("a subscription is disabled", () => {
     expect(await eventsOf(workspaceId)).toEqual(events);
   });
 
-  test("once, with one e-mail, when two failing dispatches race: the hold decides", async () => {
+  test("once, with one e-mail, if two failing dispatches race: the hold decides", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(9));
     await endWait(id);
@@ -214,7 +212,7 @@ describe("a subscription is disabled", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
 
-  test("not again, with no second e-mail, by a dispatch that was under way when it was", async () => {
+  test("not again, and with no second e-mail, by a dispatch that was in progress", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     await endWait(id);
@@ -229,11 +227,11 @@ describe("a subscription is disabled", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
 
-  test("and what is under way then is not cancelled from under it, but recorded", async () => {
+  test("and posts in progress are not cancelled but recorded", async () => {
     const { id } = await subscribed();
     await failAt(id, hourly(10));
     const end = T0 + 72 * HOUR_MS;
-    // Two are posted at once, as before it began to fail.
+    // Two are posted concurrently, as before it began to fail.
     await db
       .update(subscriptions)
       .set({ postsAtOnce: 2, backoff: 0, nextAt: 0 })
@@ -258,7 +256,7 @@ describe("a subscription is disabled", () => {
     expect(await noticesOf(id)).toHaveLength(1);
   });
 
-  test("and one that was deleted meanwhile is neither disabled nor written about", async () => {
+  test("but if it was deleted in the meantime, it is neither disabled nor mentioned in an e-mail", async () => {
     const { id, workspaceId } = await subscribed();
     await failAt(id, hourly(10));
     await endWait(id);
@@ -270,7 +268,7 @@ describe("a subscription is disabled", () => {
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
 
-  test("by its failures, though all its deliveries are exhausted", async () => {
+  test("by its failures, even if all its deliveries are exhausted", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, T0);
@@ -279,14 +277,14 @@ describe("a subscription is disabled", () => {
       await failAt(id, [now]);
       now = (await deliveriesTo(id))[0]?.dueAt ?? now;
     }
-    // The ladder of one delivery takes some 76 hours and 11 attempts.
+    // The ladder of one delivery takes about 76 hours and 11 attempts.
     expect(await disabledAt(id)).toBe(now);
     expect(await statesOf(id)).toEqual({ exhausted: 1 });
     expect(await noticesOf(id)).toHaveLength(1);
   });
 });
 
-test("a subscription's health and the outcome that changed it commit together, or not at all", async () => {
+test("a subscription's health and the outcome that changed it commit together or not at all", async () => {
   const { id } = await subscribed();
   await failAt(id, hourly(9));
   const before = await subscriptionRow(id);
@@ -295,7 +293,7 @@ test("a subscription's health and the outcome that changed it commit together, o
   ).run();
   await expect(failAt(id, [T0 + 72 * HOUR_MS])).rejects.toThrow("refused");
   await env.DB.prepare("DROP TRIGGER refuse").run();
-  // It is held still, and nothing else has changed.
+  // It is still held, and nothing else has changed.
   const { heldBy, heldUntil } = await subscriptionRow(id);
   expect(heldUntil).toBe(T0 + 72 * HOUR_MS + HOLD_MS);
   expect(await subscriptionRow(id)).toEqual({ ...before, heldBy, heldUntil, nextAt: 0 });

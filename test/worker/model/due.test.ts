@@ -22,7 +22,7 @@ beforeEach(async () => {
 });
 
 describe("the backlog", () => {
-  test("costs rows read by what is pending, whatever is settled beside it", async () => {
+  test("reads rows for what is pending, whatever is settled next to it", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await commit(
@@ -40,14 +40,14 @@ describe("the backlog", () => {
       });
       expect(rows.read).toBeLessThan(100);
     }
-    // What waits for its subscription is not overdue.
+    // A delivery that waits for its subscription is not overdue.
     await db.update(subscriptions).set({ nextAt: NOW }).where(sql`id = ${id}`);
     expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
   });
 });
 
-describe("the search for what is overdue", () => {
-  /** Subscriptions, more than one sweep wakes, that are each owed one event. */
+describe("the search for overdue deliveries", () => {
+  /** More subscriptions than one sweep wakes, each owed one event. */
   async function crowd(count: number): Promise<string[]> {
     const { id, workspaceId, drafts } = await owed(1, NOW);
     const ids = Array.from({ length: count }, (_, i) => `whk_${String(i).padStart(25, "0")}`);
@@ -60,7 +60,7 @@ describe("the search for what is overdue", () => {
     return ids;
   }
 
-  test("goes on where it stopped, and begins anew at the end", async () => {
+  test("continues where it stopped, and starts over at the end", async () => {
     const ids = await crowd(2_200);
     const later = NOW + 2 * MINUTE_MS;
     const found: string[] = [];
@@ -79,7 +79,7 @@ describe("the search for what is overdue", () => {
     expect(found).toEqual(ids);
   });
 
-  test("leaves alone what waits, and what is held", async () => {
+  test("skips what is waiting and what is held", async () => {
     const waiting = await owed(1, NOW);
     const held = await owed(1, NOW);
     const slow = await owed(1, NOW);

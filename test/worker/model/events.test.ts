@@ -29,7 +29,7 @@ async function ledgerOf(workspaceId: string) {
 }
 
 describe("an event", () => {
-  test("is owed to every subscription of its workspace that lists its kind, once", async () => {
+  test("is owed once to every subscription of its workspace that lists its kind", async () => {
     const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
     const listing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
     const twin = await subscribe(workspaceId, { url: listing.url });
@@ -64,7 +64,7 @@ describe("an event", () => {
     },
   );
 
-  test("is due at once, and untried", async () => {
+  test("is due at once, with no attempts", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, NOW);
@@ -79,7 +79,7 @@ describe("an event", () => {
     });
   });
 
-  test("is owed to nobody who is disabled when it is committed", async () => {
+  test("is not owed to a subscription that is disabled when it is committed", async () => {
     const workspaceId = await createWorkspace();
     const [disabled, active] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await db.update(subscriptions).set({ disabledAt: NOW }).where(sql`id = ${disabled.id}`);
@@ -88,7 +88,7 @@ describe("an event", () => {
     expect(await owedTo(active.id)).toHaveLength(1);
   });
 
-  test("is owed to nobody who is deleted, and to nobody who comes later", async () => {
+  test("is not owed to a deleted subscription, nor to one created later", async () => {
     const workspaceId = await createWorkspace();
     const deleted = await subscribe(workspaceId);
     await commit(db, deleteSubscription(workspaceId, deleted.id, NOW));
@@ -99,7 +99,7 @@ describe("an event", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
   });
 
-  test("is owed to nobody in a workspace without access, and still kept", async () => {
+  test("is not owed in a workspace without access, but stored", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
@@ -122,7 +122,7 @@ describe("an event", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, pending: 3, addsUp: true });
   });
 
-  test("is owed nothing to a subscription made between a lost reply and the retry", async () => {
+  test("is not owed to a subscription created between a lost reply and the retry", async () => {
     const workspaceId = await createWorkspace();
     const before = await subscribe(workspaceId);
     const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), IS_NEW_LEAD, NOW);
@@ -134,7 +134,7 @@ describe("an event", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
   });
 
-  test("that no subscription lists is not written, and one that only a disabled one lists is", async () => {
+  test("that no subscription lists is not stored; one that only a disabled one lists is", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
     await announceLeads(workspaceId, 1, NOW);
@@ -151,7 +151,7 @@ describe("an event", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
   });
 
-  test("is not announced when its condition does not hold", async () => {
+  test("is not announced if its condition does not hold", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await commit(db, announce(workspaceId, "lead.created", draftLeads(2, NOW), sql`false`, NOW));
@@ -159,7 +159,7 @@ describe("an event", () => {
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
 
-  test("and its deliveries commit together with its record, or not at all", async () => {
+  test("and its deliveries commit together with its record or not at all", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const announcement = announce(
@@ -196,7 +196,7 @@ describe("fan-out", () => {
     );
   });
 
-  test("wakes each in its lane, and not at all those who wait or have nothing due", async () => {
+  test("wakes each in its lane, but not those that wait or have nothing due", async () => {
     const workspaceId = await createWorkspace();
     const [fast, slow, probed, waiting, idle] = [
       await subscribe(workspaceId),

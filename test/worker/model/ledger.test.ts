@@ -71,7 +71,7 @@ describe("the ledger", () => {
     });
   });
 
-  test("counts them in all", async () => {
+  test("counts those of all workspaces", async () => {
     expect(await findLedger(db, undefined, NOW)).toEqual({
       created: 11,
       pending: 3,
@@ -84,14 +84,14 @@ describe("the ledger", () => {
     });
   });
 
-  test("calls overdue what is pending and due for more than five minutes", async () => {
+  test("counts as overdue what is pending and due for more than five minutes", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, NOW);
     const overdueAt = async (now: number) => (await findLedger(db, workspaceId, now)).overdue;
     expect(await overdueAt(NOW + 5 * MINUTE_MS)).toBe(0);
     expect(await overdueAt(NOW + 5 * MINUTE_MS + 1)).toBe(1);
-    // A failed attempt makes it due later; its age stays.
+    // A failed attempt delays it; its age stays.
     await failAt(id, [NOW + MINUTE_MS]);
     expect(await findLedger(db, workspaceId, NOW + 6 * MINUTE_MS)).toMatchObject({
       overdue: 0,
@@ -123,7 +123,7 @@ describe("the ledger", () => {
     expect(await exports.Platform.ledger({ workspaceId: quiet })).toMatchObject({ addsUp: true });
   });
 
-  test("is refused for a workspace that is unknown: figures of nothing would add up", async () => {
+  test("is refused for an unknown workspace: its zeros would add up", async () => {
     const message = await errorOf(exports.Platform.ledger({ workspaceId: "wks_unknown" }));
     expect(message).toContain("workspaceId");
   });

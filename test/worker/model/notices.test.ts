@@ -23,11 +23,13 @@ import { clearMail, emailsAbout, mailbox } from "../../support/mailbox.ts";
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
 const DAY = T0 + 24 * HOUR_MS;
 
-/** When a delivery that always fails is tried, without jitter; the eighth failure is at 17 h 36 min. */
+/**
+ * When a delivery that always fails is tried, without jitter; the eighth failure is at 17 h 36 min.
+ */
 const PROBES = [T0];
 for (const seconds of RETRY_WAITS_SECONDS) PROBES.push((PROBES.at(-1) ?? T0) + seconds * 1000);
 
-/** A subscription that fails from `T0` on, as the ladder has it, until its n-th failure. */
+/** A subscription that fails from `T0` on, following the ladder, until its n-th failure. */
 async function failing(failures: number) {
   const workspaceId = await createWorkspace(["admin@example.com"]);
   const url = subscriberUrl().replace("/hooks", ":8443/hooks");
@@ -37,7 +39,7 @@ async function failing(failures: number) {
   return { id, url, workspaceId };
 }
 
-/** The subjects that a sweep sends. */
+/** The subjects of the e-mails that a sweep sends. */
 async function sweepAt(now: number) {
   const mail = mailbox();
   await sendNotices(db, mail.env, now);
@@ -46,8 +48,8 @@ async function sweepAt(now: number) {
 
 afterEach(clearMail);
 
-describe("administrators are told that a subscription fails", () => {
-  test("once it has failed for 24 hours, though it is tried next only after that", async () => {
+describe("administrators are told that a subscription is failing", () => {
+  test("once it has failed for 24 hours, even if the next try is later", async () => {
     const { id } = await failing(8);
     expect(PROBES[7]).toBeLessThan(DAY - 6 * HOUR_MS);
     expect(PROBES[8]).toBeGreaterThan(DAY + 7 * HOUR_MS);
@@ -60,7 +62,7 @@ describe("administrators are told that a subscription fails", () => {
     ]);
   });
 
-  test("once in a stretch of failures, and once more when it is disabled", async () => {
+  test("once per series of failures, and again when it is disabled", async () => {
     const { id } = await failing(8);
     expect(await sweepAt(DAY)).toHaveLength(1);
     await failAt(id, PROBES.slice(8, 10));
@@ -72,7 +74,7 @@ describe("administrators are told that a subscription fails", () => {
     expect(await noticesOf(id)).toHaveLength(1);
   });
 
-  test("again when it has recovered and fails for another 24 hours", async () => {
+  test("again if it recovers and then fails for another 24 hours", async () => {
     const { id, workspaceId } = await failing(8);
     expect(await sweepAt(DAY)).toHaveLength(1);
     await dispatchAt(T0 + 32 * HOUR_MS, [id], answered(200));
@@ -89,7 +91,7 @@ describe("administrators are told that a subscription fails", () => {
     ]);
   });
 
-  test("by the first failure after 24 hours, when none before could tell", async () => {
+  test("by the first failure after 24 hours, if no earlier one could", async () => {
     const { id } = await failing(3);
     await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
     expect(await noticesOf(id, "failing")).toEqual([]);
@@ -97,7 +99,7 @@ describe("administrators are told that a subscription fails", () => {
     expect(await sweepAt(DAY + HOUR_MS)).toHaveLength(1);
   });
 
-  test("with the last answer, which an attempt that could not be made has none of", async () => {
+  test("with the last answer, which an attempt that could not be made does not have", async () => {
     const { id } = await failing(3);
     await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
     await dispatchAt(DAY, [id], () => Promise.reject(new Error("no encryption key")));
@@ -123,7 +125,7 @@ describe("administrators are not told", () => {
   test.each<[string, (about: { id: string; workspaceId: string }) => Promise<unknown>]>([
     ["has succeeded", ({ id }) => dispatchAt(DAY - 1, [id], answered(200))],
     [
-      "has succeeded, and fails anew",
+      "has succeeded, and fails again",
       async ({ id, workspaceId }) => {
         await dispatchAt(DAY - 2, [id], answered(200));
         await announceLeads(workspaceId, 1, DAY - 1);
@@ -143,7 +145,7 @@ describe("administrators are not told", () => {
     expect(await emailsAbout(about.id)).toMatchObject([{ state: "dropped", tries: 0 }]);
   });
 
-  test("of one that recovers while the mail service is away", async () => {
+  test("if it recovers while the mail service is down", async () => {
     const { id } = await failing(8);
     const down = mailbox(() => true);
     await sendNotices(db, down.env, DAY);

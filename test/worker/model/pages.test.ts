@@ -30,7 +30,7 @@ function metered(statement: D1PreparedStatement): D1PreparedStatement {
 let workspaceId: string;
 let automationId: string;
 
-/** Rows of three at a time, as imports make them. */
+/** Rows in groups of three with the same time, as imports create them. */
 beforeAll(async () => {
   ({ workspaceId } = await openWorkspace());
   automationId = await recordAutomation(workspaceId, { status: "active" });
@@ -54,7 +54,7 @@ beforeAll(async () => {
 type List = (request: PageRequest) => Promise<Listing<{ id: string }> | null>;
 
 test.each<[string, List, walks?: number]>([
-  // With those of a CRM served, an index for each kind is walked.
+  // With CRM automations served, the index of each kind is walked.
   ["leads", (request) => listLeads(db, workspaceId, request)],
   ["runs", (request) => listRuns(db, workspaceId, ALL, request), 2],
   ["social runs", (request) => listRuns(db, workspaceId, SOCIAL, request)],
@@ -81,7 +81,10 @@ test.each<[string, List, walks?: number]>([
   }
 });
 
-/** A workspace whose newest automations and runs are those of a CRM, and some of neither newest. */
+/**
+ * A workspace whose newest automations and runs are CRM ones, and some of each kind at the same
+ * time.
+ */
 async function openMixed() {
   const { workspaceId } = await openWorkspace();
   const crm = await recordAutomation(workspaceId, { type: "crm_source", name: "Relance" });
@@ -106,7 +109,7 @@ async function openMixed() {
   return { workspaceId, social, crm };
 }
 
-test("a page reads no more while automations of a CRM are not served, however many there are", async () => {
+test("a page reads no more if CRM automations are not served, however many there are", async () => {
   const { workspaceId, social, crm } = await openMixed();
   const request = { limit: 25, after: null };
   const read = async (list: () => Promise<Listing<{ id: string }> | null>) => {
@@ -130,7 +133,7 @@ test("a page reads no more while automations of a CRM are not served, however ma
   expect(unserved.rowsRead).toBeLessThanOrEqual(2);
 });
 
-test("a page of both kinds is in order, whole, and reads one row of each kind more at the most", async () => {
+test("a page of both kinds is sorted, complete, and reads at most one more row of each kind", async () => {
   const { workspaceId } = await openMixed();
   for (const [list, count] of [
     [listRuns, 2 * ROWS],
@@ -153,7 +156,7 @@ test("a page of both kinds is in order, whole, and reads one row of each kind mo
   }
 });
 
-test("a run is written with one row of each index, and one of the table", async () => {
+test("a run is written with one row per index and one in the table", async () => {
   const { results } = await env.DB.prepare(
     "SELECT count(*) AS n FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'runs' AND name NOT LIKE '%_crm'",
   ).all<{ n: number }>();

@@ -34,7 +34,7 @@ function disable(id: string, disabledAt = T0) {
   return db.update(subscriptions).set({ disabledAt }).where(sql`id = ${id}`);
 }
 
-/** When each event is due at the subscription, the soonest first. */
+/** When each event is due at the subscription, earliest first. */
 async function schedule(id: string): Promise<[eventId: string, dueAt: number][]> {
   const rows = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
   return rows.toSorted((a, b) => a.dueAt - b.dueAt).map(({ eventId, dueAt }) => [eventId, dueAt]);
@@ -54,8 +54,8 @@ async function ledgerOf(workspaceId: string) {
   return exports.Platform.ledger({ workspaceId });
 }
 
-describe("a subscription that comes back", () => {
-  test("is active and healthy again, and shows so in GET /v1/webhooks", async () => {
+describe("a subscription that is re-enabled", () => {
+  test("is active and healthy again, and appears so in GET /v1/webhooks", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
     await db
@@ -70,7 +70,7 @@ describe("a subscription that comes back", () => {
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
-  test("gets nothing of what it missed unless it is asked for", async () => {
+  test("gets nothing that it missed unless asked for", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await disable(id);
@@ -80,7 +80,7 @@ describe("a subscription that comes back", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
   });
 
-  test("gets, with redeliverSince, what it missed, with the same ids and bytes", async () => {
+  test("gets what it missed, with redeliverSince, with the same ids and bytes", async () => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId);
     const now = Date.now();
@@ -97,17 +97,17 @@ describe("a subscription that comes back", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, delivered: 3, addsUp: true });
   });
 
-  test("that is unknown is an error", async () => {
+  test("must exist", async () => {
     const input = { webhookId: "whk_unknown", redeliverSince: isoTime(Date.now()) };
     expect(await errorOf(exports.Platform.enableWebhook(input))).toContain("webhookId");
   });
 
   test.each([
     ["31 days ago", isoTime(Date.now() - 31 * DAY_MS)],
-    ["a minute more than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000)],
+    ["a minute longer than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000)],
     ["no time", "yesterday"],
-    ["no ISO time", "2026-01-05"],
-  ])("is not enabled when redeliverSince is %s", async (_, redeliverSince) => {
+    ["not an ISO time", "2026-01-05"],
+  ])("is not enabled if redeliverSince is %s", async (_, redeliverSince) => {
     const { id } = await subscribe(await createWorkspace());
     await disable(id);
     const message = await errorOf(
@@ -117,7 +117,7 @@ describe("a subscription that comes back", () => {
     expect((await subscriptionRow(id)).disabledAt).toBe(T0);
   });
 
-  test("may ask for 30 days", async () => {
+  test("may go back 30 days", async () => {
     const { id } = await subscribe(await createWorkspace());
     await disable(id);
     const redeliverSince = isoTime(Date.now() - 30 * DAY_MS + 60_000);
@@ -128,8 +128,8 @@ describe("a subscription that comes back", () => {
   });
 });
 
-describe("what is delivered again", () => {
-  test("is all that was never delivered: missed, cancelled and exhausted; oldest first", async () => {
+describe("a redelivery", () => {
+  test("is of everything never delivered: missed, cancelled and exhausted; oldest first", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const [exhausted, delivered, cancelled, waiting] = [
@@ -147,7 +147,7 @@ describe("what is delivered again", () => {
     await settle(delivered?.id, "delivered");
     await settle(cancelled?.id, "cancelled");
     await disable(id);
-    // Those of one millisecond come in the order of their ids.
+    // Events of the same millisecond come in the order of their ids.
     const [first, second] = idsOf(await announceLeads(workspaceId, 2, T0 + 4)).toSorted();
     const now = T0 + HOUR_MS;
     await comeBack(id, T0, now);
@@ -163,7 +163,7 @@ describe("what is delivered again", () => {
       state: "delivered",
       settledAt: T0 + 10,
     });
-    // They have their whole ladder before them.
+    // They start with a full ladder.
     for (const { state, attempts, settledAt } of rows)
       if (state === "pending") expect([attempts, settledAt]).toEqual([0, null]);
     expect(await ledgerOf(workspaceId)).toMatchObject({
@@ -176,7 +176,7 @@ describe("what is delivered again", () => {
     });
   });
 
-  test("comes at 10 a second at the most, however much it is", async () => {
+  test("sends at most 10 per second, however many there are", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await disable(id);
@@ -189,7 +189,7 @@ describe("what is delivered again", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2_100, addsUp: true });
   });
 
-  test("is nothing from before the time, and nothing from before the subscription", async () => {
+  test("has nothing from before the given time, and nothing from before the subscription", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId, { createdAt: T0 + 10 });
     await disable(id);
@@ -203,7 +203,7 @@ describe("what is delivered again", () => {
     expect(ids.toSorted()).toEqual([first?.id, second?.id].toSorted());
   });
 
-  test("is of the kinds that the subscription lists, and of its workspace", async () => {
+  test("has only kinds that the subscription lists, of its own workspace", async () => {
     const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
     const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
     await disable(id);
@@ -217,7 +217,7 @@ describe("what is delivered again", () => {
     expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
   });
 
-  test("is for this subscription alone", async () => {
+  test("is for this subscription only", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     const other = await subscribe(workspaceId);
@@ -229,7 +229,7 @@ describe("what is delivered again", () => {
     expect(await deliveriesTo(other.id)).toEqual([]);
   });
 
-  test("is the same when it is asked for twice, also once some of it has been delivered", async () => {
+  test("is the same if requested twice, even after part of it was delivered", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await disable(id);
@@ -247,7 +247,7 @@ describe("what is delivered again", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 5, addsUp: true });
   });
 
-  test("is owed only while the subscription is active, and its workspace has access", async () => {
+  test("is only owed while the subscription is active and its workspace has access", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await disable(id);
@@ -270,7 +270,7 @@ describe("what is delivered again", () => {
       "loses its workspace's access",
       (workspaceId) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
     ],
-  ])("is nothing more once the subscription %s while it is being owed", async (_, end) => {
+  ])("adds nothing more once the subscription %s in the process", async (_, end) => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, T0);
@@ -288,7 +288,7 @@ describe("what is delivered again", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
   });
 
-  test("of an event that is owed to others too keeps the ledger right for each", async () => {
+  test("of an event owed to others too keeps the ledger right for each", async () => {
     const workspaceId = await createWorkspace();
     const back = await subscribe(workspaceId);
     const steady = await subscribe(workspaceId);
@@ -312,7 +312,7 @@ describe("what is delivered again", () => {
   });
 });
 
-test("a redelivery reads the events that it sends, and a deletion what waits, whatever else is kept", async () => {
+test("a redelivery reads the events that it sends, and a deletion what is pending, whatever else is stored", async () => {
   const now = Date.now();
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId);

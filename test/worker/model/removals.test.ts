@@ -24,7 +24,7 @@ async function count(table: "runs" | "automations" | "removals", where: string, 
   return query.first<number>("n");
 }
 
-/** A workspace with an automation that is about to be removed, and has run often. */
+/** A workspace with an automation about to be removed, with many runs. */
 async function openRemoved(runs: number) {
   const { workspaceId, api } = await openListeningWorkspace();
   const automations = [automationReport("1")];
@@ -52,7 +52,7 @@ async function openRemoved(runs: number) {
 const db = openDatabase(env.DB);
 
 describe("a removed automation with 20,000 runs", () => {
-  test("is gone from the API at once, with its runs, and then deleted in pieces", async () => {
+  test("disappears from the API at once with its runs, and is then deleted in chunks", async () => {
     const { workspaceId, api, id, kept, keptRuns, listed } = await openRemoved(20_000);
     expect(await count("runs", "automation_id", id)).toBe(20_000);
     const check = async () => {
@@ -74,7 +74,7 @@ describe("a removed automation with 20,000 runs", () => {
     await cleanUpAutomations(openDatabase(DB), 0);
     expect(await count("runs", "automation_id", id)).toBe(20_000);
     await cleanUpAutomations(openDatabase(DB), IN_A_MINUTE);
-    // Each call looks what there is to do; then four pieces of 5,000.
+    // Each call checks what there is to do; then four chunks of 5,000.
     expect(trips).toHaveLength(2 + 4);
     expect(await count("runs", "automation_id", id)).toBe(0);
     expect(await count("automations", "id", id)).toBe(0);
@@ -82,7 +82,7 @@ describe("a removed automation with 20,000 runs", () => {
     await check();
   });
 
-  test("is back under its id when it is recorded again, with new runs only, also while it is deleted", async () => {
+  test("returns under its id if it is recorded again, with new runs only, even during the deletion", async () => {
     const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
     expect((await recordAgain()).ids).toEqual([id]);
     expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
@@ -100,7 +100,7 @@ describe("a removed automation with 20,000 runs", () => {
   });
 });
 
-test("a run that went with its automation is new when it is recorded again", async () => {
+test("a run removed with its automation is new when it is recorded again", async () => {
   const { workspaceId, id, listed, recordAgain } = await openRemoved(0);
   await recordAgain();
   const runs = [runReport("1", id)];
@@ -118,7 +118,7 @@ test("a run that went with its automation is new when it is recorded again", asy
   expect(await listed(`/v1/automations/${id}/runs`)).toEqual(first.ids);
 });
 
-test("removals and recordings that follow one another leave the last one", async () => {
+test("of removals and recordings in a row, the last one counts", async () => {
   const { workspaceId, id, listed, recordAgain } = await openRemoved(10);
   for (let i = 0; i < 3; i++) {
     await recordAgain();

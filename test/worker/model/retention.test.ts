@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, type Database, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, events } from "../../../src/db/schema.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { deleteExpired, type Retention } from "../../../src/model/retention.ts";
@@ -23,12 +23,12 @@ import { meteredDatabase } from "../../support/metered-database.ts";
 const T0 = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 const KEPT: Retention = { deliveredMs: 10 * DAY_MS, undeliveredMs: 20 * DAY_MS };
-/** Events are looked at when they are this much older than their retention. */
+/** Events are checked when they are this much older than their retention. */
 const SLACK_MS = HOUR_MS;
 
 const always = () => true;
 
-function sweepAt(now: number, retention = KEPT, mayGoOn = always, database = db) {
+function sweepAt(now: number, retention = KEPT, mayGoOn = always, database: Database = db) {
   return deleteExpired(database, retention, now, mayGoOn);
 }
 
@@ -49,7 +49,7 @@ beforeEach(async () => {
 });
 
 describe("an event that was delivered in time", () => {
-  test("is deleted after its retention, with its deliveries, and never dated", async () => {
+  test("is deleted after its retention, with its deliveries, and never gets its own expiry", async () => {
     const { id, workspaceId } = await owed(3, T0);
     await dispatchAt(T0, [id], OK);
     const due = T0 + KEPT.deliveredMs + SLACK_MS;
@@ -61,8 +61,8 @@ describe("an event that was delivered in time", () => {
   });
 });
 
-describe("an event that was settled late, or not delivered to everybody", () => {
-  test("gets its own expiry, by its settlement, and is deleted then", async () => {
+describe("an event that was settled late, or not delivered to everyone", () => {
+  test("gets its own expiry when it is settled, and is deleted then", async () => {
     const { id, workspaceId } = await owed(1, T0);
     const late = T0 + 5 * DAY_MS;
     await dispatchAt(late, [id], OK);
@@ -75,7 +75,7 @@ describe("an event that was settled late, or not delivered to everybody", () => 
   });
 
   test.each(["exhausted", "cancelled"] as const)(
-    "is kept for the second of the two times: %s",
+    "is kept for the second retention: %s",
     async (state) => {
       const { id, workspaceId } = await owed(1, T0);
       await settle(id, state, T0 + 1);
@@ -88,7 +88,7 @@ describe("an event that was settled late, or not delivered to everybody", () => 
     },
   );
 
-  test("is kept while a delivery is pending, and looked at once a day", async () => {
+  test("is kept while a delivery is pending, and checked once a day", async () => {
     const { id, workspaceId } = await owed(1, T0);
     const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
     for (let day = 0; day < 3; day++) {
@@ -105,7 +105,7 @@ describe("an event that was settled late, or not delivered to everybody", () => 
     expect(await sweepAt(settledAt + KEPT.deliveredMs)).toBe(1);
   });
 
-  test("is kept by what one of several subscriptions is owed", async () => {
+  test("is kept as long as one of several subscriptions needs it", async () => {
     const workspaceId = await createWorkspace();
     const [done, exhausted] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await announceLeads(workspaceId, 1, T0);
@@ -141,11 +141,11 @@ describe("a sweep of events", () => {
     expect(await findPosition(db, "retention")).toBe("");
   });
 
-  test("stops when its time is up, and the next goes on from there", async () => {
+  test("stops when its time is up, and the next one continues", async () => {
     const workspaces = await Promise.all([1, 2, 3].map(() => delivered(2)));
     const order = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
     let asked = 0;
-    // Asked before each step: it is over in the first workspace.
+    // Called before each step: time is up in the first workspace.
     const stopped = await sweepAt(EXPIRED, KEPT, () => ++asked <= 4);
     expect(stopped).toBeGreaterThan(0);
     expect(stopped).toBeLessThan(6);
@@ -154,7 +154,7 @@ describe("a sweep of events", () => {
     expect(await findPosition(db, "retention")).toBe("");
   });
 
-  test("reads nothing again that it cannot delete", async () => {
+  test("does not read again what it cannot delete", async () => {
     const { id, workspaceId } = await owed(200, T0);
     await settle(id, "exhausted", T0);
     const first = meteredDatabase();
@@ -163,10 +163,10 @@ describe("a sweep of events", () => {
     expect(first.rows.read).toBeGreaterThan(200);
     const again = meteredDatabase();
     expect(await sweepAt(now + HOUR_MS, KEPT, always, openDatabase(again.DB))).toBe(0);
-    // The workspaces of this file, and where the last one stopped.
+    // The workspaces of this file, and the stored position.
     expect(again.rows.read).toBeLessThan(100);
     expect(again.rows.written).toBe(0);
-    // Nor when something new has become old beside it.
+    // Nor when newer events have become old.
     await announceLeads(workspaceId, 1, T0 + HOUR_MS);
     const beside = meteredDatabase();
     await sweepAt(now + 2 * HOUR_MS, KEPT, always, openDatabase(beside.DB));

@@ -38,7 +38,7 @@ beforeEach(async () => {
   await env.DB.prepare("UPDATE workspaces SET sized_bytes = 0").run();
 });
 
-/** Every delivery of the subscription that is pending is delivered. */
+/** Marks every pending delivery of the subscription as delivered. */
 async function settle(subscriptionId: string, now: number): Promise<void> {
   await db
     .update(deliveries)
@@ -46,7 +46,7 @@ async function settle(subscriptionId: string, now: number): Promise<void> {
     .where(sql`subscription_id = ${subscriptionId} AND state = 'pending'`);
 }
 
-/** A dispatch holds the subscription for the next 20 seconds. */
+/** Holds the subscription for the next 20 seconds. */
 async function hold(subscriptionId: string): Promise<void> {
   await env.DB.prepare(
     "UPDATE subscriptions SET held_by = 'dispatch', held_until = ?, held_through = ? WHERE id = ?",
@@ -55,7 +55,10 @@ async function hold(subscriptionId: string): Promise<void> {
     .run();
 }
 
-/** What the events of a workspace take, all or those with something pending, and what the sweep thinks. */
+/**
+ * The actual size of a workspace's events, all or only those with pending deliveries, and the
+ * sweep's estimate.
+ */
 async function sizeOf(workspaceId: string) {
   const [row] = await db.all<{ bytes: number; settled: number; bodies: number; known: number }>(sql`
     SELECT sum(bytes) AS bytes, sum(bytes * NOT pending) AS settled, sum(body) AS bodies,
@@ -67,7 +70,7 @@ async function sizeOf(workspaceId: string) {
   return row;
 }
 
-test("The oldest settled events beyond the bound go, and nothing that is pending or another's", async () => {
+test("the oldest settled events beyond the limit are deleted, but none that is pending or another workspace's", async () => {
   const big = await owed(40, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
   const waiting = await subscribe(big.workspaceId, { events: ["run.completed"] });
   await db
@@ -86,7 +89,7 @@ test("The oldest settled events beyond the bound go, and nothing that is pending
   const before = await sizeOf(big.workspaceId);
   expect(before.bodies).toBeGreaterThan(3_000 * 2_000);
 
-  // The ledger is read in between the pieces, too.
+  // The ledger is also read between the chunks.
   const verdicts: boolean[] = [];
   const { DB } = observedDatabase({
     before: async (_, texts) => {
@@ -102,12 +105,12 @@ test("The oldest settled events beyond the bound go, and nothing that is pending
   const after = await sizeOf(big.workspaceId);
   expect(after.settled).toBeLessThanOrEqual(MB);
   expect(after.bytes).toBeLessThanOrEqual(MB);
-  // And no more than it had to.
+  // And no more than necessary.
   expect(after.bytes).toBeGreaterThan(MB - 10_000);
   expect(after.known).toBe(after.bytes);
   expect(await statesOf(waiting.id)).toEqual({ pending: 40 });
   expect(await statesOf(other.id)).toEqual({ delivered: 100 });
-  // The newest are those that are left.
+  // The newest ones are left.
   const { results } = await env.DB.prepare(
     "SELECT max(created_at) AS newest, min(created_at) AS oldest FROM events WHERE workspace_id = ? AND owed NOT LIKE ?",
   )
@@ -118,13 +121,13 @@ test("The oldest settled events beyond the bound go, and nothing that is pending
   ]);
 });
 
-test("What a workspace takes is known to the byte whatever becomes of its events", async () => {
+test("a workspace's size is known to the byte, whatever happens to its events", async () => {
   const { id, workspaceId } = await owed(1_200, NOW - 2 * DAY_MS);
   const late = await subscribe(workspaceId);
   const trim = (now: number, maxBytes = 100 * MB) => trimEvents(db, maxBytes, now, ALWAYS);
   await trim(NOW - 2 * DAY_MS + SIZE_SLACK_MS + 1);
   expect(await sizeOf(workspaceId)).toMatchObject({ known: (await sizeOf(workspaceId)).bytes });
-  // Owed to one more, some before they are measured and some after.
+  // Owed to one more subscription, some before they are measured and some after.
   await announceLeads(workspaceId, 10, NOW - DAY_MS, TWO_KB);
   await redeliver(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
   await redeliver(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
@@ -142,7 +145,7 @@ test("What a workspace takes is known to the byte whatever becomes of its events
   expect(await sizeOf(workspaceId)).toMatchObject({ bytes: null, known: 0 });
 });
 
-test("An estimate of what an event takes is within a tenth of what the file grows by", async () => {
+test("the estimated size of an event is within a tenth of the file's growth", async () => {
   const size = async () => (await env.DB.prepare("SELECT 1").all()).meta.size_after;
   for (const [subscriptions, customFields] of [
     [1, {}],
@@ -164,7 +167,7 @@ test("An estimate of what an event takes is within a tenth of what the file grow
   }
 });
 
-test("A sweep reads rows in proportion to the events since the last one", async () => {
+test("a sweep reads rows in proportion to the events since the last one", async () => {
   const { workspaceId } = await owed(2_000, NOW - 3 * HOUR_MS);
   await trimEvents(db, 100 * MB, NOW, ALWAYS);
   const rowsOfTrim = async () => {
@@ -185,7 +188,7 @@ test("A sweep reads rows in proportion to the events since the last one", async 
   expect(await rowsOfTrim()).toBe(idle);
 });
 
-test("An event is measured once nothing older can join it any more", async () => {
+test("an event is measured once no older one can be added", async () => {
   const { workspaceId } = await owed(3, NOW);
   await trimEvents(db, 1, NOW + SIZE_SLACK_MS, ALWAYS);
   expect(await sizeOf(workspaceId)).toMatchObject({ known: 0 });
@@ -194,7 +197,7 @@ test("An event is measured once nothing older can join it any more", async () =>
   expect(known).toBe(bytes);
 });
 
-test("Settled events behind many pending ones are found, a bounded part of the way each sweep", async () => {
+test("settled events behind many pending ones are found, a limited distance per sweep", async () => {
   const wall = TRIM_PENDING_MAX + 2_000;
   const { id, workspaceId } = await owed(wall, NOW - 3 * HOUR_MS);
   await announceLeads(workspaceId, 50, NOW - 2 * HOUR_MS);
@@ -204,7 +207,7 @@ test("Settled events behind many pending ones are found, a bounded part of the w
     .where(
       sql`subscription_id = ${id} AND event_id IN (SELECT id FROM events WHERE workspace_id = ${workspaceId} AND created_at = ${NOW - 2 * HOUR_MS})`,
     );
-  // Else it would be given up.
+  // Otherwise it would be given up.
   await hold(id);
   const trim = () => trimEvents(db, 1, NOW, ALWAYS);
   expect(await trim()).toMatchObject({ deleted: 0 });
@@ -216,13 +219,13 @@ test("Settled events behind many pending ones are found, a bounded part of the w
   const lines = log.mock.calls.map(([line]) => JSON.parse(String(line)));
   expect(lines).toContainEqual({ event: "events_over_bound", workspace: workspaceId, bytes });
   expect(await statesOf(id)).toEqual({ pending: wall });
-  // Once they are cancelled they go, from the oldest on.
+  // Once cancelled, they are deleted, oldest first.
   await settle(id, NOW);
   expect(await trim()).toEqual({ deleted: wall, overBound: [] });
   expect(await sizeOf(workspaceId)).toMatchObject({ bytes: null, known: 0 });
 });
 
-test("A trim that is stopped goes on from there", async () => {
+test("a trim that is stopped continues later", async () => {
   const first = await owed(1_500, NOW - 3 * HOUR_MS);
   const second = await owed(1_500, NOW - 3 * HOUR_MS);
   for (const { id } of [first, second]) await settle(id, NOW - HOUR_MS);
@@ -234,7 +237,7 @@ test("A trim that is stopped goes on from there", async () => {
   expect(deleted).toBe(3_000);
 });
 
-test("A bound that is no number of megabytes is refused", () => {
+test("a limit that is not a number of megabytes is rejected", () => {
   expect(parseEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: 250 } as Env)).toBe(250 * MB);
   for (const value of ["", "much", -1])
     expect(() => parseEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: value } as unknown as Env)).toThrow(
@@ -242,7 +245,7 @@ test("A bound that is no number of megabytes is refused", () => {
     );
 });
 
-test("The oldest pending deliveries are given up beyond twice the bound, but for those that are held", async () => {
+test("the oldest pending deliveries are given up beyond twice the limit, except for held subscriptions", async () => {
   const { id, workspaceId } = await owed(1_000, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
   await announceLeads(workspaceId, 1_000, NOW - 2 * HOUR_MS, TWO_KB);
   await hold(id);
@@ -260,7 +263,7 @@ test("The oldest pending deliveries are given up beyond twice the bound, but for
   expect([pending > 100, others]).toEqual([true, {}]);
 });
 
-test("ending what is pending of some events reads no others", async () => {
+test("exhausting the pending deliveries of some events reads no others", async () => {
   const workspaceId = await createWorkspace();
   const { id } = await subscribe(workspaceId);
   const drafts = await announceLeads(workspaceId, 1_000, NOW);

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { controlAutomation } from "../../../src/model/control.ts";
 import { record } from "../../../src/recording/record.ts";
@@ -14,10 +14,10 @@ import {
 import { subscribe } from "../../support/deliveries.ts";
 import { type Lost, losing } from "../../support/lost-reply.ts";
 
-const EVERYTHING = WebhookEvent.options;
+const EVERYTHING = [...WEBHOOK_EVENTS];
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");
 
-/** A workspace with one active automation that has run, and a subscriber to all that happens to it. */
+/** A workspace with an active automation that has run, and a subscriber to all its events. */
 async function openHistory() {
   const { workspaceId } = await openWorkspace();
   const subscription = await subscribe(workspaceId, { events: EVERYTHING });
@@ -37,7 +37,7 @@ async function openHistory() {
     subscription,
     id,
     nextHour,
-    /** The writes, each as of the hour it is given. */
+    /** The writes, each dated by the given hour. */
     writes: {
       report: (differences: object) => (DB: D1Database, at: number) =>
         record(bindings(DB), "recordAutomations", automations(differences), at),
@@ -53,7 +53,7 @@ async function openHistory() {
         return controlAutomation(db, workspaceId, { crmSource: true }, id, status, clock);
       },
     },
-    /** All that can be seen of it, apart from identifiers that are drawn by lot. */
+    /** Everything observable, except for random ids. */
     async seen() {
       const { results: found } = await env.DB.prepare(
         "SELECT status, agent_name, updated_at, created_at, revision FROM automations WHERE workspace_id = ? AND removed_at IS NULL",
@@ -127,7 +127,7 @@ const PAIRS = Object.keys(FIRST).flatMap((first) =>
   Object.keys(MEANWHILE).map((meanwhile) => [first, meanwhile] as const),
 );
 
-/** What `first` gives; it is refused when what it refers to is gone. */
+/** The result of `first`; it is rejected if what it refers to is gone. */
 async function outcomeOf(first: Promise<Result>) {
   return first.then(
     ({ result }) => result ?? "recorded",
@@ -142,8 +142,8 @@ async function inTurn(history: History, writes: Write[]): Promise<void> {
   for (const write of writes) await write(history)(env.DB, history.nextHour());
 }
 
-describe.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => {
-  test.each(PAIRS)("takes effect once: %s, and meanwhile %s", async (first, meanwhile) => {
+describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => {
+  test.each(PAIRS)("takes effect once: %s, and in between %s", async (first, meanwhile) => {
     const write = FIRST[first] as Write;
     const others = MEANWHILE[meanwhile] as Write[];
 
@@ -164,7 +164,7 @@ describe.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => 
   });
 
   test.each(["a report that pauses", "a PATCH that pauses", "a lead"])(
-    "wakes those who are owed its event all the same: %s",
+    "wakes those who are owed its event anyway: %s",
     async (first) => {
       const history = await openHistory();
       const write = (FIRST[first] as Write)(history);
@@ -177,7 +177,7 @@ describe.each<Lost>(["reply", "request"])("a write whose %s is lost", (lost) => 
   );
 });
 
-test("what a try wrote is not counted when its reply was lost", async () => {
+test("what a try wrote is not counted if its reply was lost", async () => {
   const { writes, nextHour } = await openHistory();
   const { changed } = await writes.lead()(env.DB, nextHour());
   expect(changed).toBe(1);
@@ -187,7 +187,7 @@ test("what a try wrote is not counted when its reply was lost", async () => {
   }
 });
 
-test("what is written by a second try is counted when the first one was lost", async () => {
+test("what a second try writes is counted if the first was lost", async () => {
   const { writes, nextHour } = await openHistory();
   for (const write of [writes.lead(), writes.run(), writes.remove(), writes.report({})]) {
     const DB = losing("request", async () => {});

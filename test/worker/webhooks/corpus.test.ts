@@ -2,7 +2,9 @@ import { expect, test } from "vitest";
 import { targetFault } from "../../../src/webhooks/target.ts";
 import authorities from "./corpus/wpt-authorities.json";
 
-/** IANA's special-purpose registries, written out anew: what the policy must keep from. */
+/**
+ * IANA's special-purpose registries, written out independently: the ranges the policy must refuse.
+ */
 const SPECIAL_V4 = [
   "0.0.0.0/8",
   "10.0.0.0/8",
@@ -23,7 +25,7 @@ const SPECIAL_V4 = [
 ];
 const SPECIAL_V6 = ["2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"];
 
-/** The well-known spellings of private hosts that are meant to get past a filter. */
+/** Well-known spellings of private hosts meant to bypass filters. */
 const BYPASSES = [
   "127.0.0.1",
   "127.1",
@@ -138,7 +140,10 @@ const PUBLIC = [
   "223.255.255.255",
 ];
 
-/** Whether a URL's host is public, by another way than the policy's: bits and the tables above. */
+/**
+ * Whether a URL's host is public, determined independently of the policy: by bits and the tables
+ * above.
+ */
 function isPublic(hostname: string): boolean {
   const v4 = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(hostname.replace(/\.$/, ""));
   if (v4) return !SPECIAL_V4.some((range) => within(bitsV4(v4.slice(1).join(".")), bitsV4, range));
@@ -158,7 +163,7 @@ function isPublic(hostname: string): boolean {
   );
 }
 
-/** Whether a text has no control characters, and no halves of a character. */
+/** Whether a text has no control characters and no lone surrogates. */
 function isPrintable(text: string): boolean {
   return [...text].every((character) => {
     const code = character.codePointAt(0) ?? 0;
@@ -178,7 +183,7 @@ function bitsV4(address: string): string {
     .join("");
 }
 
-/** The bits of an IPv6 address as the URL parser writes it. */
+/** The bits of an IPv6 address, as the URL parser writes it. */
 function bitsV6(address: string): string {
   const [head = "", tail] = address.split("::");
   const parts = (text: string | undefined) => (text ? text.split(":") : []);
@@ -190,7 +195,7 @@ function bitsV6(address: string): string {
   return all.map((part) => Number.parseInt(part, 16).toString(2).padStart(16, "0")).join("");
 }
 
-test("of the hosts of the web platform tests, exactly the public ones are accepted", () => {
+test("of the hosts in the web platform tests, exactly the public ones are accepted", () => {
   const counts = { accepted: 0, refused: 0, unreadable: 0 };
   for (const authority of authorities) {
     const text = `https://${authority}/hooks`;
@@ -209,7 +214,7 @@ test("of the hosts of the web platform tests, exactly the public ones are accept
   for (const count of Object.values(counts)) expect(count).toBeGreaterThan(20);
 });
 
-test("no spelling of a private host gets past", () => {
+test("no spelling of a private host is accepted", () => {
   for (const host of BYPASSES) expect(targetFault(`https://${host}/`, false), host).not.toBeNull();
 });
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createDeadlines } from "../../../src/webhooks/deadlines.ts";
 
-/** Work that ends when it is aborted; gives how long it took. */
+/** Work that ends when it is aborted; returns how long it took. */
 const untilAborted = async (signal: AbortSignal) => {
   const startedAt = performance.now();
   await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
@@ -9,7 +9,7 @@ const untilAborted = async (signal: AbortSignal) => {
 };
 const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-test("work is aborted once its time is over, each at its own", async () => {
+test("work is aborted once its time is up, each at its own", async () => {
   const within = createDeadlines(100);
   const early = within(untilAborted);
   await wait(50);
@@ -18,11 +18,11 @@ test("work is aborted once its time is over, each at its own", async () => {
     expect(tookMs).toBeGreaterThanOrEqual(100);
     expect(tookMs).toBeLessThan(1_000);
   }
-  // And after a pause, when nothing was under way.
+  // And after a pause with nothing in progress.
   expect(await within(untilAborted)).toBeGreaterThanOrEqual(100);
 });
 
-test("work that ends in time is not aborted, and its result or its error is given", async () => {
+test("work that ends in time is not aborted, and its result or error is returned", async () => {
   const within = createDeadlines(50);
   const signals: AbortSignal[] = [];
   const work = async (signal: AbortSignal) => signals.push(signal);
@@ -32,7 +32,7 @@ test("work that ends in time is not aborted, and its result or its error is give
   expect(signals.map(({ aborted }) => aborted)).toEqual([false]);
 });
 
-test("more may be under way than the platform allows timers", async () => {
+test("more may be in progress than the runtime allows timers", async () => {
   const within = createDeadlines(60_000);
   let end = () => {};
   const ended = new Promise<void>((resolve) => {

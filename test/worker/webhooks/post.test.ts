@@ -9,7 +9,7 @@ function postTo(url: string, body = "{}") {
 }
 
 describe("a post", () => {
-  test("is one POST with the body as it is, its type, and the headers that it is given", async () => {
+  test("is one POST with the unmodified body, its type, and the given headers", async () => {
     const url = subscriberUrl();
     const body = '{"name":"Zoë “€” 🌻","n":1.0}';
     expect(await postTo(url, body)).toEqual(answered(200));
@@ -26,7 +26,7 @@ describe("a post", () => {
     });
   });
 
-  test("carries no key of ours", async () => {
+  test("has no key of ours", async () => {
     const url = subscriberUrl();
     await postTo(url);
     const [received] = await receivedBy({ url });
@@ -35,14 +35,14 @@ describe("a post", () => {
   });
 
   test.each([200, 201, 204, 299, 400, 404, 410, 429, 500, 503])(
-    "that is answered with %i ends so",
+    "that is answered with %i ends with that status",
     async (status) => {
       expect(await postTo(subscriberUrl(`status-${status}`))).toEqual(answered(status));
     },
   );
 
   test.each([301, 302, 303, 307, 308])(
-    "that is redirected by %i is not followed",
+    "that is redirected with %i is not followed",
     async (status) => {
       const url = subscriberUrl(`status-${status}`);
       expect(await postTo(url)).toEqual(answered(status));
@@ -51,18 +51,18 @@ describe("a post", () => {
     },
   );
 
-  test("does not wait for the body of the answer", async () => {
+  test("does not wait for the response body", async () => {
     const startedAt = Date.now();
     expect(await postTo(subscriberUrl("endless"))).toEqual(answered(200));
     expect(Date.now() - startedAt).toBeLessThan(5_000);
   });
 
-  test("whose connection fails ends without a status", async () => {
+  test("whose connection fails has no status", async () => {
     vi.spyOn(globalThis, "fetch").mockRejectedValueOnce(new Error("Network connection lost."));
     expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable" });
   });
 
-  test("that is not answered within 10 s is given up", { timeout: 15_000 }, async () => {
+  test("without an answer within 10 s is aborted", { timeout: 15_000 }, async () => {
     const startedAt = Date.now();
     expect(await postTo(subscriberUrl("hang"))).toEqual({ kind: "timed_out" });
     const durationMs = Date.now() - startedAt;
@@ -71,21 +71,21 @@ describe("a post", () => {
   });
 });
 
-describe("Retry-After of an answer", () => {
+describe("Retry-After of a response", () => {
   test.each([
     ["seconds", "120", 120],
-    ["no time at all", "0", 0],
+    ["not a time", "0", 0],
     ["an HTTP date", "Mon, 05 Jan 2026 12:02:00 GMT", 120],
-    ["an HTTP date of the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
+    ["an HTTP date in the past", "Mon, 05 Jan 2026 11:00:00 GMT", 0],
     ["nonsense", "soon", null],
     ["nothing", "", null],
-    ["a number that no clock holds", "9".repeat(40), null],
-  ])("is read when it is %s", async (_, value, seconds) => {
+    ["a number too large for any clock", "9".repeat(40), null],
+  ])("is parsed if it is %s", async (_, value, seconds) => {
     const url = `${subscriberUrl("status-503")}&retry-after=${encodeURIComponent(value)}`;
     expect(await postTo(url)).toEqual(answered(503, seconds));
   });
 
-  test("is null when there is none", async () => {
+  test("is null if absent", async () => {
     expect(await postTo(subscriberUrl("status-503"))).toEqual(answered(503, null));
   });
 });

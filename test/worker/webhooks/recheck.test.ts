@@ -6,7 +6,7 @@ import { db, jumpTo, owed, receivedBy, subscriptionRow } from "../../support/del
 const RESOLVER = "https://dns.example/dns-query";
 const NOW = Date.UTC(2026, 0, 5);
 
-/** A subscription whose name the resolver answers for as `behaviour` says, and posts to it. */
+/** A subscription whose host name the resolver answers as `behaviour` says, and a post to it. */
 async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   const { id, url, workspaceId, drafts } = await owed(1, NOW, { behaviour });
   const { sealedSecret } = await subscriptionRow(id);
@@ -31,13 +31,13 @@ async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   return { dispatch, asked, received: async () => (await receivedBy({ url })).length };
 }
 
-// The first connection of a runtime takes longer than the resolver has.
+// The first connection of a runtime takes longer than the resolver's timeout.
 beforeAll(async () => void (await fetch("https://dns.example/asked?name=nobody")));
 beforeEach(() => jumpTo(NOW));
 afterEach(() => void vi.useRealTimers());
 
-describe("a name that is asked for again before a post", () => {
-  test("is posted to while all of its addresses are public", async () => {
+describe("a name that is resolved again before a post", () => {
+  test("is posted to while all its addresses are public", async () => {
     const { dispatch, received, asked } = await posting("public");
     expect(await dispatch()()).toBe("answered");
     expect(await received()).toBe(1);
@@ -45,7 +45,7 @@ describe("a name that is asked for again before a post", () => {
   });
 
   test.each(["private", "mixed", "publicv6", "half-private"])(
-    "is refused, and not posted to, when one is not: %s",
+    "is refused, and not posted to, if one is not: %s",
     async (behaviour) => {
       const { dispatch, received } = await posting(behaviour);
       expect(await dispatch()()).toBe("refused");
@@ -54,7 +54,7 @@ describe("a name that is asked for again before a post", () => {
   );
 
   test.each(["nxdomain", "servfail", "garbage", "down", "half-public"])(
-    "is posted to when nothing can be said: %s",
+    "is posted to if the result is inconclusive: %s",
     async (behaviour) => {
       const { dispatch, received } = await posting(behaviour);
       expect(await dispatch()()).toBe("answered");
@@ -62,7 +62,7 @@ describe("a name that is asked for again before a post", () => {
     },
   );
 
-  test("is remembered for its TTL, by all dispatches of the isolate, and not beyond", async () => {
+  test("is cached for its TTL by all dispatches of the isolate, and no longer", async () => {
     const { dispatch, received, asked } = await posting("turns-private");
     const attempt = dispatch();
     expect(await attempt()).toBe("answered");
@@ -77,14 +77,14 @@ describe("a name that is asked for again before a post", () => {
     expect(await received()).toBe(3);
   });
 
-  test("is asked for once by posts that begin together", async () => {
+  test("is resolved once for posts that start together", async () => {
     const { dispatch, asked } = await posting("public");
     const attempt = dispatch();
     await Promise.all(Array.from({ length: 6 }, attempt));
     expect(await asked()).toBe(1);
   });
 
-  test("holds up a post for 400 ms at the most; what comes later counts for the next", async () => {
+  test("delays a post by at most 400 ms; a later answer counts for the next one", async () => {
     const { dispatch, received } = await posting("late-private");
     const attempt = dispatch();
     const startedAt = performance.now();
@@ -96,7 +96,7 @@ describe("a name that is asked for again before a post", () => {
   });
 
   test.each<Partial<Env>>([{ DNS_OVER_HTTPS_URL: "" }, { ALLOW_LOCAL_WEBHOOKS: "true" }])(
-    "is asked of nobody with %o",
+    "is not resolved with %o",
     async (bindings) => {
       const { dispatch, asked } = await posting("private", bindings);
       expect(await dispatch()()).toBe("answered");

@@ -12,13 +12,13 @@ const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
 const OLD_KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
 
-/** Reseals as a deployment does that has a new key before the old ones. */
+/** Reseals as a deployment does whose new key comes before the old ones. */
 async function reseal(DB = env.DB) {
   const rotated = { ...env, DB, WEBHOOK_ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
   return new Platform(createExecutionContext(), rotated).resealSecrets({});
 }
 
-/** Subscriptions whose secrets are sealed under the first of `keys`; gives the secrets by id. */
+/** Subscriptions whose secrets are sealed under the first of `keys`; returns the secrets by id. */
 async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string, string>> {
   const workspaceId = await createWorkspace();
   const secrets = new Map(Array.from({ length: count }, () => [randomId("webhook"), mintSecret()]));
@@ -32,7 +32,7 @@ async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string,
   return secrets;
 }
 
-/** Each subscription's secret as it is stored. */
+/** Each subscription's secret as stored. */
 async function stored(): Promise<Map<string, string>> {
   const { results } = await env.DB.prepare("SELECT id, sealed_secret FROM subscriptions").all<{
     id: string;
@@ -52,7 +52,7 @@ beforeEach(async () => {
 });
 
 describe("resealSecrets", () => {
-  test("seals 100 secrets a call under the first key, until none needs the others", async () => {
+  test("reseals 100 secrets per call under the first key, until none needs the others", async () => {
     const secrets = await subscribeAll(105);
     expect(await reseal()).toEqual({ resealed: 100, remaining: 5, unreadable: 0 });
     expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 0 });
@@ -60,7 +60,7 @@ describe("resealSecrets", () => {
     expect(await openAll(NEW_KEY, await stored())).toEqual(secrets);
   });
 
-  test("goes on past secrets that cannot be opened, names them in the log, and ends", async () => {
+  test("skips secrets that cannot be decrypted, logs them, and ends", async () => {
     const lost = await subscribeAll(150, LOST_KEY);
     const damaged = await subscribeAll(1);
     const [damagedId = ""] = damaged.keys();
@@ -84,7 +84,7 @@ describe("resealSecrets", () => {
     expect(await openAll(NEW_KEY, resealed)).toEqual(good);
   });
 
-  test("never puts back a secret that somebody changed meanwhile", async () => {
+  test("never restores a secret that was changed in the meantime", async () => {
     const secrets = await subscribeAll(2);
     const [changedId = ""] = secrets.keys();
     const changed = await seal(readKeyRing(OLD_KEYS), changedId, "whsec_changed");
@@ -102,7 +102,7 @@ describe("resealSecrets", () => {
     expect(await openAll(NEW_KEY, await stored())).toEqual(expected);
   });
 
-  test("takes nothing", async () => {
+  test("takes no input", async () => {
     const all = { all: true } as unknown as Record<string, never>;
     expect(await errorOf(exports.Platform.resealSecrets(all))).toBe(
       'resealSecrets: Unrecognized key: "all"',

@@ -4,7 +4,7 @@ import { deployedWith, openApi, openWorkspace, refusal } from "../../support/api
 
 const RESOLVER = "https://dns.example/dns-query?dnssec=1";
 
-describe("a host stands for", () => {
+describe("a host resolves to", () => {
   test.each<[Resolution, host: string]>([
     ["public", "public.example"],
     ["private", "private.example"],
@@ -30,7 +30,7 @@ describe("a host stands for", () => {
   });
 });
 
-describe("an answer may be relied on", () => {
+describe("an answer is cached", () => {
   test.each([
     ["for its shortest TTL", "ttl-30-public.example", 30_000],
     ["for no longer than 5 minutes", "ttl-3600-public.example", 300_000],
@@ -52,7 +52,7 @@ describe("POST /webhooks with a resolver", () => {
     refusal(400, "invalid_request", { parameter: "url", reason });
 
   test.each(["private", "privatev4", "mixed", "publicv6", "half-private"])(
-    "refuses a host of which an address is private: %s.example",
+    "refuses a host with a private address: %s.example",
     async (label) => {
       expect(await subscribeTo(`${label}.example`, checked)).toEqual(refused("private_address"));
     },
@@ -63,13 +63,13 @@ describe("POST /webhooks with a resolver", () => {
   });
 
   test.each(["public", "half-public", "empty", "servfail", "garbage", "odd", "null", "down"])(
-    "accepts a host of which that cannot be said: %s.example",
+    "accepts a host if that is inconclusive: %s.example",
     async (label) => {
       expect((await subscribeTo(`${label}.example`, checked)).status).toBe(201);
     },
   );
 
-  test("accepts a host that the resolver says nothing about within 2 s", async () => {
+  test("accepts a host if the resolver does not answer within 2 s", async () => {
     const startedAt = Date.now();
     expect((await subscribeTo("silent.example", checked)).status).toBe(201);
     const durationMs = Date.now() - startedAt;
@@ -78,7 +78,7 @@ describe("POST /webhooks with a resolver", () => {
   });
 
   test.each(["private.example", "nxdomain.example"])(
-    "asks nobody when there is none, or when local targets are admitted: %s",
+    "asks nobody if no resolver is set, or local targets are allowed: %s",
     async (host) => {
       expect((await subscribeTo(host, { DNS_OVER_HTTPS_URL: "" })).status).toBe(201);
       const local = { ...checked, ALLOW_LOCAL_WEBHOOKS: "true" };

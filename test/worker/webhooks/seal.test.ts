@@ -12,20 +12,20 @@ const OLD = `old:${keyOf(1)}`;
 const NEW = `new:${keyOf(2)}`;
 
 describe("a sealed secret", () => {
-  test("opens for the subscription that it was sealed for", async () => {
+  test("can be decrypted for its own subscription", async () => {
     const ring = readKeyRing(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
   });
 
-  test("opens for no other subscription", async () => {
+  test("cannot be decrypted for another subscription", async () => {
     const ring = readKeyRing(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     await expect(open(ring, "whk_2", sealed)).rejects.toThrow();
     await expect(open(ring, "", sealed)).rejects.toThrow();
   });
 
-  test("holds nothing of the secret in the clear, and is another one each time", async () => {
+  test("contains nothing of the secret in plain text, and is different each time", async () => {
     const ring = readKeyRing(OLD);
     const [first, second] = [await seal(ring, "whk_1", SECRET), await seal(ring, "whk_1", SECRET)];
     expect(first).toMatch(/^old\.[A-Za-z0-9+/]+=*$/);
@@ -35,7 +35,7 @@ describe("a sealed secret", () => {
     expect(bytes).toHaveLength(12 + SECRET.length + 16);
   });
 
-  test("does not open once a byte of it has changed", async () => {
+  test("cannot be decrypted if a byte of it has changed", async () => {
     const ring = readKeyRing(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     for (const at of [sealed.indexOf(".") + 1, sealed.length >> 1]) {
@@ -45,7 +45,7 @@ describe("a sealed secret", () => {
     }
   });
 
-  test("opens after a rotation, while its key is still in the ring", async () => {
+  test("can be decrypted after a rotation, as long as its key is in the ring", async () => {
     const sealed = await seal(readKeyRing(OLD), "whk_1", SECRET);
     const rotated = readKeyRing(`${NEW},${OLD}`);
     expect(await open(rotated, "whk_1", sealed)).toBe(SECRET);
@@ -54,7 +54,7 @@ describe("a sealed secret", () => {
     expect(await open(readKeyRing(NEW), "whk_1", resealed)).toBe(SECRET);
   });
 
-  test("does not open without its key, and the error names the key's id", async () => {
+  test("cannot be decrypted without its key, and the error names the key's id", async () => {
     const sealed = await seal(readKeyRing(OLD), "whk_1", SECRET);
     await expect(open(readKeyRing(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
     const impostor = readKeyRing(`old:${keyOf(3)}`);
@@ -63,7 +63,7 @@ describe("a sealed secret", () => {
 });
 
 describe("WEBHOOK_ENCRYPTION_KEYS", () => {
-  test("takes spaces around its entries", async () => {
+  test("may have spaces around its entries", async () => {
     const ring = readKeyRing(` ${NEW} , ${OLD}\n`);
     expect([...ring.keys()]).toEqual(["new", "old"]);
     expect([...(ring.get("old") ?? [])]).toEqual(Array(32).fill(1));
@@ -79,14 +79,14 @@ describe("WEBHOOK_ENCRYPTION_KEYS", () => {
     ["lacks a key", "old", /entry 1/],
     ["has an empty key", "old:", /entry 1/],
     ["ends with a comma", `${OLD},`, /entry 2/],
-    ["has a wrong second entry", `${OLD},new=${key}`, /entry 2/],
+    ["has an invalid second entry", `${OLD},new=${key}`, /entry 2/],
     ["has a key that is not base64", `old:${key.slice(0, 20)}*${key.slice(20)}`, /entry 1/],
-    ["has a key that is cut", `${NEW},old:${key.slice(0, 41)}`, /entry 2|key old/],
+    ["has a truncated key", `${NEW},old:${key.slice(0, 41)}`, /entry 2|key old/],
     ["has a key of 31 bytes", `old:${btoa("k".repeat(31))}`, /entry 1|key old/],
     ["has a key of 33 bytes", `old:${btoa("k".repeat(33))}`, /entry 1|key old/],
-    ["has key and id the wrong way round", `${key}:old`, /entry 1/],
-    ["has them so, and the key without its padding", `${bare}:olds`, /entry 1/],
-  ])("that %s is refused, and the message says where, without the key", (_, text, where) => {
+    ["has key and id swapped", `${key}:old`, /entry 1/],
+    ["has them swapped, and the key without its padding", `${bare}:olds`, /entry 1/],
+  ])("that %s is rejected, and the message says where, without the key", (_, text, where) => {
     let message = "";
     try {
       readKeyRing(text);

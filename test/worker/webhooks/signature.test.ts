@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import { mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
 import { expectedSignatures } from "../../support/deliveries.ts";
 
-/** The secret whose bytes are 0 to 31. */
+/** The secret with the bytes 0 to 31. */
 const SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/** Made with Python's hmac module. */
+/** Computed with Python's hmac module. */
 const VECTORS = [
   {
     eventId: "evt_0q2m5x8c1v7b4n9k3j6h0g2f5",
@@ -32,7 +32,7 @@ const VECTORS = [
 
 describe("the signature of an attempt", () => {
   test.each(VECTORS)(
-    "is that of the fixed vector at $timestamp, in both families",
+    "is that of the fixed vector at $timestamp, in both schemes",
     async ({ eventId, body, timestamp, hex, base64 }) => {
       expect(await signatureHeaders(SECRET, eventId, body, timestamp * 1000 + 999)).toEqual({
         "X-Service-Signature": `t=${timestamp},v1=${hex}`,
@@ -43,7 +43,7 @@ describe("the signature of an attempt", () => {
     },
   );
 
-  test("is what crypto.subtle makes of any other secret and body", async () => {
+  test("is what crypto.subtle computes for any other secret and body", async () => {
     for (const body of ["{}", '{"a":"é"}', "x".repeat(100_000)]) {
       const secret = mintSecret();
       const headers = await signatureHeaders(secret, "evt_3", body, 1_750_000_000_000);
@@ -67,7 +67,7 @@ describe("the signature of an attempt", () => {
 });
 
 describe("a signing secret", () => {
-  test("is whsec_ and the base64 of 32 random bytes", () => {
+  test("is whsec_ followed by the base64 of 32 random bytes", () => {
     const secrets = Array.from({ length: 50 }, mintSecret);
     for (const secret of secrets) {
       expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);

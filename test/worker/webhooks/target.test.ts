@@ -5,7 +5,7 @@ function refused(fault: TargetFault, urls: string[]): [TargetFault, string][] {
   return urls.map((url) => [fault, url]);
 }
 
-/** URLs to these hosts. */
+/** URLs with these hosts. */
 function to(hosts: string[]): string[] {
   return hosts.map((host) => `https://${host}/in`);
 }
@@ -85,7 +85,7 @@ describe("a subscription's URL is refused", () => {
       "https://[::1/",
       "https://[12345::]/",
       "https://[fe80::1%25eth0]/",
-      // What the parser would drop or replace.
+      // Characters that the parser would drop or replace.
       "https://hooks.example.com/in\n",
       "https://hooks.exa\tmple.com/in",
       "ht\ntps://@hooks.example.com/in",
@@ -130,7 +130,7 @@ describe("a subscription's URL is refused", () => {
       "https://user@127.0.0.1/in",
     ]),
     ...refused("private_address", [
-      // Names that mean this machine or its network.
+      // Names of this machine or its network.
       ...to([
         "localhost",
         "LOCALHOST",
@@ -152,13 +152,13 @@ describe("a subscription's URL is refused", () => {
         "ｌｏｃａｌｈｏｓｔ",
         "loc%61lhost",
       ]),
-      // Special-use names, and those that private networks use.
+      // Special-use names, and those common in private networks.
       ...to(["vww6ybal4bd7szmgncyruucpgfkqahzddi37ktceo3ah7ngmcopnpyyd.onion", "hooks.onion."]),
       ...to(["hooks.test", "hooks.TEST", "hooks.invalid", "hooks.alt", "a.b.c.alt"]),
       ...to(["10.in-addr.arpa", "ipv4only.arpa", "service.arpa", "hooks.internal"]),
       ...to(["nas.lan", "hooks.corp", "hooks.home", "hooks.localdomain", "api.default.svc"]),
       ...to(["hooks.intranet", "hooks.private", "hooks.private:8443", "ｈooks.ｌan"]),
-      // One loopback address, in every spelling.
+      // A loopback address, in every spelling.
       ...to([
         "127.0.0.1",
         "127.0.0.1.",
@@ -177,7 +177,7 @@ describe("a subscription's URL is refused", () => {
         "%31%32%37.0.0.1",
         "127%2E0%2E0%2E1",
       ]),
-      // Every range of IPv4 that is not public, by its ends.
+      // The first and last address of every IPv4 range that is not public.
       ...to(["0", "0.0.0.0", "0.255.255.255", "10.0.0.0", "10.255.255.255"]),
       ...to(["100.64.0.0", "100.127.255.255", "100.100.100.200", "127.255.255.255"]),
       ...to(["169.254.0.0", "169.254.169.254", "169.254.255.255", "168.63.129.16"]),
@@ -185,7 +185,7 @@ describe("a subscription's URL is refused", () => {
       ...to(["192.0.0.0", "192.0.0.192", "192.0.0.255", "192.0.2.1", "198.51.100.1"]),
       ...to(["203.0.113.1", "198.18.0.0", "198.19.255.255", "192.88.99.1"]),
       ...to(["224.0.0.0", "239.255.255.255", "240.0.0.0", "255.255.255.254", "255.255.255.255"]),
-      // IPv6: what is not global unicast, and what carries or stands for another address.
+      // IPv6: everything outside global unicast, and addresses that embed or stand for another one.
       ...to(["[::]", "[::1]", "[0:0:0:0:0:0:0:1]", "[::1]:8443"]),
       ...to(["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::ffff:8.8.8.8]", "[::ffff:0:8.8.8.8]"]),
       ...to(["[::127.0.0.1]", "[::8.8.8.8]", "[::a9fe:a9fe]"]),
@@ -226,7 +226,7 @@ describe("a local deployment", () => {
   });
 });
 
-describe("an address that DNS gives", () => {
+describe("an address from DNS", () => {
   test.each(["8.8.8.8", "2606:4700:4700::1111"])("is public: %s", (address) => {
     expect(isPublicAddress(address)).toBe(true);
   });

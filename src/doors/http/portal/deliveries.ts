@@ -1,15 +1,14 @@
 import type { Context } from "hono";
 import { DELIVERIES_LIST } from "../../../contract/cursor.ts";
-import { WebhookEvent } from "../../../contract/enumerations.ts";
+import { WEBHOOK_EVENTS } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
-import { RedeliveryRequest } from "../../../contract/portal.ts";
 import { wake } from "../../../delivery/wake.ts";
 import { findDelivery, listDeliveries } from "../../../model/history.ts";
 import { ALL_STATES } from "../../../model/owing.ts";
 import { redeliverAgain } from "../../../model/redelivery.ts";
-import { readBodyAs } from "../body.ts";
+import { readPortalBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
-import { readChoice, readPageRequest, toPage } from "../paging.ts";
+import { parseChoice, parsePageRequest, toPage } from "../paging.ts";
 import { toAttempt, toDelivery } from "./shapes.ts";
 import { idOf } from "./webhooks.ts";
 
@@ -17,10 +16,10 @@ const STATES = ["pending", "delivered", "exhausted", "cancelled"] as const;
 
 /** `GET /portal/api/webhooks/{id}/deliveries` */
 export async function listWebhookDeliveries(c: Context<AppEnv>): Promise<Response> {
-  const request = readPageRequest(c, DELIVERIES_LIST);
+  const request = parsePageRequest(c, DELIVERIES_LIST);
   const filter = {
-    state: readChoice(c, "state", STATES),
-    type: readChoice(c, "type", WebhookEvent.options),
+    state: parseChoice(c, "state", STATES),
+    type: parseChoice(c, "type", WEBHOOK_EVENTS),
   };
   const { items, next } = await listDeliveries(c.get("db"), idOf(c), filter, request);
   return c.json(toPage(DELIVERIES_LIST, { items: items.map(toDelivery), next }));
@@ -35,12 +34,12 @@ export async function showDelivery(c: Context<AppEnv>): Promise<Response> {
 
 /** `POST /portal/api/webhooks/{id}/redeliver` */
 export async function redeliver(c: Context<AppEnv>): Promise<Response> {
-  const { event_ids, since, until, states } = await readBodyAs(c, RedeliveryRequest);
+  const { event_ids, since, until, states } = await readPortalBody(c, "RedeliveryRequest");
   const now = Date.now();
   const subscriptionId = idOf(c);
   const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
   const owed = await redeliverAgain(c.get("db"), subscriptionId, event_ids ?? range, now);
-  // Nothing is owed to a subscription that is disabled.
+  // A disabled subscription is owed nothing.
   if (!owed) throw new ApiError("invalid_request", { parameter: "id" });
   c.executionCtx.waitUntil(
     wake(c.env, c.get("home").database, [{ subscriptionId, lane: owed.lane }]),

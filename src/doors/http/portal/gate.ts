@@ -2,25 +2,26 @@ import type { Context, Next } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { isId } from "../../../contract/ids.ts";
 import { findHome, openToWrite } from "../../../db/homes.ts";
-import { readPortalToken } from "../../../gate/portal-token.ts";
+import { verifyPortalToken } from "../../../gate/portal-token.ts";
 import { findPortalAccess, type PortalAccess } from "../../../model/workspaces.ts";
 import type { AppEnv } from "../context.ts";
 import { readBearer } from "../gate.ts";
 
-/** The window of `PORTAL_REQUESTS` (wrangler.toml). */
+/** The period of `PORTAL_REQUESTS` in wrangler.toml. */
 const WINDOW_SECONDS = 60;
 
 /**
- * The gate of everything under `/portal/api`: admits a request whose token is good and whose workspace
- * has access, and tells the handlers the workspace. The subscription that the path names is one of the
- * workspace, or the answer is 404. A read starts while that is being looked up, and what it found is
- * dropped when it is refused. A token that we did not sign costs no look-up.
+ * The gate of everything under `/portal/api`: admits requests with a valid token whose workspace
+ * has access, and gives the handlers the workspace. If the path names a subscription that does not
+ * belong to the workspace, the answer is 404. A read starts during the look-up; if it is refused,
+ * its result is discarded. A token that we did not sign causes no look-up.
  *
- * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or `webhook_not_found`, in this order.
+ * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
+ *   `webhook_not_found`, in this order.
  */
 export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> {
   const token = readBearer(c.req.header("Authorization"));
-  const grant = token && (await readPortalToken(c.env.PORTAL_SIGNING_KEYS, token, Date.now()));
+  const grant = token && (await verifyPortalToken(c.env.PORTAL_SIGNING_KEYS, token, Date.now()));
   if (!grant) throw new ApiError("invalid_api_key");
   const { workspaceId, endsAt } = grant;
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
@@ -44,18 +45,18 @@ export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> 
     if (refusal) throw refusal;
     return next();
   }
-  // Looked at below, when the handler is done.
+  // Handled below, once the handler is done.
   judged.catch(() => {});
   await next();
   const refusal = await judged;
   if (!refusal) return;
-  // Else it would hand down its headers.
+  // Otherwise its headers would be kept.
   c.res = undefined;
   throw refusal;
 }
 
 function refusalOf(access: PortalAccess | null, namesWebhook: boolean): ApiError | null {
-  // Erased: nobody tells it from one that never was.
+  // An erased workspace looks like one that never existed.
   if (!access) return new ApiError("invalid_api_key");
   if (!access.accessGranted) return new ApiError("workspace_access_denied");
   return namesWebhook && !access.webhookFound ? new ApiError("webhook_not_found") : null;

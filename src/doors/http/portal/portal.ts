@@ -1,20 +1,27 @@
-import { type Context, Hono } from "hono";
+import type { Context } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { UnknownInput } from "../../../contract/input-error.ts";
 import { answerHashed, policyOf, readAsset } from "../assets.ts";
-import type { AppEnv } from "../context.ts";
+import { type AppEnv, createApp } from "../context.ts";
 import { served } from "../served.ts";
 import { createWebhook } from "../webhooks.ts";
+import { listWebhookDeliveries, redeliver, showDelivery } from "./deliveries.ts";
+import { portalGate } from "./gate.ts";
+import {
+  enableWebhook,
+  listWebhooks,
+  removeWebhook,
+  rotateWebhookSecret,
+  showWebhook,
+  testWebhook,
+} from "./webhooks.ts";
+import { listKeys, showWorkspace } from "./workspace.ts";
 
 /**
- * The portal of a workspace's webhooks: a page, and its API. Whoever has a link that the Platform door
- * made uses it. What it does is loaded with its first request: most isolates never see one.
+ * The portal of a workspace's webhooks: a page and its API, for anyone with a link from the
+ * Platform door.
  */
-export const portal = new Hono<AppEnv>();
-
-const webhooks = lazily(() => import("./webhooks.ts"));
-const deliveries = lazily(() => import("./deliveries.ts"));
-const workspace = lazily(() => import("./workspace.ts"));
+export const portal = createApp();
 
 portal.use("/portal/*", async (c, next) => {
   if (c.env.PORTAL === "off") throw new ApiError("route_not_found");
@@ -29,76 +36,45 @@ portal.get("/portal", async (c) => {
   return new Response(page.body, { headers: { "Content-Type": type, ...policyOf(type) } });
 });
 
-/** A file of the page: `name.hash.js`. */
+/** A file of the portal page: `name.hash.js`. */
 const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
 portal.get("/portal/:file", (c) => answerHashed(c, HASHED));
 
-portal.use("/portal/api/*", async (c, next) => (await import("./gate.ts")).portalGate(c, next));
+portal.use("/portal/api/*", portalGate);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
-const api = new Hono<AppEnv>();
-api.get(
-  "/workspace",
-  workspace((on) => on.showWorkspace),
-);
-api.get(
-  "/keys",
-  workspace((on) => on.listKeys),
-);
-api.get(
-  "/webhooks",
-  webhooks((on) => on.listWebhooks),
-);
+const api = createApp();
+api.get("/workspace", handle(showWorkspace));
+api.get("/keys", handle(listKeys));
+api.get("/webhooks", handle(listWebhooks));
 api.post("/webhooks", createWebhook);
-api.get(
-  "/webhooks/:id",
-  webhooks((on) => on.showWebhook),
-);
-api.delete(
-  "/webhooks/:id",
-  webhooks((on) => on.removeWebhook),
-);
-api.post(
-  "/webhooks/:id/enable",
-  webhooks((on) => on.enableWebhook),
-);
-api.post(
-  "/webhooks/:id/secret",
-  webhooks((on) => on.rotateWebhookSecret),
-);
-api.post(
-  "/webhooks/:id/test",
-  webhooks((on) => on.testWebhook),
-);
-api.get(
-  "/webhooks/:id/deliveries",
-  deliveries((on) => on.listWebhookDeliveries),
-);
-api.get(
-  "/webhooks/:id/deliveries/:event_id",
-  deliveries((on) => on.showDelivery),
-);
-api.post(
-  "/webhooks/:id/redeliver",
-  deliveries((on) => on.redeliver),
-);
+api.get("/webhooks/:id", handle(showWebhook));
+api.delete("/webhooks/:id", handle(removeWebhook));
+api.post("/webhooks/:id/enable", handle(enableWebhook));
+api.post("/webhooks/:id/secret", handle(rotateWebhookSecret));
+api.post("/webhooks/:id/test", handle(testWebhook));
+api.get("/webhooks/:id/deliveries", handle(listWebhookDeliveries));
+api.get("/webhooks/:id/deliveries/:event_id", handle(showDelivery));
+api.post("/webhooks/:id/redeliver", handle(redeliver));
 portal.route("/portal/api", api);
 
 type Handler = (c: Context<AppEnv>) => Promise<Response>;
 
-/** Makes handlers of a file that is loaded when one of them is first needed. */
-function lazily<Handlers>(load: () => Promise<Handlers>) {
-  return (pick: (handlers: Handlers) => Handler): Handler =>
-    async (c) => {
-      try {
-        return await pick(await load())(c);
-      } catch (error) {
-        throw error instanceof UnknownInput ? toNotFound(error) : error;
-      }
-    };
+/** Makes a handler answer 404 if the model does not find what the request names. */
+function handle(handler: Handler): Handler {
+  return async (c) => {
+    try {
+      return await handler(c);
+    } catch (error) {
+      throw error instanceof UnknownInput ? toNotFound(error) : error;
+    }
+  };
 }
 
-/** What the model does not find is 404: the subscription itself, or else what the details name. */
+/**
+ * Turns an unknown input into 404. Unless the subscription itself is missing, the details name the
+ * parameter.
+ */
 function toNotFound({ parameter }: UnknownInput): ApiError {
   if (parameter === "webhookId") return new ApiError("webhook_not_found");
   const name = parameter

@@ -2,9 +2,9 @@ import type { DayFigures } from "../../../model/days.ts";
 import type { AttemptView, WebhookView } from "../../../model/health.ts";
 import type { DeliveryView } from "../../../model/history.ts";
 
-// What the portal shows, in the spelling of HTTP.
+// The portal API's shapes, with HTTP names.
 
-/** A subscription with its health. */
+/** A subscription and its health. */
 export function toWebhook(view: WebhookView) {
   const { webhookId: id, url, events, state, failures, pending } = view;
   return {
@@ -19,14 +19,13 @@ export function toWebhook(view: WebhookView) {
   };
 }
 
-/** The figures of a day. */
+/** One day's figures. */
 export function toDay({ startsAt, exhausted: failed, ...figures }: DayFigures) {
   const { delivered, cancelled, pending, attempts, truncated } = figures;
   const date = new Date(startsAt).toISOString().slice(0, 10);
   return { date, delivered, failed, cancelled, pending, attempts, truncated };
 }
 
-/** A delivery. */
 export function toDelivery(view: DeliveryView) {
   const { eventId: event_id, type, state, attempts } = view;
   return {

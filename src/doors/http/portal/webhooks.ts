@@ -1,7 +1,6 @@
 import type { Context } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { SECRET_OVERLAP_SECONDS } from "../../../contract/limits.ts";
-import { SecretRotation, TestRequest, WebhookEnabling } from "../../../contract/portal.ts";
 import { wake } from "../../../delivery/wake.ts";
 import { countDays } from "../../../model/days.ts";
 import { listHealth } from "../../../model/health.ts";
@@ -9,7 +8,7 @@ import { enableAgain } from "../../../model/redelivery.ts";
 import { findSubscription } from "../../../model/subscriptions.ts";
 import { rotateSecret, TooManySecrets } from "../../../webhooks/rotation.ts";
 import { sendTestEvent } from "../../../webhooks/test-event.ts";
-import { readBodyAs } from "../body.ts";
+import { readPortalBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
 import { deleteWebhook } from "../webhooks.ts";
 import { toDay, toWebhook } from "./shapes.ts";
@@ -38,7 +37,7 @@ export function removeWebhook(c: Context<AppEnv>): Promise<Response> {
 
 /** `POST /portal/api/webhooks/{id}/enable` */
 export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
-  const { redeliver_since } = await readBodyAs(c, WebhookEnabling);
+  const { redeliver_since } = await readPortalBody(c, "WebhookEnabling");
   const subscriptionId = idOf(c);
   const since = redeliver_since ?? null;
   const count = await enableAgain(c.get("db"), subscriptionId, since, Date.now());
@@ -51,7 +50,7 @@ export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
 
 /** `POST /portal/api/webhooks/{id}/secret` */
 export async function rotateWebhookSecret(c: Context<AppEnv>): Promise<Response> {
-  const { overlap_seconds } = await readBodyAs(c, SecretRotation);
+  const { overlap_seconds } = await readPortalBody(c, "SecretRotation");
   const overlap = overlap_seconds ?? SECRET_OVERLAP_SECONDS.default;
   const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
   try {
@@ -66,7 +65,7 @@ export async function rotateWebhookSecret(c: Context<AppEnv>): Promise<Response>
 
 /** `POST /portal/api/webhooks/{id}/test` */
 export async function testWebhook(c: Context<AppEnv>): Promise<Response> {
-  const { type } = await readBodyAs(c, TestRequest);
+  const { type } = await readPortalBody(c, "TestRequest");
   const now = Date.now();
   const subscription = await findSubscription(c.get("db"), idOf(c), now);
   const result = await sendTestEvent(c.env, subscription, type, now);
@@ -74,7 +73,7 @@ export async function testWebhook(c: Context<AppEnv>): Promise<Response> {
   return c.json({ event_id, outcome, status, duration_ms });
 }
 
-/** The subscription that the path names: the gate knows it. */
+/** The id of the subscription in the path; the gate has checked it. */
 export function idOf(c: Context<AppEnv>): string {
   return c.req.param("id") ?? "";
 }

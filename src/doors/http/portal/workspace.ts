@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import { WebhookEvent } from "../../../contract/enumerations.ts";
+import { WEBHOOK_EVENTS } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
 import { PAGE_LIMIT, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
@@ -24,9 +24,9 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     name: found.name,
     expires_at: isoTime(endsAt),
     webhooks_max: found.webhooksMax,
-    // For as long, whatever became of an event.
+    // The shorter of the two, which holds whether or not an event was delivered.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
-    events: WebhookEvent.options,
+    events: WEBHOOK_EVENTS,
   });
 }
 
@@ -40,8 +40,9 @@ export async function listKeys(c: Context<AppEnv>): Promise<Response> {
 }
 
 /**
- * What the gate of a key has counted; null when it does not answer, so that the other keys are shown.
- * The gate of a key that was not used of late is not asked, or made.
+ * The usage that a key's gate has counted; null if the gate fails, so that the other keys can still
+ * be shown. The gate of a key that has not been used recently is not called, because the call would
+ * create it.
  */
 async function usageOf(
   env: Env,

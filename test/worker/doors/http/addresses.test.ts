@@ -14,7 +14,7 @@ import {
 } from "../../../support/api.ts";
 
 describe("an address that fails to authenticate", () => {
-  test("gets 20 times 401, counted down, and then 429", async () => {
+  test("gets 401 twenty times, counted down, and then 429", async () => {
     const address = freshAddress();
     for (let remaining = 19; remaining >= 0; remaining--) {
       const answer = await authorizedBy(null, address);
@@ -40,7 +40,7 @@ describe("an address that fails to authenticate", () => {
       expect((await authorizedBy(failure, address)).status, String(failure)).toBe(429);
   });
 
-  test("is blocked after exactly 20 failures, 60 at once included", async () => {
+  test("is blocked after exactly 20 failures, even with 60 at once", async () => {
     const address = freshAddress();
     const answers = await Promise.all(
       Array.from({ length: 60 }, async () => authorizedBy(`Bearer ${await unknownKey()}`, address)),
@@ -49,7 +49,7 @@ describe("an address that fails to authenticate", () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(40);
   });
 
-  test("blocked, is still served with a valid key, by the key's figures", async () => {
+  test("is still served with a valid key when blocked, with the key's figures", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
     for (let i = 0; i < 21; i++) await authorizedBy(null, address);
@@ -67,13 +67,13 @@ describe("an address that fails to authenticate", () => {
     expect(figuresOf(answer)).toMatchObject({ remaining: 19 });
   });
 
-  test("shares them with its /64, when it is IPv6, and with nobody else", async () => {
+  test("shares them with its /64 if it is IPv6, and with nobody else", async () => {
     for (let i = 0; i < 20; i++) await authorizedBy(null, `2001:db8:7:7:${i}::1`);
     expect((await authorizedBy(null, "2001:db8:7:7:ffff:ffff:ffff:ffff")).status).toBe(429);
     expect((await authorizedBy(null, "2001:db8:7:8::1")).status).toBe(401);
   });
 
-  test("is not charged for a valid key, a workspace without access or a quota used up", async () => {
+  test("is not charged for a valid key, a workspace without access or a used-up quota", async () => {
     const { workspaceId, apiKey } = await openWorkspace({ requestsPerWindow: 1 });
     const address = freshAddress();
     for (let i = 0; i < 3; i++) await authorizedBy(`Bearer ${apiKey}`, address);

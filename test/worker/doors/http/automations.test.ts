@@ -19,7 +19,7 @@ interface Page {
 }
 
 describe("GET /automations/{id}", () => {
-  test("answers one automation, with exactly the fields of the contract", async () => {
+  test("returns one automation, with exactly the fields of the contract", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId, {
       type: "social_story",
@@ -44,7 +44,7 @@ describe("GET /automations/{id}", () => {
     );
   });
 
-  test("answers an automation of a CRM under the name and the provider that it came with", async () => {
+  test("returns a CRM automation with the name and provider that were reported", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId, {
       type: "crm_source",
@@ -60,7 +60,7 @@ describe("GET /automations/{id}", () => {
     });
   });
 
-  test("answers an id of another workspace exactly as one that is nowhere", async () => {
+  test("answers an id of another workspace exactly like an unknown one", async () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const foreign = await other.api.get(
       `/v1/automations/${await recordAutomation(one.workspaceId)}`,
@@ -70,7 +70,7 @@ describe("GET /automations/{id}", () => {
     expect(apartFromFigures(foreign)).toEqual(apartFromFigures(unknown));
   });
 
-  test("answers 404 to an id with another prefix, and to one in another case", async () => {
+  test("answers 404 for an id with another prefix or in another case", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     for (const other of [id.slice(4), `lea_${id.slice(4)}`, id.toUpperCase(), `${id}0`, `${id}%20`])
@@ -79,7 +79,7 @@ describe("GET /automations/{id}", () => {
 });
 
 describe("GET /automations", () => {
-  test("answers the automations of the workspace in the pagination envelope, each as by its id", async () => {
+  test("returns the workspace's automations in the pagination envelope, each as by its id", async () => {
     const { workspaceId, api } = await openWorkspace();
     const ids: string[] = [];
     for (const status of ["active", "paused", "draft", "error"] as const)
@@ -101,7 +101,7 @@ describe("GET /automations", () => {
     ]);
   });
 
-  test("answers them newest first by when they came, whatever changed since", async () => {
+  test("returns them newest first by creation, whatever changed since", async () => {
     const { workspaceId, api } = await openWorkspace();
     const ids: string[] = [];
     for (const reference of ["first", "second", "third"]) {
@@ -115,7 +115,7 @@ describe("GET /automations", () => {
     expect(body.data.map(({ id }) => id)).toEqual(ids.toReversed());
   });
 
-  test("pages through what was recorded at once", async () => {
+  test("pages through automations recorded at the same time", async () => {
     const { workspaceId, api } = await openWorkspace();
     const automations = Array.from({ length: 30 }, (_, i) => automationReport(String(i)));
     const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
@@ -127,7 +127,7 @@ describe("GET /automations", () => {
     expect(seen.toSorted()).toEqual(ids.toSorted());
   });
 
-  test("does not show an automation whose account was unsubscribed", async () => {
+  test("omits automations whose account was unsubscribed", async () => {
     const { workspaceId, api } = await openWorkspace();
     const [gone, kept] = [await recordAutomation(workspaceId), await recordAutomation(workspaceId)];
     await exports.Platform.removeAutomations({ workspaceId, ids: [gone] });

@@ -6,7 +6,7 @@ const UNSUPPORTED = refusal(415, "invalid_request", { reason: "unsupported_media
 const UNREADABLE = refusal(400, "invalid_request", { reason: "invalid_json" });
 const TOO_LARGE = refusal(413, "invalid_request", { reason: "body_too_large", max: 16_384 });
 
-/** A workspace with an active automation, and a PATCH of it with any body. */
+/** A workspace with an active automation, and a function that sends a PATCH with any body. */
 async function openAutomation() {
   const { workspaceId, api } = await openWorkspace();
   const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
@@ -39,7 +39,7 @@ describe("the content type of a body", () => {
       expect((await patch('{"status":"active"}', { "Content-Type": type })).status, type).toBe(200);
   });
 
-  test("is refused with 415 when it is another one, whatever the body", async () => {
+  test("is rejected with 415 if it is anything else, whatever the body", async () => {
     const { patch } = await openAutomation();
     const types = [
       "",
@@ -62,13 +62,13 @@ describe("the content type of a body", () => {
       );
   });
 
-  test("is refused with 415 when there is none", async () => {
+  test("is rejected with 415 if it is missing", async () => {
     const { patch } = await openAutomation();
     expect(await patch(new TextEncoder().encode('{"status":"active"}'), {})).toEqual(UNSUPPORTED);
     expect(await patch(null, {})).toEqual(UNSUPPORTED);
   });
 
-  test("does not matter where no body is read", async () => {
+  test("does not matter if no body is read", async () => {
     const { api } = await openAutomation();
     expect((await api.send("/v1/leads", { headers: { "Content-Type": "x/y" } })).status).toBe(200);
   });
@@ -89,7 +89,7 @@ describe("the size of a body", () => {
     expect(await patch(JSON.stringify({ status: "é".repeat(8_200) }))).toEqual(TOO_LARGE);
   });
 
-  test("is at most 16 KiB when it comes in chunks that say no length", async () => {
+  test("is at most 16 KiB when it is chunked, without a length", async () => {
     const { patch } = await openAutomation();
     const kibibyte = " ".repeat(1_024);
     const full = Array.from({ length: 15 }, () => kibibyte);
@@ -97,7 +97,7 @@ describe("the size of a body", () => {
     expect(await patch(stream(...full, padded(1_024), " "))).toEqual(TOO_LARGE);
   });
 
-  test("is at most a mebibyte of what is read and not used", async () => {
+  test("is at most a mebibyte if it is read but not used", async () => {
     const { patch } = await openAutomation();
     let chunks = 0;
     const eightMebibytes = new ReadableStream({
@@ -112,7 +112,7 @@ describe("the size of a body", () => {
   });
 });
 
-describe("a body that is no JSON in UTF-8", () => {
+describe("a body that is not JSON in UTF-8", () => {
   test.each([
     ["nothing", ""],
     ["spaces", "  \n"],
@@ -123,14 +123,14 @@ describe("a body that is no JSON in UTF-8", () => {
     ["a form", "status=active"],
     ["NaN", "NaN"],
     ["a NUL", '{"status":"active"}\0'],
-    ["a raw control character in text", '{"status":"act\u0001ive"}'],
-    ["brackets without end", "[".repeat(16_000)],
-  ])("is refused with 400: %s", async (_, body) => {
+    ["a raw control character in a string", '{"status":"act\u0001ive"}'],
+    ["endless brackets", "[".repeat(16_000)],
+  ])("is rejected with 400: %s", async (_, body) => {
     const { patch } = await openAutomation();
     expect(await patch(body)).toEqual(UNREADABLE);
   });
 
-  test("is refused with 400: bytes that are no UTF-8", async () => {
+  test("is rejected with 400: bytes that are not UTF-8", async () => {
     const { patch } = await openAutomation();
     const latin1 = [...'{"status":"'].map((character) => character.charCodeAt(0));
     for (const bytes of [[0xe9], [0xff, 0xfe], [0xc0, 0xaf], [0xed, 0xa0, 0x80]]) {
@@ -139,7 +139,7 @@ describe("a body that is no JSON in UTF-8", () => {
     }
   });
 
-  test("is refused with 400: UTF-16", async () => {
+  test("is rejected with 400: UTF-16", async () => {
     const { patch } = await openAutomation();
     const text = '\ufeff{"status":"active"}';
     const body = new Uint8Array(
@@ -148,12 +148,12 @@ describe("a body that is no JSON in UTF-8", () => {
     expect(await patch(body)).toEqual(UNREADABLE);
   });
 
-  test("is refused with 400: no body at all", async () => {
+  test("is rejected with 400: no body at all", async () => {
     const { patch } = await openAutomation();
     expect(await patch(null)).toEqual(UNREADABLE);
   });
 
-  test("is read when a character is split between two chunks", async () => {
+  test("is accepted if a character is split between two chunks", async () => {
     const { patch } = await openAutomation();
     const bytes = new TextEncoder().encode('{"status":"é"}');
     const split = stream(bytes.slice(0, 12), bytes.slice(12));
@@ -185,21 +185,21 @@ describe("a body of the wrong shape", () => {
     ["deep brackets", "[".repeat(8_000) + "]".repeat(8_000), wrongType],
     ["an empty object", "{}", refusal(400, "invalid_request", { parameter, reason: "required" })],
     [
-      "null for a value",
+      "null instead of a value",
       '{"status":null}',
       refusal(400, "invalid_request", { parameter, reason: "invalid_type" }),
     ],
     [
-      "a number for a value",
+      "a number instead of a value",
       '{"status":1}',
       refusal(400, "invalid_request", { parameter, reason: "invalid_type" }),
     ],
     [
-      "an array for a value",
+      "an array instead of a value",
       '{"status":["active"]}',
       refusal(400, "invalid_request", { parameter, reason: "invalid_type" }),
     ],
-    ["a value that is not listed", '{"status":"error"}', unknownValue],
+    ["an unknown value", '{"status":"error"}', unknownValue],
     ["a value in capitals", '{"status":"ACTIVE"}', unknownValue],
     [
       "an unknown property",
@@ -211,7 +211,7 @@ describe("a body of the wrong shape", () => {
       '{"status":"active","__proto__":{}}',
       refusal(400, "invalid_request", { parameter: "__proto__", reason: "unknown_property" }),
     ],
-  ])("is refused with 400 that names what is wrong: %s", async (_, body, expected) => {
+  ])("is rejected with a 400 that names the problem: %s", async (_, body, expected) => {
     const { patch } = await openAutomation();
     expect(await patch(body)).toEqual(expected);
   });

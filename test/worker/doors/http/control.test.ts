@@ -15,7 +15,7 @@ import { slowDatabase } from "../../../support/slow-database.ts";
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
 
-/** A workspace with one automation that was changed long ago. */
+/** A workspace with an automation that was last changed long ago. */
 async function openAutomation(status: AutomationStatus) {
   const workspace = await openListeningWorkspace({ requestsPerWindow: 10_000 });
   const { workspaceId, api } = workspace;
@@ -34,7 +34,7 @@ describe("PATCH /automations/{id}", () => {
     ["active", "paused"],
     ["paused", "active"],
   ] as const)(
-    "moves an automation from %s to %s, answers it and announces it",
+    "changes an automation from %s to %s, returns it and announces it",
     async (from, to) => {
       const { workspaceId, read, control } = await openAutomation(from);
       const before = await read();
@@ -58,7 +58,7 @@ describe("PATCH /automations/{id}", () => {
   );
 
   test.each(["active", "paused"] as const)(
-    "leaves an automation that is %s already as it is: 200, the same updated_at, no event",
+    "leaves an automation that is already %s unchanged: 200, the same updated_at, no event",
     async (status) => {
       const { workspaceId, read, control } = await openAutomation(status);
       const before = await read();
@@ -74,7 +74,7 @@ describe("PATCH /automations/{id}", () => {
     ["draft", "paused"],
     ["error", "active"],
     ["error", "paused"],
-  ] as const)("refuses to move a %s to %s with 422, and changes nothing", async (from, to) => {
+  ] as const)("refuses to change a %s to %s with 422, and changes nothing", async (from, to) => {
     const { workspaceId, read, control } = await openAutomation(from);
     const before = await read();
     expect(await control(to)).toEqual(refusal(422, "automation_not_controllable"));
@@ -82,7 +82,7 @@ describe("PATCH /automations/{id}", () => {
     expect(await eventsOf(workspaceId)).toEqual([]);
   });
 
-  test("announces each change of several, in their order, and each once", async () => {
+  test("announces each of several changes, once and in order", async () => {
     const { workspaceId, control } = await openAutomation("active");
     for (const to of ["paused", "active", "active", "paused", "paused", "active"] as const)
       expect((await control(to)).status).toBe(200);
@@ -96,14 +96,14 @@ describe("PATCH /automations/{id}", () => {
     expect(new Set(events.map(({ id }) => id)).size).toBe(4);
   });
 
-  test("controls an automation of a CRM as any other", async () => {
+  test("controls a CRM automation like any other", async () => {
     const { workspaceId, api } = await openListeningWorkspace();
     const id = await recordAutomation(workspaceId, { type: "crm_source", name: "Relance" });
     const answer = await api.patch<Automation>(`/v1/automations/${id}`, { status: "paused" });
     expect(answer.body).toMatchObject({ id, type: "crm_source", status: "paused" });
   });
 
-  test("answers an id of another workspace exactly as one that is nowhere, and changes nothing", async () => {
+  test("answers an id of another workspace exactly like an unknown one, and changes nothing", async () => {
     const { workspaceId, id, read } = await openAutomation("active");
     const other = await openListeningWorkspace();
     const body = { status: "paused" };
@@ -118,7 +118,7 @@ describe("PATCH /automations/{id}", () => {
 });
 
 describe("clients that race on one automation", () => {
-  test("to the same state: each gets 200 and the same automation, and there is one event", async () => {
+  test("to the same status: each gets 200 and the same automation, and there is one event", async () => {
     const { workspaceId, read, control } = await openAutomation("active");
     const answers = await Promise.all(Array.from({ length: 20 }, () => control("paused")));
     const now = await read();
@@ -127,7 +127,7 @@ describe("clients that race on one automation", () => {
     expect(events.map(({ data }) => data)).toEqual([now]);
   });
 
-  test("two, to different states: as many events as changes, the last one the state that stays", async () => {
+  test("with two different statuses: as many events as changes, the last one for the final status", async () => {
     for (let round = 0; round < 5; round++) {
       const { workspaceId, read, control } = await openAutomation("active");
       const [paused, active] = await Promise.all([control("paused"), control("active")]);
@@ -140,14 +140,14 @@ describe("clients that race on one automation", () => {
     }
   });
 
-  test("twenty, to different states: never an event for a change that did not happen", async () => {
+  test("twenty of them, with different statuses: never an event for a change that did not happen", async () => {
     const { workspaceId, id, read, control } = await openAutomation("active");
     const targets = Array.from({ length: 20 }, (_, i) => (i % 2 ? "active" : "paused"));
     const answers = await Promise.all(targets.map((to) => control(to)));
     expect(answers.map(({ status }) => status)).toEqual(targets.map(() => 200));
     expect(answers.map(({ body }) => body.status)).toEqual(targets);
     const events = await eventsOf(workspaceId);
-    // From active, real changes alternate: paused, active, paused...
+    // Starting from active, real changes alternate: paused, active, paused…
     expect(events.map(({ data }) => "status" in data && data.status)).toEqual(
       events.map((_, i) => (i % 2 ? "active" : "paused")),
     );
@@ -156,7 +156,7 @@ describe("clients that race on one automation", () => {
     expect(await row.first("revision")).toBe(1 + events.length);
   });
 
-  test("get times that follow the order of the changes, so that the latest event tells the state", async () => {
+  test("get times in the order of the changes, so that the latest event has the final status", async () => {
     const { workspaceId, apiKey, id, read, control } = await openAutomation("active");
     const { db, reading, release } = slowDatabase();
     const slow = openApi(apiKey, deployedWith({ DB: db }));

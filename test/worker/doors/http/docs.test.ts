@@ -5,7 +5,7 @@ import { deployedWith, EVERY_ANSWER, figuresOf, refusal, send } from "../../../s
 
 const NOT_FOUND = refusal(404, "route_not_found");
 
-/** What the page may do: run and load what this deployment serves, and nothing else. */
+/** The page's policy: it may run and load what this deployment serves, and nothing else. */
 const POLICY = {
   "default-src": "'none'",
   "script-src": "'self'",
@@ -33,7 +33,7 @@ function policyOf(headers: Record<string, string>) {
   );
 }
 
-/** The files that the page loads, as it names them. */
+/** The files that the page loads, by the names it uses. */
 async function loadedFiles(): Promise<string[]> {
   const { text } = await fetchFile("/docs");
   return [...new Set(text.match(/\/docs\/assets\/[\w.-]+/g))];
@@ -45,7 +45,7 @@ const PAGE_HEADERS = {
   "content-security-policy": expect.stringContaining("script-src 'self';"),
   "cross-origin-opener-policy": "same-origin",
 };
-/** Those of a file whose name changes with its content: it says nothing of the asker's quota. */
+/** The headers of an immutable file: they say nothing about the client's quota. */
 const FILE_HEADERS = {
   ...Object.fromEntries(
     Object.entries(PAGE_HEADERS).filter(([name]) => !name.startsWith("x-ratelimit-")),
@@ -54,7 +54,7 @@ const FILE_HEADERS = {
 };
 
 describe("the docs page", () => {
-  test("has its type, the headers of every answer and a strict policy", async () => {
+  test("has its content type, the common headers and a strict policy", async () => {
     const { status, headers, text } = await fetchFile("/docs");
     expect(status).toBe(200);
     expect(text).toContain("<h1>");
@@ -62,7 +62,7 @@ describe("the docs page", () => {
     expect(policyOf(headers)).toEqual(POLICY);
   });
 
-  test("loads three files under hashed names, which a browser may keep for ever", async () => {
+  test("loads three files with hashed names, which browsers may cache for ever", async () => {
     const types: Record<string, string> = {
       svg: "image/svg+xml",
       css: "text/css; charset=utf-8",
@@ -84,7 +84,7 @@ describe("the docs page", () => {
     }
   });
 
-  test("asks no Durable Object for its files", async () => {
+  test("calls no Durable Object for its files", async () => {
     const getByName = vi.fn(() => env.ADDRESS_GATE.getByName("of nobody"));
     const fetch = deployedWith({ ADDRESS_GATE: { getByName } as unknown as Env["ADDRESS_GATE"] });
     for (const path of [...(await loadedFiles()), "/docs"]) {
@@ -95,13 +95,13 @@ describe("the docs page", () => {
     }
   });
 
-  test("holds no script, style or address of its own that the policy would refuse", async () => {
+  test("contains no script, style or address that its policy would block", async () => {
     const { text } = await fetchFile("/docs");
     expect(text).not.toMatch(/<script(?![^>]*src="\/docs\/)|<style|\sstyle=|\son[a-z]+="/);
     expect(text).not.toMatch(/(src|href)="https?:\/\/(?!www\.standardwebhooks\.com)/);
   });
 
-  test("names the address that it is read from", async () => {
+  test("contains the address it is read from", async () => {
     for (const path of ["/docs", "/docs.md", "/llms.txt", "/openapi.json"]) {
       const { text } = await fetchFile(path);
       expect(/https:\/\/api\.example["/`]/.test(text), path).toBe(true);
@@ -109,7 +109,7 @@ describe("the docs page", () => {
     }
   });
 
-  test("answers whole whatever the request's conditions and ranges are", async () => {
+  test("is returned whole, whatever the request's conditions and ranges", async () => {
     const [file = ""] = await loadedFiles();
     const plain = await fetchFile(file);
     for (const headers of [{ "If-None-Match": "*" }, { Range: "bytes=0-1" }]) {
@@ -119,7 +119,7 @@ describe("the docs page", () => {
     }
   });
 
-  test("answers HEAD as GET, without the body", async () => {
+  test("answers HEAD like GET, without the body", async () => {
     for (const path of ["/docs", "/docs.md", "/llms.txt", ...(await loadedFiles())]) {
       const { headers } = await fetchFile(path);
       const head = await fetchFile(path, { method: "HEAD" });
@@ -128,15 +128,15 @@ describe("the docs page", () => {
     }
   });
 
-  test("charges no key and no address", async () => {
+  test("is not charged to any key or address", async () => {
     const headers = { "CF-Connecting-IP": "198.19.0.1" };
     for (const path of ["/docs", "/docs.md", "/docs"]) await fetchFile(path, { headers });
     expect(figuresOf(await send("/", { headers })).remaining).toBe(20);
   });
 });
 
-describe("the checker of receivers", () => {
-  test("is served as one script, with the headers of every answer", async () => {
+describe("the receiver checker", () => {
+  test("is served as one script, with the common headers", async () => {
     const { status, headers, text } = await fetchFile("/docs/check-receiver.mjs");
     expect({ status, headers }).toEqual({
       status: 200,
@@ -147,7 +147,7 @@ describe("the checker of receivers", () => {
 });
 
 describe("the client", () => {
-  test("is served file by file, as plain text, with the headers of every answer", async () => {
+  test("is served file by file, as plain text, with the common headers", async () => {
     const docs = (await fetchFile("/docs.md")).text;
     const [, names = ""] = /\/docs\/client\/\{([^}]+)\}/.exec(docs) ?? [];
     expect(names.split(",").toSorted()).toEqual(
@@ -167,8 +167,8 @@ describe("the client", () => {
   });
 });
 
-describe("a path that is no file of the page", () => {
-  test("is 404 in the error body", async () => {
+describe("a path that is not a file of the page", () => {
+  test("is 404 with the error body", async () => {
     const paths = [
       "/docs/",
       "/docs/index.html",
@@ -197,7 +197,7 @@ describe("a path that is no file of the page", () => {
     for (const path of paths) expect(await send(path), path).toEqual(NOT_FOUND);
   });
 
-  test("is 404 for every method but GET and HEAD", async () => {
+  test("is 404 for every method other than GET and HEAD", async () => {
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
       for (const path of [
         "/docs",
@@ -210,7 +210,7 @@ describe("a path that is no file of the page", () => {
         expect(await send(path, { method }), `${method} ${path}`).toEqual(NOT_FOUND);
   });
 
-  test("has the policy of the API, which allows nothing", async () => {
+  test("has the API's policy, which allows nothing", async () => {
     const { headers } = await send("/docs/assets/unknown.js");
     expect(headers["content-security-policy"]).toBe(EVERY_ANSWER["content-security-policy"]);
   });
@@ -222,7 +222,7 @@ describe("the introduction", () => {
     return body.info.description;
   }
 
-  test("explains what a client and a subscriber must know", async () => {
+  test("explains what clients and subscribers must know", async () => {
     expect((await introduction()).match(/^## .*$/gm)).toEqual([
       "## Authentication",
       "## Errors",
@@ -233,7 +233,7 @@ describe("the introduction", () => {
     ]);
   });
 
-  test("lists every code: its statuses, when it comes, what to do, and its French message", async () => {
+  test("lists every code with its statuses, when it occurs, what to do, and its French message", async () => {
     const text = await introduction();
     for (const [code, { statuses, message }] of Object.entries(ERRORS)) {
       const row = new RegExp(
@@ -247,7 +247,7 @@ describe("the introduction", () => {
     }
   });
 
-  test("lists every reason: what it means, and its French message", async () => {
+  test("lists every reason with its meaning and its French message", async () => {
     const text = await introduction();
     for (const [reason, message] of Object.entries(REASONS)) {
       const row = new RegExp(`^\\| \`${reason}\` \\| (.+) \\| (.+) \\|$`, "m");
@@ -257,10 +257,10 @@ describe("the introduction", () => {
     }
   });
 
-  test("tells the waits and limits that the deliveries keep", async () => {
+  test("gives the waits and limits that deliveries have", async () => {
     const text = await introduction();
     expect(text).toContain(
-      "10 s, 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h, each up to 20 % shorter or longer: 11 attempts in all",
+      "10 s, 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h, each lengthened by up to 20 %: 11 attempts in all",
     );
     expect(text).toContain("any 2xx within 10 seconds");
     expect(text).toContain("for 72 h and at least 10 times");
@@ -288,7 +288,7 @@ describe("the docs as text", () => {
     expect(prose).not.toMatch(/\{\{|undefined|\[object/);
   });
 
-  test("are told of in llms.txt, which leads to them", async () => {
+  test("are linked from llms.txt", async () => {
     const { status, headers, text } = await fetchFile("/llms.txt");
     expect({ status, headers }).toEqual({
       status: 200,

@@ -35,7 +35,7 @@ function operations(): [name: string, operation: Operation][] {
 }
 
 describe("the OpenAPI document", () => {
-  test("is of OpenAPI 3.1 and of the version of the contract, and needs no key", () => {
+  test("is OpenAPI 3.1, has the contract's version, and needs no key", () => {
     expect({ status, headers }).toEqual({
       status: 200,
       headers: { ...EVERY_ANSWER, "content-type": "application/json" },
@@ -62,7 +62,7 @@ describe("the OpenAPI document", () => {
     ]);
   });
 
-  test("has the routes that the Worker has", () => {
+  test("has the same routes as the Worker", () => {
     const routes = app.routes.filter(({ method, path }) => method !== "ALL" && /^.v1/.test(path));
     const served = new Set(
       routes.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, "{$1}")}`),
@@ -70,7 +70,7 @@ describe("the OpenAPI document", () => {
     expect(new Set(operations().map(([name]) => name))).toEqual(served);
   });
 
-  test("says where it was read from", async () => {
+  test("gives the address it was read from", async () => {
     expect(document.servers).toEqual([
       { url: "https://api.example", description: expect.any(String) },
     ]);
@@ -85,7 +85,7 @@ describe("the OpenAPI document", () => {
     for (const [, { security }] of operations()) expect(security).toBeUndefined();
   });
 
-  test("has every status that a route can answer", () => {
+  test("has every status that a route can return", () => {
     const everywhere = ["401", "403", "404", "429", "500"];
     const statuses = operations().map(([name, { responses }]) => [name, Object.keys(responses)]);
     expect(Object.fromEntries(statuses)).toEqual({
@@ -116,7 +116,7 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("has the five headers on every answer, WWW-Authenticate on 401 and Retry-After on 429", () => {
+  test("has the five headers on every response, WWW-Authenticate on 401 and Retry-After on 429", () => {
     for (const [name, { responses }] of operations())
       for (const [status, { headers }] of Object.entries(responses))
         expect(Object.keys(headers ?? {}).toSorted(), `${name} ${status}`).toEqual([
@@ -193,7 +193,7 @@ describe("the OpenAPI document", () => {
     }
   });
 
-  test("has the three deliveries, signed and without a key", () => {
+  test("has the three webhooks, signed and without a key", () => {
     const deliveries = operationsOf(document, "webhooks");
     expect(deliveries.map(({ path }) => path).toSorted()).toEqual([
       "automation.status_changed",
@@ -212,7 +212,7 @@ describe("the OpenAPI document", () => {
     }
   });
 
-  test("has the deliveries as one union, told apart by their type, where a subscription brings them", () => {
+  test("has the deliveries as one union, discriminated by type, as the subscription's callback", () => {
     const { WebhookDelivery } = document.components.schemas;
     const members = ["LeadCreated", "RunCompleted", "AutomationStatusChanged"];
     const references = members.map((name) => `#/components/schemas/${name}`);
@@ -229,13 +229,13 @@ describe("the OpenAPI document", () => {
     expect(JSON.stringify(callbacks)).toContain('"#/components/schemas/WebhookDelivery"');
   });
 
-  test("explains every field, every value of an enumeration and every operation", () => {
+  test("describes every field, every enumeration value and every operation", () => {
     const { schemas } = document.components;
     for (const [name, schema] of Object.entries(schemas)) {
       expect(schema.description, name).toMatch(/[.:]/);
       for (const [field, { description, $ref }] of Object.entries(schema.properties ?? {}))
         expect(description ?? $ref, `${name}.${field}`).toBeTruthy();
-      // Codes and reasons have tables of their own.
+      // Codes and reasons have their own tables.
       if (/^Error/.test(name)) continue;
       for (const value of schema.enum ?? [])
         expect(schema.description, `${name} ${value}`).toMatch(`- \`${value}\`: `);
@@ -244,7 +244,7 @@ describe("the OpenAPI document", () => {
       expect(description.length, name).toBeGreaterThan(40);
   });
 
-  test("says nothing twice that can be shared: every error and every header is a reference", () => {
+  test("repeats nothing that can be shared: every error and every header is a reference", () => {
     for (const methods of Object.values(document.paths))
       for (const { responses } of Object.values(methods))
         for (const [status, response] of Object.entries(responses))
@@ -255,7 +255,7 @@ describe("the OpenAPI document", () => {
     expect(JSON.stringify(document).length).toBeLessThan(80_000);
   });
 
-  test("is the same each time", async () => {
+  test("is the same each time it is built", async () => {
     expect((await send("/openapi.json")).body).toEqual(document);
   });
 });

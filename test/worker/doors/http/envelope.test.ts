@@ -28,7 +28,7 @@ const DATABASE_DOWN: D1Database = {
 afterEach(() => void vi.restoreAllMocks());
 
 describe("every answer", () => {
-  test("carries no-store and the three figures: 200, 201, 204, 400, 404, 413, 415, 422, 429", async () => {
+  test("is no-store and has the three figures: 200, 201, 204, 400, 404, 413, 415, 422, 429", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 9 });
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const url = "https://ok-headers.example/";
@@ -59,7 +59,7 @@ describe("every answer", () => {
     expect(answers.filter(({ headers }) => "retry-after" in headers)).toEqual([answers.at(-1)]);
   });
 
-  test("outside /v1 carries them too: the figures of the address, which it is not charged for", async () => {
+  test("has them outside /v1 too: the address's figures, without being charged to it", async () => {
     const address = freshAddress();
     const headers = { "CF-Connecting-IP": address };
     for (const path of [
@@ -98,7 +98,7 @@ describe("a route that does not exist", () => {
       }
   });
 
-  test("is 404 when its path is not exactly one of the contract", async () => {
+  test("is 404 if its path is not exactly one of the contract's", async () => {
     const { api } = await openWorkspace();
     const paths = [
       "/v1",
@@ -123,7 +123,7 @@ describe("a route that does not exist", () => {
   });
 });
 
-describe("an id that nobody gave", () => {
+describe("an id that does not exist", () => {
   const JUNK = [
     "%ff",
     "%00",
@@ -144,7 +144,7 @@ describe("an id that nobody gave", () => {
     `aut_${"%00".repeat(2_000)}`,
   ];
 
-  test("is a clear 404 for an automation, its runs and its control", async () => {
+  test("is a plain 404 for an automation, its runs and its PATCH", async () => {
     const { api } = await openWorkspace();
     const unknown = refusal(404, "automation_not_found");
     for (const id of JUNK) {
@@ -155,7 +155,7 @@ describe("an id that nobody gave", () => {
     }
   });
 
-  test("is a clear 404 for a subscription", async () => {
+  test("is a plain 404 for a subscription", async () => {
     const { api } = await openWorkspace();
     for (const id of JUNK)
       expect(await api.delete(`/v1/webhooks/${id}`), id.slice(0, 60)).toEqual(
@@ -165,7 +165,7 @@ describe("an id that nobody gave", () => {
 });
 
 describe("HEAD", () => {
-  test("answers as GET does, without the body", async () => {
+  test("is answered like GET, without the body", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     const paths = [
@@ -187,7 +187,7 @@ describe("HEAD", () => {
     }
   });
 
-  test("needs a key as GET does", async () => {
+  test("needs a key like GET", async () => {
     expect(await send("/v1/leads", { method: "HEAD" })).toEqual({
       ...refusal(401, "invalid_api_key"),
       body: null,
@@ -215,14 +215,14 @@ describe("an unknown query parameter", () => {
       );
   });
 
-  test("is ignored by a route that has none", async () => {
+  test("is ignored by a route that has no parameters", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     expect((await api.get(`/v1/automations/${id}?limit=0&cursor=x`)).status).toBe(200);
   });
 });
 
-describe("a failure on our side", () => {
+describe("an error on our side", () => {
   test("is a 500 with a generic message and all four headers", async () => {
     vi.spyOn(console, "error").mockImplementation(() => {});
     const { apiKey } = await openWorkspace();
@@ -231,7 +231,7 @@ describe("a failure on our side", () => {
     expect(JSON.stringify(answer)).not.toMatch(/D1_ERROR|camille|table/);
   });
 
-  test("of the address's gate still answers in the error body, and is not stored", async () => {
+  test("in the address's gate still gets the error body, and is not stored", async () => {
     vi.spyOn(console, "error").mockImplementation(() => {});
     const unreachable = {
       getByName: () => ({
@@ -249,8 +249,8 @@ describe("a failure on our side", () => {
   });
 });
 
-describe("the name of a request", () => {
-  test("is the same in its answer and in its line of the log, whatever is asked", async () => {
+describe("the id of a request", () => {
+  test("is the same in its response and in its log line, for every kind of request", async () => {
     const lines: string[] = [];
     vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));
     const { api } = await openWorkspace();
@@ -268,14 +268,14 @@ describe("the name of a request", () => {
     expect(logged.map(({ requestId }) => requestId)).toEqual(names);
   });
 
-  test("is the one that Cloudflare gave it, and never what a client makes up", async () => {
+  test("is the one that Cloudflare assigned, and never one that a client made up", async () => {
     const nameOf = async (ray: string) =>
       (await send("/", { headers: { "CF-Ray": ray } })).headers["x-request-id"];
     expect(await nameOf("9c1f2e6a4b7d8035-CDG")).toBe("9c1f2e6a4b7d8035-CDG");
     expect(await nameOf("<script>")).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   });
 
-  test("of a failure on our side stands beside the error in the log", async () => {
+  test("with an internal error is logged with the error", async () => {
     const lines: string[] = [];
     vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
     const { apiKey } = await openWorkspace();
@@ -285,7 +285,7 @@ describe("the name of a request", () => {
 });
 
 describe("the log", () => {
-  test("of a request holds no key, no path of the client's and nothing of the workspace's people", async () => {
+  test("of a request contains no key, no path of the client's and nothing about the workspace's people", async () => {
     const lines: string[] = [];
     vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));
     vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
@@ -305,7 +305,7 @@ describe("the log", () => {
     expect(lines.join("\n")).not.toMatch(/Camille|camille|33600|confidentiel|secret|key_live_/);
   });
 
-  test("of a failed query holds nothing that the query was given", async () => {
+  test("of a failed query contains none of its parameters", async () => {
     const lines: string[] = [];
     vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
     const { apiKey } = await openWorkspace();

@@ -25,13 +25,13 @@ function mistyped(key: string): string {
 }
 
 describe("a key", () => {
-  test("is admitted as a bearer token, whatever the case of the scheme", async () => {
+  test("is accepted as a bearer token, whatever the case of the scheme", async () => {
     const { apiKey } = await openWorkspace();
     for (const scheme of ["Bearer", "bearer", "BEARER", "bEaReR"])
       expect(await authorizedBy(`${scheme} ${apiKey}`)).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("missing, malformed, mistyped, invented, unknown or revoked answers the same 401 to the byte", async () => {
+  test("that is missing, malformed, mistyped, invented, unknown or revoked gets the same 401 to the byte", async () => {
     const { apiKey } = await openWorkspace();
     const revoked = await revokedKey();
     const authorizations = [
@@ -68,7 +68,7 @@ describe("a key", () => {
     }
   });
 
-  test("mistyped touches no gate", async () => {
+  test("that is mistyped calls no gate", async () => {
     const { apiKey } = await openWorkspace();
     await authorizedBy(`Bearer ${apiKey}`);
     const before = await listDurableObjectIds(env.KEY_GATE);
@@ -77,7 +77,7 @@ describe("a key", () => {
     expect(await listDurableObjectIds(env.KEY_GATE)).toHaveLength(before.length);
   });
 
-  test("invented, however well, costs neither an object nor a look-up, flood or not", async () => {
+  test("that is invented, however well, costs neither an object call nor a look-up, flood or not", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
     await authorizedBy(`Bearer ${apiKey}`, address);
@@ -91,13 +91,13 @@ describe("a key", () => {
     expect(statuses.filter((status) => status === 429)).toHaveLength(100);
     expect(await listDurableObjectIds(env.KEY_GATE)).toEqual(before);
     expect(lookUps).not.toHaveBeenCalled();
-    // From the blocked address, a good key is served all the same.
+    // A valid key is served even from the blocked address.
     expect(await authorizedBy(`Bearer ${apiKey}`, address)).toEqual(success(200, EMPTY_PAGE));
     expect(lookUps).toHaveBeenCalledTimes(1);
     lookUps.mockRestore();
   });
 
-  test("goes on being good when the secret of the checksums is rotated", async () => {
+  test("stays valid when the checksum secret is rotated", async () => {
     const { apiKey } = await openWorkspace();
     const API_KEY_CHECKSUM_KEYS = `new:${btoa("n".repeat(32))},${env.API_KEY_CHECKSUM_KEYS}`;
     const rotated = openApi(apiKey, deployedWith({ API_KEY_CHECKSUM_KEYS }));
@@ -112,7 +112,7 @@ describe("a key", () => {
     expect(await other.api.get("/v1/automations")).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("is refused everywhere when its revocation has returned", async () => {
+  test("is refused everywhere once its revocation has returned", async () => {
     const { keyId, apiKey, api } = await openWorkspace();
     expect(await api.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
     const before = Array.from({ length: 20 }, () => api.get("/v1/leads"));
@@ -124,7 +124,7 @@ describe("a key", () => {
     expect(await api.get("/v1/leads")).toEqual(refusal(401, "invalid_api_key"));
   });
 
-  test("leaves the other keys of its workspace alone when it is revoked", async () => {
+  test("does not affect the workspace's other keys when it is revoked", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
     await exports.Platform.revokeApiKey({ keyId });
@@ -133,7 +133,7 @@ describe("a key", () => {
 });
 
 describe("a workspace without access", () => {
-  test("answers 403 to each of its keys as soon as the access is lost, and 200 when it is back", async () => {
+  test("gets 403 for each of its keys as soon as access is revoked, and 200 when it is restored", async () => {
     const { workspaceId, api } = await openWorkspace();
     const second = await exports.Platform.createApiKey({ workspaceId });
     const apis = [api, openApi(second.apiKey)];
@@ -145,7 +145,7 @@ describe("a workspace without access", () => {
     for (const one of apis) expect(await one.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("answers 403 at the expense of the key's quota, and goes on when nothing is left of it", async () => {
+  test("gets 403, counted against the key's quota, even when nothing is left of it", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 3 });
     await api.get("/v1/leads");
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
@@ -158,7 +158,7 @@ describe("a workspace without access", () => {
     expect((await api.get("/v1/leads")).status).toBe(429);
   });
 
-  test("answers 403 to a key that it gets while it has none", async () => {
+  test("gets 403 for a key that is created in the meantime", async () => {
     const { workspaceId } = await openWorkspace();
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     const { apiKey } = await exports.Platform.createApiKey({ workspaceId });

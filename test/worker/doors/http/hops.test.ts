@@ -17,7 +17,7 @@ import { countHops } from "../../../support/hops.ts";
 const far = countHops();
 const fetchFromAfar = deployedWith(far.overrides);
 
-/** The status of an answer, and how many network hops it waited for, one after the other. */
+/** The status of a response, and how many sequential network hops it took. */
 async function hopsOf(answer: Promise<Answer>): Promise<[status: number, hops: number]> {
   const { status } = await answer;
   return [status, far.taken()];
@@ -42,7 +42,7 @@ describe("a read", () => {
     "/v1/webhooks",
   ];
 
-  test.each(ROUTES)("of %s takes two hops where its key is new, then one", async (route) => {
+  test.each(ROUTES)("of %s takes two hops if its key is new, then one", async (route) => {
     const { api, id } = await openFarWorkspace();
     const path = route.replace("{id}", id);
     expect(await hopsOf(api.get(path))).toEqual([200, 2]);
@@ -51,7 +51,7 @@ describe("a read", () => {
     expect(await hopsOf(api.send(path, { method: "HEAD" }))).toEqual([200, 1]);
   });
 
-  test("that is refused waits for the gate alone", async () => {
+  test("that is refused waits only for the gate", async () => {
     const { api } = await openFarWorkspace();
     await api.get("/v1/leads");
     far.taken();
@@ -62,7 +62,7 @@ describe("a read", () => {
 });
 
 describe("a write", () => {
-  test("waits for the gate, its own queries, and the gate that learns of it", async () => {
+  test("waits for the gate, its own queries, and the gate that is told of it", async () => {
     const { api, id } = await openFarWorkspace();
     const path = `/v1/automations/${id}`;
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 4]);
@@ -80,14 +80,14 @@ describe("a write", () => {
     await api.get("/v1/automations");
     await exports.Platform.revokeApiKey({ keyId });
     far.taken();
-    // The gate, and the address that is counted against; nothing of the write.
+    // The gate and the address that is charged; nothing of the write.
     const path = `/v1/automations/${id}`;
     expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([401, 2]);
     const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
     expect((await openApi(apiKey).get(path)).body).toMatchObject({ status: "active" });
   });
 
-  test("is seen by the read that follows it, without another hop", async () => {
+  test("is visible to the next read, without another hop", async () => {
     const { api, id } = await openFarWorkspace();
     const path = `/v1/automations/${id}`;
     await api.get(path);
@@ -100,7 +100,7 @@ describe("a write", () => {
 });
 
 describe("a key that was admitted here before", () => {
-  test("shows nothing of what was read for it when the gate refuses", async () => {
+  test("does not reveal what was read for it if the gate refuses", async () => {
     const { api, keyId, workspaceId } = await openFarWorkspace();
     await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
     expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Zoé");
@@ -117,7 +117,7 @@ describe("a key that was admitted here before", () => {
 });
 
 describe("a flood", () => {
-  test("of a used-up key is refused here, and asks its gate again after two seconds", async () => {
+  test("from a key over its quota is refused here, and asks the gate again after two seconds", async () => {
     const { api } = await openFarWorkspace({ requestsPerWindow: 1 });
     await api.get("/v1/leads");
     far.taken();
@@ -162,11 +162,11 @@ describe("a flood", () => {
     expect((await api.get("/v1/leads")).status).toBe(429);
   });
 
-  test("of a key never outlasts its window", async () => {
+  test("of refusals never outlasts the key's window", async () => {
     const fetch = deployedWith({ ...far.overrides });
     const { apiKey } = await openFarWorkspace({ requestsPerWindow: 1 });
     const hash = await hashApiKey(apiKey);
-    // A window that closes a second from now.
+    // A window that closes in a second.
     await env.KEY_GATE.getByName(hash).admit(hash, Date.now() - 59_000);
     const api = openApi(apiKey, fetch);
     expect((await api.get("/v1/leads")).status).toBe(429);
@@ -175,7 +175,7 @@ describe("a flood", () => {
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("from a blocked address is refused here, unless its key is one that can be good", async () => {
+  test("from a blocked address is refused here, unless the key could be valid", async () => {
     const { apiKey } = await openFarWorkspace();
     const headers = { "CF-Connecting-IP": freshAddress() };
     const from = (key: string) =>

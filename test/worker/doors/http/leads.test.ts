@@ -10,7 +10,7 @@ interface Page {
 }
 
 describe("GET /leads", () => {
-  test("answers leads with exactly the fields of the contract, from any source", async () => {
+  test("returns leads with exactly the fields of the contract, from any source", async () => {
     const { workspaceId, api } = await openWorkspace();
     const sources = ["widget", "social", "telephony", "lead_ads", "crm"] as const;
     const leads = sources.map((source, i) =>
@@ -33,7 +33,7 @@ describe("GET /leads", () => {
     for (const id of ids) expect(id).toMatch(/^lea_[0-9a-z]+$/);
   });
 
-  test("answers what is known of a lead", async () => {
+  test("returns everything known about a lead", async () => {
     const { workspaceId, api } = await openWorkspace();
     const lead = leadReport("1", {
       name: "Camille Durand",
@@ -58,7 +58,7 @@ describe("GET /leads", () => {
     ]);
   });
 
-  test("names one agent by one id, in leads and in automations, and another workspace's by another", async () => {
+  test("has one id per agent, in leads and in automations, and different ids in different workspaces", async () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const agent = { reference: "agent-1", name: "Agence Lumière" };
     for (const { workspaceId } of [one, other]) {
@@ -82,7 +82,7 @@ describe("GET /leads", () => {
     expect((await agentIds(other))[0]).not.toEqual(leads);
   });
 
-  test("answers no lead of another workspace, even one with the same reference", async () => {
+  test("returns no lead of another workspace, even with the same reference", async () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const record = ({ workspaceId }: typeof one, name: string) =>
       exports.Platform.recordLeads({ workspaceId, leads: [leadReport("same", { name })] });

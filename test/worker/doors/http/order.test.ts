@@ -19,7 +19,7 @@ describe("the order of the checks", () => {
     expect(await send("/v1/leads?limit=0")).toEqual(refusal(401, "invalid_api_key"));
   });
 
-  test("no spelling of the path goes around the key", async () => {
+  test("no spelling of the path bypasses the key", async () => {
     for (const path of ["/%76%31/leads", "/v%31/leads", "/v1/%6ceads", "/v1\\leads", "/./v1/leads"])
       expect(await send(path), path).toEqual(refusal(401, "invalid_api_key"));
   });
@@ -40,7 +40,7 @@ describe("the order of the checks", () => {
     expect(await api.get("/v1/nowhere")).toEqual(refusal(403, "workspace_access_denied"));
   });
 
-  test("quota before route: an unknown path is 429 when the quota is used up", async () => {
+  test("quota before route: an unknown path is 429 if the quota is used up", async () => {
     const { api } = await openWorkspace({ requestsPerWindow: 1 });
     await api.get("/v1/leads");
     expect((await api.get("/v1/nowhere")).status).toBe(429);
@@ -53,7 +53,7 @@ describe("the order of the checks", () => {
     expect(await api.send("/v1/leads", init)).toEqual(refusal(404, "route_not_found"));
   });
 
-  test("content type before size, and before what the body says", async () => {
+  test("content type before size, and before the body's content", async () => {
     const { api } = await openWorkspace();
     const unsupported = refusal(415, "invalid_request", { reason: "unsupported_media_type" });
     for (const body of [" ".repeat(20_000), "{", '{"status":"nonsense"}'])
@@ -62,7 +62,7 @@ describe("the order of the checks", () => {
       );
   });
 
-  test("size before what the body says", async () => {
+  test("size before the body's content", async () => {
     const { api } = await openWorkspace();
     const init = { method: "PATCH", headers: JSON_TYPE, body: "{".repeat(16_385) };
     expect(await api.send(UNKNOWN, init)).toEqual(
@@ -84,7 +84,7 @@ describe("the order of the checks", () => {
     );
   });
 
-  test("body before state: nobody can set `draft`, on a draft either", async () => {
+  test("body before status: nobody can set `draft`, not even on a draft", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId, { status: "draft" });
     expect(await api.patch(`/v1/automations/${id}`, { status: "draft" })).toEqual(
@@ -96,7 +96,7 @@ describe("the order of the checks", () => {
     );
   });
 
-  test("resource before state: another workspace's draft is 404", async () => {
+  test("resource before status: another workspace's draft is 404", async () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const id = await recordAutomation(one.workspaceId, { status: "draft" });
     expect(await other.api.patch(`/v1/automations/${id}`, { status: "active" })).toEqual(

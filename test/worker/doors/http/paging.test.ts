@@ -11,14 +11,14 @@ interface Page {
 
 type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
 
-/** Records leads of these instants; gives their ids. */
+/** Records leads with these times; returns their ids. */
 async function recordLeads(workspaceId: string, instants: string[]): Promise<string[]> {
   const leads = instants.map((createdAt) => leadReport(crypto.randomUUID(), { createdAt }));
   const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
   return ids;
 }
 
-/** Reads a list to its end; `between` runs after each page. */
+/** Reads a list to the end; `between` is called after each page. */
 async function walk({ api }: Workspace, path: string, between = async () => {}): Promise<Page[]> {
   const pages: Page[] = [];
   for (let cursor: string | null = ""; cursor !== null; ) {
@@ -72,7 +72,7 @@ describe("the limit of a page", () => {
   });
 
   test.each(["0", "101", "1000", "00", "9007199254740993", "9".repeat(400)])(
-    "is refused, not corrected, when it is out of range: limit=%s",
+    "is rejected, not corrected, if it is out of range: limit=%s",
     async (limit) => {
       expect(await workspace.api.get(`/v1/leads?limit=${limit}`)).toEqual(outOfRange);
     },
@@ -100,11 +100,11 @@ describe("the limit of a page", () => {
     "ten",
     "5,6",
     "%ff",
-  ])("is refused when it is not decimal digits: limit=%s", async (limit) => {
+  ])("is rejected if it is not decimal digits: limit=%s", async (limit) => {
     expect(await workspace.api.get(`/v1/leads?limit=${limit}`)).toEqual(noInteger);
   });
 
-  test("is refused when it has no value or is repeated, even with the same value", async () => {
+  test("is rejected if it has no value or is repeated, even with the same value", async () => {
     expect(await workspace.api.get("/v1/leads?limit")).toEqual(noInteger);
     const repeated = refusal(400, "invalid_request", {
       parameter: "limit",
@@ -114,7 +114,7 @@ describe("the limit of a page", () => {
     expect(await workspace.api.get("/v1/leads?limit=5&li%6Dit=6")).toEqual(repeated);
   });
 
-  test.each(LISTS)("is refused by every list: %s", async (path) => {
+  test.each(LISTS)("is checked by every list: %s", async (path) => {
     expect(await workspace.api.get(`${path}?limit=0`)).toEqual(outOfRange);
     expect(await workspace.api.get(`${path}?limit=1.0`)).toEqual(noInteger);
   });
@@ -161,18 +161,18 @@ describe("the cursor of a page", () => {
     ["null with a space", "null%20"],
     ["a space", "%20"],
     ["a NUL", "%00"],
-    ["bytes that are no UTF-8", "%ff"],
+    ["bytes that are not UTF-8", "%ff"],
     ["broken percent-encoding", "%zz"],
     ["an emoji", "😀"],
     ["overlong", "A".repeat(8_000)],
     ["another version", forged('[2,"leads",1,"lea_1"]')],
     ["another list", forged('[1,"runs",1,"run_1"]')],
     ["an injection", forged('[1,"leads",1,"\' OR 1=1 --",0]')],
-  ])("is refused with a 400 that names it: %s", async (_, cursor) => {
+  ])("is rejected with a 400 that names it: %s", async (_, cursor) => {
     expect(await workspace.api.get(`/v1/leads?cursor=${cursor}`)).toEqual(unreadable);
   });
 
-  test("is refused when it was tampered with", async () => {
+  test("is rejected if it was tampered with", async () => {
     const cursor = first.next_cursor as string;
     for (const tampered of [cursor.slice(1), cursor.slice(0, -2), `${cursor}AAAA`, `${cursor}=`])
       expect(await workspace.api.get(`/v1/leads?cursor=${tampered}`), tampered).toEqual(unreadable);
@@ -185,13 +185,13 @@ describe("the cursor of a page", () => {
     },
   );
 
-  test("is refused when it is repeated", async () => {
+  test("is rejected if it is repeated", async () => {
     expect(await workspace.api.get("/v1/leads?cursor=&cursor=")).toEqual(
       refusal(400, "invalid_request", { parameter: "cursor", reason: "invalid_type" }),
     );
   });
 
-  test("never fails, whatever id or instant it was forged with", async () => {
+  test("never causes an error, whatever id or time was forged", async () => {
     for (const position of [
       '1,"\\u0000"',
       '1,"\\ud800"',
@@ -205,7 +205,7 @@ describe("the cursor of a page", () => {
     }
   });
 
-  test("forged with another workspace's position shows nothing of it", async () => {
+  test("forged with another workspace's position shows nothing of that workspace", async () => {
     const stranger = await openWorkspace();
     const { body } = await stranger.api.get<Page>(`/v1/leads?cursor=${first.next_cursor}`);
     expect(body).toEqual({ data: [], has_more: false, next_cursor: null });
@@ -228,7 +228,7 @@ describe("a list read page by page", () => {
     expect(idsOf(pages)).toEqual(newestFirst.map(({ id }) => id));
   });
 
-  test("whose last page is full says that there is no more", async () => {
+  test("ends with a full last page that says there is no more", async () => {
     const workspace = await openWorkspace();
     await recordLeads(workspace.workspaceId, Array(6).fill("2026-01-01T00:00:00Z"));
     const pages = await walk(workspace, "/v1/leads?limit=3");
@@ -238,14 +238,14 @@ describe("a list read page by page", () => {
     ]);
   });
 
-  test("of one and the same instant is complete, in the order of the ids", async () => {
+  test("with equal times is complete, in the order of the ids", async () => {
     const workspace = await openWorkspace();
     const ids = await recordLeads(workspace.workspaceId, Array(11).fill("2026-01-01T00:00:00Z"));
     const pages = await walk(workspace, "/v1/leads?limit=2");
     expect(idsOf(pages)).toEqual(ids.toSorted().reverse());
   });
 
-  test("skips and repeats nothing while rows are added, newer, older and in between", async () => {
+  test("skips and repeats nothing while rows are added: newer, older and in between", async () => {
     const workspace = await openWorkspace();
     const instants = Array.from(
       { length: 20 },

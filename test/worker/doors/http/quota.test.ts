@@ -4,7 +4,7 @@ import { hashApiKey } from "../../../../src/gate/api-key.ts";
 import { figuresOf, openWorkspace, refusal } from "../../../support/api.ts";
 
 describe("the quota", () => {
-  test("counts down in the headers of every answer, errors included", async () => {
+  test("counts down in the headers of every response, errors included", async () => {
     const { api } = await openWorkspace({ requestsPerWindow: 5 });
     const answers = [
       await api.get("/v1/leads"),
@@ -23,7 +23,7 @@ describe("the quota", () => {
     }
   });
 
-  test("used up answers 429 with Retry-After, X-RateLimit-Reset and details that agree", async () => {
+  test("that is used up gives 429 with consistent Retry-After, X-RateLimit-Reset and details", async () => {
     const { api } = await openWorkspace({ requestsPerWindow: 1 });
     await api.get("/v1/leads");
     const answer = await api.get("/v1/leads");
@@ -34,7 +34,7 @@ describe("the quota", () => {
     expect(resetSeconds).toBeGreaterThan(50);
   });
 
-  test("is exact under 120 requests at once against a limit of 50", async () => {
+  test("is exact under 120 concurrent requests against a limit of 50", async () => {
     const { api } = await openWorkspace({ requestsPerWindow: 50 });
     const answers = await Promise.all(Array.from({ length: 120 }, () => api.get("/v1/leads")));
     const admitted = answers.filter(({ status }) => status === 200);
@@ -43,7 +43,7 @@ describe("the quota", () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(70);
   });
 
-  test("is not used up by the answers 429", async () => {
+  test("is not charged for 429 responses", async () => {
     const { api, apiKey } = await openWorkspace({ requestsPerWindow: 1 });
     for (let i = 0; i < 10; i++) await api.get("/v1/leads");
     const keyHash = await hashApiKey(apiKey);

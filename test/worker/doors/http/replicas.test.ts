@@ -16,7 +16,7 @@ import { HOME } from "../../../support/home.ts";
 import { countHops } from "../../../support/hops.ts";
 import { laggingReplica } from "../../../support/lagging-replica.ts";
 
-/** A workspace whose reads are served by a replica, as an isolate sees it that knows the key. */
+/** A workspace with reads served by a replica, as seen by an isolate that knows the key. */
 async function openReplicated() {
   const replica = laggingReplica();
   const far = countHops(replica.DB);
@@ -36,13 +36,13 @@ async function openReplicated() {
     api,
     path,
     hops: far.taken,
-    /** What an isolate remembers that has seen nothing since the replica stopped. */
+    /** The memory of an isolate that has seen nothing since the replica stopped. */
     moveElsewhere: () => before && knownKeys.set(keyHash, before),
   };
 }
 
 describe("a replica that lags behind", () => {
-  test("shows what it has, to a client that has changed nothing", async () => {
+  test("shows what it has to a client that has changed nothing", async () => {
     const { api, path, workspaceId, replica, hops } = await openReplicated();
     await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     hops();
@@ -53,20 +53,20 @@ describe("a replica that lags behind", () => {
 
   test.each([
     ["the isolate that wrote", false],
-    ["an isolate that knows of no write", true],
-  ])("is not asked by %s, once a client has written", async (_, elsewhere) => {
+    ["an isolate that does not know of the write", true],
+  ])("is not used by %s once a client has written", async (_, elsewhere) => {
     const { api, path, moveElsewhere, replica, hops } = await openReplicated();
     expect((await api.patch(path, { status: "paused" })).status).toBe(200);
     if (elsewhere) moveElsewhere();
     hops();
     expect((await api.get(path)).body).toMatchObject({ status: "paused" });
-    // Elsewhere, the first read turns out stale and is done again; from then on it is known.
+    // Elsewhere, the first read is stale and is repeated; after that, the isolate knows.
     expect([hops(), replica.staleReads()]).toEqual(elsewhere ? [2, 1] : [1, 0]);
     expect((await api.get(path)).body).toMatchObject({ status: "paused" });
     expect([hops(), replica.staleReads()]).toEqual(elsewhere ? [1, 1] : [1, 0]);
   });
 
-  test("is not trusted with a list after a subscription was created or deleted", async () => {
+  test("is not used for a list after a subscription was created or deleted", async () => {
     const { api, moveElsewhere } = await openReplicated();
     const url = "https://hooks.example/in";
     const { body } = await api.post<{ id: string }>("/v1/webhooks", {
@@ -82,7 +82,7 @@ describe("a replica that lags behind", () => {
     expect((await api.get<Page<{ id: string }>>("/v1/webhooks")).body.data).toEqual([]);
   });
 
-  test("hides nothing from a subscriber who asks for the lead that it has just been told of", async () => {
+  test("hides nothing from a subscriber that asks for the lead it has just been sent", async () => {
     const { api, workspaceId, replica } = await openReplicated();
     const { id } = await subscribe(workspaceId);
     const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
@@ -108,7 +108,7 @@ describe("a replica that lags behind", () => {
   });
 });
 
-test("a gate that cannot be told of a bookmark holds no delivery up", async () => {
+test("a gate that cannot be told of a bookmark delays no delivery", async () => {
   const { workspaceId } = await openWorkspace();
   const { id } = await subscribe(workspaceId);
   await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
@@ -122,7 +122,7 @@ test("a gate that cannot be told of a bookmark holds no delivery up", async () =
   expect(posts).toBe(1);
 });
 
-test("an evicted gate comes back with its bookmark", async () => {
+test("an evicted gate returns with its bookmark", async () => {
   const { apiKey } = await openWorkspace();
   const keyHash = await hashApiKey(apiKey);
   const bookmark = "ffffffff-00000000-00000000-00000000000000000000000000000000";

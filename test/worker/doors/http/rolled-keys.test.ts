@@ -20,13 +20,16 @@ async function untilAfter(time: number): Promise<void> {
   while (Date.now() <= time) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
-/** When the key is refused, Unix milliseconds. */
+/** When the key expires, Unix milliseconds. */
 async function endOf(workspaceId: string, keyId: string): Promise<number> {
   const { items } = await Platform.listApiKeys({ workspaceId });
   return Date.parse(items.find((item) => item.keyId === keyId)?.expiresAt ?? "");
 }
 
-/** Asks again and again until `last`; gives each answer's status, and when it was asked and given. */
+/**
+ * Repeats a request until `last`; returns each response's status, and when it was sent and
+ * received.
+ */
 async function ask(get: () => Promise<Answer>, last: number) {
   const asked: { from: number; to: number; answer: Answer }[] = [];
   do {
@@ -38,7 +41,7 @@ async function ask(get: () => Promise<Answer>, last: number) {
 }
 
 describe("a key that was rolled", () => {
-  test("is good until the overlap ends, and then refused by itself, like an unknown one", async () => {
+  test("is valid until the overlap ends, and is then refused like an unknown one", async () => {
     const { workspaceId, keyId, api } = await openWorkspace();
     expect(await api.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
     const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 1 });
@@ -58,7 +61,7 @@ describe("a key that was rolled", () => {
     expect(await openApi(rolled.apiKey).get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("without an overlap is refused when the call returns, where it was just in use", async () => {
+  test("without an overlap is refused once the call has returned, even where it was just in use", async () => {
     const { keyId, api } = await openWorkspace();
     expect(await api.get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
     const underWay = Array.from({ length: 20 }, () => api.get("/v1/leads"));
@@ -69,7 +72,7 @@ describe("a key that was rolled", () => {
     expect(await openApi(apiKey).get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("without an overlap is refused as unknown, where its quota was known to be used up", async () => {
+  test("without an overlap is refused as unknown, even where its quota was known to be used up", async () => {
     const { keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
     await api.get("/v1/leads");
     expect((await api.get("/v1/leads")).status).toBe(429);
@@ -78,7 +81,7 @@ describe("a key that was rolled", () => {
   });
 
   test.each(["quota", "access"])(
-    "with no %s left is refused as unknown from its end on, whatever the isolate remembers",
+    "with no %s left is refused as unknown once it has expired, whatever the isolate remembers",
     async (what) => {
       const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
       await api.get("/v1/leads");

@@ -17,7 +17,7 @@ interface Page {
   next_cursor: string | null;
 }
 
-/** A workspace with two automations, of which the first has three runs and the second one. */
+/** A workspace with two automations; the first has three runs, the second one. */
 async function openRuns() {
   const workspace = await openWorkspace();
   const { workspaceId } = workspace;
@@ -36,7 +36,7 @@ async function openRuns() {
 }
 
 describe("GET /runs", () => {
-  test("answers runs with exactly the fields of the contract", async () => {
+  test("returns runs with exactly the fields of the contract", async () => {
     const { workspaceId, api } = await openWorkspace();
     const automationId = await recordAutomation(workspaceId);
     const { ids: leads } = await exports.Platform.recordLeads({
@@ -86,7 +86,7 @@ describe("GET /runs", () => {
     );
   });
 
-  test("answers every status and every trigger", async () => {
+  test("returns every status and every trigger", async () => {
     const { workspaceId, api } = await openWorkspace();
     const automationId = await recordAutomation(workspaceId);
     const statuses = ["success", "partial", "failed", "success", "failed"] as const;
@@ -104,7 +104,7 @@ describe("GET /runs", () => {
     expect(body.data.map(({ trigger_type }) => trigger_type)).toEqual(triggers);
   });
 
-  test("answers the runs of all automations, newest first, page by page", async () => {
+  test("returns the runs of all automations, newest first, page by page", async () => {
     const { api, ids } = await openRuns();
     const [one, two, three, four] = ids;
     const first = await api.get<Page>("/v1/runs?limit=3");
@@ -117,7 +117,7 @@ describe("GET /runs", () => {
 });
 
 describe("GET /automations/{id}/runs", () => {
-  test("answers the runs of this automation only, newest first, page by page", async () => {
+  test("returns the runs of this automation only, newest first, page by page", async () => {
     const { api, automationId, otherId, ids } = await openRuns();
     const [one, two, three, four] = ids;
     const path = `/v1/automations/${automationId}/runs`;
@@ -136,7 +136,7 @@ describe("GET /automations/{id}/runs", () => {
     expect(other.body.data.map(({ id }) => id)).toEqual([two]);
   });
 
-  test("answers each run as GET /runs does", async () => {
+  test("returns each run as GET /runs does", async () => {
     const { api, automationId } = await openRuns();
     const all = await api.get<Page>("/v1/runs");
     const own = await api.get<Page>(`/v1/automations/${automationId}/runs`);
@@ -145,7 +145,7 @@ describe("GET /automations/{id}/runs", () => {
     );
   });
 
-  test("answers an empty page for an automation that has not run", async () => {
+  test("returns an empty page for an automation that has not run", async () => {
     const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     expect(await api.get(`/v1/automations/${id}/runs`)).toEqual(
@@ -153,7 +153,7 @@ describe("GET /automations/{id}/runs", () => {
     );
   });
 
-  test("takes no cursor of GET /runs, of another automation's runs, or of its own elsewhere", async () => {
+  test("rejects cursors of GET /runs, of another automation's runs, and its own cursors elsewhere", async () => {
     const { api, automationId, otherId } = await openRuns();
     const cursorOf = async (path: string) =>
       (await api.get<Page>(`${path}?limit=1`)).body.next_cursor as string;
@@ -171,7 +171,7 @@ describe("GET /automations/{id}/runs", () => {
       expect(await api.get(path), path).toEqual(unreadable);
   });
 
-  test("refuses a limit that is out of range, also for an automation that nobody has", async () => {
+  test("rejects a limit out of range, even for an automation that does not exist", async () => {
     const { api, automationId } = await openRuns();
     for (const id of [automationId, "aut_unknown"])
       expect(await api.get(`/v1/automations/${id}/runs?limit=101`)).toEqual(
@@ -184,7 +184,7 @@ describe("GET /automations/{id}/runs", () => {
       );
   });
 
-  test("answers an id of another workspace exactly as one that is nowhere", async () => {
+  test("answers an id of another workspace exactly like an unknown one", async () => {
     const { automationId } = await openRuns();
     const other = await openWorkspace();
     const foreign = await other.api.get(`/v1/automations/${automationId}/runs`);

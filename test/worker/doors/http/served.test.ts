@@ -29,7 +29,7 @@ function without(part: string): string {
   return ALL.filter((name) => name !== part).join();
 }
 
-test("a deployment serves the whole contract unless it says otherwise", () => {
+test("a deployment serves the whole contract by default", () => {
   expect(ALL).toEqual([
     "automations",
     "automations.patch",
@@ -40,7 +40,7 @@ test("a deployment serves the whole contract unless it says otherwise", () => {
   ]);
 });
 
-test("the list of served parts is read name by name", () => {
+test("the list of served parts is parsed name by name", () => {
   expect(isServed("leads, runs", "runs")).toBe(true);
   expect(isServed("leads,runs", "leads")).toBe(true);
   expect(isServed("", "leads")).toBe(false);
@@ -64,7 +64,7 @@ describe("a part that is not served", () => {
   ];
 
   test.each(routes)(
-    "%s: %s answers as an unknown path does, without it only",
+    "%s: %s is answered like an unknown path, but only without it",
     async (part, method, path, body) => {
       const { workspaceId, apiKey } = await openListeningWorkspace();
       const url = path(await recordAutomation(workspaceId));
@@ -84,7 +84,7 @@ describe("a part that is not served", () => {
     },
   );
 
-  test("is 404 before its content type, body, parameters and resource are looked at", async () => {
+  test("is 404 before its content type, body, parameters and resource are checked", async () => {
     const { workspaceId, apiKey } = await openListeningWorkspace();
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const api = openApi(apiKey, deployedWith({ SERVED_ROUTES: "" }));
@@ -110,7 +110,7 @@ describe("a part that is not served", () => {
   });
 });
 
-describe("automations of a CRM, where they are not served", () => {
+describe("CRM automations that are not served", () => {
   const SERVED_ROUTES = without("automations.crm_source");
 
   /** The Platform door of such a deployment. */
@@ -121,7 +121,7 @@ describe("automations of a CRM, where they are not served", () => {
     return ids;
   }
 
-  /** A workspace with an automation of a CRM between two social ones, each with a run. */
+  /** A workspace with a CRM automation between two social ones, each with a run. */
   async function openMixed() {
     const { workspaceId, apiKey, api } = await openListeningWorkspace();
     const ids: string[] = [];
@@ -141,7 +141,7 @@ describe("automations of a CRM, where they are not served", () => {
     };
   }
 
-  test("stand in no list, and make no page shorter", async () => {
+  test("appear in no list, and make no page shorter", async () => {
     const { api, everywhere, social, crmSource } = await openMixed();
     const idsOf = async (from: typeof api, query: string) => {
       const { body } = await from.get<{ data: { id: string }[]; has_more: boolean }>(
@@ -154,7 +154,7 @@ describe("automations of a CRM, where they are not served", () => {
     expect(await idsOf(everywhere, "")).toEqual([[...social, crmSource].toSorted(), false]);
   });
 
-  test("answer as an unknown id does: detail, control and runs", async () => {
+  test("are answered like an unknown id: detail, PATCH and runs", async () => {
     const { workspaceId, api, crmSource } = await openMixed();
     const before = await eventsOf(workspaceId);
     const notFound = refusal(404, "automation_not_found");
@@ -170,7 +170,7 @@ describe("automations of a CRM, where they are not served", () => {
     expect(await eventsOf(workspaceId)).toEqual(before);
   });
 
-  test("have no run in the workspace's, and the others have theirs", async () => {
+  test("have no runs in the workspace's list, while the others do", async () => {
     const { api, socialRuns } = await openMixed();
     const { body } = await api.get<{ data: { id: string }[] }>("/v1/runs?limit=2");
     expect(body).toEqual({
@@ -179,7 +179,7 @@ describe("automations of a CRM, where they are not served", () => {
     });
   });
 
-  test("make no event, and the others make theirs", async () => {
+  test("cause no event, while the others do", async () => {
     const { workspaceId } = await openListeningWorkspace();
     const crm = { type: "crm_source", name: "Relance" } as const;
     const automations = (status: "active" | "paused") => [
@@ -204,7 +204,7 @@ describe("automations of a CRM, where they are not served", () => {
     ]);
   });
 
-  test("leave the leads of a CRM alone", async () => {
+  test("do not affect CRM leads", async () => {
     const { workspaceId, apiKey } = await openListeningWorkspace();
     const leads = [leadReport("1", { source: "crm" })];
     const ids = await record((platform) => platform.recordLeads({ workspaceId, leads }));

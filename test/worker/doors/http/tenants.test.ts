@@ -18,7 +18,7 @@ const lists = operations.filter(({ parameters }) =>
   parameters.some(({ name }) => name === "cursor"),
 );
 
-/** A body that each operation takes; an operation that is missing here fails its test. */
+/** A valid body for each operation; an operation missing here fails its test. */
 const BODIES: Record<string, object | null> = {
   getAutomation: null,
   controlAutomation: { status: "paused" },
@@ -26,7 +26,7 @@ const BODIES: Record<string, object | null> = {
   deleteWebhook: null,
 };
 
-/** A workspace with three of everything; its people and its identifiers bear its name. */
+/** A workspace with three of everything; its people and ids contain its name. */
 async function openFilledWorkspace() {
   const workspace = await openWorkspace();
   const { workspaceId, api } = workspace;
@@ -58,12 +58,12 @@ beforeAll(async () => {
   foreign = await openFilledWorkspace();
 });
 
-test("the document names routes with identifiers and lists, so that there is something to try", () => {
+test("the document has routes with ids and lists, so that there is something to test", () => {
   expect(withId.length).toBeGreaterThanOrEqual(4);
   expect(lists.length).toBeGreaterThanOrEqual(5);
 });
 
-describe("a foreign identifier is answered byte for byte like an unknown one", () => {
+describe("another workspace's id is answered byte for byte like an unknown one", () => {
   test.each(withId)("by $operationId", async ({ operationId, method, path }) => {
     expect(Object.keys(BODIES)).toContain(operationId);
     const [kind, foreignId] = path.includes("webhooks")

@@ -33,7 +33,7 @@ describe("POST /webhooks", () => {
     expect(await refused.get("/v1/webhooks")).toEqual(success(200, EMPTY_PAGE));
   });
 
-  test("answers 201 with the subscription and its secret", async () => {
+  test("returns 201 with the subscription and its secret", async () => {
     const { api } = await openWorkspace();
     const startedAt = new Date().toISOString();
     const answer = await api.post<Created>("/v1/webhooks", {
@@ -55,7 +55,7 @@ describe("POST /webhooks", () => {
     expect(answer.body.created_at <= new Date().toISOString()).toBe(true);
   });
 
-  test("gives each subscription an id and a secret of its own, also for the same URL", async () => {
+  test("gives each subscription its own id and secret, even for the same URL", async () => {
     const { api } = await openWorkspace();
     const body = { url: URL_OF_OURS, events: ["lead.created"] };
     const created = [
@@ -66,7 +66,7 @@ describe("POST /webhooks", () => {
     expect(new Set(created.map(({ secret }) => secret)).size).toBe(2);
   });
 
-  test("collapses event kinds that are given twice, and takes each by itself", async () => {
+  test("ignores duplicate event kinds, and accepts each on its own", async () => {
     const { api } = await openWorkspace();
     const given = [
       [["lead.created", "lead.created"], ["lead.created"]],
@@ -85,7 +85,7 @@ describe("POST /webhooks", () => {
     }
   });
 
-  test("never stores the secret in the clear", async () => {
+  test("never stores the secret in plain text", async () => {
     const { api } = await openWorkspace();
     const { body } = await api.post<Created>("/v1/webhooks", {
       url: URL_OF_OURS,
@@ -117,7 +117,7 @@ describe("POST /webhooks", () => {
       badRequest("events", "invalid_type"),
     ],
     [
-      "events that are a text",
+      "events that are a string",
       { url: URL_OF_OURS, events: "lead.created" },
       badRequest("events", "invalid_type"),
     ],
@@ -147,7 +147,7 @@ describe("POST /webhooks", () => {
       badRequest("events.0", "invalid_type"),
     ],
     [
-      "every kind by a star",
+      "a star for every kind",
       { url: URL_OF_OURS, events: ["*"] },
       badRequest("events.0", "unknown_value", { allowed: KINDS }),
     ],
@@ -161,11 +161,11 @@ describe("POST /webhooks", () => {
       { url: URL_OF_OURS, events: ["lead.created"], id: "whk_1" },
       badRequest("id", "unknown_property"),
     ],
-  ])("refuses a body with 400 that names the parameter: %s", async (_, body, expected) => {
+  ])("rejects a body with a 400 that names the parameter: %s", async (_, body, expected) => {
     expect(await refused.post("/v1/webhooks", body)).toEqual(expected);
   });
 
-  // One or two of each kind; test/worker/webhooks/target.test.ts has them all.
+  // One or two of each kind; test/worker/webhooks/target.test.ts has all of them.
   test.each<[url: string, reason: Reason]>([
     ["", "invalid_url"],
     ["example", "invalid_url"],
@@ -192,20 +192,20 @@ describe("POST /webhooks", () => {
     ["https://[fc00::1]/", "private_address"],
     ["https://[::ffff:127.0.0.1]/", "private_address"],
     ["https://１２７.０.０.１/", "private_address"],
-  ])("refuses %s: %s", async (url, reason) => {
+  ])("rejects %s: %s", async (url, reason) => {
     expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
       badRequest("url", reason),
     );
   });
 
-  test("refuses half a character, which could not be answered as it was given", async () => {
+  test("rejects a lone surrogate, which could not be returned unchanged", async () => {
     const url = "https://example.com/\ud800";
     expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
       badRequest("url", "invalid_url"),
     );
   });
 
-  test("takes any public HTTPS URL, and answers it as it was given", async () => {
+  test("accepts any public HTTPS URL, and returns it unchanged", async () => {
     const { api } = await openWorkspace();
     const urls = [
       "https://hooks.example.com",
@@ -225,7 +225,7 @@ describe("POST /webhooks", () => {
     }
   });
 
-  test("takes http and private addresses in local development only", async () => {
+  test("accepts http and private addresses in local development only", async () => {
     const { apiKey } = await openWorkspace();
     const local = openApi(apiKey, deployedWith({ ALLOW_LOCAL_WEBHOOKS: "true" }));
     for (const url of ["http://localhost:9000/hook", "http://127.0.0.1:9000/"])
@@ -243,7 +243,7 @@ describe("POST /webhooks", () => {
     }
   });
 
-  test("does not take a resolver that fails for a refusal", async () => {
+  test("does not treat a failing resolver as a refusal", async () => {
     const { apiKey } = await openWorkspace();
     const resolver = "https://status-503-resolver.example/dns-query";
     const api = openApi(apiKey, deployedWith({ DNS_OVER_HTTPS_URL: resolver }));
@@ -252,14 +252,14 @@ describe("POST /webhooks", () => {
   });
 });
 
-describe("the ceiling of subscriptions", () => {
+describe("the subscription limit", () => {
   const body = { url: URL_OF_OURS, events: ["lead.created"] };
   const reached = refusal(400, "invalid_request", {
     reason: "subscription_limit_reached",
     max: 20,
   });
 
-  test("is 20 a workspace, exact under 40 creations at once", async () => {
+  test("is 20 per workspace, exact under 40 concurrent requests", async () => {
     const { api } = await openWorkspace();
     const answers = await Promise.all(
       Array.from({ length: 40 }, () => api.post<Created>("/v1/webhooks", body)),
@@ -275,7 +275,7 @@ describe("the ceiling of subscriptions", () => {
   });
 
   test.each([3, 45])(
-    "is %i where that is agreed, exact under 60 creations at once",
+    "is %i where that is agreed, exact under 60 concurrent requests",
     async (max) => {
       const { workspaceId, api } = await openWorkspace();
       await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: max });
@@ -292,7 +292,7 @@ describe("the ceiling of subscriptions", () => {
     },
   );
 
-  test("lowered below what there is removes nothing and refuses new ones until there is room", async () => {
+  test("lowered below the current number removes nothing and refuses new ones until there is room", async () => {
     const { workspaceId, api } = await openWorkspace();
     const ids: string[] = [];
     for (let i = 0; i < 3; i++) ids.push((await api.post<Created>("/v1/webhooks", body)).body.id);
@@ -310,7 +310,7 @@ describe("the ceiling of subscriptions", () => {
     expect((await api.post("/v1/webhooks", body)).status).toBe(201);
   });
 
-  test("is each workspace's own, and a deletion makes room", async () => {
+  test("is separate for each workspace, and a deletion makes room", async () => {
     const [full, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const ids: string[] = [];
     for (let i = 0; i < 20; i++)
@@ -324,7 +324,7 @@ describe("the ceiling of subscriptions", () => {
 });
 
 describe("GET /webhooks", () => {
-  test("answers the subscriptions without their secrets, newest first, page by page", async () => {
+  test("returns the subscriptions without their secrets, newest first, page by page", async () => {
     const { api } = await openWorkspace();
     const created: Webhook[] = [];
     for (let i = 0; i < 7; i++) {
@@ -354,7 +354,7 @@ describe("GET /webhooks", () => {
     );
   });
 
-  test("tells since when a subscription is disabled", async () => {
+  test("shows when a subscription was disabled", async () => {
     const { api } = await openWorkspace();
     const { body } = await api.post<Created>("/v1/webhooks", {
       url: URL_OF_OURS,
@@ -375,7 +375,7 @@ describe("GET /webhooks", () => {
     );
   });
 
-  test("answers no subscription of another workspace", async () => {
+  test("returns no subscription of another workspace", async () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     await one.api.post("/v1/webhooks", { url: URL_OF_OURS, events: ["lead.created"] });
     expect(await other.api.get("/v1/webhooks")).toEqual(success(200, EMPTY_PAGE));
@@ -383,7 +383,7 @@ describe("GET /webhooks", () => {
 });
 
 describe("DELETE /webhooks/{id}", () => {
-  test("answers 204 without a body, then 404: it is not idempotent", async () => {
+  test("returns 204 without a body, then 404: it is not idempotent", async () => {
     const { api } = await openWorkspace();
     const create = async () => {
       const body = { url: URL_OF_OURS, events: ["lead.created"] };
@@ -400,7 +400,7 @@ describe("DELETE /webhooks/{id}", () => {
     expect(await api.get("/v1/webhooks")).toEqual(success(200, { ...EMPTY_PAGE, data: [kept] }));
   });
 
-  test("is done by one of several clients that race, and the others get 404", async () => {
+  test("succeeds for one of several concurrent clients, and the others get 404", async () => {
     const { api } = await openWorkspace();
     const { body } = await api.post<Created>("/v1/webhooks", {
       url: URL_OF_OURS,
@@ -412,7 +412,7 @@ describe("DELETE /webhooks/{id}", () => {
     expect(answers.map(({ status }) => status).toSorted()).toEqual([204, ...Array(9).fill(404)]);
   });
 
-  test("answers an id of another workspace exactly as one that is nowhere, and deletes nothing", async () => {
+  test("answers an id of another workspace exactly like an unknown one, and deletes nothing", async () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const { body } = await one.api.post<Created>("/v1/webhooks", {
       url: URL_OF_OURS,

@@ -13,20 +13,20 @@ import { keepLog } from "../../../support/log-lines.ts";
 
 const lines = keepLog();
 
-/** The lines about requests that were logged since the last look. */
+/** The request log lines since the last call. */
 function requests(): Record<string, unknown>[] {
   const logged = lines.splice(0).map((line) => JSON.parse(line));
   return logged.filter(({ event }) => event === "request");
 }
 
 describe("the log line of a request", () => {
-  test("names the key by its id, whatever came of it", async () => {
+  test("has the key's id, whatever the result", async () => {
     const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
     await api.get("/v1/leads");
     await api.get("/v1/leads?limit=0");
     await api.get("/v1/nowhere");
     await api.get("/v1/leads");
-    // This one is refused by what the isolate remembers.
+    // This one is refused from the isolate's memory.
     await api.get("/v1/leads");
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await api.get("/v1/leads");
@@ -38,7 +38,7 @@ describe("the log line of a request", () => {
     }
   });
 
-  test("names the address of a failed authentication by what tells nobody the address", async () => {
+  test("has a pseudonym for the address of a failed authentication", async () => {
     const address = freshAddress();
     const revoked = await revokedKey();
     for (const key of [null, "nonsense", await inventedKey(), revoked])
@@ -58,7 +58,7 @@ describe("the log line of a request", () => {
     expect(text).not.toContain(address);
   });
 
-  test("names an IPv6 network as one, and differently in another deployment", async () => {
+  test("has one pseudonym per IPv6 network, and a different one in another deployment", async () => {
     const from = (address: string, fetch?: ReturnType<typeof deployedWith>) =>
       send("/v1/leads", { headers: { "CF-Connecting-IP": address } }, fetch);
     await from("2001:db8:9:9::1");
@@ -70,7 +70,7 @@ describe("the log line of a request", () => {
     expect(elsewhere).not.toBe(first);
   });
 
-  test("outside the API names neither", async () => {
+  test("outside the API has neither", async () => {
     await send("/openapi.json");
     const [line] = requests();
     expect(line).not.toHaveProperty("key");

@@ -21,7 +21,7 @@ interface Shown {
   next_cursor: string;
 }
 
-/** A webhook with three deliveries that are pending, an hour old, oldest first. */
+/** A webhook with three pending deliveries that are an hour old, oldest first. */
 async function openOwed(behaviour = "ok") {
   const { workspaceId } = await openWorkspace();
   const subscription = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
@@ -62,7 +62,7 @@ describe("deliveries in the portal", () => {
     );
   });
 
-  test("are narrowed by state and type", async () => {
+  test("are filtered by state and type", async () => {
     const { subscription, portal, path } = await openOwed();
     const lengthOf = async (query: string) =>
       (await portal.get<Shown>(`${path}/deliveries?${query}`)).body.data.length;
@@ -95,7 +95,7 @@ describe("deliveries in the portal", () => {
         allowed: ["run.completed", "lead.created", "automation.status_changed"],
       },
     ],
-  ])("refuse %s", async (query, details) => {
+  ])("reject %s", async (query, details) => {
     const { portal, path } = await openOwed();
     expect(await portal.get(`${path}/deliveries?${query}`)).toEqual(
       portalRefusal(400, "invalid_request", details),
@@ -141,7 +141,7 @@ describe("deliveries in the portal", () => {
 });
 
 describe("POST /portal/api/webhooks/{id}/redeliver", () => {
-  test("delivers events by name once more", async () => {
+  test("redelivers events by id", async () => {
     const { subscription, eventIds, portal, path } = await openOwed();
     await Platform.disableWebhook({ webhookId: subscription.id });
     await Platform.enableWebhook({ webhookId: subscription.id });
@@ -154,7 +154,7 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
     expect(received.map(({ body }) => JSON.parse(body).id).sort()).toEqual(event_ids);
   });
 
-  test("delivers those of a range, by what became of them", async () => {
+  test("redelivers a range, by state", async () => {
     const { subscription, portal, path } = await openOwed();
     await Platform.disableWebhook({ webhookId: subscription.id });
     await Platform.enableWebhook({ webhookId: subscription.id });
@@ -187,14 +187,14 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
         allowed: ["delivered", "exhausted", "cancelled", "missed"],
       },
     ],
-  ])("refuses %o", async (body, details) => {
+  ])("rejects %o", async (body, details) => {
     const { portal, path } = await openOwed();
     expect(await portal.post(`${path}/redeliver`, body)).toEqual(
       portalRefusal(400, "invalid_request", details),
     );
   });
 
-  test("is refused for a webhook that is disabled", async () => {
+  test("is refused for a disabled webhook", async () => {
     const { subscription, eventIds, portal, path } = await openOwed();
     await Platform.disableWebhook({ webhookId: subscription.id });
     expect(await portal.post(`${path}/redeliver`, { event_ids: eventIds })).toEqual(

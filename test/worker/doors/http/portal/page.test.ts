@@ -21,14 +21,14 @@ const PAGE_HEADERS = {
   "cross-origin-opener-policy": "same-origin",
 };
 
-test("the page has a strict policy, is never stored and asks no gate", async () => {
+test("the page has a strict policy, is never stored and calls no gate", async () => {
   const { status, headers, text } = await fetchFile("/portal");
   expect(status).toBe(200);
   expect(headers).toEqual(PAGE_HEADERS);
   expect(text).toContain("<!doctype html>");
 });
 
-test("its files are kept for ever, under names that hold a hash", async () => {
+test("its files are cached for ever, under names with a hash", async () => {
   const asset = new Response("let x;", { headers: { "Content-Type": "text/javascript" } });
   const asked: string[] = [];
   const ASSETS = {
@@ -59,7 +59,7 @@ test.each(["/portal/index.html", "/portal/x.0a1b2c3d4e5f.js", "/portal/x", "/por
   },
 );
 
-test("with PORTAL off, nothing under /portal is there, and no link is made", async () => {
+test("with PORTAL off, nothing exists under /portal, and no link is made", async () => {
   const { workspaceId } = await openWorkspace();
   const fetch = deployedWith({ PORTAL: "off" });
   const portal = await openPortal(workspaceId, fetch);
@@ -72,7 +72,7 @@ test("with PORTAL off, nothing under /portal is there, and no link is made", asy
   expect(await errorOf(off.createPortalLink({ workspaceId }))).toContain("PORTAL is off");
 });
 
-test("no link is made where the address of the deployment is not known", async () => {
+test("no link is made if the deployment's address is not configured", async () => {
   const { workspaceId } = await openWorkspace();
   const nowhere = new Platform(createExecutionContext(), { ...env, PORTAL_ORIGIN: "" });
   expect(await errorOf(nowhere.createPortalLink({ workspaceId }))).toContain("PORTAL_ORIGIN");

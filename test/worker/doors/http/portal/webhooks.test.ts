@@ -26,7 +26,7 @@ async function openSubscribed(behaviour = "ok") {
   return { workspaceId, api, subscription, portal, path: `/webhooks/${subscription.id}` };
 }
 
-/** Figures of the last days without anything, but for today's. */
+/** Figures of the last days, all zero except today's. */
 function days(today: Record<string, unknown> = {}) {
   const none = { delivered: 0, failed: 0, cancelled: 0, pending: 0, attempts: 0, truncated: false };
   return Array.from({ length: PORTAL_DAYS }, (_, i) => {
@@ -37,7 +37,7 @@ function days(today: Record<string, unknown> = {}) {
 }
 
 describe("GET /portal/api/workspace", () => {
-  test("tells the workspace, and when the link ends", async () => {
+  test("returns the workspace and when the link expires", async () => {
     const { workspaceId } = await openWorkspace();
     const answer = await (await openPortal(workspaceId)).get<{ expires_at: string }>("/workspace");
     expect(answer).toEqual(
@@ -55,7 +55,7 @@ describe("GET /portal/api/workspace", () => {
     expect(leftMs).toBeLessThanOrEqual(HOUR_MS);
   });
 
-  test("tells how many subscriptions were agreed with it", async () => {
+  test("returns the agreed number of subscriptions", async () => {
     const { workspaceId } = await openWorkspace();
     await Platform.updateWorkspace({ workspaceId, webhooksMax: 50 });
     const { body } = await (await openPortal(workspaceId)).get("/workspace");
@@ -90,7 +90,7 @@ describe("webhooks in the portal", () => {
     expect(await portal.get("/webhooks")).toEqual(portalSuccess(200, { data: [] }));
   });
 
-  test("answer wrong input as /v1 does", async () => {
+  test("reject invalid input as /v1 does", async () => {
     const { workspaceId, apiKey } = await openWorkspace();
     const [portal, api] = [await openPortal(workspaceId), openApi(apiKey)];
     const bodies = [
@@ -115,11 +115,11 @@ describe("webhooks in the portal", () => {
     expect(text).toEqual(portalRefusal(415, "invalid_request", { reason }));
   });
 
-  test("show what became of the last days' events", async () => {
+  test("show the states of the last days' deliveries", async () => {
     const { workspaceId, portal, path } = await openSubscribed("status-500");
     const now = Date.now();
     await announceLeads(workspaceId, 3, now);
-    // Today is the seventh day: what is from the day before the first one does not count.
+    // Today is the seventh day: events from before the first day do not count.
     await announceLeads(workspaceId, 2, now - 6 * DAY_MS);
     await announceLeads(workspaceId, 5, now - 7 * DAY_MS);
     const { results } = await HOME_DB.prepare(
@@ -142,7 +142,7 @@ describe("webhooks in the portal", () => {
 });
 
 describe("what the portal does to a webhook", () => {
-  test("enable makes it active again, and delivers what it has missed", async () => {
+  test("enable re-enables it, and redelivers what it has missed", async () => {
     const { workspaceId, subscription, portal, path } = await openSubscribed();
     await announceLeads(workspaceId, 2, Date.now() - HOUR_MS);
     await Platform.disableWebhook({ webhookId: subscription.id });
@@ -160,7 +160,7 @@ describe("what the portal does to a webhook", () => {
     await until(async () => (await statesOf(subscription.id)).delivered === 2);
   });
 
-  test("secret replaces the secret, until too many are valid", async () => {
+  test("secret rotates the secret, until too many are valid", async () => {
     const { portal, path } = await openSubscribed();
     const rotated = await portal.post(`${path}/secret`, {});
     expect(rotated).toEqual(portalSuccess(200, { secret: SECRET, overlap_ends_at: SOME_TIME }));
@@ -174,7 +174,7 @@ describe("what the portal does to a webhook", () => {
     );
   });
 
-  test("test posts a sample now, and says what came of it", async () => {
+  test("test posts a sample, and returns the result", async () => {
     const { subscription, portal, path } = await openSubscribed("status-503");
     const answer = await portal.post<{ event_id: string }>(`${path}/test`, {
       type: "lead.created",
@@ -227,7 +227,7 @@ describe("what the portal does to a webhook", () => {
         allowed: ["run.completed", "lead.created", "automation.status_changed"],
       },
     ],
-  ] as const)("%s refuses %o", async (action, body, details) => {
+  ] as const)("%s rejects %o", async (action, body, details) => {
     const { portal, path } = await openSubscribed();
     expect(await portal.post(`${path}/${action}`, body)).toEqual(
       portalRefusal(400, "invalid_request", details as object),
