@@ -216,6 +216,21 @@ export const FIGURES = {
     about: "the same with 50 consumers",
     comparedWith: "its p99 without a burst",
   },
+  databases_recording_ratio: {
+    unit: "×",
+    about: "leads recorded a second for four workspaces in four databases",
+    comparedWith: "the same in one; local databases share a thread",
+  },
+  databases_delivering_ratio: {
+    unit: "×",
+    about: "events recorded and delivered a second for them",
+    comparedWith: "the same in one; local databases share a thread",
+  },
+  busy_neighbour_p99_ratio: {
+    unit: "×",
+    about: "p99 of a read while another database records without a pause",
+    comparedWith: "its p99 while its own database does",
+  },
   retention_events_per_second: {
     unit: "events / s",
     about: "expired and deleted",

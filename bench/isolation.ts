@@ -7,9 +7,9 @@ const AGENT = { reference: "agent", name: "Agent" };
 const HEALTHY = 9;
 let references = 0;
 
-/** A workspace with one subscription to each of `urls`. */
-export async function openWorkspace(runtime: Runtime, urls: string[]) {
-  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Bench" });
+/** A workspace with one subscription to each of `urls`, in a database. */
+export async function openWorkspace(runtime: Runtime, urls: string[], database = "DB") {
+  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Bench", database });
   const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
   for (const url of urls) {
     const answer = await fetch(new URL("/v1/webhooks", runtime.url), {

@@ -16,6 +16,7 @@ import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";
+import { measureDatabases } from "./databases.ts";
 import { describeFigures, type Figures } from "./figures.ts";
 import { measureFramework } from "./framework.ts";
 import { measureHostile } from "./hostile.ts";
@@ -86,6 +87,7 @@ const pages = await measurePages(metered, rows, quick ? 20 : 200);
 step("delivering");
 const delivering = await measureDelivering(metered, quick ? 1 : 5, quick ? 1_000 : 3_000);
 await metered.stop();
+const databases = await measureDatabases({ bundle: meteredBundle, vars, quick, step });
 
 step("the framework's share");
 const runtime = await startRuntime({ vars });
@@ -112,6 +114,7 @@ const first = pages[0];
 const deepest = pages.at(-1);
 const figures: Figures = {
   ...hostile?.figures,
+  ...databases.figures,
   hot_read_hops: reads.hops.hot,
   cold_read_hops: reads.hops.cold,
   naive_read_hops: reads.hops.naive,
@@ -209,7 +212,7 @@ show("The effect of a flood of invalid and used-up keys on a well-behaved client
     "refused in total": shedding.refused,
   },
 ]);
-for (const { title, rows } of hostile?.tables ?? []) show(title, rows);
+for (const { title, rows } of [...databases.tables, ...(hostile?.tables ?? [])]) show(title, rows);
 show("The bundle, and a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),

@@ -6,21 +6,32 @@
  * PORTAL_SIGNING_KEYS). The order:
  *
  * 1. the account and the secrets: without them nothing is begun;
- * 2. the database, made if it is not there: wrangler would make it with the Worker, too late for 3;
- * 3. its migrations: what they change must suit the code that still serves;
- * 4. the Worker with its Durable Objects and its secrets: the deployment finds the database by its
- *    name and makes the queues.
+ * 2. the databases, made if they are not there: wrangler would make them with the Worker, too late
+ *    for 3;
+ * 3. their migrations: what they change must suit the code that still serves;
+ * 4. a look at the directory: every database that workspaces live in is bound;
+ * 5. the Worker with its Durable Objects and its secrets: the deployment finds the databases by their
+ *    names and makes the queues.
  *
  * Each step finds what an earlier run has done and leaves it alone.
  */
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { confirm, select } from "@clack/prompts";
 import { z } from "zod";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, readArguments } from "../shared/command.ts";
+import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import { SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
-import { type Answer, openWrangler, type Wrangler } from "../shared/wrangler.ts";
+import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
+import {
+  expectAllBound,
+  makeDatabases,
+  migrateDatabases,
+  missingDatabases,
+  namesIn,
+  parse,
+} from "./databases.ts";
 import {
   answered,
   askForSecrets,
@@ -32,7 +43,6 @@ import {
 
 const Account = z.object({ id: z.string(), name: z.string() });
 const WhoAmI = z.object({ loggedIn: z.boolean(), accounts: z.array(Account).optional() });
-const Named = z.array(z.object({ name: z.string() }));
 const Deployment = z.object({
   type: z.literal("deploy"),
   version_id: z.string().nullable(),
@@ -42,20 +52,28 @@ const Deployment = z.object({
 /** The secret that its owner may have already; the others are made. */
 const ASKED_FOR: SecretName = "WEBHOOK_ENCRYPTION_KEYS";
 
-const USAGE = `npm run deploy -- [--dry-run]
+const USAGE = `npm run deploy -- [--dry-run] [--config FILE]
 
-Brings the Worker onto a Cloudflare account: makes the database, applies its migrations, asks for the
-encryption key or makes one, makes the other secrets, and deploys. Run it again for each new version.
+Brings the Worker onto a Cloudflare account: makes its databases, applies their migrations, asks for
+the encryption key or makes one, makes the other secrets, and deploys. Run it again for each new version.
 
   --dry-run  looks at the account, if anybody is logged in, and builds the Worker; says what would be
              done, and changes nothing
+  --config FILE
+             deploys by another configuration than wrangler.toml
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, ${SECRET_NAMES.join(", ")}
              in the environment: what it needs to know where nobody can be asked
 `;
 
-const { values } = readArguments(USAGE, { "dry-run": { type: "boolean", default: false } });
+const { values } = readArguments(USAGE, {
+  "dry-run": { type: "boolean", default: false },
+  config: { type: "string" },
+});
 const dryRun = values["dry-run"];
+const config = resolve(values.config ?? join(ROOT, "wrangler.toml"));
+/** What each call of wrangler is given besides. */
+const everyCall = values.config ? [`--config=${config}`] : [];
 const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
 
 try {
@@ -66,21 +84,24 @@ try {
 
 async function deploy(): Promise<void> {
   const { given, env } = takeSecrets(process.env);
-  const stranger = openWrangler(env);
+  const stranger = openWrangler(env, everyCall);
   const me = await whoAmI(stranger);
   if (dryRun && !me.loggedIn) return rehearse(stranger, given, null);
   const accountId = await chooseAccount(stranger, me);
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
+    everyCall,
   );
   const missing = await missingSecrets(wrangler, given);
+  const databases = await databasesIn(await readConfig(config));
   if (dryRun) {
-    const lacks = { secrets: missing, database: (await lacksDatabase(wrangler)) !== null };
-    return rehearse(wrangler, given, lacks);
+    const lacking = await missingDatabases(wrangler, databases);
+    return rehearse(wrangler, given, { secrets: missing, databases: lacking });
   }
   const secrets = { ...given, ...(await completeSecrets(missing)) };
-  await makeDatabase(wrangler);
-  await migrate(wrangler);
+  await makeDatabases(wrangler, databases);
+  await migrateDatabases(wrangler, databases);
+  await expectAllBound(wrangler, databases);
   await upload(wrangler, secrets);
 }
 
@@ -118,7 +139,7 @@ async function chooseAccount(
     );
   const { accounts = [] } = me;
   if (process.env.CLOUDFLARE_ACCOUNT_ID || accounts.length <= 1) return null;
-  if ((await readConfig()).account_id) return null;
+  if ((await readConfig(config)).account_id) return null;
   if (!interactive) {
     const ids = accounts.map(({ id }) => id).join(", ");
     throw new Error(`Set CLOUDFLARE_ACCOUNT_ID: these credentials reach several accounts, ${ids}.`);
@@ -142,18 +163,20 @@ async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
 async function rehearse(
   wrangler: Wrangler,
   given: Secrets,
-  lacks: { secrets: SecretName[]; database: boolean } | null,
+  lacks: { secrets: SecretName[]; databases: ConfiguredDatabase[] } | null,
 ): Promise<void> {
   const unless = lacks ? "" : ", unless it is there";
   const secrets = lacks?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
-  const { database_name, database_id } = await readDatabase();
+  const databases = await databasesIn(await readConfig(config));
+  const toMake = lacks?.databases ?? databases.filter(({ hasId }) => !hasId);
+  const [, another] = databases;
   const steps = [
     ...(lacks ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
     ...secrets.map((name) =>
       name === ASKED_FOR ? `ask for ${name}, or make it${unless}` : `make ${name}${unless}`,
     ),
-    ...((lacks?.database ?? !database_id) ? [`make the database ${database_name}${unless}`] : []),
-    "apply the migrations that the database lacks",
+    ...toMake.map(({ name }) => `make the database ${name}${unless}`),
+    `apply the migrations that ${another ? "each database" : "the database"} lacks`,
     "deploy the Worker",
   ];
   const code = await wrangler.show(["deploy", "--dry-run"]);
@@ -183,39 +206,6 @@ async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
   return makeSecrets(missing);
 }
 
-/** The name of the database, if there is none of it yet; else null. */
-async function lacksDatabase(wrangler: Wrangler): Promise<string | null> {
-  const { database_name: name, database_id } = await readDatabase();
-  // One that is named by its id was made elsewhere.
-  if (database_id) return null;
-  const known = namesIn(await wrangler.ask("d1", "list", "--json"), "The databases");
-  return known.includes(name) ? null : name;
-}
-
-/** The database, as `wrangler.toml` names it. */
-async function readDatabase() {
-  const [database] = (await readConfig()).d1_databases;
-  if (!database?.database_name) throw new Error("wrangler.toml names no database");
-  return { database_name: database.database_name, database_id: database.database_id };
-}
-
-/** Makes the database where there is none of its name. */
-async function makeDatabase(wrangler: Wrangler): Promise<void> {
-  const name = await lacksDatabase(wrangler);
-  if (name === null) return;
-  console.log(`Making the database ${name}.`);
-  const made = await wrangler.ask("d1", "create", name);
-  if (!made.ok) throw new Error(`The database ${name} could not be made:\n${made.complaint}`);
-}
-
-async function migrate(wrangler: Wrangler): Promise<void> {
-  console.log("Bringing the database up to date.");
-  // Without questions: a migration that is declined would look like one that was applied.
-  const code = await wrangler.show(["d1", "migrations", "apply", "DB", "--remote"], { CI: "1" });
-  if (code !== 0)
-    throw new Error("The database could not be brought up to date: nothing was deployed.");
-}
-
 /** @throws Error when the new code does not serve. */
 async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   using folder = openPrivateFolder();
@@ -233,13 +223,6 @@ async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   npm run platform -- --remote createApiKey '{ "workspaceId": "wks_…" }'`);
 }
 
-/** The names in a list that wrangler gave. @throws Error when it gave none. */
-function namesIn({ ok, stdout, complaint }: Answer, what: string): string[] {
-  const list = Named.safeParse(ok ? parse(stdout) : null);
-  if (!list.success) throw new Error(`${what} cannot be listed:\n${complaint}`);
-  return list.data.map(({ name }) => name);
-}
-
 /** The deployment in what wrangler reports, a line of JSON for each thing it did. */
 function readReport(lines: string): z.infer<typeof Deployment> | null {
   for (const line of lines.split("\n")) {
@@ -247,19 +230,4 @@ function readReport(lines: string): z.infer<typeof Deployment> | null {
     if (success) return data;
   }
   return null;
-}
-
-async function readConfig() {
-  // Large: the ways that end before do without it.
-  const { unstable_readConfig } = await import("wrangler");
-  return unstable_readConfig({ config: join(ROOT, "wrangler.toml") }, { hideWarnings: true });
-}
-
-/** JSON, or else null: what is not JSON is no answer. */
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }

@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { V4WorkerOptions } from "miniflare";
+import { isDatabaseName } from "../../src/contract/database-names.ts";
 import type { Platform } from "../../src/doors/platform.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
@@ -36,6 +37,8 @@ export interface RuntimeOptions {
   wrapper?: string;
   /** The folder for its storage; without one, storage ends with the process. */
   persist?: string;
+  /** How many databases are bound: `DB`, `DB_2`, and so on; those of wrangler.toml when left out. */
+  databases?: number;
   /** Overrides of the variables in wrangler.toml. */
   vars?: Record<string, string | number>;
   /** Workers that run next to it, in Miniflare's terms. */
@@ -71,8 +74,12 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
     { config: join(ROOT, "wrangler.toml") },
     { hideWarnings: true },
   );
-  // Without the list of required secrets: they are given below, not looked up elsewhere.
-  const { workerOptions } = unstable_getMiniflareWorkerOptions({ ...settings, secrets: undefined });
+  const { workerOptions } = unstable_getMiniflareWorkerOptions({
+    ...settings,
+    d1_databases: options.databases ? numbered(options.databases) : settings.d1_databases,
+    // They are given below, not looked up elsewhere.
+    secrets: undefined,
+  });
   // The bundle is already built, so source paths and build settings are irrelevant.
   const config: Record<string, unknown> = { ...workerOptions };
   delete config.rootPath;
@@ -110,7 +117,12 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   const worker = (await miniflare.getWorker()) as unknown as {
     scheduled(options: { scheduledTime: Date }): Promise<{ outcome: string }>;
   };
-  await applyMigrations(env.DB);
+  const bindings = env as unknown as Record<string, D1Database>;
+  await Promise.all(
+    Object.keys(bindings)
+      .filter(isDatabaseName)
+      .map((name) => applyMigrations(bindings[name] as D1Database)),
+  );
   return {
     url,
     env,
@@ -120,6 +132,15 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
     },
     stop: () => miniflare.dispose(),
   };
+}
+
+/** Databases as wrangler.toml would bind them. */
+function numbered(count: number) {
+  const others = Array.from({ length: count - 1 }, (_, i) => i + 2);
+  return [
+    { binding: "DB", database_name: "public-api" },
+    ...others.map((i) => ({ binding: `DB_${i}`, database_name: `public-api-${i}` })),
+  ];
 }
 
 /** Migrates a database, and records how far in wrangler's own table. */

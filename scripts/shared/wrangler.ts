@@ -20,13 +20,16 @@ export interface Wrangler {
   show(args: string[], env?: Record<string, string>): Promise<number>;
 }
 
-/** @param env its environment, which must not contain the secret. */
-export function openWrangler(env: NodeJS.ProcessEnv): Wrangler {
+/**
+ * @param env its environment, which must not contain the secret.
+ * @param options further arguments of each call.
+ */
+export function openWrangler(env: NodeJS.ProcessEnv, options: string[] = []): Wrangler {
   const PATH = [env.PATH, join(ROOT, "node_modules/.bin")].join(delimiter);
   const base = { ...env, PATH, WRANGLER_SEND_METRICS: "false", WRANGLER_HIDE_BANNER: "true" };
   return {
     async ask(...args) {
-      const child = spawn("wrangler", args, {
+      const child = spawn("wrangler", [...args, ...options], {
         cwd: ROOT,
         env: { ...base, CI: "1" },
         stdio: ["ignore", "pipe", "pipe"],
@@ -39,7 +42,13 @@ export function openWrangler(env: NodeJS.ProcessEnv): Wrangler {
       return { ok: code === 0, stdout, complaint: complaintOf(stderr || stdout) };
     },
     show: (args, more = {}) =>
-      ended(spawn("wrangler", args, { cwd: ROOT, env: { ...base, ...more }, stdio: "inherit" })),
+      ended(
+        spawn("wrangler", [...args, ...options], {
+          cwd: ROOT,
+          env: { ...base, ...more },
+          stdio: "inherit",
+        }),
+      ),
   };
 }
 

@@ -46,9 +46,9 @@ const LEASH = `data:text/javascript,${encodeURIComponent(
   'process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();',
 )}`;
 
-/** Brings the local database up to date. */
-export function migrate(output: Output): Run {
-  const child = runNode([WRANGLER, "d1", "migrations", "apply", "DB", "--local"], output);
+/** Brings a local database up to date. @param binding what it is bound as. */
+export function migrate(binding: string, output: Output): Run {
+  const child = runNode([WRANGLER, "d1", "migrations", "apply", binding, "--local"], output);
   return toRun(child);
 }
 

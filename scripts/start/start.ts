@@ -8,6 +8,7 @@ import { join, relative } from "node:path";
 import type { Automation, Page } from "../../src/contract/resources.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { readArguments } from "../shared/command.ts";
+import { databasesIn, readConfig } from "../shared/databases.ts";
 import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { makeSecrets, readState, writeState } from "../shared/local-state.ts";
@@ -50,7 +51,8 @@ async function start(port: number): Promise<void> {
   prepareSecrets();
   const output = openOutput();
   console.log("Starting: the database, the server, the sample data…");
-  await finish(migrate(output), "The database could not be brought up to date");
+  for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
+    await finish(migrate(binding, output), `The database ${name} could not be brought up to date`);
   const keeper = { running, logName: LOG_NAME, say, fail };
   const { base, tickEachMinute } = await keepServing(port, output, keeper);
   const introduced = Promise.withResolvers<void>();

@@ -58,6 +58,10 @@ export const UNORDERED_FIRST_WAIT_SECONDS = 5;
 export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait before retrying a message that could not be recorded; doubles each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
+/** Where several databases are bound, the others wait no longer than this for one of them... */
+export const INGEST_DATABASE_MAX_MS = 10_000;
+/** ...and then do without it for this long. */
+export const INGEST_AWAY_MS = 60_000;
 
 /** Maximum time, in seconds, that a rolled API key may still be used. */
 export const KEY_OVERLAP_MAX_SECONDS = 604_800;
@@ -160,8 +164,10 @@ export const DISPATCH_MAX_MS = 20_000;
 export const STUCK_MS = 500;
 /** After this long, the queue goes on without waiting for the dispatch... */
 export const HAND_OFF_MS = 100;
-/** ...unless the isolate has this many of them. */
+/** ...unless the isolate has this many of them... */
 export const DISPATCHES_AT_ONCE = 8;
+/** ...but where several databases are bound, no longer than this: one that hangs holds no others' queue. */
+export const BUSY_HAND_OFF_MS = 2_000;
 /**
  * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes eight
  * statements, and one more if it disables a subscription; two round trips are left over for posts
@@ -250,6 +256,8 @@ export const MOVING_WAIT_MS = 5_000;
 export const DATABASE_MAX_BYTES = 10_000_000_000;
 /** Days for which the daily sizes of a database are kept. */
 export const SIZES_KEPT_DAYS = 30;
+/** A question that is put to several databases is answered without the one that takes longer. */
+export const DATABASE_PATIENCE_MS = 5_000;
 
 /** How long the token of a transaction is kept: longer than any retry can take. */
 export const COMMITS_KEPT_MS = 3_600_000;

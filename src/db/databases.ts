@@ -1,3 +1,4 @@
+import { isDatabaseName } from "../contract/database-names.ts";
 import { type Database, openDatabase } from "./client.ts";
 
 /**
@@ -6,13 +7,11 @@ import { type Database, openDatabase } from "./client.ts";
  */
 export const DIRECTORY = "DB";
 
-const NAME = /^DB(_[2-9]|_[1-9]\d+)?$/;
-
 /** The names of the databases that are bound: `DB`, `DB_2`, `DB_3`, and so on. */
 export function databaseNames(env: Env): string[] {
   const numberOf = (name: string) => Number(name.slice("DB_".length));
   return Object.keys(env)
-    .filter((name) => NAME.test(name))
+    .filter(isDatabaseName)
     .sort((a, b) => numberOf(a) - numberOf(b));
 }
 
@@ -23,7 +22,7 @@ export function hasOneDatabase(env: Env): boolean {
 
 /** A database by its name. @throws Error when none of that name is bound. */
 export function bindingOf(env: Env, name: string): D1Database {
-  const binding = NAME.test(name) && (env as unknown as Record<string, D1Database>)[name];
+  const binding = isDatabaseName(name) && (env as unknown as Record<string, D1Database>)[name];
   if (!binding) throw new Error(`no database is bound as ${name}: see [[d1_databases]]`);
   return binding;
 }

@@ -1,4 +1,5 @@
 import { eq, inArray, sql } from "drizzle-orm";
+import { DATABASE_PATIENCE_MS } from "../contract/limits.ts";
 import { select } from "./builder.ts";
 import { type Database, openDatabase, prepared, query, rows } from "./client.ts";
 import {
@@ -91,6 +92,27 @@ export async function findDatabases(
   return known;
 }
 
+/** A database that did not answer in time. */
+export class DatabaseAway extends Error {}
+
+/** Waits for an answer of a database. @throws DatabaseAway when that takes too long. */
+export async function inTime<T>(
+  database: string,
+  answer: Promise<T>,
+  patienceMs: number = DATABASE_PATIENCE_MS,
+): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => late.reject(new DatabaseAway(`${database} does not answer`)),
+    patienceMs,
+  );
+  try {
+    return await Promise.race([answer, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 const subscription = prepared(
   select({ id: subscriptions.id })
     .from(subscriptions)
@@ -98,21 +120,25 @@ const subscription = prepared(
 );
 
 /**
- * Asks all databases at once which one knows a subscription; with one database there is nothing to
- * ask. One that nobody knows would be in the directory's.
+ * Asks all databases at once which one knows a subscription, and waits for no other; with one
+ * database there is nothing to ask. One that nobody knows would be in the directory's.
  *
  * @throws the error of a database that is away, when no other one knows it.
  */
 export async function findHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
   if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
-  const asked = await Promise.allSettled(
-    allHomes(env).map(async (home) => {
-      const found = await query(home.db, subscription({ id: webhookId }));
-      return found.length > 0 ? home : null;
-    }),
-  );
-  for (const answer of asked)
-    if (answer.status === "fulfilled" && answer.value) return answer.value;
-  for (const answer of asked) if (answer.status === "rejected") throw answer.reason;
-  return homeNamed(env, DIRECTORY);
+  const unknown = new Error("it does not know it");
+  const asked = allHomes(env).map(async (home) => {
+    const asking = query(home.db, subscription({ id: webhookId }));
+    const found = await inTime(home.database, asking);
+    if (found.length === 0) throw unknown;
+    return home;
+  });
+  try {
+    return await Promise.any(asked);
+  } catch (error) {
+    const away = (error as AggregateError).errors.find((each) => each !== unknown);
+    if (away) throw away;
+    return homeNamed(env, DIRECTORY);
+  }
 }

@@ -95,18 +95,22 @@ export class EarlySession extends LateClient {
   }
 
   override async run<T>(query: Query<T>): Promise<T> {
-    const early = query(this.#session);
+    const [binding, session] = [this.#binding, this.#session];
+    const early = query(session);
     // A failure matters only once the result may be returned.
     early.catch(() => {});
     const required = await this.#required.catch((refusal) => {
       throw makeFinal(refusal);
     });
-    if (required.binding === this.#binding) {
+    if (required.binding === binding) {
       const found = await early;
-      if (!isOlder(this.#session.getBookmark(), required.bookmark)) return found;
+      if (!isOlder(session.getBookmark(), required.bookmark)) return found;
     }
-    this.#binding = required.binding;
-    this.#session = openAt(required);
+    // Unless another query beside this one has done so.
+    if (session === this.#session) {
+      this.#binding = required.binding;
+      this.#session = openAt(required);
+    }
     return query(this.#session);
   }
 }

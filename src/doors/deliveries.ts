@@ -1,7 +1,13 @@
-import { DISPATCHES_AT_ONCE, EARLY_WAKE_MS, HAND_OFF_MS, HOLD_MS } from "../contract/limits.ts";
+import {
+  BUSY_HAND_OFF_MS,
+  DISPATCHES_AT_ONCE,
+  EARLY_WAKE_MS,
+  HAND_OFF_MS,
+  HOLD_MS,
+} from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
 import { openDatabase, query } from "../db/client.ts";
-import { bindingOf, DIRECTORY, openDirectory } from "../db/databases.ts";
+import { bindingOf, DIRECTORY, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { createAttempt } from "../delivery/attempt.ts";
 import { type DispatchTools, dispatch, type EndedTurn } from "../delivery/dispatch.ts";
 import { type WakeMessage, wake } from "../delivery/wake.ts";
@@ -71,6 +77,7 @@ async function consumeLane(
     });
   const handedOff = new Promise<"handed_off">((resolve) => {
     if (handsOff) setTimeout(() => resolve("handed_off"), HAND_OFF_MS);
+    else if (!hasOneDatabase(env)) setTimeout(() => resolve("handed_off"), BUSY_HAND_OFF_MS);
   });
   const result = await Promise.race([work, handedOff]);
   if (result === "failed") {

@@ -1,6 +1,8 @@
 import { readRecordMessage } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
+  INGEST_AWAY_MS,
+  INGEST_DATABASE_MAX_MS,
   INGEST_TRANSACTION_MAX_BYTES,
   INGEST_TRANSACTION_MAX_RECORDS,
   INGEST_WAIT_SECONDS,
@@ -11,9 +13,9 @@ import {
 } from "../contract/limits.ts";
 import type { RecordingMethod } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
-import { DIRECTORY, openNamed } from "../db/databases.ts";
+import { DIRECTORY, databaseNames, hasOneDatabase, openNamed } from "../db/databases.ts";
 import { isTransient } from "../db/errors.ts";
-import { findDatabases } from "../db/homes.ts";
+import { DatabaseAway, findDatabases, inTime } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
@@ -50,8 +52,10 @@ type Outcome =
  */
 export async function ingest(messages: readonly Message[], env: Env): Promise<void> {
   const items = messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));
+  const failed = new Set<string>();
   try {
-    for (const group of groupsOf(items)) await recordAll(env, group);
+    for (const group of groupsOf(items))
+      if (failed.size < databaseNames(env).length) await recordAll(env, group, failed);
   } catch (error) {
     // What is left would fail alike, and keeps its order.
     logError("records_failed", error, { messages: items.length });
@@ -105,12 +109,12 @@ interface Readable {
 }
 
 /**
- * Records messages, those of each database apart, so that one that is out of order keeps no other
- * waiting.
+ * Records messages, those of each database apart, so that one that is away keeps no other waiting.
  *
- * @throws the error of such a database, once the others are done.
+ * @param failed the databases that have failed in this batch: what is left for them would fail alike,
+ *   and keeps its order.
  */
-async function recordAll(env: Env, items: Item[]): Promise<void> {
+async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<void> {
   const now = Date.now();
   const read = await Promise.all(
     items.map(async (item) => {
@@ -131,10 +135,31 @@ async function recordAll(env: Env, items: Item[]): Promise<void> {
     readable,
     ({ recording }) => databases.get(recording.workspaceId) ?? DIRECTORY,
   );
-  const done = await Promise.allSettled(
-    [...groups].map(([database, group]) => recordIn(env, database, group, now)),
-  );
-  for (const group of done) if (group.status === "rejected") throw group.reason;
+  const work = [...groups].map(async ([database, group]) => {
+    if (failed.has(database)) return;
+    try {
+      await recordInTime(env, database, group, now);
+    } catch (error) {
+      failed.add(database);
+      logError("records_failed", error, { database, messages: group.length });
+    }
+  });
+  await Promise.all(work);
+}
+
+/** Databases that did not answer in time, and when they are asked again, Unix milliseconds. */
+const awayUntil = new Map<string, number>();
+
+/** Records messages; where there are other databases, they wait for this one for a bounded time. */
+async function recordInTime(env: Env, database: string, readable: Readable[], now: number) {
+  if (hasOneDatabase(env)) return recordIn(env, database, readable, now);
+  if ((awayUntil.get(database) ?? 0) > now) throw new DatabaseAway(`${database} did not answer`);
+  try {
+    await inTime(database, recordIn(env, database, readable, now), INGEST_DATABASE_MAX_MS);
+  } catch (error) {
+    if (error instanceof DatabaseAway) awayUntil.set(database, Date.now() + INGEST_AWAY_MS);
+    throw error;
+  }
 }
 
 /** Records messages in one transaction unless they hold too many records, and wakes subscriptions. */

@@ -19,13 +19,20 @@ import {
 } from "../contract/limits.ts";
 import type { PlatformInput, Recorded, RecordingMethod } from "../contract/platform.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
-import { DIRECTORY, databaseNames, openDirectory, openNamed } from "../db/databases.ts";
+import {
+  DIRECTORY,
+  databaseNames,
+  hasOneDatabase,
+  openDirectory,
+  openNamed,
+} from "../db/databases.ts";
 import {
   allHomes,
   findHome,
   findHomeOfWebhook,
   type Home,
   homeNamed,
+  inTime,
   openToWrite,
 } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
@@ -33,6 +40,7 @@ import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
 import { callObject } from "../gate/call.ts";
 import { usedUpKeys } from "../gate/memory.ts";
 import { signPortalToken } from "../gate/portal-token.ts";
+import { logError } from "../log.ts";
 import {
   type GatedKey,
   insertApiKey,
@@ -42,7 +50,7 @@ import {
   rollKey,
   updateQuota,
 } from "../model/api-keys.ts";
-import { findFigures, findSize } from "../model/databases.ts";
+import { findFigures, findSize, NO_FIGURES } from "../model/databases.ts";
 import { type Backlog, findBacklog, sumBacklogs } from "../model/due.ts";
 import { closeKeys, closeWorkspace, eraseLeads, eraseWorkspace } from "../model/erasure.ts";
 import { exportPage } from "../model/export.ts";
@@ -108,14 +116,17 @@ export class Platform extends WorkerEntrypoint<Env> {
     return moveWorkspace(this.env, workspaceId, database, mayGoOn);
   }
 
-  /** Lists the databases that are bound: how full each is, how fast it fills, when there is no more room. */
+  /**
+   * Lists the databases that are bound: how full each is, how fast it fills, when there is no more
+   * room. One that is away has no figures.
+   */
   async databases(input: PlatformInput<"databases">) {
     await readInput("databases", input);
     const now = Date.now();
-    const items = allHomes(this.env).map(async ({ database, db }) => ({
-      database,
-      ...(await findFigures(db, now)),
-    }));
+    const items = databaseNames(this.env).map(async (database) => {
+      const figures = await this.#ask(database, (db) => findFigures(db, now));
+      return { database, isAway: figures === null, ...(figures ?? NO_FIGURES) };
+    });
     return { items: await Promise.all(items), nextCursor: null };
   }
 
@@ -131,11 +142,17 @@ export class Platform extends WorkerEntrypoint<Env> {
     return {};
   }
 
-  /** Lists all workspaces, newest first. */
+  /**
+   * Lists all workspaces, newest first. Of one whose database is away, no more is known than where it
+   * lives, and since when.
+   */
   async listWorkspaces(input: PlatformInput<"listWorkspaces">) {
     const { cursor } = await readInput("listWorkspaces", input);
-    const open = (database: string) => openNamed(this.env, database);
-    const found = await listWorkspaces(this.#directory, open, pageAfter(cursor));
+    const found = await listWorkspaces(
+      this.#directory,
+      (database, question) => this.#ask(database, question),
+      pageAfter(cursor),
+    );
     return toPlatformPage(WORKSPACES_LIST, found);
   }
 
@@ -291,10 +308,12 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { db } = await this.#toWrite(workspaceId);
     if (await this.#isMoving(workspaceId))
       throw new InputError("workspaceId: it is being moved; erase it when that is done");
-    const keys = await commit(this.#directory, closeKeys(workspaceId, now));
-    if (!keys) return { done: true, remaining: 0 };
+    const closed = await commit(this.#directory, closeKeys(workspaceId, now));
+    if (!closed) return { done: true, remaining: 0 };
+    await Promise.all(closed.keys.map((key) => this.#forget(key)));
+    // One whose database is not bound any more would be taken for erased.
+    this.#bound(closed.database);
     await commit(db, closeWorkspace(workspaceId, now));
-    await Promise.all(keys.map((key) => this.#forget(key)));
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     let remaining = 0;
@@ -460,18 +479,26 @@ export class Platform extends WorkerEntrypoint<Env> {
     throw new InputError(`database: none is bound as ${database}; there is ${names.join(", ")}`);
   }
 
-  /** The smallest of the databases that answer. @throws the error of one when none does. */
+  /** The smallest of the databases that answer; the directory's when none does. */
   async #findRoom(): Promise<Home> {
-    const homes = allHomes(this.env);
-    const [only] = homes;
-    if (only && homes.length === 1) return only;
-    const sizes = await Promise.allSettled(
-      homes.map(async (home) => ({ home, bytes: await findSize(home.db) })),
-    );
-    const known = sizes.flatMap((size) => (size.status === "fulfilled" ? size.value : []));
+    if (hasOneDatabase(this.env)) return homeNamed(this.env, DIRECTORY);
+    const sizes = databaseNames(this.env).map(async (database) => {
+      const bytes = await this.#ask(database, findSize);
+      return bytes === null ? [] : { database, bytes };
+    });
+    const known = (await Promise.all(sizes)).flat();
     const [smallest] = known.sort((a, b) => a.bytes - b.bytes);
-    if (smallest) return smallest.home;
-    throw (sizes[0] as PromiseRejectedResult).reason;
+    return homeNamed(this.env, smallest?.database ?? DIRECTORY);
+  }
+
+  /** Asks one of several databases; null when it is away, or not bound: the others go on without it. */
+  async #ask<T>(database: string, question: (db: Database) => Promise<T>): Promise<T | null> {
+    try {
+      return await inTime(database, question(openNamed(this.env, database)));
+    } catch (error) {
+      logError("database_away", error, { database });
+      return null;
+    }
   }
 
   /** Figures of a workspace that is not there would look healthy. */

@@ -203,9 +203,10 @@ export class KeyGate extends DurableObject<Env> {
       this.#kept = { standing, until: Math.min(staleAt, lastMs) };
       // Not written: a flood of invented keys leaves nothing behind.
       if (!standing) return;
+      const begins = this.#bookmark === null || database !== this.#database;
       this.#moveTo(database);
       // From then on, whoever writes what this key shall see finds it used, and tells this gate.
-      if (this.#bookmark === null && bookmark !== null) this.advance(bookmark, database);
+      if (begins && bookmark !== null) this.advance(bookmark, database);
       this.ctx.storage.kv.put("standing", this.#kept);
       return;
     }

@@ -22,6 +22,16 @@ export interface DatabaseFigures {
   daysLeft: number | null;
 }
 
+/** What is known of a database that is away. */
+export const NO_FIGURES = {
+  sizeBytes: null,
+  maxBytes: DATABASE_MAX_BYTES,
+  workspaces: null,
+  eventsLastDay: null,
+  bytesPerDay: null,
+  daysLeft: null,
+};
+
 /** Reads how full a database is. It reads a row for each workspace and for each event of the last day. */
 export async function findFigures(db: Database, now: number): Promise<DatabaseFigures> {
   const [[living], [recent], kept, sizeBytes] = await commit(
@@ -47,7 +57,7 @@ export async function findFigures(db: Database, now: number): Promise<DatabaseFi
     newest && oldest && newest.day > oldest.day
       ? Math.round((newest.bytes - oldest.bytes) / (newest.day - oldest.day))
       : null;
-  const left = DATABASE_MAX_BYTES - sizeBytes;
+  const left = Math.max(0, DATABASE_MAX_BYTES - sizeBytes);
   return {
     sizeBytes,
     maxBytes: DATABASE_MAX_BYTES,

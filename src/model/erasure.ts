@@ -22,6 +22,7 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
 import {
   apiKeys,
   automations,
@@ -127,18 +128,25 @@ function blankLeads(condition: SQL | undefined): Statements<unknown> {
 /**
  * Revokes all keys of a workspace, in the directory.
  *
- * @returns them, whose gates must be told; null when there is no such workspace.
+ * @returns them, whose gates must be told, and the name of the database that the workspace lives in;
+ *   null when there is no such workspace.
  */
-export function closeKeys(workspaceId: string, now: number): Statements<GatedKey[] | null> {
+export function closeKeys(
+  workspaceId: string,
+  now: number,
+): Statements<{ keys: GatedKey[]; database: string } | null> {
   const isOf = eq(apiKeys.workspaceId, workspaceId);
+  const { id, database } = workspaces;
   const statements = inOrder([
     update(apiKeys)
       .set({ revokedAt: now })
       .where(and(isOf, isNull(apiKeys.revokedAt))),
     select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt }).from(apiKeys).where(isOf),
-    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, workspaceId)),
+    select({ database }).from(workspaces).where(eq(id, workspaceId)),
   ]);
-  return readAs(statements, ([, keys, known]) => (known.length === 0 ? null : keys));
+  return readAs(statements, ([, keys, [line]]) =>
+    line ? { keys, database: line.database ?? DIRECTORY } : null,
+  );
 }
 
 /** Closes a workspace for good, where it lives: its access ends, its subscriptions are deleted. */

@@ -114,10 +114,11 @@ export async function findPortalAccess(
 /** A workspace as the platform sees it. */
 interface WorkspaceEntry {
   workspaceId: string;
-  name: string;
-  accessGranted: boolean;
+  /** Null, and so the next two, when its database is away. */
+  name: string | null;
+  accessGranted: boolean | null;
   /** Subscriptions that it may have. */
-  webhooksMax: number;
+  webhooksMax: number | null;
   createdAt: string;
   /** The name of the database that it lives in. */
   database: string;
@@ -143,11 +144,11 @@ const page = prepared(
 /**
  * One page of all workspaces, newest first.
  *
- * @param open opens the database that the directory names.
+ * @param ask asks a database that the directory names; gives null when it is away.
  */
 export async function listWorkspaces(
   directory: Database,
-  open: (database: string) => Database,
+  ask: <T>(database: string, question: (db: Database) => Promise<T>) => Promise<T | null>,
   request: PageRequest,
 ): Promise<Listing<WorkspaceEntry>> {
   const { items, next } = await listPage(directory, page, {}, request, byCreation, (row) => row);
@@ -155,15 +156,20 @@ export async function listWorkspaces(
   elsewhere.delete(DIRECTORY);
   const told = await Promise.all(
     [...elsewhere].map(([database, lines]) =>
-      query(open(database), entries(lines.map(({ id }) => id))),
+      ask(database, (db) => query(db, entries(lines.map(({ id }) => id)))),
     ),
   );
-  const known = new Map(told.flat().map((row) => [row.id, row]));
+  const known = new Map(told.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
   const complete = items.map((line) => {
-    const { id, createdAt, name, accessGranted, webhooksMax } = known.get(line.id) ?? line;
-    const database = line.database ?? DIRECTORY;
-    const shown = { name, accessGranted, webhooksMax, createdAt: isoTime(createdAt), database };
-    return { workspaceId: id, ...shown };
+    const row = line.database === null ? line : known.get(line.id);
+    return {
+      workspaceId: line.id,
+      name: row?.name ?? null,
+      accessGranted: row?.accessGranted ?? null,
+      webhooksMax: row?.webhooksMax ?? null,
+      createdAt: isoTime(line.createdAt),
+      database: line.database ?? DIRECTORY,
+    };
   });
   return { items: complete, next };
 }

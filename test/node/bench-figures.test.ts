@@ -12,6 +12,8 @@ test("the names in --json stay the same for programs", () => {
       "rows_written_half_429",
       "rows_written_dead",
       "retention_events_per_second",
+      "databases_recording_ratio",
+      "busy_neighbour_p99_ratio",
       "startup_cpu_ms",
       "bundle_gzip_bytes",
     ]),

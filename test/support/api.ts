@@ -24,9 +24,14 @@ const throughTheDoor: Fetch = (request) => exports.default.fetch(request);
 
 /** Another deployment of the Worker, with different variables or bindings. */
 export function deployedWith(overrides: Partial<Env>): Fetch {
+  return deployedAs({ ...env, ...atHome(overrides) });
+}
+
+/** The same with all of its bindings, by their names. */
+export function deployedAs(bindings: Env): Fetch {
   return async (request) => {
     const context = createExecutionContext();
-    const response = await app.fetch(request, { ...env, ...atHome(overrides) }, context);
+    const response = await app.fetch(request, bindings, context);
     // Read first: an answer may end only when the request's body has been read.
     const body = response.body && (await response.arrayBuffer());
     await waitOnExecutionContext(context);

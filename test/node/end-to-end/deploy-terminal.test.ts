@@ -72,7 +72,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     expect(output).not.toContain(SECRET.slice(3));
     expect(output).not.toContain("c2VjcmV0");
     const calls = takeCalls();
-    expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(5).fill("a2"));
+    expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(6).fill("a2"));
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
       WEBHOOK_ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),

@@ -1,6 +1,7 @@
-import { existsSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { until } from "../../support/until.ts";
 import {
   commandsOf,
@@ -30,7 +31,105 @@ async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
 }
 
 const FIRST = ["whoami", "secret list json", "d1 list", "d1 create public-api"];
-const ALWAYS = ["d1 migrations apply DB", "deploy"];
+const ALWAYS = ["d1 migrations apply DB", "d1 execute DB", "deploy"];
+
+describe("npm run deploy with several databases", () => {
+  /** A configuration with three of them, and one binding that is none of ours. */
+  function withThree(): string {
+    const block = (binding: string, name: string) =>
+      `\n[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${name}"\n`;
+    const toml = readFileSync(join(ROOT, "wrangler.toml"), "utf8");
+    const more = [block("DB_2", "public-api-2"), block("DB_3", "public-api-3")];
+    const file = join(home(), "wrangler.toml");
+    writeFileSync(file, toml + more.join("") + block("REPORTS", "reports"));
+    return file;
+  }
+  const LISTED = ["whoami", "secret list json", "d1 list"];
+
+  test("makes and migrates each of them before the code goes out", async () => {
+    openAccount({ databases: ["public-api", "reports"], migrated: ["reports"], secrets: SECRETS });
+    const { code, output, calls } = await deploy({}, "--config", withThree());
+    expect(output).toContain("Deployed: ");
+    expect(code).toBe(0);
+    expect(commandsOf(calls)).toEqual([
+      ...LISTED,
+      "d1 create public-api-2",
+      "d1 create public-api-3",
+      "d1 migrations apply DB",
+      "d1 migrations apply DB_2",
+      "d1 migrations apply DB_3",
+      "d1 execute DB",
+      "deploy",
+    ]);
+    for (const { args } of calls.slice(1))
+      expect(args).toContain(`--config=${home()}/wrangler.toml`);
+    expect(readAccount().databases).toEqual([
+      "public-api",
+      "reports",
+      "public-api-2",
+      "public-api-3",
+    ]);
+    const again = await deploy({}, "--config", withThree());
+    expect(commandsOf(again.calls)).toEqual([...LISTED, ...commandsOf(calls).slice(5)]);
+  });
+
+  test("deploys nothing when one of them cannot be migrated", async () => {
+    openAccount({ secrets: SECRETS, fails: "d1 migrations apply DB_2" });
+    const { code, output, calls } = await deploy({}, "--config", withThree());
+    expect(output).toContain(
+      "The database public-api-2 could not be brought up to date: nothing was deployed.",
+    );
+    expect(code).toBe(1);
+    expect(commandsOf(calls).at(-1)).toBe("d1 migrations apply DB_2");
+  });
+
+  test("deploys nothing that would not find the workspaces of one of them", async () => {
+    openAccount({ secrets: SECRETS, living: { DB_2: 3, DB_7: 12 } });
+    const { code, output, calls } = await deploy({}, "--config", withThree());
+    expect(output).toContain(
+      "wrangler.toml does not bind DB_7, where workspaces live (12): nothing was deployed.",
+    );
+    expect(code).toBe(1);
+    expect(commandsOf(calls)).not.toContain("deploy");
+    openAccount({ migrated: ["reports"], secrets: SECRETS, living: { DB_2: 3 } });
+    expect((await deploy({}, "--config", withThree())).code).toBe(0);
+    expect((await deploy({})).output).toContain("does not bind DB_2, where workspaces live (3)");
+  });
+
+  test("--dry-run shows each that would be made", async () => {
+    openAccount({ databases: ["public-api"], secrets: SECRETS });
+    const config = withThree();
+    const { code, output } = await deploy({}, "--dry-run", "--config", config);
+    expect(output).toContain(`Nothing was changed. A deployment would
+  - make the database public-api-2
+  - make the database public-api-3
+  - apply the migrations that each database lacks
+  - deploy the Worker
+`);
+    expect(code).toBe(0);
+    openAccount({ loggedIn: false });
+    const alone = await deploy(SECRETS, "--dry-run", "--config", config);
+    expect(alone.output).toContain(`
+  - make the database public-api, unless it is there
+  - make the database public-api-2, unless it is there
+  - make the database public-api-3, unless it is there
+  - apply the migrations that each database lacks
+`);
+  });
+
+  test("refuses a configuration without DB", async () => {
+    openAccount({ secrets: SECRETS });
+    const file = join(home(), "wrangler.toml");
+    writeFileSync(
+      file,
+      readFileSync(withThree(), "utf8").replace('binding = "DB"', 'binding = "OLD"'),
+    );
+    const { code, output, calls } = await deploy({}, "--config", file);
+    expect(output).toContain("wrangler.toml binds no database as DB");
+    expect(code).toBe(1);
+    expect(commandsOf(calls)).not.toContain("deploy");
+  });
+});
 
 describe("npm run deploy, where nobody can be asked", () => {
   test("makes the database, migrates it and deploys with the secrets, in this order", async () => {
@@ -197,7 +296,7 @@ Nothing was changed. A deployment would
       "a migration that fails",
       { secrets: SECRETS, fails: "d1 migrations" },
       {},
-      "The database could not be brought up to date: nothing was deployed.",
+      "The database public-api could not be brought up to date: nothing was deployed.",
       [...FIRST, ...ALWAYS.slice(0, 1)],
     ],
     [

@@ -44,7 +44,7 @@ export function openAccount(differences: Partial<FakeAccount> = {}): void {
     loggedIn: true,
     accounts: [{ id: "a1", name: "Main" }],
     databases: [],
-    migrated: false,
+    migrated: [],
     secrets: null,
     ...differences,
   };
@@ -71,11 +71,9 @@ export function takeCalls(): Call[] {
   return calls;
 }
 
-/** What the calls did, without options and files. */
+/** What the calls did, without options, files and statements. */
 export function commandsOf(calls: Call[]): string[] {
-  return calls.map(({ args }) =>
-    args.filter((arg) => !arg.startsWith("-") && !arg.includes("/")).join(" "),
-  );
+  return calls.map(({ args }) => args.filter((arg) => !/^-|[/ ]/.test(arg)).join(" "));
 }
 
 /** Runs a command with the stand-in first on its path, and gathers what it prints. */

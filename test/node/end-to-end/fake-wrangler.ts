@@ -5,13 +5,17 @@
  * refuses. Every call is recorded, with what it could see of the secret.
  */
 import { appendFileSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 
 /** The account, and what should go wrong in it. */
 export interface FakeAccount {
   loggedIn: boolean;
   accounts: { id: string; name: string }[];
   databases: string[];
-  migrated: boolean;
+  /** The databases whose migrations were applied. */
+  migrated: string[];
+  /** How many workspaces live in which database other than `DB`. */
+  living?: Record<string, number>;
   /** The secrets of the Worker; null while there is no Worker. */
   secrets: Record<string, string> | null;
   /** The command that fails, and the one that is declined: it succeeds without doing anything. */
@@ -83,11 +87,19 @@ function answer(command: string, call: Call, account: FakeAccount): void {
     if (account.databases.includes(name)) fail("A database with that name already exists");
     account.databases.push(name);
     console.log(`✅ Successfully created DB '${name}'`);
-  } else if (command === "d1 migrations apply DB") {
-    if (!account.databases.includes("public-api"))
-      fail("Couldn't find a D1 DB named 'public-api' (bound as 'DB') in the API.");
-    account.migrated = true;
+  } else if (command.startsWith("d1 migrations apply")) {
+    const binding = call.args[3] ?? "";
+    const name = bound(call.args)[binding] ?? "";
+    if (!account.databases.includes(name))
+      fail(`Couldn't find a D1 DB named '${name}' (bound as '${binding}') in the API.`);
+    if (!account.migrated.includes(name)) account.migrated.push(name);
     console.log("✅ No migrations to apply!");
+  } else if (command.startsWith("d1 execute DB")) {
+    const results = Object.entries(account.living ?? {}).map(([database, workspaces]) => ({
+      database,
+      workspaces,
+    }));
+    console.log(JSON.stringify([{ results, success: true, meta: {} }]));
   } else if (command === "deploy" && call.args.includes("--dry-run")) {
     console.log("--dry-run: exiting now.");
   } else if (command.startsWith("deploy")) {
@@ -95,10 +107,19 @@ function answer(command: string, call: Call, account: FakeAccount): void {
     const missing = SECRETS.filter((name) => !(name in secrets));
     if (missing.length > 0)
       fail(`The following required secrets have not been set: ${missing.join(", ")}`);
-    if (!account.migrated) fail("the new code would serve before the migrations");
+    for (const name of Object.values(bound(call.args)))
+      if (!account.migrated.includes(name)) fail("the new code would serve before the migrations");
     account.secrets = secrets;
     report("11111111-2222-3333-4444-555555555555");
   } else fail(`Unknown arguments: ${command}`);
+}
+
+/** The databases of the configuration, by their bindings. */
+function bound(args: string[]): Record<string, string> {
+  const given = args.find((arg) => arg.startsWith("--config="))?.slice("--config=".length);
+  const text = readFileSync(given ?? join(import.meta.dirname, "../../../wrangler.toml"), "utf8");
+  const blocks = text.matchAll(/\[\[d1_databases\]\]\nbinding = "(.+)"\ndatabase_name = "(.+)"/g);
+  return Object.fromEntries([...blocks].map(([, binding, name]) => [binding, name]));
 }
 
 function report(versionId: string | null): void {

@@ -51,9 +51,16 @@ export function copyCheckout(): string {
   return folder;
 }
 
-/** Runs `npm start` until `stop`. */
-export async function startLocalServer(): Promise<LocalServer> {
+/**
+ * Runs `npm start` until `stop`.
+ *
+ * @param change changes the copy of this checkout in which it runs.
+ */
+export async function startLocalServer(
+  change: (folder: string) => void = () => {},
+): Promise<LocalServer> {
   const folder = copyCheckout();
+  change(folder);
   const port = await freePort();
   const server = startIn(folder, "start", [], { PORT: String(port) });
   const stop = async () => {

@@ -1,0 +1,315 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { commit, openDatabase } from "../../src/db/client.ts";
+import { consume } from "../../src/doors/deliveries.ts";
+import { Platform } from "../../src/doors/platform.ts";
+import { sweep } from "../../src/doors/sweep.ts";
+import worker from "../../src/index.ts";
+import { announce, IS_NEW_LEAD } from "../../src/model/events.ts";
+import { deployedAs, leadReport, openApi } from "../support/api.ts";
+import {
+  awayDatabase,
+  type DatabaseName,
+  databaseOf,
+  deploymentWith,
+  openWorkspaceIn,
+  WAYS,
+} from "../support/databases.ts";
+import {
+  answered,
+  DAY_MS,
+  draftLeads,
+  isolated,
+  receivedBy,
+  type Sent,
+  subscriberUrl,
+} from "../support/deliveries.ts";
+import { call, ingestBodies } from "../support/ingest.ts";
+import { keepLog } from "../support/log-lines.ts";
+import { until } from "../support/until.ts";
+
+const door = exports.Platform;
+const lines = keepLog();
+
+afterEach(() => void vi.useRealTimers());
+
+/** What was logged of an event. */
+function logged(event: string): Record<string, unknown>[] {
+  return lines.map((line) => JSON.parse(line)).filter((line) => line.event === event);
+}
+
+/** A workspace with a subscription, in a database. */
+async function openSubscribed(database: DatabaseName, behaviour = "ok") {
+  const workspace = await openWorkspaceIn(database);
+  const url = subscriberUrl(behaviour);
+  const { body } = await workspace.api.post<{ id: string }>("/v1/webhooks", {
+    url,
+    events: ["lead.created"],
+  });
+  return { ...workspace, id: body.id, url };
+}
+
+/** The same, owed events since `now` that nobody was woken for. */
+async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
+  const subscribed = await openSubscribed(database);
+  const db = openDatabase(databaseOf(database));
+  const drafts = draftLeads(count, now);
+  await commit(db, announce(subscribed.workspaceId, "lead.created", drafts, IS_NEW_LEAD, now));
+  return subscribed;
+}
+
+/** The deployment in which DB_3 is away, whose queues keep what they are sent. */
+function withoutThird(way: (typeof WAYS)[number]) {
+  const { env: bindings, fast, slow } = isolated();
+  return { env: { ...bindings, DB_3: awayDatabase(way) } as Env, fast, slow };
+}
+
+interface Hint {
+  subscriptionId: string;
+  lane: "fast" | "slow";
+  database?: string;
+}
+
+/** A batch of hints, and what has become of each so far. */
+function batchOf(hints: Hint[]) {
+  const fates: string[] = hints.map(() => "");
+  const messages = hints.map((body, i) => ({
+    id: String(i),
+    timestamp: new Date(),
+    attempts: 1,
+    body,
+    ack() {
+      fates[i] = "acknowledged";
+    },
+    retry() {
+      fates[i] = "comes back";
+    },
+  }));
+  return { messages, fates };
+}
+
+describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
+  test("what DB and DB_2 owe is delivered, in the same batch", async () => {
+    const [first, second, third] = [
+      await openOwed("DB"),
+      await openOwed("DB_2"),
+      await openOwed("DB_3"),
+    ];
+    const deployment = withoutThird(way);
+    const { messages, fates } = batchOf([
+      { subscriptionId: third.id, lane: "fast", database: "DB_3" },
+      { subscriptionId: first.id, lane: "fast" },
+      { subscriptionId: second.id, lane: "fast", database: "DB_2" },
+    ]);
+    const done = consume(messages, deployment.env, createExecutionContext());
+    await until(() => fates.slice(1).every((fate) => fate === "acknowledged"), 5_000);
+    expect(await receivedBy(first)).toHaveLength(1);
+    expect(await receivedBy(second)).toHaveLength(1);
+    expect(await receivedBy(third)).toHaveLength(0);
+    await done;
+    expect(fates[0]).toBe(way === "hangs" ? "acknowledged" : "comes back");
+    if (way === "rejects")
+      expect(logged("dispatch_failed")).toMatchObject([{ database: "DB_3", subscriptions: 1 }]);
+    expect(await door.ledger({ workspaceId: third.workspaceId })).toMatchObject({ pending: 1 });
+  });
+
+  test("its hints keep the queue of the others for seconds at the most, however many come", async () => {
+    const third = await openOwed("DB_3");
+    const deployment = withoutThird(way);
+    const load = new Map();
+    for (let i = 0; i < 12; i++) {
+      const { messages } = batchOf([{ subscriptionId: third.id, lane: "fast", database: "DB_3" }]);
+      const startedAt = Date.now();
+      await consume(messages, deployment.env, createExecutionContext(), undefined, load);
+      expect(Date.now() - startedAt).toBeLessThan(4_000);
+    }
+    const second = await openOwed("DB_2");
+    const { messages } = batchOf([{ subscriptionId: second.id, lane: "fast", database: "DB_2" }]);
+    const startedAt = Date.now();
+    await consume(messages, deployment.env, createExecutionContext(), undefined, load);
+    expect(Date.now() - startedAt).toBeLessThan(2_000);
+    expect(await receivedBy(second)).toHaveLength(1);
+  });
+
+  test("the sweep wakes, expires and notes the sizes of the others", async () => {
+    const now = Date.UTC(2029, 5, 5, 12);
+    const owed = [
+      await openOwed("DB", now - 61_000),
+      await openOwed("DB_2", now - 61_000),
+      await openOwed("DB_3", now - 61_000),
+    ] as const;
+    for (const name of ["DB", "DB_2"] as const) await databaseOf(name).exec("DELETE FROM sizes");
+    const deployment = withoutThird(way);
+    const swept = sweep(deployment.env, now).catch((error: Error) => error.message);
+    const woken = (sent: Sent[]) => owed.map(({ id }) => sent.find((s) => s.subscriptionId === id));
+    await until(() => woken(deployment.fast).filter(Boolean).length === 2);
+    const databases = woken(deployment.fast).map((hint) => hint && (hint.database ?? "DB"));
+    expect(databases).toEqual(["DB", "DB_2", undefined]);
+    const isNoted = async (name: DatabaseName) =>
+      (await databaseOf(name).prepare("SELECT day FROM sizes").all()).results.length === 1;
+    await until(async () => (await isNoted("DB")) && (await isNoted("DB_2")));
+    if (way === "hangs") return;
+    expect(await swept).toMatch(/^\d+ parts of the sweep failed$/);
+    const failed = logged("sweep_failed").map(({ database }) => database);
+    expect(new Set(failed)).toEqual(new Set(["DB_3"]));
+  });
+
+  test("records of the others are recorded, and its own come back in order", async () => {
+    const [first, second, third] = [
+      await openWorkspaceIn("DB"),
+      await openWorkspaceIn("DB_2"),
+      await openWorkspaceIn("DB_3"),
+    ];
+    const { env: bindings } = withoutThird(way);
+    // More than one transaction holds, the one that fails first.
+    const bulky = "x".repeat(20_000);
+    const note = (reference: string) =>
+      leadReport(reference, { customFields: { a: bulky, b: bulky, c: bulky } });
+    const lead = ({ workspaceId }: { workspaceId: string }, i: number) =>
+      call("recordLeads", { workspaceId, leads: [note(String(i))] });
+    const bodies = Array.from({ length: 24 }, (_, i) =>
+      lead([third, first, second][i % 3] ?? third, i),
+    );
+    const startedAt = Date.now();
+    const { acknowledged, retried } = await ingestBodies(bodies, bindings);
+    expect(acknowledged).toEqual(bodies.flatMap((_, i) => (i % 3 === 0 ? [] : [i])));
+    expect(Object.keys(retried)).toHaveLength(8);
+    expect(Date.now() - startedAt).toBeLessThan(15_000);
+    expect(logged("records_failed")).toMatchObject([{ database: "DB_3" }]);
+    for (const { api } of [first, second])
+      expect((await api.get<{ data: unknown[] }>("/v1/leads")).body.data).toHaveLength(8);
+    // The next batch waits for it no more.
+    const again = Date.now();
+    const next = await ingestBodies([lead(third, 100), lead(second, 101)], bindings);
+    expect(next.acknowledged).toEqual([1]);
+    expect(Date.now() - again).toBeLessThan(5_000);
+    // What came back is recorded when it is there again, and asked anew.
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 61_000 });
+    const back = await ingestBodies([lead(third, 0)], isolated().env);
+    expect(back.acknowledged).toEqual([0]);
+  });
+
+  test("reads and writes in the others are answered, and its own are 500 or wait", async () => {
+    const [first, second, third] = [
+      await openWorkspaceIn("DB"),
+      await openWorkspaceIn("DB_2"),
+      await openWorkspaceIn("DB_3"),
+    ];
+    const fetch = deployedAs(deploymentWith({ DB_3: awayDatabase(way) }));
+    for (const { apiKey } of [first, second]) {
+      const api = openApi(apiKey, fetch);
+      for (const path of ["/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks"])
+        expect((await api.get(path)).status).toBe(200);
+      const url = "https://hooks.example/in";
+      expect((await api.post("/v1/webhooks", { url, events: ["lead.created"] })).status).toBe(201);
+    }
+    if (way === "rejects")
+      expect((await openApi(third.apiKey, fetch).get("/v1/leads")).status).toBe(500);
+  });
+
+  test("the Platform door records in the others, and manages them", async () => {
+    const { workspaceId, keyId } = await openWorkspaceIn("DB_2");
+    const platform = new Platform(createExecutionContext(), withoutThird(way).env);
+    const leads = [leadReport("1")];
+    expect(await platform.recordLeads({ workspaceId, leads })).toMatchObject({ created: 1 });
+    expect(await platform.setWorkspaceAccess({ workspaceId, granted: false })).toEqual({});
+    expect(await platform.revokeApiKey({ keyId })).toEqual({});
+    expect(await platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
+    expect(await platform.backlog({ database: "DB" })).toMatchObject({
+      overdue: expect.any(Number),
+    });
+  });
+});
+
+describe("while the directory is away", () => {
+  test.each(WAYS)("what DB_2 owes is delivered all the same: it %s", async (way) => {
+    const second = await openOwed("DB_2");
+    const bindings = { ...isolated().env, DB: awayDatabase(way) } as Env;
+    const { messages, fates } = batchOf([
+      { subscriptionId: second.id, lane: "fast", database: "DB_2" },
+    ]);
+    const context = createExecutionContext();
+    await consume(messages, bindings, context);
+    await until(async () => (await receivedBy(second)).length === 1, 5_000);
+    expect(fates).toEqual(["acknowledged"]);
+    if (way === "rejects") await waitOnExecutionContext(context);
+  });
+});
+
+describe("a wake", () => {
+  test("of each database dispatches what that one owes", async () => {
+    const owed = [await openOwed("DB"), await openOwed("DB_2"), await openOwed("DB_3")];
+    const { messages, fates } = batchOf([
+      { subscriptionId: owed[0]?.id ?? "", lane: "fast" },
+      { subscriptionId: owed[1]?.id ?? "", lane: "fast", database: "DB_2" },
+      { subscriptionId: owed[2]?.id ?? "", lane: "fast", database: "DB_3" },
+    ]);
+    const context = createExecutionContext();
+    await consume(messages, isolated().env, context);
+    await waitOnExecutionContext(context);
+    expect(fates).toEqual(["acknowledged", "acknowledged", "acknowledged"]);
+    for (const { workspaceId, url } of owed) {
+      expect(await receivedBy({ url })).toHaveLength(1);
+      expect(await door.ledger({ workspaceId })).toMatchObject({ delivered: 1, addsUp: true });
+    }
+  });
+
+  test("goes on in its database: what is left is woken there, and what fails", async () => {
+    const second = await openOwed("DB_2", Date.now(), 3);
+    const deployment = isolated();
+    const { messages } = batchOf([{ subscriptionId: second.id, lane: "fast", database: "DB_2" }]);
+    const context = createExecutionContext();
+    await consume(messages, deployment.env, context, async () => answered(503));
+    await waitOnExecutionContext(context);
+    const sent = [...deployment.fast, ...deployment.slow];
+    expect(sent).toMatchObject([{ subscriptionId: second.id, database: "DB_2" }]);
+  });
+
+  test.each([["DB_9"], ["KEY_GATE"], [""], [7]])(
+    "that names %j, which is no database, comes back, is logged and harms no other",
+    async (database) => {
+      const second = await openOwed("DB_2");
+      const { messages, fates } = batchOf([
+        { subscriptionId: "whk_1", lane: "fast", database: database as string },
+        { subscriptionId: second.id, lane: "fast", database: "DB_2" },
+      ]);
+      const context = createExecutionContext();
+      const batch = { messages, queue: "webhook-deliveries" } as unknown as MessageBatch;
+      await worker.queue(batch, isolated().env, context);
+      await waitOnExecutionContext(context);
+      expect(fates).toEqual(["comes back", "acknowledged"]);
+      expect(await receivedBy(second)).toHaveLength(1);
+      expect(logged("dispatch_failed")).toMatchObject([
+        { database, message: `no database is bound as ${database}: see [[d1_databases]]` },
+      ]);
+    },
+  );
+});
+
+test("a record whose line names a database that is not bound comes back, and harms no other", async () => {
+  const [broken, sound] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_2")];
+  await env.DB.prepare("UPDATE workspaces SET database = 'DB_7' WHERE id = ?")
+    .bind(broken.workspaceId)
+    .run();
+  const bodies = [broken, sound].map(({ workspaceId }) =>
+    call("recordLeads", { workspaceId, leads: [leadReport("1")] }),
+  );
+  const { acknowledged, retried } = await ingestBodies(bodies, isolated().env);
+  expect([acknowledged, Object.keys(retried)]).toEqual([[1], ["0"]]);
+  expect(logged("records_failed")).toMatchObject([{ database: "DB_7", messages: 1 }]);
+});
+
+test("each database expires its own events", async () => {
+  const now = Date.now() + 40 * DAY_MS;
+  const owed = [await openOwed("DB"), await openOwed("DB_2"), await openOwed("DB_3")];
+  for (const { id, database } of owed) {
+    const { messages } = batchOf([{ subscriptionId: id, lane: "fast", database }]);
+    const context = createExecutionContext();
+    await consume(messages, isolated().env, context);
+    await waitOnExecutionContext(context);
+  }
+  await sweep(isolated().env, now);
+  for (const { workspaceId } of owed)
+    expect(await door.ledger({ workspaceId })).toMatchObject({ created: 0, addsUp: true });
+});

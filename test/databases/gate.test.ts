@@ -1,0 +1,296 @@
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { openDatabase, query, rows } from "../../src/db/client.ts";
+import { EarlySession } from "../../src/db/session.ts";
+import { hashApiKey } from "../../src/gate/api-key.ts";
+import type { KeyGate } from "../../src/gate/key-gate.ts";
+import { knownKeys } from "../../src/gate/memory.ts";
+import { deployedAs, leadReport, openApi, recordAutomation } from "../support/api.ts";
+import {
+  awayDatabase,
+  type DatabaseName,
+  databaseOf,
+  deploymentWith,
+  NAMES,
+  openWorkspaceIn,
+  WAYS,
+} from "../support/databases.ts";
+import { countHops } from "../support/hops.ts";
+import { keepLog } from "../support/log-lines.ts";
+
+const door = exports.Platform;
+const lines = keepLog();
+
+/** A bookmark that is newer than any that these tests read. */
+const NEW = "ffffffff-00000000-00000000-00000000000000000000000000000000";
+const OLD = "00000000-00000000-00000000-00000000000000000000000000000000";
+
+afterEach(() => void vi.restoreAllMocks());
+
+async function openGated(database: DatabaseName) {
+  const workspace = await openWorkspaceIn(database);
+  const keyHash = await hashApiKey(workspace.apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return { ...workspace, keyHash, gate, admit: () => gate().admit(keyHash) };
+}
+
+describe("the standing of a key", () => {
+  test.each(NAMES)(
+    "tells that its workspace lives in %s, with a bookmark of it",
+    async (database) => {
+      const { admit, workspaceId, keyId } = await openGated(database);
+      expect(await admit()).toMatchObject({
+        verdict: "admitted",
+        keyId,
+        workspaceId,
+        database,
+        bookmark: expect.any(String),
+      });
+    },
+  );
+
+  test("changes with access, which its database knows", async () => {
+    const { workspaceId, admit, api, gate } = await openGated("DB_2");
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await door.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await admit()).toMatchObject({ verdict: "access_denied" });
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    await evictDurableObject(gate());
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    const { apiKey } = await door.createApiKey({ workspaceId });
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(403);
+    await door.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
+  });
+
+  test("ends when the key is revoked, wherever its workspace lives", async () => {
+    for (const database of NAMES) {
+      const { keyId, api, gate } = await openGated(database);
+      expect((await api.get("/v1/leads")).status).toBe(200);
+      await door.revokeApiKey({ keyId });
+      expect((await api.get("/v1/leads")).status).toBe(401);
+      await evictDurableObject(gate());
+      expect((await api.get("/v1/leads")).status).toBe(401);
+    }
+  });
+
+  test("that was being read while access was withdrawn is read again", async () => {
+    const { workspaceId, keyHash, gate } = await openGated("DB_2");
+    const verdict = await runInDurableObject(gate(), async (object: KeyGate) => {
+      // Its database answers when the withdrawal is done, with what was true before.
+      const { DB_2 } = (object as unknown as { env: Record<string, D1Database> }).env as {
+        DB_2: D1Database;
+      };
+      const held = Promise.withResolvers<void>();
+      const asked = Promise.withResolvers<void>();
+      const original = DB_2.withSession.bind(DB_2);
+      let times = 0;
+      vi.spyOn(DB_2, "withSession").mockImplementation((since) => {
+        const session = original(since as string);
+        if (++times > 1) return session;
+        const hold = (statement: D1PreparedStatement): D1PreparedStatement =>
+          ({
+            bind: (...values: unknown[]) => hold(statement.bind(...values)),
+            all: async () => {
+              const found = await statement.all();
+              asked.resolve();
+              await held.promise;
+              return found;
+            },
+          }) as unknown as D1PreparedStatement;
+        return {
+          prepare: (text: string) => hold(session.prepare(text)),
+          getBookmark: () => session.getBookmark(),
+        } as unknown as D1DatabaseSession;
+      });
+      const admission = object.admit(keyHash);
+      await asked.promise;
+      // It tells this gate, which is in use since it has asked.
+      await door.setWorkspaceAccess({ workspaceId, granted: false });
+      held.resolve();
+      return (await admission).verdict;
+    });
+    expect(verdict).toBe("access_denied");
+  });
+});
+
+describe("network hops", () => {
+  test.each(NAMES)("of a read in %s are two cold and one hot", async (database) => {
+    const { workspaceId, apiKey } = await openGated(database);
+    const id = await recordAutomation(workspaceId);
+    const { overrides, taken } = countHops(databaseOf(database));
+    const { DB, ...gates } = overrides;
+    const api = openApi(apiKey, deployedAs({ ...env, ...gates, [database]: DB }));
+    for (const expected of [2, 1, 1]) {
+      expect((await api.get(`/v1/automations/${id}`)).status).toBe(200);
+      expect(taken()).toBe(expected);
+    }
+  });
+
+  test("of a hot read in DB_2 need no directory", async () => {
+    const { workspaceId, apiKey, api } = await openGated("DB_2");
+    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await api.get("/v1/leads");
+    const without = openApi(apiKey, deployedAs(deploymentWith({ DB: awayDatabase("hangs") })));
+    expect((await without.get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
+  });
+});
+
+describe("bookmarks of one database never meet another's", () => {
+  test("raised for another one before the standing is read, it waits for it", async () => {
+    const { gate, admit } = await openGated("DB_2");
+    await gate().advance(NEW, "DB_2");
+    await gate().advance(NEW, "DB_3");
+    await gate().advance(OLD, "DB_2");
+    expect(await admit()).toMatchObject({ database: "DB_2", bookmark: NEW });
+  });
+
+  test("of the directory is no bookmark of DB_2", async () => {
+    const { gate, admit } = await openGated("DB_2");
+    // By a deployment that knew one database.
+    await gate().advance(NEW);
+    const { bookmark } = (await admit()) as { bookmark: string };
+    expect(bookmark).not.toBe(NEW);
+    await gate().advance(NEW);
+    await gate().advance(NEW, "DB_3");
+    expect(await admit()).toMatchObject({ database: "DB_2", bookmark });
+    await evictDurableObject(gate());
+    expect(await admit()).toMatchObject({ database: "DB_2", bookmark });
+  });
+
+  test("is dropped when the workspace is found in another database", async () => {
+    const { workspaceId, gate, admit } = await openGated("DB_2");
+    await admit();
+    await gate().advance(NEW, "DB_2");
+    expect(await admit()).toMatchObject({ bookmark: NEW });
+    await relocate(workspaceId, "DB_3");
+    await gate().advance(OLD, "DB_3");
+    await gate().forget();
+    const { bookmark, database } = (await admit()) as { bookmark: string; database: string };
+    expect(database).toBe("DB_3");
+    expect([NEW, OLD]).not.toContain(bookmark);
+    await evictDurableObject(gate());
+    expect(await admit()).toMatchObject({ database: "DB_3", bookmark });
+    await relocate(workspaceId, "DB");
+    await gate().forget();
+    expect(await admit()).toMatchObject({ database: "DB" });
+  });
+
+  test("raised while the standing is read that names its database is kept", async () => {
+    const { workspaceId, gate, admit } = await openGated("DB_2");
+    await admit();
+    await relocate(workspaceId, "DB_3");
+    await gate().forget();
+    const [admission] = await Promise.all([admit(), gate().advance(NEW, "DB_3")]);
+    expect(admission).toMatchObject({ database: "DB_3" });
+    expect(await admit()).toMatchObject({ database: "DB_3", bookmark: NEW });
+  });
+});
+
+/** Lets a workspace live elsewhere from now on: its row there, and its line in the directory. */
+async function relocate(workspaceId: string, to: DatabaseName): Promise<void> {
+  const line = to === "DB" ? null : to;
+  await env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
+    .bind(line, workspaceId)
+    .run();
+  if (line === null) return;
+  await databaseOf(to)
+    .prepare(
+      "INSERT INTO workspaces (id, name, admin_emails, created_at) VALUES (?, 'Agence', '[]', 1)",
+    )
+    .bind(workspaceId)
+    .run();
+}
+
+describe("an isolate that remembers another database than the gate hands out", () => {
+  test("reads again in the right one, and answers from no other", async () => {
+    const { workspaceId, api, keyHash } = await openGated("DB_2");
+    await door.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Of DB_2" })] });
+    expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Of DB_2");
+    await relocate(workspaceId, "DB_3");
+    await door.recordLeads({ workspaceId, leads: [leadReport("2", { name: "Of DB_3" })] });
+    await env.KEY_GATE.getByName(keyHash).forget();
+    expect(knownKeys.get(keyHash)).toMatchObject({ database: "DB_2" });
+    const answer = JSON.stringify(await api.get("/v1/leads"));
+    expect(answer).toContain("Of DB_3");
+    expect(answer).not.toContain("Of DB_2");
+    expect(knownKeys.get(keyHash)).toMatchObject({ database: "DB_3" });
+    expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Of DB_3");
+  });
+
+  test("writes in the right one", async () => {
+    const { workspaceId, api, keyHash } = await openGated("DB_2");
+    await api.get("/v1/webhooks");
+    await relocate(workspaceId, "DB_3");
+    await env.KEY_GATE.getByName(keyHash).forget();
+    const created = await api.post<{ id: string }>("/v1/webhooks", {
+      url: "https://hooks.example/in",
+      events: ["lead.created"],
+    });
+    expect(created.status).toBe(201);
+    const rowsIn = async (name: DatabaseName) =>
+      (
+        await databaseOf(name)
+          .prepare("SELECT id FROM subscriptions WHERE id = ?")
+          .bind(created.body.id)
+          .all()
+      ).results;
+    expect(await rowsIn("DB_3")).toHaveLength(1);
+    expect(await rowsIn("DB_2")).toHaveLength(0);
+    expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [{ id: created.body.id }] });
+  });
+
+  test.each(WAYS)("does not mind that it is away: it %s", async (way) => {
+    const { workspaceId, apiKey, keyHash, api } = await openGated("DB_3");
+    await api.get("/v1/leads");
+    await relocate(workspaceId, "DB_2");
+    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await env.KEY_GATE.getByName(keyHash).forget();
+    const { get } = openApi(apiKey, deployedAs(deploymentWith({ DB_3: awayDatabase(way) })));
+    expect((await get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
+  });
+});
+
+describe("reads that began before the database was known", () => {
+  test("end in the one that is required, those side by side too", async () => {
+    const { promise, resolve } = Promise.withResolvers<{ binding: D1Database; bookmark: null }>();
+    const session = new EarlySession({ binding: databaseOf("DB_2"), bookmark: null }, promise);
+    const db = openDatabase(session);
+    for (const name of NAMES)
+      await databaseOf(name).exec(
+        `CREATE TABLE IF NOT EXISTS place (name TEXT); DELETE FROM place; INSERT INTO place VALUES ('${name}')`,
+      );
+    const ask = () => query(db, rows<{ name: string }>(sql`SELECT name FROM place`));
+    const answers = [ask(), ask(), ask()];
+    resolve({ binding: databaseOf("DB_3"), bookmark: null });
+    expect((await Promise.all(answers)).flat().map(({ name }) => name)).toEqual([
+      "DB_3",
+      "DB_3",
+      "DB_3",
+    ]);
+    expect(await ask()).toEqual([{ name: "DB_3" }]);
+    expect(session.bookmarkOf(databaseOf("DB_2"))).toBe(null);
+    expect(session.bookmarkOf(databaseOf("DB_3"))).toEqual(expect.any(String));
+  });
+});
+
+test("a line of the directory that names a database that is not bound fails its own requests alone", async () => {
+  const [broken, sound] = [await openGated("DB_2"), await openGated("DB_2")];
+  await env.DB.prepare("UPDATE workspaces SET database = 'DB_7' WHERE id = ?")
+    .bind(broken.workspaceId)
+    .run();
+  expect((await broken.api.get("/v1/leads")).status).toBe(500);
+  expect(lines.join("\n")).toContain("no database is bound as DB_7");
+  expect((await sound.api.get("/v1/leads")).status).toBe(200);
+  const { items } = await door.listWorkspaces({});
+  expect(items.find((item) => item.workspaceId === broken.workspaceId)).toMatchObject({
+    name: null,
+    database: "DB_7",
+  });
+  expect(items.find((item) => item.workspaceId === sound.workspaceId)).toMatchObject({
+    name: "Agence DB_2",
+  });
+});

@@ -1,0 +1,399 @@
+import { createExecutionContext } from "cloudflare:test";
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { ExportItem } from "../../src/contract/export.ts";
+import { PLATFORM_INPUTS } from "../../src/contract/platform.ts";
+import { Platform } from "../../src/doors/platform.ts";
+import { automationReport, EMPTY_LEDGER, errorOf, leadReport, runReport } from "../support/api.ts";
+import {
+  awayDatabase,
+  type DatabaseName,
+  databaseOf,
+  deploymentWith,
+  NAMES,
+  openWorkspaceIn,
+  tablesWith,
+  WAYS,
+} from "../support/databases.ts";
+import { subscriberUrl } from "../support/deliveries.ts";
+import { keepLog } from "../support/log-lines.ts";
+
+const door = exports.Platform;
+keepLog();
+
+/** A workspace with a subscription that its key made. */
+async function openSubscribed(database: DatabaseName, behaviour = "ok") {
+  const workspace = await openWorkspaceIn(database);
+  const url = subscriberUrl(behaviour);
+  const { body } = await workspace.api.post<{ id: string }>("/v1/webhooks", {
+    url,
+    events: ["lead.created", "run.completed", "automation.status_changed"],
+  });
+  return { ...workspace, webhookId: body.id, url };
+}
+
+/** Waits until the ledger of a workspace says so. */
+function ledgerOf(workspaceId: string) {
+  return expect.poll(() => door.ledger({ workspaceId }), { timeout: 15_000 });
+}
+
+async function exportAll(workspaceId: string): Promise<ExportItem[]> {
+  const items: ExportItem[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: { items: ExportItem[]; nextCursor: string | null } = await door.exportWorkspace({
+      workspaceId,
+      cursor,
+    });
+    items.push(...page.items);
+    cursor = page.nextCursor;
+  } while (cursor !== null);
+  return items;
+}
+
+describe("every method works for a workspace of DB_2", () => {
+  /** The methods that a test here has called. */
+  const called = new Set<string>();
+  const all = new Proxy(door, {
+    get(_, name: string) {
+      called.add(name);
+      const methods = door as unknown as Record<string, (input: unknown) => Promise<unknown>>;
+      // Called on the door: a remote method has no `call`.
+      return (input: unknown) => methods[name]?.(input);
+    },
+  }) as typeof door;
+
+  test("by the id of the workspace", async () => {
+    const { workspaceId, api, webhookId } = await openSubscribed("DB_2");
+    await all.createWorkspace({ name: "Agence", database: "DB_2" });
+    await all.updateWorkspace({ workspaceId, name: "Agence Horizon" });
+    expect((await all.listWorkspaces({})).items.map((item) => item.name)).toContain(
+      "Agence Horizon",
+    );
+    expect((await all.databases({})).items).toHaveLength(3);
+    const automations = [automationReport("a1"), automationReport("a2")];
+    const { ids } = await all.recordAutomations({ workspaceId, automations });
+    const [kept = "", removed = ""] = ids;
+    const recorded = await all.recordLeads({
+      workspaceId,
+      leads: [leadReport("l1"), leadReport("l2")],
+    });
+    const [leadId = "", erased = ""] = recorded.ids;
+    const runs = [runReport("r1", kept, { leadId })];
+    expect(await all.recordRuns({ workspaceId, runs })).toMatchObject({ created: 1 });
+    expect(await all.recordRuns({ workspaceId, runs })).toMatchObject({ created: 0 });
+    expect(await all.removeAutomations({ workspaceId, ids: [removed] })).toEqual({ removed: 1 });
+    await all.eraseLeads({ workspaceId, ids: [erased] });
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: leadId }] });
+    expect((await api.get("/v1/automations")).body).toMatchObject({ data: [{ id: kept }] });
+    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: leadId }] });
+    await ledgerOf(workspaceId).toMatchObject({ pending: 0, addsUp: true });
+    expect(await all.ledger({ workspaceId })).toMatchObject({ addsUp: true });
+    expect(await all.backlog({ workspaceId })).toMatchObject({ pending: 0 });
+    expect(await all.listWebhooks({ workspaceId })).toMatchObject({ items: [{ webhookId }] });
+    expect((await all.createPortalLink({ workspaceId })).url).toContain("/portal#");
+    await all.setWorkspaceAccess({ workspaceId, granted: false });
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    await all.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect((await all.exportWorkspace({ workspaceId })).items[0]).toMatchObject({
+      kind: "workspace",
+      name: "Agence Horizon",
+    });
+    expect(await all.moveWorkspace({ workspaceId, database: "DB_2" })).toMatchObject({
+      done: true,
+    });
+    expect(await all.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+  });
+
+  test("by the id of a webhook", async () => {
+    const { workspaceId, webhookId, api } = await openSubscribed("DB_2");
+    await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
+    await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
+    const { items } = await all.listDeliveries({ webhookId });
+    expect(items).toMatchObject([{ state: "delivered" }]);
+    const eventId = items[0]?.eventId ?? "";
+    expect(await all.readDelivery({ webhookId, eventId })).toMatchObject({ eventId });
+    expect(await all.redeliver({ webhookId, eventIds: [eventId] })).toEqual({ count: 1 });
+    await ledgerOf(workspaceId).toMatchObject({ delivered: 1, pending: 0 });
+    expect(await all.sendTestEvent({ webhookId, type: "lead.created" })).toMatchObject({
+      status: 200,
+    });
+    expect((await all.rotateWebhookSecret({ webhookId })).secret).toMatch(/^whsec_/);
+    await all.disableWebhook({ webhookId });
+    expect((await api.get("/v1/webhooks")).body).toMatchObject({
+      data: [{ disabled_at: expect.any(String) }],
+    });
+    expect(await all.enableWebhook({ webhookId })).toEqual({ count: 0 });
+    await all.deleteWebhook({ webhookId });
+    expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [] });
+    await all.resealSecrets({});
+  });
+
+  test("by the id of a key", async () => {
+    const { workspaceId, keyId, apiKey, api } = await openWorkspaceIn("DB_2");
+    const limit = async () => Number((await api.get("/v1/leads")).headers["x-ratelimit-limit"]);
+    expect(await limit()).toBe(600);
+    await all.updateApiKey({ keyId, requestsPerWindow: 42 });
+    expect(await limit()).toBe(42);
+    const rolled = await all.rollApiKey({ keyId, overlapSeconds: 3_600 });
+    const created = await all.createApiKey({ workspaceId });
+    expect((await all.listApiKeys({ workspaceId })).items).toHaveLength(3);
+    await all.revokeApiKey({ keyId: created.keyId });
+    await all.revokeApiKey({ apiKey });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect((await door.listApiKeys({ workspaceId })).items.map((key) => key.keyId)).toContain(
+      rolled.keyId,
+    );
+  });
+
+  test("each of them", () => {
+    expect([...called].toSorted()).toEqual(Object.keys(PLATFORM_INPUTS).toSorted());
+  });
+});
+
+describe("a workspace of another database", () => {
+  test("has its data there, and its keys in DB", async () => {
+    const { workspaceId, apiKey, keyId } = await openSubscribed("DB_2");
+    await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
+    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
+    expect(await tablesWith("DB_2", workspaceId)).toEqual(
+      expect.arrayContaining(["events", "leads", "subscriptions", "workspaces"]),
+    );
+    expect(await tablesWith("DB_2", keyId)).toEqual([]);
+    expect(await tablesWith("DB_3", workspaceId)).toEqual([]);
+    for (const name of NAMES) expect(await tablesWith(name, apiKey)).toEqual([]);
+  });
+
+  test("is unknown when nobody knows it, in the same words as with one database", async () => {
+    const workspaceId = "wks_nobody";
+    const sentences = await Promise.all([
+      errorOf(door.recordLeads({ workspaceId, leads: [leadReport("1")] })),
+      errorOf(door.createApiKey({ workspaceId })),
+      errorOf(door.setWorkspaceAccess({ workspaceId, granted: true })),
+      errorOf(door.ledger({ workspaceId })),
+      errorOf(door.exportWorkspace({ workspaceId })),
+      errorOf(door.listWebhooks({ workspaceId })),
+    ]);
+    for (const sentence of sentences)
+      expect(sentence).toMatch(/^[a-zA-Z]+: workspaceId: no such workspace$/);
+    const unknown = await errorOf(door.disableWebhook({ webhookId: "whk_nobody" }));
+    expect(unknown).toBe("disableWebhook: webhookId: no such subscription");
+  });
+
+  test("is exported with its keys, as one of DB is", async () => {
+    const kinds: string[][] = [];
+    for (const database of NAMES) {
+      const { workspaceId, keyId } = await openSubscribed(database);
+      await door.createApiKey({ workspaceId });
+      await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
+      await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
+      const items = await exportAll(workspaceId);
+      kinds.push(items.map(({ kind }) => kind));
+      const keys = items.filter(({ kind }) => kind === "api_key");
+      expect(keys).toMatchObject([{ id: keyId }, {}]);
+      expect(items.filter(({ kind }) => kind === "workspace")).toHaveLength(1);
+    }
+    expect(kinds[1]).toEqual(kinds[0]);
+    expect(kinds[2]).toEqual(kinds[0]);
+  });
+
+  test.each(WAYS)("is found by its webhook while another database is away: it %s", async (way) => {
+    const { webhookId } = await openSubscribed("DB_2");
+    const bindings = deploymentWith({ DB_3: awayDatabase(way) });
+    const platform = new Platform(createExecutionContext(), bindings);
+    const startedAt = Date.now();
+    expect(await platform.listDeliveries({ webhookId })).toMatchObject({ items: [] });
+    // It did not wait for the one that is away.
+    expect(Date.now() - startedAt).toBeLessThan(2_000);
+    // Nobody can say that there is none.
+    const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
+    expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
+  });
+});
+
+describe("erasing a workspace of another database", () => {
+  /** A workspace of which every table that holds something of one holds something. */
+  async function openFull() {
+    const workspace = await openSubscribed("DB_2", "status-500");
+    const { workspaceId, webhookId } = workspace;
+    const { ids } = await door.recordAutomations({
+      workspaceId,
+      automations: [automationReport("a")],
+    });
+    await door.recordLeads({ workspaceId, leads: [leadReport("l1", { name: "Zoé Larrieu" })] });
+    await door.recordRuns({ workspaceId, runs: [runReport("r1", ids[0] ?? "")] });
+    await door.rotateWebhookSecret({ webhookId });
+    return workspace;
+  }
+
+  test("leaves nothing in either, and the key is refused", async () => {
+    const other = await openFull();
+    const { workspaceId, webhookId, keyId, api } = await openFull();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES)
+      for (const id of [workspaceId, webhookId, keyId])
+        expect(await tablesWith(name, id)).toEqual([]);
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await tablesWith("DB_2", other.workspaceId)).toContain("leads");
+    expect((await other.api.get("/v1/leads")).status).toBe(200);
+  });
+
+  test("goes on after it was interrupted between the two", async () => {
+    const { workspaceId, keyId, api } = await openFull();
+    await api.get("/v1/leads");
+    // The directory answers up to the last piece, which is its own.
+    let isLeft = true;
+    const away = awayDatabase("rejects");
+    const DB = new Proxy(databaseOf("DB"), {
+      get(target, name) {
+        const source = isLeft ? target : away;
+        const value = Reflect.get(source, name);
+        return typeof value === "function" ? value.bind(source) : value;
+      },
+    });
+    const DB_2 = new Proxy(databaseOf("DB_2"), {
+      get(target, name) {
+        const value = Reflect.get(target, name);
+        if (name !== "batch") return typeof value === "function" ? value.bind(target) : value;
+        return async (statements: D1PreparedStatement[]) => {
+          const results = await target.batch(statements);
+          isLeft = (await tablesWith("DB_2", workspaceId)).length > 0;
+          return results;
+        };
+      },
+    });
+    const platform = new Platform(createExecutionContext(), deploymentWith({ DB, DB_2 }));
+    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toContain("overloaded");
+    expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
+    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES)
+      for (const id of [workspaceId, keyId]) expect(await tablesWith(name, id)).toEqual([]);
+  });
+
+  test("is not done while its database is not bound, though no other one is", async () => {
+    const { workspaceId, api } = await openFull();
+    const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
+    expect([DB_2, DB_3]).not.toContain(undefined);
+    const platform = new Platform(createExecutionContext(), one as Env);
+    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toBe(
+      "eraseWorkspace: database: none is bound as DB_2; there is DB",
+    );
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
+    expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  });
+
+  test("goes on after its database was away", async () => {
+    const { workspaceId, api } = await openFull();
+    const bindings = deploymentWith({ DB_2: awayDatabase("rejects") });
+    const platform = new Platform(createExecutionContext(), bindings);
+    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toContain("overloaded");
+    expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+});
+
+describe("a database that went back in time", () => {
+  test("without a workspace that the directory names, lets it be erased", async () => {
+    const { workspaceId, keyId, api } = await openWorkspaceIn("DB_2");
+    await databaseOf("DB_2").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
+    expect((await api.get("/v1/leads")).status).toBe(500);
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    for (const id of [workspaceId, keyId]) expect(await tablesWith("DB", id)).toEqual([]);
+  });
+
+  test("with a workspace that the directory has erased, lets it be erased by a line of its own", async () => {
+    const { workspaceId } = await openSubscribed("DB_2", "status-500");
+    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await databaseOf("DB")
+      .prepare("DELETE FROM api_keys WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .run();
+    await databaseOf("DB").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
+    // As docs/operations.md says.
+    await databaseOf("DB")
+      .prepare(
+        "INSERT INTO workspaces (id, database, name, admin_emails, created_at) VALUES (?, 'DB_2', '', '[]', 0)",
+      )
+      .bind(workspaceId)
+      .run();
+    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  });
+});
+
+describe("the ledger and the backlog", () => {
+  test("add up over all databases, and are told of each", async () => {
+    const before = { ledger: await door.ledger({}), backlog: await door.backlog({}) };
+    const each = await Promise.all(NAMES.map((database) => door.ledger({ database })));
+    const delivered = (await openSubscribed("DB")).workspaceId;
+    const [failing, third] = [
+      await openSubscribed("DB_2", "status-500"),
+      await openSubscribed("DB_3", "status-500"),
+    ];
+    const leads = [leadReport("1"), leadReport("2")];
+    await door.recordLeads({ workspaceId: delivered, leads });
+    await door.recordLeads({ workspaceId: failing.workspaceId, leads });
+    await door.recordLeads({ workspaceId: third.workspaceId, leads: leads.slice(0, 1) });
+    await ledgerOf(delivered).toMatchObject({ delivered: 2 });
+    const [first, second, last] = await Promise.all(
+      NAMES.map((database) => door.ledger({ database })),
+    );
+    expect(first).toMatchObject({ delivered: (each[0]?.delivered ?? 0) + 2, addsUp: true });
+    expect(second).toMatchObject({ pending: (each[1]?.pending ?? 0) + 2, addsUp: true });
+    expect(last).toMatchObject({ pending: (each[2]?.pending ?? 0) + 1, addsUp: true });
+    const sum = await door.ledger({});
+    expect(sum).toMatchObject({
+      created: before.ledger.created + 5,
+      delivered: before.ledger.delivered + 2,
+      pending: before.ledger.pending + 3,
+      addsUp: true,
+    });
+    expect(await door.backlog({})).toMatchObject({ pending: before.backlog.pending + 3 });
+    expect((await door.backlog({ database: "DB_3" })).pending).toBe(last?.pending);
+    expect(await door.ledger({ workspaceId: failing.workspaceId })).toMatchObject({
+      created: 2,
+      pending: 2,
+    });
+  });
+
+  test("of all do not add up when those of one database do not", async () => {
+    const { workspaceId } = await openSubscribed("DB_3");
+    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
+    const row = await databaseOf("DB_3")
+      .prepare("SELECT * FROM deliveries ORDER BY event_id DESC LIMIT 1")
+      .first<Record<string, unknown>>();
+    await databaseOf("DB_3")
+      .prepare("DELETE FROM deliveries WHERE event_id = ?")
+      .bind(row?.event_id)
+      .run();
+    expect((await door.ledger({})).addsUp).toBe(false);
+    expect((await door.ledger({ database: "DB_2" })).addsUp).toBe(true);
+    expect(await door.eraseWorkspace({ workspaceId })).toMatchObject({ done: true });
+    expect((await door.ledger({})).addsUp).toBe(true);
+  });
+
+  test("are refused of a database that is not bound", async () => {
+    const sentence = "database: none is bound as DB_9; there is DB, DB_2, DB_3";
+    expect(await errorOf(door.ledger({ database: "DB_9" }))).toBe(`ledger: ${sentence}`);
+    expect(await errorOf(door.backlog({ database: "DB_9" }))).toBe(`backlog: ${sentence}`);
+  });
+
+  test("of a workspace that nothing was recorded in are empty", async () => {
+    const { workspaceId } = await openWorkspaceIn("DB_3");
+    expect(await door.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
+  });
+});

@@ -1,0 +1,234 @@
+import { createExecutionContext } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { beforeAll, describe, expect, test } from "vitest";
+import { DATABASE_MAX_BYTES } from "../../src/contract/limits.ts";
+import { openDatabase } from "../../src/db/client.ts";
+import { Platform } from "../../src/doors/platform.ts";
+import { sweep } from "../../src/doors/sweep.ts";
+import { noteSize } from "../../src/model/databases.ts";
+import { errorOf, leadReport } from "../support/api.ts";
+import {
+  awayDatabase,
+  type DatabaseName,
+  databaseOf,
+  deploymentWith,
+  NAMES,
+  openWorkspaceIn,
+  tablesWith,
+  WAYS,
+} from "../support/databases.ts";
+import { DAY_MS, isolated, subscribe } from "../support/deliveries.ts";
+import { keepLog } from "../support/log-lines.ts";
+
+const door = exports.Platform;
+const lines = keepLog();
+
+/** The door of a deployment with other databases. */
+function doorOf(bindings: Env): Platform {
+  return new Platform(createExecutionContext(), bindings);
+}
+
+/** Fills a database with some megabytes, which stay. */
+async function fill(name: DatabaseName, megabytes: number): Promise<void> {
+  const db = databaseOf(name);
+  await db.exec("CREATE TABLE IF NOT EXISTS ballast (bytes BLOB)");
+  for (let i = 0; i < megabytes; i++)
+    await db.prepare("INSERT INTO ballast VALUES (zeroblob(1000000))").run();
+}
+
+/** Where a workspace lives, as the list says. */
+async function homeOf(workspaceId: string): Promise<string | undefined> {
+  const { items } = await door.listWorkspaces({});
+  return items.find((item) => item.workspaceId === workspaceId)?.database;
+}
+
+describe("a new workspace", () => {
+  // DB is the largest from here on, and DB_3 the smallest.
+  beforeAll(async () => {
+    await fill("DB", 4);
+    await fill("DB_2", 2);
+  });
+
+  test.each(NAMES)("lives where its creation says: %s", async (database) => {
+    const { workspaceId } = await door.createWorkspace({ name: "Agence", database });
+    expect(await homeOf(workspaceId)).toBe(database);
+    for (const name of NAMES) {
+      const isKnown = name === database || name === "DB";
+      expect(await tablesWith(name, workspaceId)).toEqual(isKnown ? ["workspaces"] : []);
+    }
+  });
+
+  test("is refused a database that is not bound, by the name of the parameter", async () => {
+    const before = await tablesWith("DB", "Agence nulle part");
+    for (const database of ["DB_4", "DB_1", "KEY_GATE", "db_2", "__proto__"]) {
+      const refused = door.createWorkspace({ name: "Agence nulle part", database });
+      const sentence = `createWorkspace: database: none is bound as ${database}; there is DB, DB_2, DB_3`;
+      expect(await errorOf(refused)).toBe(sentence);
+    }
+    expect(await tablesWith("DB", "Agence nulle part")).toEqual(before);
+  });
+
+  test("lives in the smallest database when its creation names none", async () => {
+    const { workspaceId } = await door.createWorkspace({ name: "Agence" });
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+    await fill("DB_3", 3);
+    const next = await door.createWorkspace({ name: "Agence" });
+    expect(await homeOf(next.workspaceId)).toBe("DB_2");
+  });
+
+  test.each(WAYS)("passes over a database that is away: it %s", async (way) => {
+    const bindings = deploymentWith({ DB_2: awayDatabase(way) });
+    const { workspaceId } = await doorOf(bindings).createWorkspace({ name: "Agence" });
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { event: "database_away", database: "DB_2" },
+    ]);
+  });
+
+  test("names what its database knows of it there alone", async () => {
+    const { workspaceId } = await door.createWorkspace({
+      name: "Agence Lumière",
+      adminEmails: ["zoe@example.com"],
+      database: "DB_2",
+    });
+    await door.updateWorkspace({ workspaceId, name: "Agence Horizon", webhooksMax: 30 });
+    expect(await tablesWith("DB", "zoe@example.com")).toEqual([]);
+    expect(await tablesWith("DB", "Agence Horizon")).toEqual([]);
+    expect((await door.listWorkspaces({})).items[0]).toMatchObject({
+      workspaceId,
+      name: "Agence Horizon",
+      webhooksMax: 30,
+      database: "DB_2",
+    });
+  });
+});
+
+describe("listWorkspaces", () => {
+  test("pages over the workspaces of all databases, newest first, without a gap", async () => {
+    const made: string[] = [];
+    for (let i = 0; i < 150; i++) {
+      const database = NAMES[i % 3] as DatabaseName;
+      const { workspaceId } = await door.createWorkspace({ name: `Agence ${i}`, database });
+      made.push(workspaceId);
+    }
+    const first = await door.listWorkspaces({});
+    const second = await door.listWorkspaces({ cursor: first.nextCursor });
+    expect(first.items).toHaveLength(100);
+    const listed = [...first.items, ...second.items];
+    const own = listed.filter((item) => made.includes(item.workspaceId));
+    expect(own).toHaveLength(150);
+    expect(new Set(listed.map((item) => item.workspaceId)).size).toBe(listed.length);
+    const times = listed.map((item) => item.createdAt);
+    expect(times).toEqual(times.toSorted().reverse());
+    for (const item of own) {
+      const i = made.indexOf(item.workspaceId);
+      expect(item).toMatchObject({ name: `Agence ${i}`, database: NAMES[i % 3] });
+    }
+  });
+
+  test.each(WAYS)("shows the others when a database is away: it %s", async (way) => {
+    const [here, there] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_3")];
+    const bindings = deploymentWith({ DB_3: awayDatabase(way) });
+    const { items } = await doorOf(bindings).listWorkspaces({});
+    expect(items.find((item) => item.workspaceId === here.workspaceId)).toMatchObject({
+      name: "Agence DB_2",
+      accessGranted: true,
+    });
+    expect(items.find((item) => item.workspaceId === there.workspaceId)).toEqual({
+      workspaceId: there.workspaceId,
+      name: null,
+      accessGranted: null,
+      webhooksMax: null,
+      createdAt: expect.any(String),
+      database: "DB_3",
+    });
+  });
+});
+
+describe("databases", () => {
+  test("shows how full each database is, and what lives in it", async () => {
+    const before = (await door.databases({})).items;
+    const { workspaceId } = await openWorkspaceIn("DB_2");
+    await subscribe(workspaceId);
+    await door.recordLeads({ workspaceId, leads: [leadReport("1"), leadReport("2")] });
+    const { items } = await door.databases({});
+    expect(items.map(({ database }) => database)).toEqual(["DB", "DB_2", "DB_3"]);
+    for (const [i, item] of items.entries()) {
+      const [workspaces, events] = item.database === "DB_2" ? [1, 2] : [0, 0];
+      expect(item).toMatchObject({
+        isAway: false,
+        maxBytes: DATABASE_MAX_BYTES,
+        workspaces: (before[i]?.workspaces ?? 0) + workspaces,
+        eventsLastDay: (before[i]?.eventsLastDay ?? 0) + events,
+      });
+      const { meta } = await databaseOf(item.database as DatabaseName)
+        .prepare("SELECT 1")
+        .run();
+      expect(item.sizeBytes).toBe(meta.size_after);
+    }
+  });
+
+  test.each(WAYS)("shows the others when one is away: it %s", async (way) => {
+    const bindings = deploymentWith({ DB_3: awayDatabase(way) });
+    const { items } = await doorOf(bindings).databases({});
+    expect(items).toMatchObject([
+      { database: "DB", isAway: false, sizeBytes: expect.any(Number) },
+      { database: "DB_2", isAway: false, sizeBytes: expect.any(Number) },
+      { database: "DB_3", isAway: true, sizeBytes: null, workspaces: null, daysLeft: null },
+    ]);
+  });
+
+  test("knows after two days how fast a database fills, and for how long there is room", async () => {
+    const figures = async () =>
+      (await door.databases({})).items.find(({ database }) => database === "DB_3");
+    const db = openDatabase(databaseOf("DB_3"));
+    const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+    await databaseOf("DB_3").exec("DELETE FROM sizes");
+    await noteSize(db, today - 2 * DAY_MS);
+    expect(await figures()).toMatchObject({ bytesPerDay: null, daysLeft: null });
+    const sizeBefore = (await figures())?.sizeBytes ?? 0;
+    await fill("DB_3", 2);
+    await noteSize(db, today);
+    const after = await figures();
+    const bytesPerDay = Math.round(((after?.sizeBytes ?? 0) - sizeBefore) / 2);
+    expect(bytesPerDay).toBeGreaterThan(900_000);
+    expect(after).toMatchObject({
+      bytesPerDay,
+      daysLeft: Math.floor((DATABASE_MAX_BYTES - (after?.sizeBytes ?? 0)) / bytesPerDay),
+    });
+    // It shrank: nobody knows when it is full.
+    await databaseOf("DB_3").exec(
+      "UPDATE sizes SET bytes = 1000000000 WHERE day < (SELECT max(day) FROM sizes)",
+    );
+    expect(await figures()).toMatchObject({ daysLeft: null });
+  });
+
+  test("are noted by the sweep once a day, each in itself, for 30 days", async () => {
+    const sizesOf = async (name: DatabaseName) =>
+      (await databaseOf(name).prepare("SELECT day, bytes FROM sizes ORDER BY day").all()).results;
+    for (const name of NAMES) await databaseOf(name).exec("DELETE FROM sizes");
+    const now = Date.UTC(2030, 0, 1, 12);
+    const day = Math.floor(now / DAY_MS);
+    const bindings = isolated().env;
+    await sweep(bindings, now);
+    const first = await Promise.all(NAMES.map(sizesOf));
+    for (const sizes of first) expect(sizes).toEqual([{ day, bytes: expect.any(Number) }]);
+    await fill("DB_2", 1);
+    await sweep(bindings, now + 3_600_000);
+    expect(await Promise.all(NAMES.map(sizesOf))).toEqual(first);
+    for (let i = 1; i <= 40; i++)
+      await noteSize(openDatabase(databaseOf("DB_2")), now + i * DAY_MS);
+    const kept = await sizesOf("DB_2");
+    expect(kept).toHaveLength(31);
+    expect(kept.at(-1)).toMatchObject({ day: day + 40 });
+    for (const name of NAMES) await databaseOf(name).exec("DELETE FROM sizes");
+  });
+});
+
+test("env holds what the tests say", () => {
+  expect(
+    Object.keys(env)
+      .filter((name) => name.startsWith("DB"))
+      .sort(),
+  ).toEqual([...NAMES]);
+});

@@ -1,0 +1,62 @@
+import { env, exports } from "cloudflare:workers";
+import { openApi } from "./api.ts";
+
+/** The databases that are bound where these tests run. */
+export const NAMES = ["DB", "DB_2", "DB_3"] as const;
+export type DatabaseName = (typeof NAMES)[number];
+
+const bindings = env as Env & Record<DatabaseName, D1Database>;
+
+/** The real database of that name. */
+export function databaseOf(name: DatabaseName): D1Database {
+  return bindings[name];
+}
+
+/** The deployment with other databases in the place of some. */
+export function deploymentWith(databases: Partial<Record<DatabaseName, D1Database>>): Env {
+  return { ...env, ...databases };
+}
+
+/** How a database is away. */
+export const WAYS = ["rejects", "hangs"] as const;
+
+/** A database of which every call is rejected, as D1 does, or never answered. */
+export function awayDatabase(way: (typeof WAYS)[number]): D1Database {
+  const call = () =>
+    way === "hangs"
+      ? new Promise<never>(() => {})
+      : Promise.reject(new Error("D1_ERROR: D1 DB is overloaded. Too many requests queued."));
+  const statement = { bind: () => statement, all: call, run: call, raw: call, first: call };
+  const db = {
+    prepare: () => statement,
+    batch: call,
+    exec: call,
+    withSession: () => db,
+    getBookmark: () => null,
+  } as unknown as D1Database;
+  return db;
+}
+
+/** A workspace that lives in a database, with a key, and the API as this key sees it. */
+export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${database}`) {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name, database });
+  const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId });
+  return { database, workspaceId, keyId, apiKey, api: openApi(apiKey) };
+}
+
+/** The tables of a database that hold a text anywhere, such as the id of a workspace. */
+export async function tablesWith(database: DatabaseName, text: string): Promise<string[]> {
+  const db = databaseOf(database);
+  const tables = await db
+    .prepare(
+      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
+    )
+    .all<{ name: string }>();
+  const found = await Promise.all(
+    tables.results.map(async ({ name }) => {
+      const { results } = await db.prepare(`SELECT * FROM "${name}"`).all();
+      return JSON.stringify(results).includes(text) ? [name] : [];
+    }),
+  );
+  return found.flat().toSorted();
+}
