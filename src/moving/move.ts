@@ -6,7 +6,7 @@ import { findHome } from "../db/homes.ts";
 import type { MovePosition, MoveState } from "../db/schema.ts";
 import { wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
-import { log } from "../log.ts";
+import { log, logError } from "../log.ts";
 import { liveKeys } from "../model/api-keys.ts";
 import { KINDS_COPIED, readChanges, readPiece, writeChanges, writeRows } from "../model/copying.ts";
 import { listDue } from "../model/due.ts";
@@ -55,7 +55,7 @@ export async function moveWorkspace(
   const { database: from, db: source } = await findHome(env, workspaceId);
   const move = await commit(source, findMove(workspaceId));
   // It lives there, and whoever died before it was open left that to be done.
-  if (move?.state === "arrived") return goOn(env, move.other, workspaceId, mayGoOn);
+  if (move?.state === "arrived") return finish(env, move.other, workspaceId, mayGoOn);
   if (from === to && (!move || move.state === "left")) return { done: true, state: null };
   if (from === to && (move?.state === "copying" || move?.state === "draining")) {
     await new Mover(env, from, move).cancel();
@@ -64,7 +64,21 @@ export async function moveWorkspace(
   if (move && move.other !== to && move.state !== "left")
     throw new InputError(`database: this workspace is being moved to ${move.other}`);
   if (!move || move.state === "left") await begin(env, workspaceId, from, to);
-  return goOn(env, from, workspaceId, mayGoOn);
+  return finish(env, from, workspaceId, mayGoOn);
+}
+
+/** Goes on while there is time, and waits for somebody else who has the move, and may have died. */
+async function finish(
+  env: Env,
+  from: string,
+  workspaceId: string,
+  mayGoOn: () => boolean,
+): Promise<MoveProgress> {
+  for (;;) {
+    const progress = await goOn(env, from, workspaceId, mayGoOn);
+    if (progress.done || !mayGoOn()) return progress;
+    await sleep(RETRY_MS);
+  }
 }
 
 async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
@@ -89,6 +103,8 @@ export async function goOn(
   const move = await commit(openNamed(env, from), findMove(workspaceId));
   return move ? new Mover(env, from, move).work(mayGoOn) : { done: true, state: null };
 }
+
+const RETRY_MS = 250;
 
 /** The mover has lost its move to another one, which goes on with it. */
 class Overtaken extends Error {}
@@ -116,7 +132,7 @@ class Mover {
   async work(mayGoOn: () => boolean): Promise<MoveProgress> {
     try {
       await this.#take();
-      while (mayGoOn() && (await this.#step(mayGoOn)));
+      while (mayGoOn() && (await this.#stepOrRetry(mayGoOn)));
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
     } finally {
@@ -142,6 +158,18 @@ class Mover {
     if (!move) throw new Overtaken();
     this.#move = move;
     await commit(this.#target, takeArrival(this.#id, this.#mover));
+  }
+
+  /** One step. While writes wait for it, it is tried again as long as there is time. */
+  async #stepOrRetry(mayGoOn: () => boolean): Promise<boolean> {
+    try {
+      return await this.#step(mayGoOn);
+    } catch (error) {
+      if (error instanceof Overtaken || this.#move.state !== "closed" || !mayGoOn()) throw error;
+      logError("move_failed", error, { workspace: this.#id });
+      await sleep(RETRY_MS);
+      return true;
+    }
   }
 
   /** One step; gives whether there may be another one. */
