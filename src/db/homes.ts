@@ -1,4 +1,4 @@
-import { eq, inArray, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, sql } from "drizzle-orm";
 import { DATABASE_PATIENCE_MS } from "../contract/limits.ts";
 import { select } from "./builder.ts";
 import { type Database, openDatabase, prepared, query, rows } from "./client.ts";
@@ -116,6 +116,11 @@ export async function inTime<T>(
 const subscription = prepared(
   select({ id: subscriptions.id })
     .from(subscriptions)
+    // While its workspace moves, there are two of it.
+    .innerJoin(
+      workspaces,
+      and(eq(workspaces.id, subscriptions.workspaceId), isNull(workspaces.database)),
+    )
     .where(eq(subscriptions.id, sql.placeholder("id"))),
 );
 

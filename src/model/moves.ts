@@ -81,7 +81,8 @@ export function expectArrival(
   from: string,
   now: number,
 ): Statements<unknown> {
-  const isFree = sql`${moves.state} = 'left'`;
+  // Of a move that was never begun where the workspace lives, nothing else is here.
+  const isFree = sql`${moves.state} IN ('left', 'arriving')`;
   return inOrder([
     insertFrom(
       workspaces,

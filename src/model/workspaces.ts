@@ -5,6 +5,7 @@ import { insertFrom, select, selectDistinct, update } from "../db/builder.ts";
 import {
   commit,
   type Database,
+  inOrder,
   prepared,
   query,
   rows,
@@ -12,7 +13,7 @@ import {
   write,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
-import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
+import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
 import { isLive } from "./api-keys.ts";
 import {
   byCreation,
@@ -32,13 +33,21 @@ export function insertWorkspace(
   return commit(db, insertFrom(workspaces, workspace, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
 
-/** Inserts the directory's line of a workspace that lives in another database. */
+/**
+ * Inserts the directory's line of a workspace that lives in another database. As if it had moved there:
+ * nothing of it can be written here.
+ */
 export function insertLine(
   directory: Database,
   { id, createdAt, database }: { id: string; createdAt: number; database: string },
 ) {
   const line = { id, createdAt, database, name: "", adminEmails: [] };
-  return commit(directory, insertFrom(workspaces, line, sql`WHERE true ON CONFLICT DO NOTHING`));
+  const move = { workspaceId: id, state: "left", other: database, since: createdAt } as const;
+  const ifNew = sql`WHERE true ON CONFLICT DO NOTHING`;
+  return commit(
+    directory,
+    inOrder([insertFrom(workspaces, line, ifNew), insertFrom(moves, move, ifNew)]),
+  );
 }
 
 /** Whether there is such a workspace. */

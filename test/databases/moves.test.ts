@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { ExportItem } from "../../src/contract/export.ts";
 import { sweep } from "../../src/doors/sweep.ts";
 import { moveWorkspace } from "../../src/moving/move.ts";
+import { record } from "../../src/recording/record.ts";
 import {
   automationReport,
   errorOf,
@@ -316,6 +317,40 @@ describe("a move", () => {
       errorOf(Platform.moveWorkspace(input));
     expect(await move({ workspaceId, database: "DB_9" })).toContain("database: ");
     expect(await move({ workspaceId: "wks_unknown", database: "DB" })).toContain("workspaceId: ");
+  });
+
+  test("or a birth elsewhere keeps the first database from taking in what is recorded", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { DB_2, DB_3, ...alone } = env as unknown as Record<string, D1Database>;
+    const input = { workspaceId, leads: [leadReport("1")] };
+    // As if nobody had bound the others any more.
+    const recorded = record(alone as unknown as Env, "recordLeads", input, Date.now());
+    await expect(recorded).rejects.toThrow("workspace_moving");
+    expect(await rowsIn(workspaceId)).toEqual({});
+  });
+
+  test("shows each subscription once, while there are two of it", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const made = await api.post<{ id: string }>("/v1/webhooks", {
+      url: subscriberUrl(),
+      events: ["lead.created"],
+    });
+    const webhookId = made.body.id;
+    let steps = 0;
+    await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 9);
+    expect(await rowsIn(workspaceId)).toEqual({ DB_2: 1, DB_3: 1 });
+    for (let i = 0; i < 20; i++) {
+      const { secret } = await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
+      expect(secret).toMatch(/^whsec_/);
+    }
+    await moved(workspaceId, "DB_3");
+    const sealed = async (name: string) => {
+      const row = databases[name]?.prepare("SELECT sealed_secret FROM subscriptions WHERE id = ?");
+      return (await row?.bind(webhookId).first<{ sealed_secret: string }>())?.sealed_secret;
+    };
+    expect(await sealed("DB_3")).toBe(await sealed("DB_2"));
+    await Platform.deleteWebhook({ webhookId });
+    expect((await api.get<Page>("/v1/webhooks")).body.data).toEqual([]);
   });
 
   test("goes on by itself, with each sweep", async () => {
