@@ -133,7 +133,7 @@ async function recordNonsense(): Promise<void> {
   if (taken) throw new Error("a call with an invalid item was accepted");
 }
 
-const traffic: Traffic = { requests: 0, changes: 0, failures: [] };
+const traffic: Traffic = { requests: 0, changes: 0, moves: 0, failures: [] };
 const workSince = Date.now();
 async function record(): Promise<void> {
   while (references < eventsWanted) {
@@ -150,7 +150,8 @@ async function record(): Promise<void> {
 const tell = (more = "") =>
   step(
     `${recorded.size} of ${eventsWanted} leads, ${traffic.requests} requests, ` +
-      `${victim.kills} of ${killsWanted} kills, ${victim.injections.total} faults${more}`,
+      `${victim.kills} of ${killsWanted} kills, ${victim.injections.total} faults, ` +
+      `${traffic.moves} moves${more}`,
     5_000,
   );
 const telling = setInterval(tell, 1_000);
@@ -204,7 +205,7 @@ if (percent > 0)
   console.log(`Faults injected, before / after:\n${victim.injections.lines().join("\n")}\n`);
 console.log(
   `events ${stored.events.length}, kills ${victim.kills}, faults ${victim.injections.total}, ` +
-    `requests ${traffic.requests}, deliveries ${posts}, duplicates ${duplicates}, ` +
+    `requests ${traffic.requests}, moves ${traffic.moves}, deliveries ${posts}, duplicates ${duplicates}, ` +
     `refused once ${refused.size}, lost ${lost}, failures ${failures.length}, seed ${seed}, ` +
     `${Math.round((Date.now() - startedAt) / 1000)} s`,
 );

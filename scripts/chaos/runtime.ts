@@ -5,6 +5,7 @@
  */
 import { SWEEP_GRACE_MS } from "../../src/contract/limits.ts";
 import { startRuntime } from "../shared/runtime.ts";
+import { DATABASES } from "./traffic.ts";
 
 const SWEEP_EVERY_MS = 5_000;
 
@@ -13,6 +14,7 @@ if (!persist || !wrapper || !settings || !process.send) throw new Error("started
 const { url } = await startRuntime({
   persist,
   wrapper,
+  databases: DATABASES.length,
   vars: { QUOTA_REQUESTS: 1_000_000, AUTH_FAILURES: 1_000_000, CHAOS: settings },
   onLog: (line) => {
     if (line.startsWith('{"injected":')) process.send?.(JSON.parse(line));

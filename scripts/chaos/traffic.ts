@@ -1,4 +1,8 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Victim } from "./victim.ts";
+
+/** The databases that the workspace goes through. */
+export const DATABASES = ["DB", "DB_2", "DB_3"];
 
 export const AGENT = { reference: "agent", name: "Agent" };
 
@@ -8,6 +12,8 @@ export interface Traffic {
   requests: number;
   /** Pauses and activations that were answered. */
   changes: number;
+  /** How often the workspace has arrived in a database, or was there already. */
+  moves: number;
   failures: string[];
 }
 
@@ -83,5 +89,20 @@ export async function makeTraffic(
     await ask(401, "GET", "/v1/automations", key.apiKey);
   };
 
-  await Promise.all([read, control, subscribe, handleKeys].map(again));
+  /** Moves the workspace from database to database. */
+  const move = async () => {
+    for (const database of DATABASES.toReversed()) {
+      const progress = await victim
+        .insist<{ done: boolean }>("platform/moveWorkspace", { workspaceId, database })
+        // What it left there is deleted a minute later.
+        .catch((error) => {
+          if (!String(error).includes("is still being deleted")) throw error;
+          return sleep(1_000).then(() => ({ done: false }));
+        });
+      if (progress.done) traffic.moves++;
+      if (isOver()) return;
+    }
+  };
+
+  await Promise.all([read, control, subscribe, handleKeys, move].map(again));
 }

@@ -66,9 +66,11 @@ function faulty(env: Env): Env {
     if (fault) throw toError(fault);
     return result;
   };
+  const bindings = Object.entries(env as unknown as Record<string, D1Database>);
+  const databases = bindings.filter(([name]) => /^DB(_\d+)?$/.test(name));
   return {
     ...env,
-    DB: wrapDatabase(env.DB, run),
+    ...Object.fromEntries(databases.map(([name, db]) => [name, wrapDatabase(db, run)])),
     KEY_GATE: wrapObjects(env.KEY_GATE, run),
     ADDRESS_GATE: wrapObjects(env.ADDRESS_GATE, run),
     DELIVERIES: faultyQueue(env.DELIVERIES, run),
@@ -108,7 +110,7 @@ console.error = (line: string) => {
 
 /**
  * Requests from `chaos.ts` itself, with JSON input: `/chaos/platform/METHOD` calls the Platform
- * door, `/chaos/query` reads the database, `/chaos/sweep` runs the cron door, `/chaos/end` ends all
+ * door, `/chaos/query` reads the workspace's database, `/chaos/sweep` runs the cron door, `/chaos/end` ends all
  * faults.
  */
 async function carryOut(request: Request, env: ChaosEnv, ctx: ExecutionContext): Promise<unknown> {
@@ -118,12 +120,20 @@ async function carryOut(request: Request, env: ChaosEnv, ctx: ExecutionContext):
     case "platform":
       return env.PLATFORM[method]?.(input);
     case "query":
-      return (await env.DB.prepare(String(input)).all()).results;
+      return (await (await findHome(env)).prepare(String(input)).all()).results;
     case "sweep":
       return worker.scheduled({ scheduledTime: input } as ScheduledController, faulty(env), ctx);
     case "end":
       ended = true;
   }
+}
+
+/** The database that the one workspace lives in. */
+async function findHome(env: Env): Promise<D1Database> {
+  const line = await env.DB.prepare("SELECT database FROM workspaces").first<{
+    database: string | null;
+  }>();
+  return (env as unknown as Record<string, D1Database>)[line?.database ?? "DB"] as D1Database;
 }
 
 export default {

@@ -3,8 +3,6 @@ import type { Call } from "./faults.ts";
 /** Carries out a call to a binding: late, or not at all, for instance. */
 export type CarryOut = <T>(call: Call, name: string, work: () => Promise<T>) => Promise<T>;
 
-const WRITES = /\b(insert|update|delete)\b/i;
-
 /** A statement, and how it is identified when it runs in a batch. */
 interface Wrapped {
   statement: D1PreparedStatement;
@@ -17,14 +15,13 @@ export function wrapDatabase<T extends D1Database | D1DatabaseSession>(
   carryOut: CarryOut,
 ): T {
   const wrap = (statement: D1PreparedStatement, query: string): D1PreparedStatement => {
-    const call = WRITES.test(query) ? "D1 write" : "D1 read";
     return {
       statement,
       query,
       bind: (...values: unknown[]) => wrap(statement.bind(...values), query),
-      all: () => carryOut(call, query, () => statement.all()),
-      run: () => carryOut(call, query, () => statement.run()),
-      raw: () => carryOut(call, query, () => statement.raw()),
+      all: () => carryOut("D1 query", query, () => statement.all()),
+      run: () => carryOut("D1 query", query, () => statement.run()),
+      raw: () => carryOut("D1 query", query, () => statement.raw()),
     } satisfies Wrapped & Record<string, unknown> as unknown as D1PreparedStatement;
   };
   return {

@@ -48,8 +48,7 @@ const QUEUE_FAULTS: readonly Fault[] = [
 /** How each kind of call can fail. */
 export const FAULTS = {
   "D1 batch": D1_FAULTS,
-  "D1 read": D1_FAULTS,
-  "D1 write": D1_FAULTS,
+  "D1 query": D1_FAULTS,
   object: OBJECT_FAULTS,
   queue: QUEUE_FAULTS,
 } as const satisfies Record<string, readonly Fault[]>;

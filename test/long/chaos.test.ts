@@ -18,8 +18,6 @@ test("nothing is lost while the runtime is killed, and every error of D1's table
   const count = String.raw`[1-9]\d* / ([1-9]\d*|–)`;
   for (const { message } of D1_ERRORS) {
     const line = stdout.split("\n").find((text) => text.startsWith(`D1_ERROR: ${message} `));
-    expect(line, message).toMatch(
-      new RegExp(`  D1 batch ${count}, D1 read ${count}, D1 write ${count}$`),
-    );
+    expect(line, message).toMatch(new RegExp(`  D1 batch ${count}, D1 query ${count}$`));
   }
 });
