@@ -22,6 +22,8 @@ async function platform(...args: string[]) {
 
 describe("the terminal of npm start", () => {
   test("shows nothing of a call of the platform", async () => {
+    // The event of the start itself.
+    await until(() => server.output().includes("signature verified"));
     const before = server.output();
     const { code } = await platform("ledger");
     expect(code).toBe(0);

@@ -69,7 +69,7 @@ export async function startLocalServer(
     rmSync(folder, { recursive: true, force: true });
   };
   try {
-    await until(() => server.output().includes("to paste"), 60_000);
+    await until(() => /(shows up|arrives) here/.test(server.output()), 60_000);
   } catch {
     await stop();
     throw new Error(`npm start did not get ready: ${server.output()}`);

@@ -15,11 +15,12 @@ test("work is aborted once its time is up, each at its own", async () => {
   await wait(50);
   const late = within(untilAborted);
   for (const tookMs of await Promise.all([early, late])) {
-    expect(tookMs).toBeGreaterThanOrEqual(100);
+    // Clocks and timers of the runtime may differ by a millisecond or two.
+    expect(tookMs).toBeGreaterThanOrEqual(98);
     expect(tookMs).toBeLessThan(1_000);
   }
   // And after a pause with nothing in progress.
-  expect(await within(untilAborted)).toBeGreaterThanOrEqual(100);
+  expect(await within(untilAborted)).toBeGreaterThanOrEqual(98);
 });
 
 test("work that ends in time is not aborted, and its result or error is returned", async () => {
