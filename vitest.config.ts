@@ -27,8 +27,8 @@ const DOORS = (
   process.env.ALL_DOORS
     ? ["http/**", "platform*", "ingest*"]
     : [
-        "http/{automations,control,leads,replicas,runs,tenants,webhooks}",
-        "platform-{automations,erasure,export,leads,redelivery,runs}",
+        "http/{control,leads,replicas,runs,tenants,webhooks}",
+        "platform-{erasure,export,redelivery}",
         "ingest",
       ]
 ).map((name) => `test/worker/doors/${name}.test.ts`);
