@@ -44,6 +44,8 @@ interface Kind {
   /** By what a row that is there already is known in the other database. */
   conflict: Column[];
   followers?: Followers;
+  /** True in SQL where the other database has what a row refers to. */
+  refersToCopied?: SQL;
 }
 
 /** Kinds in an order in which none refers to one behind it. */
@@ -66,6 +68,9 @@ const KINDS: Kind[] = [
   {
     name: "run",
     table: runs,
+    refersToCopied: sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = r.value->>'automationId')
+      AND (r.value->>'leadId' IS NULL
+        OR EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = r.value->>'leadId'))`,
     key: [runs.id],
     weight: sql`length(${runs.actions})`,
     conflict: [runs.id],
@@ -254,11 +259,22 @@ function fieldOf({ table }: Kind, column: Column): string {
 }
 
 /**
+ * Writes a piece. A row that refers to what is not there yet is left out: that was inserted once its
+ * kind had been copied, so both are among the changes, in order.
+ *
+ * @param guard true in SQL while it may be written.
+ */
+export function writePiece({ kind, rows: copied }: Piece, guard: SQL): Statements<unknown> {
+  const { refersToCopied } = KINDS[kind] as Kind;
+  return writeRows(kind, copied, refersToCopied ? sql`${guard} AND ${refersToCopied}` : guard);
+}
+
+/**
  * Writes copied rows, in place of what is there of them.
  *
  * @param guard true in SQL while they may be written.
  */
-export function writeRows(kind: number, copied: CopiedRow[], guard: SQL): Statements<unknown> {
+function writeRows(kind: number, copied: CopiedRow[], guard: SQL): Statements<unknown> {
   const { table, conflict, followers } = KINDS[kind] as Kind;
   const own = columnsOf(table).filter(([, column]) => !OWN.includes(column));
   const kept = own.filter(([, column]) => !conflict.includes(column));

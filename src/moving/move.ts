@@ -8,7 +8,13 @@ import { wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
 import { liveKeys } from "../model/api-keys.ts";
-import { KINDS_COPIED, readChanges, readPiece, writeChanges, writeRows } from "../model/copying.ts";
+import {
+  KINDS_COPIED,
+  readChanges,
+  readPiece,
+  writeChanges,
+  writePiece,
+} from "../model/copying.ts";
 import { listDue } from "../model/due.ts";
 import { eraseLeftBehind } from "../model/erasure.ts";
 import {
@@ -208,7 +214,7 @@ class Mover {
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
     const piece = await commit(this.#source, readPiece(this.#id, kind, after));
     if (piece.rows.length > 0)
-      await commit(this.#target, writeRows(kind, piece.rows, mayArrive(this.#id, this.#mover)));
+      await commit(this.#target, writePiece(piece, mayArrive(this.#id, this.#mover)));
     const next = piece.last ? { kind, after: piece.last } : { kind: kind + 1, after: null };
     const position = next.kind < KINDS_COPIED ? next : null;
     const noted = updatePosition(this.#id, this.#mover, position, Date.now());

@@ -329,6 +329,19 @@ describe("a move", () => {
     expect(await rowsIn(workspaceId)).toEqual({});
   });
 
+  test("takes runs along whose lead and automation came once leads and automations were copied", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    await recordAutomation(workspaceId);
+    let steps = 0;
+    await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 4);
+    const automationId = await recordAutomation(workspaceId);
+    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
+    const runs = [runReport("late", automationId, { leadId: ids[0] })];
+    const recorded = await Platform.recordRuns({ workspaceId, runs });
+    await moved(workspaceId, "DB_3");
+    expect((await api.get<Page>("/v1/runs")).body.data.map(({ id }) => id)).toEqual(recorded.ids);
+  });
+
   test("shows each subscription once, while there are two of it", async () => {
     const { workspaceId, api } = await openWorkspace();
     const made = await api.post<{ id: string }>("/v1/webhooks", {
