@@ -131,7 +131,7 @@ const KINDS: Kind[] = [
 const OWN: Column[] = [notices.id];
 
 /** A row by the names of its fields, as the database stores them, and those that follow it. */
-export type CopiedRow = Record<string, unknown> & { followers?: Record<string, unknown>[] };
+type CopiedRow = Record<string, unknown> & { followers?: Record<string, unknown>[] };
 
 /** Rows of one kind, in the order in which they are copied. */
 export interface Piece {
