@@ -143,12 +143,15 @@ export const POSTS_PER_WORKSPACE = 3;
 /** An answer that takes this long counts as slow. */
 export const SLOW_ANSWER_MS = 2_000;
 
-/** Maximum deliveries one transaction claims, over all subscriptions. */
-export const CLAIM_MAX = 100;
+/**
+ * Maximum deliveries one transaction claims, over all subscriptions. Each round trip costs a few
+ * milliseconds, however few it claims.
+ */
+export const CLAIM_MAX = 200;
 /** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
 export const CLAIM_SLOW_MAX = 6;
-/** More is claimed when fewer than this are waiting. */
-export const CLAIM_AHEAD = 24;
+/** More is claimed when fewer than this are waiting: enough to post while a round trip is made. */
+export const CLAIM_AHEAD = 60;
 
 /** How long a dispatch that dies still holds its subscriptions. */
 export const HOLD_MS = 20_000;
@@ -182,9 +185,9 @@ export const GATES_TOLD_MAX = 500;
 
 /**
  * Maximum length in characters of an event body that is read with the claim; longer ones are read
- * separately.
+ * separately. It bounds what a dispatch keeps in memory: `CLAIM_MAX` times as much.
  */
-export const INLINE_BODY_MAX = 32_768;
+export const INLINE_BODY_MAX = 16_384;
 
 /** A wake up to this much too early is sent again; for a longer wait, another was sent already. */
 export const EARLY_WAKE_MS = 5_000;

@@ -114,8 +114,8 @@ describe("a dispatch", () => {
     [3, 1, 2],
     [20, 1, 2],
     // If as many were found as were asked for, there may be more: it asks once more.
-    [20, 5, 3],
-    [1, 100, 3],
+    [20, 10, 3],
+    [1, 200, 3],
   ])("to %i subscribers with %i events each makes %i round trips to D1", async (...figures) => {
     const [subscribers, events, roundTrips] = figures;
     const workspaceId = await createWorkspace();
@@ -131,7 +131,7 @@ describe("a dispatch", () => {
   });
 
   test("asks once whether there is more, however long its subscriber takes", async () => {
-    const { id } = await owed(100, NOW);
+    const { id } = await owed(200, NOW);
     await earn(id, 6);
     const { DB, trips } = observedDatabase();
     const { posts, attempt } = subscriber(async () => {
@@ -139,7 +139,7 @@ describe("a dispatch", () => {
       return OK;
     });
     await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, attempt));
-    expect(posts).toHaveLength(100);
+    expect(posts).toHaveLength(200);
     expect(trips).toHaveLength(3);
   });
 
