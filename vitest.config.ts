@@ -72,6 +72,20 @@ function inWorkerd(
   };
 }
 
+/** Tests that run in Node, on the built Worker or without it. */
+function inNode(name: string, include: string[]) {
+  return {
+    test: {
+      name,
+      env: { TMPDIR: DISK },
+      include,
+      globalSetup: ["./test/node/support/build.ts"],
+      testTimeout: 60_000,
+      hookTimeout: 60_000,
+    },
+  };
+}
+
 // It would list the given secrets for every test file.
 process.env.WRANGLER_LOG = "error";
 
@@ -108,26 +122,8 @@ export default defineConfig({
         d1Databases: { DB_2: "second", DB_3: "third" },
         bindings: { HOME: "DB_2" },
       }),
-      {
-        test: {
-          name: "node",
-          env: { TMPDIR: DISK },
-          include: ["test/node/**/*.test.ts"],
-          globalSetup: ["./test/node/support/build.ts"],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-        },
-      },
-      {
-        test: {
-          name: "long",
-          env: { TMPDIR: DISK },
-          include: ["test/long/**/*.test.ts"],
-          globalSetup: ["./test/node/support/build.ts"],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-        },
-      },
+      inNode("node", ["test/node/**/*.test.ts"]),
+      inNode("long", ["test/long/**/*.test.ts"]),
     ],
   },
 });

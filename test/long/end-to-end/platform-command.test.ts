@@ -10,7 +10,7 @@ import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../../src/contract/platform.ts";
-import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
+import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 const METHODS = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
 

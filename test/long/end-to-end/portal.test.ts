@@ -1,10 +1,10 @@
 import { createHmac } from "node:crypto";
 import type { Locator, Page } from "playwright-core";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { findBrowser, type Visit } from "../../node/support/browser.ts";
+import { type Stage, setStage } from "../../node/support/portal.ts";
+import type { Post } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { findBrowser, type Visit } from "../support/browser.ts";
-import { type Stage, setStage } from "../support/portal.ts";
-import type { Post } from "../support/receiver.ts";
 
 const executablePath = findBrowser();
 /** How the console reports a response that rejects a form's input. */

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let folder: string;
 let runtime: Runtime;

@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { type BuiltClient, buildClient, runNpm } from "../../node/support/client.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type BuiltClient, buildClient, runNpm } from "../support/client.ts";
-import { startReceiver } from "../support/receiver.ts";
 
 const WINDOW_SECONDS = 3;
 const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { recordLines } from "../../../scripts/platform/record-lines.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
-import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
+import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 let command: PlatformCommand;
 beforeAll(async () => {

@@ -8,7 +8,7 @@ import {
   type Visit,
   violationsIn,
   widthOf,
-} from "../support/browser.ts";
+} from "../../node/support/browser.ts";
 
 const executablePath = findBrowser();
 

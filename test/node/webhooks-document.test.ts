@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
-import { WebhookDelivery } from "../../../src/contract/resources.ts";
-import { EXAMPLES } from "../support/examples.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
+import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
+import { WebhookDelivery } from "../../src/contract/resources.ts";
+import { EXAMPLES } from "./support/examples.ts";
 
 const PATH = join(ROOT, "docs/webhooks.md");
 const document = readFileSync(PATH, "utf8");

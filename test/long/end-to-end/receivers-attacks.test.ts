@@ -11,7 +11,7 @@ import {
   RECEIVERS,
   type RunningExample,
   reasonToSkip,
-} from "../support/examples.ts";
+} from "../../node/support/examples.ts";
 
 const SECRET = mintSecret();
 const BIG_BYTES = 100_000_000;

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { measureBundle } from "../../../bench/bundle.ts";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { measureBundle } from "../../bench/bundle.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
 
 const SRC = join(ROOT, "src");
 const BUNDLE = join(ROOT, "dist/worker/index.js");

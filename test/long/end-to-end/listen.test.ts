@@ -5,15 +5,20 @@ import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
 import type { Page, Webhook } from "../../../src/contract/resources.ts";
-import { until } from "../../support/until.ts";
 import {
   type Command,
   copyCheckout,
   type LocalServer,
   startIn,
   startLocalServer,
-} from "../support/local-server.ts";
-import { type Answer, type Post, type Receiver, startReceiver } from "../support/receiver.ts";
+} from "../../node/support/local-server.ts";
+import {
+  type Answer,
+  type Post,
+  type Receiver,
+  startReceiver,
+} from "../../node/support/receiver.ts";
+import { until } from "../../support/until.ts";
 
 let server: LocalServer;
 beforeAll(async () => {

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { generate } from "selfsigned";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Runtime } from "../../../scripts/shared/runtime.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let runtime: Runtime;
 let trusted: Receiver;

@@ -2,8 +2,8 @@ import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { type Post, type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
 
 let runtime: Runtime;
 let receiver: Receiver;

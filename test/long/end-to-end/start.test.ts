@@ -4,8 +4,8 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { Lead, Page } from "../../../src/contract/resources.ts";
+import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
 import { until } from "../../support/until.ts";
-import { type LocalServer, startLocalServer } from "../support/local-server.ts";
 
 let server: LocalServer;
 beforeAll(async () => {

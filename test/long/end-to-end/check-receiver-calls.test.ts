@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { startReceiver } from "../../node/support/receiver.ts";
 import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
-import { startReceiver } from "../support/receiver.ts";
 
 describe.concurrent("the checker says what is wrong with its call, and sends nothing:", () => {
   const PUBLIC = "https://hooks.example.com/";

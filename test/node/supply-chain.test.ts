@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
 
 /** A package as listed in a lock file. */
 interface Locked {

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { canariesIn, formsOf } from "../../node/support/canary.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { canariesIn, formsOf } from "../support/canary.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let runtime: Runtime;
 let fine: Receiver;

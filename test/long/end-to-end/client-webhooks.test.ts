@@ -4,10 +4,10 @@ import { createInterface } from "node:readline";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { createSigner, mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
+import { type BuiltClient, buildClient } from "../../node/support/client.ts";
+import { freePort } from "../../node/support/examples.ts";
+import { type Post, type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type BuiltClient, buildClient } from "../support/client.ts";
-import { freePort } from "../support/examples.ts";
-import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
 
 let runtime: Runtime;
 let receiver: Receiver;

@@ -5,8 +5,8 @@ import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { derivedId } from "../../../src/contract/ids.ts";
+import { type Post, type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type Post, type Receiver, startReceiver } from "../support/receiver.ts";
 
 /** A consumer of the dead-letter queue, which forwards what it gets. */
 const DEAD_LETTERS = `export default {

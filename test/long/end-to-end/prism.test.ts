@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import { Contract } from "../../long/fuzz/document.ts";
+import { Contract } from "../fuzz/document.ts";
 import { exchange, type Service, startPrism, startSwitchboard } from "./prism.ts";
 
 let served: Runtime;

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
 
 const FOLDER = join(ROOT, "migrations");
 const MIGRATIONS = readdirSync(FOLDER)

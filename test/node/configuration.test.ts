@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type Schema, Validator } from "@cfworker/json-schema";
 import { describe, expect, test } from "vitest";
 import { experimental_readRawConfig, type Unstable_RawConfig } from "wrangler";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
 
 const schema: Schema = JSON.parse(
   readFileSync(join(ROOT, "node_modules/wrangler/config-schema.json"), "utf8"),

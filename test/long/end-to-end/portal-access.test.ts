@@ -5,7 +5,6 @@ import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { signPortalToken } from "../../../src/gate/portal-token.ts";
-import { until } from "../../support/until.ts";
 import {
   findBrowser,
   openPage,
@@ -13,8 +12,9 @@ import {
   type Visit,
   violationsIn,
   widthOf,
-} from "../support/browser.ts";
-import { PORTAL_SIGNING_KEYS, type Stage, setStage } from "../support/portal.ts";
+} from "../../node/support/browser.ts";
+import { PORTAL_SIGNING_KEYS, type Stage, setStage } from "../../node/support/portal.ts";
+import { until } from "../../support/until.ts";
 
 const executablePath = findBrowser();
 

@@ -5,9 +5,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { Lead, Page } from "../../../src/contract/resources.ts";
+import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { until } from "../../support/until.ts";
-import { type LocalServer, startLocalServer } from "../support/local-server.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 const NAMES = ["DB", "DB_2", "DB_3"] as const;
 const AGENT = { reference: "agent-1", name: "Lumière" };

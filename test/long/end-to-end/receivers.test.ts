@@ -4,14 +4,14 @@ import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { createSigner, mintSecret, signatureHeaders } from "../../../src/webhooks/signature.ts";
-import { until } from "../../support/until.ts";
 import {
   type Example,
   freePort,
   RECEIVERS,
   type RunningExample,
   reasonToSkip,
-} from "../support/examples.ts";
+} from "../../node/support/examples.ts";
+import { until } from "../../support/until.ts";
 
 let runtime: Runtime;
 

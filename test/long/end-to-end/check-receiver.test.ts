@@ -9,9 +9,9 @@ import Stripe from "stripe";
 import { describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/contract/resources.ts";
+import { type Example, freePort, RECEIVERS, reasonToSkip } from "../../node/support/examples.ts";
+import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { check, isGenuine, SECRET } from "../../support/checker.ts";
-import { type Example, freePort, RECEIVERS, reasonToSkip } from "../support/examples.ts";
-import { type Post, startReceiver } from "../support/receiver.ts";
 
 const VALID = "accepts what is right";
 const UNSIGNED = "refuses what is unsigned";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openPlatformCommand, type PlatformCommand } from "../support/platform-command.ts";
+import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 let command: PlatformCommand;
 beforeAll(async () => {
