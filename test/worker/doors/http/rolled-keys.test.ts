@@ -85,7 +85,7 @@ describe("a key that was rolled", () => {
     async (what) => {
       const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 1 });
       await api.get("/v1/leads");
-      await Platform.rollApiKey({ keyId, overlapSeconds: 1 });
+      await Platform.rollApiKey({ keyId, overlapSeconds: 3 });
       if (what === "access") await Platform.setWorkspaceAccess({ workspaceId, granted: false });
       const end = await endOf(workspaceId, keyId);
       expect((await api.get("/v1/leads")).status).toBe(what === "quota" ? 429 : 403);
