@@ -68,6 +68,12 @@ export const KEY_OVERLAP_MAX_SECONDS = 604_800;
 
 /** How long a rotated webhook secret signs alongside the new one, in seconds. */
 export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
+/**
+ * A rotation returns this much later if a dispatch is posting to the subscription: by then, every
+ * post that starts is signed with the new secret. `CONFIRMED_MS`, and what a post may wait for
+ * before it is sent.
+ */
+export const ROTATION_MS = 2_000;
 /** Maximum earlier secrets that sign at once for one subscription. */
 export const EARLIER_SECRETS_MAX = 4;
 

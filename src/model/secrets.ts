@@ -7,6 +7,7 @@ import {
   isNotNull,
   isNull,
   lte,
+  not,
   type Placeholder,
   type SQL,
   sql,
@@ -17,6 +18,7 @@ import {
   commit,
   type Database,
   inOrder,
+  prepared,
   query,
   readAs,
   rows,
@@ -24,6 +26,7 @@ import {
   write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
+import { IS_FREE, NOBODY } from "./holds.ts";
 
 /** The result of a rotation. */
 export type Rotation = "done" | "unknown" | "too_many";
@@ -86,6 +89,22 @@ export function rotate(
     if (!row) return "unknown";
     return row.sealedSecret === sealed ? "done" : "too_many";
   });
+}
+
+const held = prepared(
+  select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
+);
+
+/** Whether a dispatch holds the subscription, which may have read its secrets before. */
+export async function isBeingPostedTo(
+  db: Database,
+  subscriptionId: string,
+  now: number,
+): Promise<boolean> {
+  const found = await query(db, held({ id: subscriptionId, now, ...NOBODY }));
+  return found.length > 0;
 }
 
 /** A subscription's earlier secrets that still sign, as a field of its row. */

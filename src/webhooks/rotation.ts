@@ -1,9 +1,10 @@
 import { InputError } from "../contract/input-error.ts";
+import { ROTATION_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { unknownWebhook } from "../model/health.ts";
-import { isRotatable, rotate } from "../model/secrets.ts";
+import { isBeingPostedTo, isRotatable, rotate } from "../model/secrets.ts";
 import { readKeyRing, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
@@ -12,7 +13,8 @@ export class TooManySecrets extends InputError {}
 
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap. Another
- * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm.
+ * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm. When
+ * this returns, every post is signed with the new secret: the receiver may change it at once.
  *
  * @param overlapSeconds 0 ends all earlier secrets at once.
  * @throws UnknownInput if there is no such subscription; TooManySecrets.
@@ -35,5 +37,7 @@ export async function rotateSecret(
     throw new TooManySecrets(
       "webhookId: too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
     );
+  if (await isBeingPostedTo(db, webhookId, now))
+    await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }

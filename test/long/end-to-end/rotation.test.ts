@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Webhook } from "standardwebhooks";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { until } from "../../support/until.ts";
+
+let runtime: Runtime;
+let receiver: Receiver;
+/** The only secret that the receiver knows. */
+let secret: string;
+const refusals: string[] = [];
+
+beforeAll(async () => {
+  runtime = await startRuntime();
+  receiver = await startReceiver(async ({ headers, body }) => {
+    // Verified when it arrives, as a receiver does that answers late.
+    const webhook = new Webhook(secret.replace("whsec_", ""));
+    try {
+      webhook.verify(body, headers as Record<string, string>);
+    } catch (error) {
+      refusals.push(String(error));
+      return 401;
+    }
+    await sleep(20);
+    return 204;
+  });
+});
+
+afterAll(async () => {
+  await runtime.stop();
+  await receiver.close();
+});
+
+test("under a stream of events, a receiver that changes its secret when it gets the new one refuses nothing", async () => {
+  const { PLATFORM } = runtime.env;
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
+  const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
+    method: "POST",
+    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ url: receiver.url, events: ["lead.created"] }),
+  });
+  const made = (await answer.json()) as { id: string; secret: string };
+  secret = made.secret;
+  let recorded = 0;
+  let isOver = false;
+  const stream = (async () => {
+    while (!isOver) {
+      const leads = Array.from({ length: 3 }, () => ({
+        reference: `lead-${recorded++}`,
+        source: "crm" as const,
+        agent: { reference: "agent", name: "Agence" },
+      }));
+      await PLATFORM.recordLeads({ workspaceId, leads });
+      await sleep(20);
+    }
+  })();
+  for (const overlapSeconds of [60, 2, undefined]) {
+    const seen = receiver.posts.length;
+    await until(() => receiver.posts.length > seen + 20);
+    const rotated = await PLATFORM.rotateWebhookSecret({
+      webhookId: made.id,
+      ...(overlapSeconds === undefined ? {} : { overlapSeconds }),
+    });
+    secret = String(rotated.secret);
+  }
+  // The second overlap ends meanwhile.
+  await sleep(2_500);
+  isOver = true;
+  await stream;
+  expect(recorded).toBeGreaterThan(200);
+  expect(refusals).toEqual([]);
+  await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === recorded);
+  expect(receiver.posts).toHaveLength(recorded);
+});
