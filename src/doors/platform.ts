@@ -411,6 +411,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { webhookId, type } = await readInput("sendTestEvent", input);
     const { db } = await findHomeOfWebhook(this.env, webhookId);
     const subscription = await findSubscription(db, webhookId, now);
+    if (!subscription.accessGranted) throw new InputError("webhookId: its workspace has no access");
     return sendTestEvent(this.env, subscription, type, now);
   }
 

@@ -1,9 +1,10 @@
 import { and, eq, gt, gte, isNotNull, lt, or, type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
 import { eventIdAt } from "../contract/ids.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
-import { type Database, inOrder, query, type Statements, write } from "../db/client.ts";
+import { type Database, inOrder, query, readAs, type Statements, write } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { IS_OWED } from "./holds.ts";
@@ -122,25 +123,44 @@ function pairsOf(subscriptionId: string, eventIds: string[]): string {
   return JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
 }
 
+const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
+const queued = alias(deliveries, "queued");
+
+/**
+ * In SQL, when the next redelivery to the subscription may be due: after those that wait for their
+ * turn, other than the named events. Only a redelivery is due in the future before its first
+ * attempt.
+ */
+function endOfQueue(subscriptionId: string, eventIds: string[], now: number): SQL {
+  return sql`coalesce((SELECT max(${now}, ${queued.dueAt} + ${SPACING_MS}) FROM ${deliveries} AS queued
+    WHERE ${queued.subscriptionId} = ${subscriptionId} AND ${queued.state} = 'pending' AND ${queued.attempts} = 0
+      AND ${queued.generation} = (SELECT ${subscriptions.generation} FROM ${subscriptions} WHERE ${subscriptions.id} = ${subscriptionId})
+      AND ${queued.eventId} NOT IN (SELECT value FROM json_each(${JSON.stringify(eventIds)}))
+    ORDER BY ${queued.dueAt} DESC LIMIT 1), ${now})`;
+}
+
 /**
  * Makes the events' deliveries pending, spaced out in order. Does nothing if the subscription has
- * ended in the meantime, because nobody would cancel them.
+ * ended in the meantime, because nobody would cancel them. Reads how many it made pending.
+ *
+ * @param isAtOnce whether they go ahead of the redeliveries that wait for their turn.
  */
 export function oweAgain(
   subscriptionId: string,
   eventIds: string[],
   states: readonly RedeliveryState[],
-  startsAt: number,
+  isAtOnce: boolean,
   now: number,
-): Statements<unknown> {
+): Statements<number> {
   const missed = sql`json_each(${pairsOf(subscriptionId, eventIds)}) AS missed`;
-  const dueAt = sql`${startsAt} + missed.key * ${1000 / REDELIVERIES_PER_SECOND}`;
+  const startsAt = isAtOnce ? sql`${now}` : endOfQueue(subscriptionId, eventIds, now);
+  const dueAt = sql`${startsAt} + missed.key * ${SPACING_MS}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries}
     WHERE ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.eventId} = missed.value->>1)`;
   const subscription = sql`${subscriptions} ON ${subscriptions.id} = missed.value->>0 AND ${IS_OWED}`;
   const isMissed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = missed.value->>1`;
   const missing = sql`FROM ${missed} JOIN ${subscription} JOIN ${events} ON ${isMissed}`;
-  return inOrder([
+  const statements = inOrder([
     update(deliveries)
       .set({
         state: "pending",
@@ -173,23 +193,29 @@ export function oweAgain(
       sql`${missing} WHERE ${isNew}`,
     ),
   ]);
+  return readAs(statements, ([ended, , , , added]) => ended + added);
 }
 
-/** Makes waiting deliveries of the events due now. */
-export function makeDueNow(
+/**
+ * Makes waiting deliveries of the events due from now on, spaced out in order. Reads how many it
+ * brought forward.
+ */
+export function bringForward(
   subscriptionId: string,
   eventIds: string[],
   now: number,
 ): Statements<number> {
   const { eventId, dueAt } = deliveries;
+  const turn = sql`${now} + n.key * ${SPACING_MS}`;
   return write(
     update(deliveries)
-      .set({ dueAt: sql`min(${dueAt}, ${now})` })
+      .set({ dueAt: sql`min(${dueAt}, ${turn})` })
       .from(
         sql`json_each(${pairsOf(subscriptionId, eventIds)}) AS n JOIN ${subscriptions} ON ${subscriptions.id} = n.value->>0`,
       )
       .where(
-        sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${eventId} = n.value->>1 AND ${isWaiting(now)}`,
+        sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${eventId} = n.value->>1 AND ${isWaiting(now)}
+            AND max(${dueAt}, ${subscriptions.nextAt}) > ${turn}`,
       ),
   );
 }

@@ -1,21 +1,19 @@
 import { UnknownInput } from "../contract/input-error.ts";
-import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import type { Lane } from "../contract/pace.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
-import { commit, type Database } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs } from "../db/client.ts";
+import { commitOnce } from "../db/once.ts";
 import { unknownWebhook } from "./health.ts";
 import {
   ALL_STATES,
+  bringForward,
   endWait,
   findNamed,
   listOwable,
-  makeDueNow,
   oweAgain,
   type Range,
 } from "./owing.ts";
 import { enableSubscription, findSubscription } from "./subscriptions.ts";
-
-const CHUNK_MS = (REDELIVERY_CHUNK * 1000) / REDELIVERIES_PER_SECOND;
 
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
@@ -81,8 +79,10 @@ export async function redeliverAgain(
 }
 
 /**
- * Owes events again by id, whatever their state; those that are waiting become due now.
+ * Owes events again by id, whatever their state; those that are waiting are brought forward. They
+ * go ahead of ranges, spaced out among themselves.
  *
+ * @returns how many it made pending or brought forward.
  * @throws UnknownInput for an event of another workspace, or of a kind the subscription does not
  *   list.
  */
@@ -102,13 +102,21 @@ export async function redeliverEvents(
     );
   const ended = found.flatMap(({ id, isOwable }) => (isOwable ? [id] : []));
   const waiting = found.flatMap(({ id, isWaiting }) => (isWaiting ? [id] : []));
-  if (ended.length > 0) await commit(db, oweAgain(subscriptionId, ended, ALL_STATES, now, now));
-  if (waiting.length > 0) await commit(db, makeDueNow(subscriptionId, waiting, now));
-  return ended.length + waiting.length;
+  if (ended.length + waiting.length === 0) return 0;
+  const counts = inOrder([
+    oweAgain(subscriptionId, ended, ALL_STATES, true, now),
+    bringForward(subscriptionId, waiting, now),
+  ]);
+  const sent = readAs(counts, ([again, forward]) => again + forward);
+  return (await commitOnce(db, sent, now)) ?? ended.length + waiting.length;
 }
 
 /**
- * Owes the events of a range again. Adds nothing more once the subscription is no longer active.
+ * Owes the events of a range again, behind the redeliveries to the subscription that wait for their
+ * turn: however many calls there are, they are due at one limited rate. Adds nothing more once the
+ * subscription is no longer active.
+ *
+ * @returns how many deliveries it made pending.
  */
 export async function redeliverRange(
   db: Database,
@@ -118,13 +126,14 @@ export async function redeliverRange(
 ): Promise<number> {
   let after = "";
   let count = 0;
-  for (let startsAt = now; ; startsAt += CHUNK_MS) {
+  for (;;) {
     const chunk = await listOwable(db, subscriptionId, range, after, now);
     const last = chunk.at(-1);
     if (!last) return count;
     after = last.id;
-    count += chunk.length;
     const ids = chunk.map(({ id }) => id);
-    await commit(db, oweAgain(subscriptionId, ids, range.states, startsAt, now));
+    const owed = oweAgain(subscriptionId, ids, range.states, false, now);
+    // Unknown after a lost reply: all of them, unless another call was faster.
+    count += (await commitOnce(db, owed, now)) ?? ids.length;
   }
 }

@@ -172,6 +172,8 @@ export interface KnownSubscription {
   sealedSecret: string;
   /** Sealed secrets that were rotated out and still sign. */
   earlierSecrets: string[];
+  /** Whether its workspace has access. */
+  accessGranted: boolean;
   /** Whether events are owed to it: it is not disabled and its workspace has access. */
   isOwed: boolean;
   lane: Lane;
@@ -191,11 +193,13 @@ export async function findSubscription(
       url,
       sealedSecret,
       earlierSecrets: earlierSecretsAt(now),
+      accessGranted: workspaces.accessGranted,
       isOwed: sql`${IS_OWED}`.mapWith(Boolean),
       slow,
       backoff,
     })
       .from(subscriptions)
+      .innerJoin(workspaces, eq(workspaces.id, workspaceId))
       .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   );
   if (!row) throw unknownWebhook();

@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
-import { type DeliveryState, deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { type DeliveryState, deliveries, events, subscriptions } from "../../../src/db/schema.ts";
 import { redeliverEvents, redeliverRange } from "../../../src/model/redelivery.ts";
 import { errorOf } from "../../support/api.ts";
 import {
@@ -45,6 +45,8 @@ async function inEveryState(startsAt: number) {
       .set({
         state,
         settledAt: state === "pending" ? null : startsAt + 10,
+        // The pending one waits for its next attempt.
+        attempts: 1,
         dueAt: startsAt + DAY_MS,
       })
       .where(sql`subscription_id = ${id} AND event_id = ${ids[state]}`);
@@ -104,6 +106,50 @@ describe("redeliver", () => {
       pending: 5,
       addsUp: true,
     });
+  });
+
+  test("for several ranges sends ten per second in all, and each event once, however many calls", async () => {
+    const { id } = await owed(300, T0);
+    await dispatchAt(T0, [id], answered(200));
+    const now = T0 + HOUR_MS;
+    const half = { until: null, states: ["delivered"] as const };
+    await db
+      .update(events)
+      .set({ createdAt: T0 + 1_000 })
+      .where(
+        sql`id IN (SELECT event_id FROM deliveries WHERE subscription_id = ${id} ORDER BY event_id DESC LIMIT 150)`,
+      );
+    const counts = await Promise.all([
+      redeliverRange(db, id, { ...half, since: T0 + 1_000 }, now),
+      redeliverRange(db, id, { ...half, since: T0, until: T0 + 1_000 }, now + 3),
+      redeliverRange(db, id, { ...half, since: T0 }, now + 5),
+      redeliverRange(db, id, { ...half, since: T0 }, now + 5),
+    ]);
+    expect(counts.reduce((sum, count) => sum + count)).toBe(300);
+    const due = (await deliveriesTo(id)).map(({ dueAt }) => dueAt).toSorted((a, b) => a - b);
+    for (const [i, at] of due.entries())
+      if (i > 0) expect(at - (due[i - 1] ?? 0)).toBeGreaterThanOrEqual(100);
+    expect((due.at(-1) ?? 0) - now).toBeLessThan(30_100);
+  });
+
+  test("for a range follows what is still being redelivered, but not a retry that is hours away", async () => {
+    const { id, drafts } = await owed(4, T0);
+    await dispatchAt(T0, [id], answered(200));
+    const [late, ...ids] = drafts.map((draft) => draft.id).toSorted();
+    const now = T0 + HOUR_MS;
+    await redeliverEvents(db, id, ids.slice(0, 2), now);
+    await db
+      .update(deliveries)
+      .set({ state: "pending", attempts: 3, dueAt: now + 20 * HOUR_MS })
+      .where(sql`subscription_id = ${id} AND event_id = ${late}`);
+    const range = { since: T0, until: null, states: ["delivered"] as const };
+    expect(await redeliverRange(db, id, range, now + 50)).toBe(1);
+    const names = Object.fromEntries(ids.map((eventId) => [eventId, eventId]));
+    expect(await schedule(id, names, now)).toEqual([
+      [ids[0], 0],
+      [ids[1], 100],
+      [ids[2], 200],
+    ]);
   });
 
   test.each(["delivered", "exhausted", "cancelled", "missed"] as const)(

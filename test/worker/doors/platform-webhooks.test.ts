@@ -94,6 +94,17 @@ describe("sendTestEvent", () => {
     expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
+  test("is refused while the workspace has no access: nothing is posted", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const send = () => Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    expect(await errorOf(send())).toContain("webhookId: its workspace has no access");
+    expect(await receivedBy({ url })).toEqual([]);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect(await send()).toMatchObject({ outcome: "answered", status: 200 });
+  });
+
   test("says which parameter is wrong", async () => {
     const type = "lead.created";
     expect(await errorOf(Platform.sendTestEvent({ webhookId: "whk_none", type }))).toContain(
