@@ -19,6 +19,8 @@ export function orderedDatabase() {
   } as unknown as D1Database;
   return {
     db,
+    /** How many transactions were made. */
+    count: () => held.length,
     /**
      * Lets the answers arrive, always the waiting one that is earliest in `order`, until `done`.
      */
