@@ -128,16 +128,17 @@ const queued = alias(deliveries, "queued");
 
 /**
  * In SQL, when the next redelivery to the subscription may be due: after those that wait for their
- * turn, other than the named events. Only a redelivery is due in the future before its first
- * attempt.
+ * turn. Only a redelivery is due in the future before its first attempt.
  */
-function endOfQueue(subscriptionId: string, eventIds: string[], now: number): SQL {
+function endOfQueue(subscriptionId: string, now: number): SQL {
   return sql`coalesce((SELECT max(${now}, ${queued.dueAt} + ${SPACING_MS}) FROM ${deliveries} AS queued
     WHERE ${queued.subscriptionId} = ${subscriptionId} AND ${queued.state} = 'pending' AND ${queued.attempts} = 0
       AND ${queued.generation} = (SELECT ${subscriptions.generation} FROM ${subscriptions} WHERE ${subscriptions.id} = ${subscriptionId})
-      AND ${queued.eventId} NOT IN (SELECT value FROM json_each(${JSON.stringify(eventIds)}))
     ORDER BY ${queued.dueAt} DESC LIMIT 1), ${now})`;
 }
+
+/** When a delivery is due that has just been inserted, until all of the call get their turns. */
+const UNTIMED = -1;
 
 /**
  * Makes the events' deliveries pending, spaced out in order. Does nothing if the subscription has
@@ -153,27 +154,13 @@ export function oweAgain(
   now: number,
 ): Statements<number> {
   const missed = sql`json_each(${pairsOf(subscriptionId, eventIds)}) AS missed`;
-  const startsAt = isAtOnce ? sql`${now}` : endOfQueue(subscriptionId, eventIds, now);
-  const dueAt = sql`${startsAt} + missed.key * ${SPACING_MS}`;
+  const startsAt = isAtOnce ? sql`${now}` : endOfQueue(subscriptionId, now);
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries}
     WHERE ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.eventId} = missed.value->>1)`;
   const subscription = sql`${subscriptions} ON ${subscriptions.id} = missed.value->>0 AND ${IS_OWED}`;
   const isMissed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = missed.value->>1`;
   const missing = sql`FROM ${missed} JOIN ${subscription} JOIN ${events} ON ${isMissed}`;
   const statements = inOrder([
-    update(deliveries)
-      .set({
-        state: "pending",
-        attempts: 0,
-        dueAt,
-        settledAt: null,
-        generation: subscriptions.generation,
-      })
-      .from(sql`${missed} JOIN ${subscription}`)
-      .where(
-        sql`${deliveries.eventId} = missed.value->>1 AND ${deliveries.subscriptionId} = ${subscriptions.id}
-            AND ${isOwable(states, now)}`,
-      ),
     resize(-1, sql`${missing} WHERE true`),
     update(events)
       .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
@@ -187,13 +174,26 @@ export function oweAgain(
         eventId: events.id,
         workspaceId: events.workspaceId,
         state: "pending",
-        dueAt,
+        dueAt: UNTIMED,
         generation: subscriptions.generation,
       },
       sql`${missing} WHERE ${isNew}`,
     ),
+    update(deliveries)
+      .set({
+        state: "pending",
+        attempts: 0,
+        dueAt: sql`${startsAt} + missed.key * ${SPACING_MS}`,
+        settledAt: null,
+        generation: subscriptions.generation,
+      })
+      .from(sql`${missed} JOIN ${subscription}`)
+      .where(
+        sql`${deliveries.eventId} = missed.value->>1 AND ${deliveries.subscriptionId} = ${subscriptions.id}
+            AND (${isOwable(states, now)} OR ${deliveries.dueAt} = ${UNTIMED})`,
+      ),
   ]);
-  return readAs(statements, ([ended, , , , added]) => ended + added);
+  return readAs(statements, (results) => results[4]);
 }
 
 /**
