@@ -250,7 +250,6 @@ function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[];
   const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
   const ownRuns = runsOf(id);
   const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
-  const isOfNotice = inArray(emails.noticeId, idsOf(notices));
   const first = (table: Owned & { createdAt: SQLiteColumn }) =>
     inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX));
   const someLeads = and(first(leads), isWithoutRuns);
@@ -260,6 +259,10 @@ function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[];
     notExists(idsOf(leads)),
     notExists(idsOf(automations)),
   );
+  // No index has them by workspace, so they are looked for once the rest is erased. The CROSS JOIN
+  // makes SQLite find that out first.
+  const ownNotices = sql`(SELECT ${notices.id} FROM (SELECT 1 WHERE ${isEmpty}) CROSS JOIN ${notices} WHERE ${isOf(notices)})`;
+  const isOfNotice = inArray(emails.noticeId, ownNotices);
   const pieces = [
     eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
     deleteFrom(runs).where(
@@ -278,10 +281,10 @@ function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[];
     write(
       update(emails)
         .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
-        .where(and(isOfNotice, isEmpty)),
+        .where(isOfNotice),
     ),
-    deleteFrom(emails).where(and(isOfNotice, isEmpty)),
-    deleteFrom(notices).where(and(isOf(notices), isEmpty)),
+    deleteFrom(emails).where(isOfNotice),
+    deleteFrom(notices).where(inArray(notices.id, ownNotices)),
     deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty)),
   ];
   return { pieces, isEmpty: sql`(${isEmpty} AND ${notExists(idsOf(subscriptions))})` };

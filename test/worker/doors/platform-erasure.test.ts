@@ -199,6 +199,18 @@ describe("eraseWorkspace", () => {
     expect(await errorOf(late)).toContain("workspaceId");
   });
 
+  test("in pieces, reads what it erases, however many notices other workspaces have", async () => {
+    const { workspaceId } = await openWorkspace();
+    await fillLeads(workspaceId, 1_500);
+    await HOME_DB.prepare(`
+      INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+      WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+      SELECT 'wks_other', 'whk_' || n, 'example.com', '[]', n, n, n FROM numbers`).run();
+    const { DB, rows } = meteredDatabase();
+    expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => false)).toBeGreaterThan(500);
+    expect(rows.read).toBeLessThan(15_000);
+  });
+
   test("leaves no secret of a subscription that was deleted before", async () => {
     const { workspaceId } = await openWorkspace();
     const { id } = await subscribe(workspaceId);
