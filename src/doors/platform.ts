@@ -137,7 +137,7 @@ export class Platform extends WorkerEntrypoint<Env> {
   async updateWorkspace(input: PlatformInput<"updateWorkspace">): Promise<Record<string, never>> {
     const { workspaceId, ...changes } = await readInput("updateWorkspace", input);
     const { db } = await this.#toWrite(workspaceId);
-    const updated = await commit(db, updateWorkspace(workspaceId, changes));
+    const updated = await commit(db, updateWorkspace(workspaceId, changes, Date.now()));
     if (updated === 0) throw unknownWorkspace();
     return {};
   }

@@ -1,7 +1,7 @@
 import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
 import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../db/schema.ts";
 import { IS_OWED } from "./holds.ts";
 
@@ -91,6 +91,31 @@ function isNext(now: number): SQL {
   return sql`(${noticeId}, ${recipient}) IN (
     SELECT ${noticeId}, ${recipient} FROM ${emails} WHERE ${state} = 'owed' AND ${dueAt} <= ${now}
     ORDER BY ${dueAt}, ${noticeId}, ${recipient} LIMIT ${EMAILS_MAX})`;
+}
+
+/**
+ * Addresses the e-mails that a workspace is still owed to its new administrators: those who left get
+ * no more, and those who came get the notices that not everybody has been sent.
+ */
+export function readdress(
+  workspaceId: string,
+  adminEmails: string[],
+  now: number,
+): Statements<unknown> {
+  const isOwed = sql`${emails.state} = 'owed' AND EXISTS (SELECT 1 FROM ${notices}
+    WHERE ${notices.id} = ${emails.noticeId} AND ${notices.workspaceId} = ${workspaceId})`;
+  const admins = sql`json_each(${JSON.stringify(adminEmails)}) AS a`;
+  return inOrder([
+    insertFrom(
+      emails,
+      { noticeId: sql`o.notice_id`, recipient: sql`a.value`, dueAt: now },
+      sql`FROM (SELECT DISTINCT ${emails.noticeId} AS notice_id FROM ${emails} WHERE ${isOwed}) AS o
+          JOIN ${admins} WHERE true ON CONFLICT DO NOTHING`,
+    ),
+    update(emails)
+      .set({ state: "dropped", settledAt: now })
+      .where(sql`${isOwed} AND ${emails.recipient} NOT IN (SELECT a.value FROM ${admins})`),
+  ]);
 }
 
 function isOwedTo({ noticeId, recipient }: OwedEmail) {

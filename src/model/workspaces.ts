@@ -8,6 +8,7 @@ import {
   inOrder,
   prepared,
   query,
+  readAs,
   rows,
   type Statements,
   write,
@@ -15,6 +16,7 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
 import { isLive } from "./api-keys.ts";
+import { readdress } from "./notices.ts";
 import {
   byCreation,
   isBehind,
@@ -207,12 +209,16 @@ interface WorkspaceChanges {
   webhooksMax?: number | null | undefined;
 }
 
-/** Changes those of a workspace's fields that are given; gives 0 when there is no such workspace. */
+/**
+ * Changes those of a workspace's fields that are given; gives 0 when there is no such workspace.
+ * Owed e-mails go to its administrators as they are then.
+ */
 export function updateWorkspace(
   id: string,
   { name, adminEmails, webhooksMax }: WorkspaceChanges,
+  now: number,
 ): Statements<number> {
-  return write(
+  const statements = inOrder([
     update(workspaces)
       .set({
         name: name ?? sql`${workspaces.name}`,
@@ -220,7 +226,9 @@ export function updateWorkspace(
         webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
       })
       .where(eq(workspaces.id, id)),
-  );
+    adminEmails ? readdress(id, adminEmails, now) : inOrder([]),
+  ]);
+  return readAs(statements, ([updated]) => updated);
 }
 
 /** Grants or denies a workspace access to the service. */

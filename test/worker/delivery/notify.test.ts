@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
@@ -37,7 +37,7 @@ async function disabled(adminEmails = ["admin@example.com"]) {
     .set({ failures: 9, failingSince: T0, backoff: 9 })
     .where(eq(subscriptions.id, id));
   await failAt(id, [T0 + 73 * HOUR_MS]);
-  return { id };
+  return { id, workspaceId };
 }
 
 let lines: { event: string; [field: string]: unknown }[] = [];
@@ -104,6 +104,51 @@ describe("the administrators of a workspace", () => {
     await sendNotices(db, mail.env, NOW);
     expect(mail.sent).toHaveLength(2);
     expect(mail.sent[0]?.subject).toBe("Abonnement webhook désactivé : old.example");
+  });
+});
+
+describe("administrators who change while e-mails are owed", () => {
+  const { Platform } = exports;
+  const later = NOW + HOUR_MS;
+
+  test("are told instead of those who left, once each", async () => {
+    const { id, workspaceId } = await disabled(["typo@example.com", ...ADMINS]);
+    const fails = ({ to }: Email) => (to === "admin@example.com" ? false : "E_INTERNAL");
+    await sendNotices(db, mailbox(fails).env, NOW);
+    const adminEmails = ["new@example.com", ...ADMINS];
+    await Platform.updateWorkspace({ workspaceId, adminEmails });
+    await Platform.updateWorkspace({ workspaceId, adminEmails });
+    const mail = mailbox();
+    await sendNotices(db, mail.env, Math.max(later, Date.now()));
+    expect(mail.tried.map(({ to }) => to).toSorted()).toEqual([
+      "chef@example.com",
+      "new@example.com",
+    ]);
+    expect(await emailsAbout(id)).toMatchObject([
+      { recipient: "admin@example.com", state: "sent", tries: 1 },
+      { recipient: "chef@example.com", state: "sent", tries: 2 },
+      { recipient: "new@example.com", state: "sent", tries: 1 },
+      { recipient: "typo@example.com", state: "dropped", tries: 1 },
+    ]);
+  });
+
+  test("are not told of what all others have been told", async () => {
+    const { workspaceId } = await disabled(ADMINS);
+    await sendNotices(db, mailbox().env, NOW);
+    await Platform.updateWorkspace({ workspaceId, adminEmails: ["new@example.com"] });
+    const mail = mailbox();
+    await sendNotices(db, mail.env, Math.max(later, Date.now()));
+    expect(mail.tried).toEqual([]);
+  });
+
+  test("of another workspace change nothing, nor does another name", async () => {
+    const { id, workspaceId } = await disabled(ADMINS);
+    const other = await disabled(ADMINS);
+    await sendNotices(db, mailbox(() => "E_INTERNAL").env, NOW);
+    await Platform.updateWorkspace({ workspaceId: other.workspaceId, adminEmails: [] });
+    await Platform.updateWorkspace({ workspaceId, name: "Agence" });
+    expect((await emailsAbout(id)).map(({ state }) => state)).toEqual(["owed", "owed"]);
+    expect((await emailsAbout(other.id)).map(({ state }) => state)).toEqual(["dropped", "dropped"]);
   });
 });
 
