@@ -13,7 +13,7 @@ let receiver: Receiver;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "erasure-"));
-  runtime = await startRuntime({ persist: folder });
+  runtime = await startRuntime({ persist: folder, databases: 2 });
   receiver = await startReceiver(({ body }) => (body.includes("Larrieu-3") ? 500 : 204));
 });
 
@@ -71,7 +71,11 @@ function reports() {
 async function fill() {
   const { PLATFORM } = runtime.env;
   const adminEmails = ["admin@example.com"];
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence", adminEmails });
+  const { workspaceId } = await PLATFORM.createWorkspace({
+    name: "Agence",
+    adminEmails,
+    database: "DB",
+  });
   const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
   const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
     method: "POST",
@@ -115,6 +119,19 @@ test("of a few erased leads, the database's files contain no byte of a name, e-m
       kept.some((name) => name.includes(part)),
       kept.join(),
     ).toBe(true);
+  expect(filesWith(texts)).toEqual([]);
+});
+
+test("nor if their workspace was moved to another database", async () => {
+  const { workspaceId, ids, texts } = await fill();
+  const { DB, PLATFORM } = runtime.env;
+  await until(async () => (await PLATFORM.moveWorkspace({ workspaceId, database: "DB_2" })).done);
+  // What it left behind is deleted a minute later.
+  await DB.prepare("UPDATE moves SET since = 0").run();
+  await runtime.scheduled();
+  await PLATFORM.eraseLeads({ workspaceId, ids });
+  await runtime.scheduled();
+  await runtime.stop();
   expect(filesWith(texts)).toEqual([]);
 });
 
