@@ -33,6 +33,21 @@ describe("the terminal of npm start", () => {
     expect(server.log()).not.toContain("had hung");
   });
 
+  test("shows a link to the portal, in which the event of the start can be seen", async () => {
+    await until(() => server.output().includes("signature verified"));
+    const shown = /Portal +(\S+)\/portal#(\S+)/.exec(server.output());
+    const [, origin, token] = shown ?? [];
+    expect(origin).toBe(new URL(server.base).origin);
+    expect((await fetch(`${origin}/portal`)).status).toBe(200);
+    const read = async (path: string) => {
+      const headers = { Authorization: `Bearer ${token}` };
+      const answer = await fetch(`${origin}/portal/api/webhooks${path}`, { headers });
+      return ((await answer.json()) as { data: Record<string, string>[] }).data;
+    };
+    const [webhook] = await read("");
+    await until(async () => (await read(`/${webhook?.id}/deliveries`))[0]?.state === "delivered");
+  });
+
   test("shows each refused input in one line, without a stack", async () => {
     const before = server.output();
     for (let time = 0; time < 3; time++) {
