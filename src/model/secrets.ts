@@ -29,7 +29,17 @@ import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { IS_FREE, NOBODY } from "./holds.ts";
 
 /** The result of a rotation. */
-export type Rotation = "done" | "unknown" | "too_many";
+export interface Rotation {
+  verdict: "done" | "unknown" | "too_many";
+  /** Whether a dispatch holds the subscription, which may have read its secrets before. */
+  isHeld: boolean;
+}
+
+const held = prepared(
+  select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
+);
 
 /** SQL condition: the subscription exists. */
 function isThere(id: string): SQL | undefined {
@@ -84,27 +94,13 @@ export function rotate(
         ),
       ),
     select({ sealedSecret }).from(subscriptions).where(isOwn),
+    held({ id: subscriptionId, now, ...NOBODY }),
   ]);
-  return readAs(statements, ([, , , [row]]) => {
-    if (!row) return "unknown";
-    return row.sealedSecret === sealed ? "done" : "too_many";
+  return readAs(statements, ([, , , [row], found]) => {
+    const isHeld = found.length > 0;
+    if (!row) return { verdict: "unknown", isHeld };
+    return { verdict: row.sealedSecret === sealed ? "done" : "too_many", isHeld };
   });
-}
-
-const held = prepared(
-  select({ id: subscriptions.id })
-    .from(subscriptions)
-    .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
-);
-
-/** Whether a dispatch holds the subscription, which may have read its secrets before. */
-export async function isBeingPostedTo(
-  db: Database,
-  subscriptionId: string,
-  now: number,
-): Promise<boolean> {
-  const found = await query(db, held({ id: subscriptionId, now, ...NOBODY }));
-  return found.length > 0;
 }
 
 /** A subscription's earlier secrets that still sign, as a field of its row. */

@@ -4,7 +4,7 @@ import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { unknownWebhook } from "../model/health.ts";
-import { isBeingPostedTo, isRotatable, rotate } from "../model/secrets.ts";
+import { isRotatable, type Rotation, rotate } from "../model/secrets.ts";
 import { readKeyRing, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
@@ -31,13 +31,15 @@ export async function rotateSecret(
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const guard = isRotatable(webhookId, until, now);
   const rotated = await commitOnce(db, rotate(webhookId, sealed, until, now), now, guard);
-  const rotation = rotated ?? "done";
-  if (rotation === "unknown") throw unknownWebhook();
-  if (rotation === "too_many")
+  const { verdict, isHeld } = rotated ?? UNKNOWN_WHETHER_HELD;
+  if (verdict === "unknown") throw unknownWebhook();
+  if (verdict === "too_many")
     throw new TooManySecrets(
       "webhookId: too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
     );
-  if (await isBeingPostedTo(db, webhookId, now))
-    await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
+  if (isHeld) await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
+
+/** What is known of a rotation whose reply was lost. */
+const UNKNOWN_WHETHER_HELD: Rotation = { verdict: "done", isHeld: true };
