@@ -1,6 +1,5 @@
-import { and, eq, gt, gte, isNotNull, lt, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import { eventIdAt } from "../contract/ids.ts";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
@@ -84,7 +83,11 @@ export function findNamed(
   );
 }
 
-/** The next events in the range that the subscription lists and may be owed again, oldest first. */
+/**
+ * The next events in the range that the subscription lists and may be owed again, oldest first.
+ *
+ * @param after the id of the event before the first to read, so that older ones are not.
+ */
 export function listOwable(
   db: Database,
   subscriptionId: string,
@@ -102,7 +105,6 @@ export function listOwable(
         and(
           eq(subscriptions.id, subscriptionId),
           gt(events.id, after),
-          or(gte(events.id, eventIdAt(since)), isNotNull(events.expiresAt)),
           gte(events.createdAt, sql`max(${subscriptions.createdAt}, ${since})`),
           until === null ? undefined : lt(events.createdAt, until),
           IS_OWED,

@@ -1,3 +1,4 @@
+import { eventIdAt } from "../contract/ids.ts";
 import { UnknownInput } from "../contract/input-error.ts";
 import type { Lane } from "../contract/pace.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
@@ -124,7 +125,7 @@ export async function redeliverRange(
   range: Range,
   now: number,
 ): Promise<number> {
-  let after = "";
+  let after = eventIdAt(range.since);
   let count = 0;
   for (;;) {
     const chunk = await listOwable(db, subscriptionId, range, after, now);

@@ -339,3 +339,16 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
   expect(await statesOf(id)).toEqual({ cancelled: 20, delivered: 1_980 });
   expect(rows.read).toBeLessThan(50 * eventIds.length);
 });
+
+test("a redelivery of a range reads the events of that range, whatever is older", async () => {
+  const now = Date.now();
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  await disable(id, now);
+  await announceLeads(workspaceId, 2_000, now - 2 * HOUR_MS);
+  await announceLeads(workspaceId, 3, now - HOUR_MS);
+  await enableSubscription(db, id);
+  const { DB, rows } = meteredDatabase();
+  expect(await redeliver(openDatabase(DB), id, now - HOUR_MS, now)).toBe(3);
+  expect(rows.read).toBeLessThan(200);
+});
