@@ -101,15 +101,16 @@ export async function redeliverEvents(
       `eventIds[${unknown}]`,
       "no such event, or of no kind that the subscription lists",
     );
-  const ended = found.flatMap(({ id, isOwable }) => (isOwable ? [id] : []));
-  const waiting = found.flatMap(({ id, isWaiting }) => (isWaiting ? [id] : []));
-  if (ended.length + waiting.length === 0) return 0;
+  const wanted = found.filter(({ isOwable, isWaiting }) => isOwable || isWaiting).length;
+  if (wanted === 0) return 0;
+  // All of them, so that each has the same turn whenever they are named again.
+  const ids = [...known];
   const counts = inOrder([
-    oweAgain(subscriptionId, ended, ALL_STATES, true, now),
-    bringForward(subscriptionId, waiting, now),
+    oweAgain(subscriptionId, ids, ALL_STATES, true, now),
+    bringForward(subscriptionId, ids, now),
   ]);
   const sent = readAs(counts, ([again, forward]) => again + forward);
-  return (await commitOnce(db, sent, now)) ?? ended.length + waiting.length;
+  return (await commitOnce(db, sent, now)) ?? wanted;
 }
 
 /**

@@ -187,6 +187,20 @@ describe("redeliver", () => {
     expect(await deliveriesTo(id)).toEqual(once);
   });
 
+  test("of the same named events sends ten per second, however often it is called", async () => {
+    const now = T0 + HOUR_MS;
+    const { id, drafts } = await owed(10, T0);
+    await dispatchAt(T0, [id], answered(200));
+    const eventIds = drafts.map((draft) => draft.id).toSorted();
+    const counts = await Promise.all(
+      [0, 0, 0, 1, 2].map((later) => redeliverEvents(db, id, eventIds, now + later)),
+    );
+    expect(counts).toEqual([10, 0, 0, 0, 0]);
+    expect(await redeliverEvents(db, id, eventIds, now + 350)).toBe(0);
+    const due = (await deliveriesTo(id)).map(({ eventId, dueAt }) => [eventId, dueAt - now]);
+    expect(due.toSorted()).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
+  });
+
   test("does not resend what was delivered after the call began", async () => {
     const { id, drafts } = await owed(1, T0);
     await dispatchAt(T0 + 1_000, [id], answered(200));
