@@ -231,6 +231,31 @@ export const FIGURES = {
     about: "p99 of a read while another database records without a pause",
     comparedWith: "its p99 while its own database does",
   },
+  bytes_per_lead: {
+    unit: "bytes",
+    about: "kept for a lead, with its share of every index",
+    comparedWith: "bytes_per_lead_and_event",
+  },
+  bytes_per_lead_event: {
+    unit: "bytes",
+    about: "kept for its settled event with one delivery",
+    comparedWith: "bytes_per_run_event, which has a body of its own",
+  },
+  bytes_per_lead_and_event: {
+    unit: "bytes",
+    about: "both together",
+    comparedWith: "1,231, when the event stored the lead once more",
+  },
+  bytes_per_run: {
+    unit: "bytes",
+    about: "kept for a run, with its share of every index",
+    comparedWith: "bytes_per_lead",
+  },
+  bytes_per_run_event: {
+    unit: "bytes",
+    about: "kept for its settled event with one delivery",
+    comparedWith: "bytes_per_lead_event",
+  },
   retention_events_per_second: {
     unit: "events / s",
     about: "expired and deleted",

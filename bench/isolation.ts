@@ -1,4 +1,5 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
+import type { WebhookEvent } from "../src/contract/resources.ts";
 import { type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import { median, quantile } from "./statistics.ts";
@@ -7,15 +8,20 @@ const AGENT = { reference: "agent", name: "Agent" };
 const HEALTHY = 9;
 let references = 0;
 
-/** A workspace with one subscription to each of `urls`, in a database. */
-export async function openWorkspace(runtime: Runtime, urls: string[], database = "DB") {
+/** A workspace in a database, with a subscription of each of `urls` to one kind of event. */
+export async function openWorkspace(
+  runtime: Runtime,
+  urls: string[],
+  database = "DB",
+  kind: WebhookEvent = "lead.created",
+) {
   const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Bench", database });
   const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
   for (const url of urls) {
     const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
       method: "POST",
       headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ url, events: ["lead.created"] }),
+      body: JSON.stringify({ url, events: [kind] }),
     });
     if (answer.status !== 201) throw new Error(`subscribing answered ${answer.status}`);
   }

@@ -25,6 +25,7 @@ import { measurePages } from "./pages.ts";
 import { measureReads, READS } from "./reads.ts";
 import { measureDelivering, measureRecording } from "./recording.ts";
 import { measureShedding } from "./shedding.ts";
+import { measureSizes } from "./sizes.ts";
 
 const USAGE = `npm run bench -- [--quick] [--only hostile] [--json FILE] [--chart FILE]
 
@@ -88,6 +89,8 @@ step("delivering");
 const delivering = await measureDelivering(metered, quick ? 1 : 5, quick ? 1_000 : 3_000);
 await metered.stop();
 const databases = await measureDatabases({ bundle: meteredBundle, vars, quick, step });
+step("bytes in the database");
+const sizes = await measureSizes({ bundle: meteredBundle, vars, quick });
 
 step("the framework's share");
 const runtime = await startRuntime({ vars });
@@ -115,6 +118,7 @@ const deepest = pages.at(-1);
 const figures: Figures = {
   ...hostile?.figures,
   ...databases.figures,
+  ...sizes.figures,
   hot_read_hops: reads.hops.hot,
   cold_read_hops: reads.hops.cold,
   naive_read_hops: reads.hops.naive,
@@ -212,7 +216,8 @@ show("The effect of a flood of invalid and used-up keys on a well-behaved client
     "refused in total": shedding.refused,
   },
 ]);
-for (const { title, rows } of [...databases.tables, ...(hostile?.tables ?? [])]) show(title, rows);
+for (const { title, rows } of [...databases.tables, ...sizes.tables, ...(hostile?.tables ?? [])])
+  show(title, rows);
 show("The bundle, and a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },
   ...(hello ? [hello] : []),

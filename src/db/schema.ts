@@ -265,8 +265,10 @@ export const events = sqliteTable(
     /** Sorted by time: see `newEventId`. */
     id: text().notNull(),
     type: text().$type<WebhookEvent>().notNull(),
-    /** The exact body that is signed and posted. */
+    /** The exact body that is signed and posted; "" if it is made from its lead. */
     body: text().notNull(),
+    /** The new lead that it announces, whose row never changes; null for other events. */
+    leadId: text("lead_id"),
     /**
      * The ids of the subscriptions it is owed to, stored apart from the deliveries so that the
      * ledger can check one against the other.

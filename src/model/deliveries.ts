@@ -1,4 +1,4 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, type Column, eq, type SQL, sql } from "drizzle-orm";
 import { INLINE_BODY_MAX } from "../contract/limits.ts";
 import type { Lane, Pace } from "../contract/pace.ts";
 import { select, toTexts, update } from "../db/builder.ts";
@@ -12,6 +12,7 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { BODY, bodyOf } from "./bodies.ts";
 import { cancelWithdrawn, exhaustOverdue } from "./endings.ts";
 import {
   type Hold,
@@ -110,7 +111,10 @@ export function exchange(
   ]);
   return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
     found,
-    claimed: deliverable,
+    claimed: deliverable.map(({ subscriptionId, attempts, generation, ...event }) => ({
+      ...{ subscriptionId, eventId: event.eventId, attempts, generation },
+      body: bodyOf(event),
+    })),
     keyHashes: keys.map(({ keyHash }) => keyHash),
   }));
 }
@@ -179,16 +183,20 @@ const subscriptionsAsked = prepared<Found>(
     .innerJoin(subscriptions, IS_ASKED),
 );
 
+/** Null for what is too long to be read with the claim. */
+function inline(text: SQL | Column): SQL<string | null> {
+  return sql`(SELECT CASE WHEN length(text) <= ${INLINE_BODY_MAX} THEN text END FROM (SELECT ${text} AS text))`;
+}
+
 /** The deliveries claimed in this round trip. */
-const claimed = prepared<Claimed>(
+const claimed = prepared(
   select({
     subscriptionId: deliveries.subscriptionId,
-    eventId: deliveries.eventId,
     attempts: deliveries.attempts,
     generation: deliveries.generation,
-    body: sql<
-      string | null
-    >`CASE WHEN length(${events.body}) <= ${INLINE_BODY_MAX} THEN ${events.body} END`,
+    ...BODY,
+    storedBody: inline(BODY.storedBody),
+    lead: inline(BODY.lead),
   })
     .from(ASKED)
     .innerJoin(
@@ -208,7 +216,7 @@ const claimed = prepared<Claimed>(
 );
 
 const body = prepared(
-  select({ body: events.body })
+  select(BODY)
     .from(events)
     .where(
       and(
@@ -225,5 +233,5 @@ export async function findBody(
   eventId: string,
 ): Promise<string | null> {
   const [row] = await query(db, body({ workspaceId, eventId }));
-  return row?.body ?? null;
+  return row ? bodyOf(row) : null;
 }

@@ -76,7 +76,7 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
             isOwn,
             isNull(leads.eventId),
             eq(events.type, "lead.created"),
-            sql`${events.body}->>'$.data.id' = ${leads.id}`,
+            sql`coalesce(${events.leadId}, ${events.body}->>'$.data.id') = ${leads.id}`,
             sql`${events.workspaceId} = (SELECT ${leads.workspaceId} FROM ${leads}
               WHERE ${isOwn} AND ${leads.eventId} IS NULL LIMIT 1)`,
           ),

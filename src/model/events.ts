@@ -1,7 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { newEventId } from "../contract/ids.ts";
 import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
-import { isoTime } from "../contract/time.ts";
 import { insertFrom } from "../db/builder.ts";
 import {
   commit,
@@ -13,6 +12,7 @@ import {
 } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import { writeBody } from "./bodies.ts";
 import { listDue, type Wake } from "./due.ts";
 import { IS_OWED } from "./holds.ts";
 
@@ -21,8 +21,8 @@ export interface Draft {
   id: string;
   /** The id of the record it is about. */
   subject: string;
-  /** The exact body that every subscriber receives. */
-  body: string;
+  /** The exact body that every subscriber receives; null if it is made from the lead it is about. */
+  body: string | null;
 }
 
 /** Drafts the event that announces `data`. */
@@ -32,8 +32,12 @@ export function draftEvent<T extends WebhookDelivery>(
   now: number,
 ): Draft {
   const id = newEventId(now);
-  const body = JSON.stringify({ id, type, created_at: isoTime(now), data });
-  return { id, subject: data.id, body };
+  return { id, subject: data.id, body: writeBody<T>(id, type, now, data) };
+}
+
+/** Drafts the event that announces a new lead. Its body is not stored: see bodies.ts. */
+export function draftLeadEvent(leadId: string, now: number): Draft {
+  return { id: newEventId(now), subject: leadId, body: null };
 }
 
 /** SQL condition on a draft: its lead does not exist yet. Evaluated before the lead is written. */
@@ -58,7 +62,9 @@ export function announce(
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
   const isOwed = sql`${isListing} AND ${IS_OWED}`;
-  const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
+  // In the order of their ids: rows that are inserted in order fill their pages.
+  const ordered = drafts.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  const subjects = JSON.stringify(ordered.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // Before the events are inserted: a draft with a stored event counts as announced.
     write(
@@ -77,14 +83,15 @@ export function announce(
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
       ),
     ),
-    ...jsonParameters(drafts).map((chunk) =>
+    ...jsonParameters(ordered).map((chunk) =>
       insertFrom(
         events,
         {
           id: sql`draft.value->>'id'`,
           workspaceId,
           type,
-          body: sql`draft.value->>'body'`,
+          body: sql`coalesce(draft.value->>'body', '')`,
+          leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
           createdAt: now,
         },

@@ -6,6 +6,7 @@ import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
 import { attempts, type DeliveryState, deliveries, events, subscriptions } from "../db/schema.ts";
+import { BODY, bodyOf } from "./bodies.ts";
 import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
 import { type Listing, type PageRequest, toListing } from "./page.ts";
 
@@ -122,7 +123,7 @@ export async function findDelivery(
     db,
     inOrder([
       isThere(webhookId),
-      select({ ...SHOWN, body: events.body })
+      select({ ...SHOWN, ...BODY })
         .from(deliveries)
         .innerJoin(events, IS_ITS_EVENT)
         .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
@@ -135,7 +136,7 @@ export async function findDelivery(
   if (known.length === 0) throw unknownWebhook();
   if (!row) throw new UnknownInput("eventId", "no such delivery to this subscription");
   const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
-  return { ...toView(row), failedAttempts, body: row.body };
+  return { ...toView(row), failedAttempts, body: bodyOf(row) ?? "" };
 }
 
 function isThere(webhookId: string) {

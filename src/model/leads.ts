@@ -1,7 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import type { Lead } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { each, fromJson, insertFrom, select } from "../db/builder.ts";
+import { each, fromJson, insertFrom, list, select } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -15,17 +15,19 @@ import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } f
 
 type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
+const SHOWN = {
+  id: leads.id,
+  source: leads.source,
+  agentId: leads.agentId,
+  name: leads.name,
+  email: leads.email,
+  phone: leads.phone,
+  customFields: leads.customFields,
+  createdAt: leads.createdAt,
+};
+
 const page = prepared(
-  select({
-    id: leads.id,
-    source: leads.source,
-    agentId: leads.agentId,
-    name: leads.name,
-    email: leads.email,
-    phone: leads.phone,
-    customFields: leads.customFields,
-    createdAt: leads.createdAt,
-  })
+  select(SHOWN)
     .from(leads)
     .where(
       and(
@@ -88,6 +90,17 @@ export function findLeads(named: { workspaceId: string; id: string }[]) {
         sql`${leads.id} = named.value->>'id' AND ${leads.workspaceId} = named.value->>'workspaceId'`,
       ),
   );
+}
+
+/** A lead's row in SQL, as JSON for `leadFromJson`. */
+export const LEAD_AS_JSON = sql<string>`json_object(${list(
+  Object.entries(SHOWN).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
+)})`;
+
+/** Reads a row that `LEAD_AS_JSON` wrote. */
+export function leadFromJson(json: string): LeadRow {
+  const row = JSON.parse(json);
+  return { ...row, customFields: JSON.parse(row.customFields) };
 }
 
 /** The public shape. */

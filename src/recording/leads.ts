@@ -2,8 +2,8 @@ import { derivedId } from "../contract/ids.ts";
 import { readInput } from "../contract/input.ts";
 import type { Moment, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
-import { announce, draftEvent, IS_NEW_LEAD } from "../model/events.ts";
-import { insertLeads, type ReportedLead, toLead } from "../model/leads.ts";
+import { announce, draftLeadEvent, IS_NEW_LEAD } from "../model/events.ts";
+import { insertLeads, type ReportedLead } from "../model/leads.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
@@ -12,7 +12,7 @@ export async function parseLeads(input: unknown, moment: Moment): Promise<Record
   const { workspaceId, leads } = await readInput("recordLeads", input);
   const reported = await Promise.all(leads.map((lead) => parseLead(workspaceId, lead, moment)));
   const fresh = firstOfEach(reported);
-  const drafts = fresh.map((lead) => draftEvent("lead.created", toLead(lead), moment.now));
+  const drafts = fresh.map(({ id }) => draftLeadEvent(id, moment.now));
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),

@@ -6,8 +6,10 @@ import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/
 import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
 import type { WebhookDelivery } from "../../src/contract/resources.ts";
+import { openDatabase } from "../../src/db/client.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
+import { findBody } from "../../src/model/deliveries.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */
@@ -222,12 +224,14 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
   await keepJournal();
   const { results } = await HOME_DB.prepare(
-    `SELECT body FROM events LEFT JOIN journal ON event_id = id
+    `SELECT id FROM events LEFT JOIN journal ON event_id = id
       WHERE workspace_id = ? ORDER BY position, id`,
   )
     .bind(workspaceId)
-    .all<{ body: string }>();
-  return results.map(({ body }) => JSON.parse(body));
+    .all<{ id: string }>();
+  const db = openDatabase(HOME_DB);
+  const bodies = results.map(({ id }) => findBody(db, workspaceId, id));
+  return (await Promise.all(bodies)).map((body) => JSON.parse(body ?? "null"));
 }
 
 export type AutomationReport = PlatformInput<"recordAutomations">["automations"][number];

@@ -1,4 +1,6 @@
+import { EVENTS_WITH_BODIES, type EventWithBody } from "../../../scripts/shared/stored-bodies.ts";
 import { HOLD_MS, POST_TIMEOUT_MS, POSTS_AT_ONCE } from "../../../src/contract/limits.ts";
+import { bodyOf } from "../../../src/model/bodies.ts";
 import type { Store } from "./store.ts";
 import type { Isolate } from "./world.ts";
 
@@ -69,7 +71,7 @@ function checkAnnounced(store: Store, known: Set<string>, table: string, kind: s
     const [unannounced] = store.rows(
       `SELECT 1 FROM subscriptions s WHERE s.workspace_id = ? AND s.deleted_at IS NULL
         AND EXISTS (SELECT 1 FROM json_each(s.events) k WHERE k.value = ?)
-        AND NOT EXISTS (SELECT 1 FROM events e WHERE e.workspace_id = s.workspace_id AND e.body ->> '$.data.id' = ?)`,
+        AND NOT EXISTS (SELECT 1 FROM events e WHERE e.workspace_id = s.workspace_id AND coalesce(e.lead_id, e.body ->> '$.data.id') = ?)`,
       workspace_id,
       kind,
       id,
@@ -213,9 +215,9 @@ function checkRecords(store: Store): void {
   const [row] = store.rows<{ unrecorded: number; doubled: number; refused: number }>(
     `SELECT
       (SELECT count(*) FROM events e WHERE type <> 'automation.status_changed' AND NOT EXISTS
-        (SELECT 1 FROM leads l WHERE l.id = e.body ->> '$.data.id') AND NOT EXISTS
-        (SELECT 1 FROM runs r WHERE r.id = e.body ->> '$.data.id')) AS unrecorded,
-      (SELECT count(*) - count(DISTINCT body ->> '$.data.id') FROM events
+        (SELECT 1 FROM leads l WHERE l.id = coalesce(e.lead_id, e.body ->> '$.data.id')) AND NOT EXISTS
+        (SELECT 1 FROM runs r WHERE r.id = coalesce(e.lead_id, e.body ->> '$.data.id'))) AS unrecorded,
+      (SELECT count(*) - count(DISTINCT coalesce(lead_id, body ->> '$.data.id')) FROM events
         WHERE type <> 'automation.status_changed') AS doubled,
       (SELECT count(*) FROM runs WHERE reference LIKE 'refused-%') AS refused`,
   );
@@ -226,9 +228,7 @@ function checkRecords(store: Store): void {
 /** Every post of an event had exactly the stored bytes. */
 function checkBodies(store: Store, posts: Post[]): void {
   const bodies = new Map(
-    store
-      .rows<{ id: string; body: string }>("SELECT id, body FROM events")
-      .map(({ id, body }) => [id, body]),
+    store.rows<EventWithBody>(EVENTS_WITH_BODIES).map((event) => [event.eventId, bodyOf(event)]),
   );
   for (const { eventId, body } of posts)
     if (bodies.get(eventId) !== body) throw new Violation(`${eventId} was posted with other bytes`);

@@ -1,7 +1,9 @@
 import { pathToFileURL } from "node:url";
 import type { Fault } from "../../../scripts/shared/faults.ts";
+import { EVENTS_WITH_BODIES, type EventWithBody } from "../../../scripts/shared/stored-bodies.ts";
 import { DISPATCHES_AT_ONCE, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
+import { bodyOf } from "../../../src/model/bodies.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { Broker } from "./broker.ts";
@@ -524,11 +526,11 @@ class Scenario {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const [event] = this.store.rows<{ body: string }>(
-      "SELECT body FROM events WHERE id = ?",
+    const [event] = this.store.rows<EventWithBody>(
+      `${EVENTS_WITH_BODIES} WHERE "events"."id" = ?`,
       eventId,
     );
-    const body = delivery.body ?? event?.body ?? "";
+    const body = delivery.body ?? (event && bodyOf(event)) ?? "";
     const post: Post = {
       eventId,
       subscriptionId,

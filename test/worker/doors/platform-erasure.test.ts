@@ -79,10 +79,10 @@ describe("eraseLeads", () => {
     await expect
       .poll(() => deliveriesTo(subscription.id), { timeout: 5_000 })
       .toSatisfy((rows: { attempts: number }[]) => rows.some(({ attempts }) => attempts > 0));
-    expect(await tablesWith(PERSON.name)).toEqual(["events", "leads"]);
+    expect(await tablesWith(PERSON.name)).toEqual(["leads"]);
     expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({});
     for (const personal of Object.values(PERSON)) expect(await tablesWith(personal)).toEqual([]);
-    expect(await tablesWith("Marc Aurèle")).toEqual(["events", "leads"]);
+    expect(await tablesWith("Marc Aurèle")).toEqual(["leads"]);
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
     expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: null }] });
     const { items } = await Platform.listDeliveries({ webhookId: subscription.id });
@@ -108,13 +108,19 @@ describe("eraseLeads", () => {
   });
 
   test("finds the event of a lead stored before events were linked to leads", async () => {
-    const { workspaceId, first } = await withLeads();
-    await db.update(leads).set({ eventId: null }).where(sql`workspace_id = ${workspaceId}`);
+    const { workspaceId, first, second } = await withLeads();
+    // Their events had the lead in their bodies, and nowhere else.
+    await HOME_DB.batch([
+      HOME_DB.prepare(
+        "UPDATE events SET body = json_object('data', json_object('id', lead_id)), lead_id = NULL WHERE workspace_id = ?",
+      ).bind(workspaceId),
+      HOME_DB.prepare("UPDATE leads SET event_id = NULL WHERE workspace_id = ?").bind(workspaceId),
+    ]);
     await Platform.eraseLeads({ workspaceId, ids: [first] });
     const { results } = await HOME_DB.prepare("SELECT body FROM events WHERE workspace_id = ?")
       .bind(workspaceId)
       .all<{ body: string }>();
-    expect(results.map(({ body }) => JSON.parse(body).data.name)).toEqual(["Marc Aurèle"]);
+    expect(results.map(({ body }) => JSON.parse(body).data.id)).toEqual([second]);
   });
 
   test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {

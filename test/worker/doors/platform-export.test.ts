@@ -154,7 +154,8 @@ describe("exportWorkspace", () => {
     expect(idsOf(items, "api_key")).toHaveLength(2);
     expect(idsOf(items, "run")).toHaveLength(2);
     const [event] = items.filter(({ type }) => type === "lead.created");
-    expect(JSON.parse(String(event?.body)).data.id).toBe(all.leadId);
+    // Its body is made from the lead, which is exported itself.
+    expect(event).toMatchObject({ leadId: all.leadId, body: "" });
     const deliveries = items.filter(({ kind }) => kind === "delivery");
     expect(deliveries.map(({ webhookId }) => webhookId).toSorted()).toEqual(
       [all.failing.id, all.deleted.id].toSorted(),
@@ -222,7 +223,6 @@ describe("exportWorkspace", () => {
   test("keeps pages small if each record is as large as possible", async () => {
     const workspaceId = await createWorkspace();
     await subscribe(workspaceId, { url: subscriberUrl("status-500") });
-    // Escaped once more in the body of an event.
     const note = '"'.repeat((RECORD_MAX_BYTES - 250) / 2);
     for (let i = 0; i < 120; i += 20) {
       const leads = Array.from({ length: 20 }, (_, n) =>
@@ -232,7 +232,7 @@ describe("exportWorkspace", () => {
     }
     const pages = await exportAll(workspaceId);
     const sizes = pages.map((page) => new TextEncoder().encode(JSON.stringify(page)).length);
-    expect(Math.max(...sizes)).toBeGreaterThan(2_000_000);
+    expect(Math.max(...sizes)).toBeGreaterThan(1_500_000);
     expect(Math.max(...sizes)).toBeLessThan(6_000_000);
     expect(idsOf(pages.flat(), "lead")).toHaveLength(120);
     expect(idsOf(pages.flat(), "event")).toHaveLength(120);
