@@ -244,7 +244,7 @@ export const FIGURES = {
   bytes_per_lead_and_event: {
     unit: "bytes",
     about: "both together",
-    comparedWith: "1,231, when the event stored the lead once more",
+    comparedWith: "1,232, when the event stored the lead once more",
   },
   bytes_per_run: {
     unit: "bytes",

@@ -62,9 +62,7 @@ export function announce(
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
   const isOwed = sql`${isListing} AND ${IS_OWED}`;
-  // In the order of their ids: rows that are inserted in order fill their pages.
-  const ordered = drafts.toSorted((a, b) => (a.id < b.id ? -1 : 1));
-  const subjects = JSON.stringify(ordered.map(({ id, subject }) => ({ id, subject })));
+  const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // Before the events are inserted: a draft with a stored event counts as announced.
     write(
@@ -83,7 +81,7 @@ export function announce(
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
       ),
     ),
-    ...jsonParameters(ordered).map((chunk) =>
+    ...jsonParameters(drafts).map((chunk) =>
       insertFrom(
         events,
         {
