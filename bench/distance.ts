@@ -1,4 +1,5 @@
 import { type CarryOut, wrapDatabase, wrapObjects } from "../scripts/shared/bindings.ts";
+import { bindingOf, databaseNames } from "../src/db/databases.ts";
 
 /**
  * The bindings as seen from this far away from the database and the gates.
@@ -14,9 +15,13 @@ export function distant(env: Env, roundTripMs: number): Env {
     ]);
     return result;
   };
+  const databases = databaseNames(env).map((name) => [
+    name,
+    wrapDatabase(bindingOf(env, name), travel),
+  ]);
   return {
     ...env,
-    DB: wrapDatabase(env.DB, travel),
+    ...Object.fromEntries(databases),
     KEY_GATE: wrapObjects(env.KEY_GATE, travel),
     ADDRESS_GATE: wrapObjects(env.ADDRESS_GATE, travel),
   };

@@ -231,6 +231,26 @@ export const FIGURES = {
     about: "p99 of a read while another database records without a pause",
     comparedWith: "its p99 while its own database does",
   },
+  move_rows_per_second: {
+    unit: "rows / s",
+    about: "copied to another database, while the workspace is read and recorded to",
+    comparedWith: "leads_per_second",
+  },
+  move_closed_ms: {
+    unit: "ms",
+    about: "in which writes wait for the switch",
+    comparedWith: "move_longest_write_ms, the longest wait of a caller",
+  },
+  move_longest_write_ms: {
+    unit: "ms",
+    about: "a call that records one lead during the move",
+    comparedWith: "move_closed_ms",
+  },
+  move_longest_read_ms: {
+    unit: "ms",
+    about: "GET /v1/leads during the move",
+    comparedWith: "move_longest_write_ms: reads do not wait for the switch",
+  },
   bytes_per_lead: {
     unit: "bytes",
     about: "kept for a lead, with its share of every index",

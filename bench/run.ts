@@ -21,6 +21,7 @@ import { describeFigures, type Figures } from "./figures.ts";
 import { measureFramework } from "./framework.ts";
 import { measureHostile } from "./hostile.ts";
 import { measureFairness, measureIsolation, prepareIsolation } from "./isolation.ts";
+import { measureMoves } from "./moves.ts";
 import { measurePages } from "./pages.ts";
 import { measureReads, READS } from "./reads.ts";
 import { measureDelivering, measureRecording } from "./recording.ts";
@@ -89,6 +90,8 @@ step("delivering");
 const delivering = await measureDelivering(metered, quick ? 1 : 5, quick ? 1_000 : 3_000);
 await metered.stop();
 const databases = await measureDatabases({ bundle: meteredBundle, vars, quick, step });
+step("a workspace that moves to another database");
+const moves = await measureMoves({ bundle: meteredBundle, vars, quick });
 step("bytes in the database");
 const sizes = await measureSizes({ bundle: meteredBundle, vars, quick });
 
@@ -118,6 +121,7 @@ const deepest = pages.at(-1);
 const figures: Figures = {
   ...hostile?.figures,
   ...databases.figures,
+  ...moves.figures,
   ...sizes.figures,
   hot_read_hops: reads.hops.hot,
   cold_read_hops: reads.hops.cold,
@@ -216,7 +220,12 @@ show("The effect of a flood of invalid and used-up keys on a well-behaved client
     "refused in total": shedding.refused,
   },
 ]);
-for (const { title, rows } of [...databases.tables, ...sizes.tables, ...(hostile?.tables ?? [])])
+for (const { title, rows } of [
+  ...databases.tables,
+  ...moves.tables,
+  ...sizes.tables,
+  ...(hostile?.tables ?? []),
+])
   show(title, rows);
 show("The bundle, and a Hono hello world", [
   { worker: "public-api", ...bundle, "start-up CPU, ms": start ?? undefined },

@@ -4,6 +4,7 @@
  */
 
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
+import { moveWorkspace } from "../src/moving/move.ts";
 import { answerControl, holdQueue } from "./control.ts";
 import { distant } from "./distance.ts";
 import { answerFloor } from "./floors.ts";
@@ -85,6 +86,14 @@ function meterQueue(queue: Queue): Queue {
   } as unknown as Queue;
 }
 
+/** `/bench/move?workspace=&database=` moves a workspace, from as far away as the header says. */
+async function answerMove(request: Request, env: Env): Promise<Response> {
+  const { searchParams } = new URL(request.url);
+  const [workspaceId, database] = ["workspace", "database"].map((name) => searchParams.get(name));
+  await moveWorkspace(env, String(workspaceId), String(database), () => true);
+  return new Response();
+}
+
 export class Platform extends ShippedPlatform {
   constructor(ctx: ExecutionContext, env: Env) {
     super(ctx, metered(env));
@@ -107,6 +116,7 @@ export default {
     const roundTripMs = Number(request.headers.get("X-Bench-Round-Trip-Ms") ?? 0);
     const bindings = distant(metered(env), roundTripMs);
     if (pathname.startsWith(naive)) return answerNaively(request, bindings);
+    if (pathname === "/bench/move") return answerMove(request, bindings);
     if (pathname.startsWith("/bench/floor/")) return answerFloor(request, env);
     return worker.fetch(request, bindings, ctx);
   },
