@@ -1,15 +1,18 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
 import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
-import { commit, openDatabase } from "../../../src/db/client.ts";
+import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
 import { bodyOf } from "../../../src/model/bodies.ts";
 import { findBody } from "../../../src/model/deliveries.ts";
-import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
+import { announce, draftLeadEvent, IS_NEW_LEAD } from "../../../src/model/events.ts";
+import { insertLeads } from "../../../src/model/leads.ts";
 import { leadReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
 import {
   consumeFor,
   draftLeads,
   isolated,
+  observedDatabase,
   receivedBy,
   subscribe,
 } from "../../support/deliveries.ts";
@@ -56,6 +59,29 @@ describe("the body of lead.created", () => {
       .bind(workspaceId)
       .all();
     expect(results).toEqual([{ body: "" }]);
+  });
+
+  test("is made from what the claim reads, unless it is long", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const now = Date.now();
+    const leads = ["short", "x".repeat(INLINE_BODY_MAX)].map((name) => ({
+      ...{ id: randomId("lead"), reference: name.slice(0, 5), source: "crm" as const },
+      ...{ agentId: "agt_1", name, email: null, phone: null, customFields: {}, createdAt: now },
+    }));
+    const drafts = leads.map((lead) => draftLeadEvent(lead.id, now));
+    const announced = announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, now);
+    await commit(db, inOrder([announced, insertLeads(workspaceId, leads)]));
+    let readAlone = 0;
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (texts.length === 1 && texts[0]?.includes('"storedBody"')) readAlone++;
+      },
+    });
+    await consumeFor([id], isolated({ DB }).env);
+    const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.name);
+    expect(posted.toSorted()).toEqual(leads.map(({ name }) => name));
+    expect(readAlone).toBe(1);
   });
 
   test("has these bytes: if they change, events that are posted again no longer have the same body", () => {
