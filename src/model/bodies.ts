@@ -8,6 +8,9 @@ import { LEAD_AS_JSON, leadFromJson, toLead } from "./leads.ts";
  * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is
  * stored, except for `lead.created`: a lead never changes, so its row is all that is needed to write
  * the body again. A run or an automation may have changed since its event.
+ *
+ * A field that is added to leads is therefore also in events that were recorded before, and are posted
+ * or redelivered after it.
  */
 
 /** Writes the body of an event. @param createdAt Unix milliseconds. */
