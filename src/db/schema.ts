@@ -342,8 +342,8 @@ export const sweepPositions = sqliteTable("sweep_positions", {
  * is posted meanwhile, so that nobody holds its subscriptions. `closed`: whoever writes is refused.
  * `gone`: it lives there, and what it left behind is deleted. `left`: nothing of it is here.
  * `arriving`: its rows are being copied to this database. `arrived`: it lives here, and whoever writes
- * waits until everybody knows. `erasing`: `gone`, within a transaction that
- * deletes.
+ * waits until everybody knows. `cancelled`: it stays, and the other database is to be told. `erasing`:
+ * it is being erased; or `gone`, within a transaction that deletes.
  */
 export type MoveState =
   | "copying"
@@ -353,6 +353,7 @@ export type MoveState =
   | "left"
   | "arriving"
   | "arrived"
+  | "cancelled"
   | "erasing";
 
 /** Workspaces that go from one database to another, in both. Triggers look at it (migrations/*.sql). */

@@ -57,7 +57,7 @@ import { exportPage } from "../model/export.ts";
 import { listHealth, unknownWebhook } from "../model/health.ts";
 import { findDelivery, listDeliveries } from "../model/history.ts";
 import { findLedger, type Ledger, sumLedgers } from "../model/ledger.ts";
-import { findMove } from "../model/moves.ts";
+import { beginErasure } from "../model/moves.ts";
 import { ALL_STATES } from "../model/owing.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
 import { enableAgain, redeliverAgain } from "../model/redelivery.ts";
@@ -306,7 +306,7 @@ export class Platform extends WorkerEntrypoint<Env> {
     const { workspaceId } = await readInput("eraseWorkspace", input);
     const now = Date.now();
     const { db } = await this.#toWrite(workspaceId);
-    if (await this.#isMoving(workspaceId))
+    if (await commit(db, beginErasure(workspaceId, now)))
       throw new InputError("workspaceId: it is being moved; erase it when that is done");
     const closed = await commit(this.#directory, closeKeys(workspaceId, now));
     if (!closed) return { done: true, remaining: 0 };
@@ -318,8 +318,14 @@ export class Platform extends WorkerEntrypoint<Env> {
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     let remaining = 0;
     // The directory last: until then, it leads to what is left.
-    for (const home of allHomes(this.env).reverse())
-      if (remaining === 0) remaining = await eraseWorkspace(home.db, workspaceId, mayGoOn);
+    for (const home of allHomes(this.env).reverse()) {
+      const isNeeded = home.database === closed.database || home.database === DIRECTORY;
+      // What it left elsewhere is deleted in any case, once that database is back.
+      const isThere =
+        isNeeded || (await this.#ask(home.database, (one) => workspaceExists(one, workspaceId)));
+      if (isThere && remaining === 0)
+        remaining = await eraseWorkspace(home.db, workspaceId, mayGoOn);
+    }
     return { done: remaining === 0, remaining };
   }
 
@@ -521,13 +527,6 @@ export class Platform extends WorkerEntrypoint<Env> {
   /** The same of a subscription's workspace. */
   #webhookToWrite(webhookId: string): Promise<Home> {
     return openToWrite(this.env, () => findHomeOfWebhook(this.env, webhookId));
-  }
-
-  /** Whether a workspace is on its way from one database to another. */
-  async #isMoving(workspaceId: string): Promise<boolean> {
-    const { db } = await findHome(this.env, workspaceId);
-    const move = await commit(db, findMove(workspaceId));
-    return move !== undefined && move.state !== "left";
   }
 
   /** The databases to ask about a workspace, about one of them, or about all. */

@@ -1,7 +1,7 @@
-import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, getTableColumns, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_CHARACTERS_AT_ONCE } from "../contract/limits.ts";
-import { bare, excluded, list } from "../db/builder.ts";
+import { bare, excluded, list, update } from "../db/builder.ts";
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../db/client.ts";
 import {
   attempts,
@@ -17,6 +17,7 @@ import {
   runs,
   subscriptions,
 } from "../db/schema.ts";
+import { BLANK_EVENT, BLANK_LEAD } from "./erasure.ts";
 import { PARTS } from "./export-parts.ts";
 
 /*
@@ -46,6 +47,8 @@ interface Kind {
   followers?: Followers;
   /** True in SQL where the other database has what a row refers to. */
   refersToCopied?: SQL;
+  /** What comes before rows are deleted: nothing refers to them, and nothing personal stays readable. */
+  release?: (isGone: SQL) => SQLWrapper[];
 }
 
 /** Kinds in an order in which none refers to one behind it. */
@@ -64,6 +67,13 @@ const KINDS: Kind[] = [
     key: [leads.id],
     weight: sql`length(${leads.customFields})`,
     conflict: [leads.id],
+    // That its runs have lost it may be a later change.
+    release: (isGone) => [
+      update(runs)
+        .set({ leadId: null })
+        .where(sql`${runs.leadId} IN (SELECT ${leads.id} FROM ${leads} WHERE ${isGone})`),
+      update(leads).set(BLANK_LEAD).where(isGone),
+    ],
   },
   {
     name: "run",
@@ -92,6 +102,7 @@ const KINDS: Kind[] = [
     key: [events.id],
     weight: sql`length(${events.body})`,
     conflict: [events.workspaceId, events.id],
+    release: (isGone) => [update(events).set(BLANK_EVENT).where(isGone)],
   },
   {
     name: "delivery",
@@ -209,6 +220,8 @@ export interface ChangedRows {
   gone: string[][][];
   /** The number of the last change that this includes; null when there is none. */
   through: number | null;
+  /** Whether there were no more changes. */
+  isAll: boolean;
 }
 
 /** Reads the first rows that have been written since copying began, in one state of the database. */
@@ -218,9 +231,9 @@ export function readChanges(workspaceId: string): Statements<ChangedRows> {
   const noted = sql`FROM ${changes} WHERE ${changes.workspaceId} = ${workspaceId}
     AND ${changes.number} IN (${first})`;
   const statements = inOrder([
-    rows<{ kind: string; id: string; eventId: string; number: number }>(
+    rows<{ kind: string; id: string; eventId: string; number: number; times: number }>(
       sql`SELECT ${changes.kind} AS kind, ${changes.id} AS id, ${changes.eventId} AS "eventId",
-        max(${changes.number}) AS number ${noted} GROUP BY 1, 2, 3`,
+        max(${changes.number}) AS number, count(*) AS times ${noted} GROUP BY 1, 2, 3`,
     ),
     inOrder(
       KINDS.map((kind) => {
@@ -244,7 +257,8 @@ export function readChanges(workspaceId: string): Statements<ChangedRows> {
         .filter((key) => !kept.has(key.join()));
     });
     const through = keys.reduce((most, { number }) => Math.max(most, number), 0);
-    return { rows: there, gone, through: keys.length === 0 ? null : through };
+    const isAll = keys.reduce((sum, { times }) => sum + times, 0) < CHANGES_AT_ONCE;
+    return { rows: there, gone, through: keys.length === 0 ? null : through, isAll };
   });
 }
 
@@ -258,31 +272,24 @@ function fieldOf({ table }: Kind, column: Column): string {
   return columnsOf(table).find(([, own]) => own === column)?.[0] ?? "";
 }
 
-/**
- * Writes a piece. A row that refers to what is not there yet is left out: that was inserted once its
- * kind had been copied, so both are among the changes, in order.
- *
- * @param guard true in SQL while it may be written.
- */
-export function writePiece({ kind, rows: copied }: Piece, guard: SQL): Statements<unknown> {
-  const { refersToCopied } = KINDS[kind] as Kind;
-  return writeRows(kind, copied, refersToCopied ? sql`${guard} AND ${refersToCopied}` : guard);
+/** Writes a piece. */
+export function writePiece({ kind, rows: copied }: Piece): Statements<unknown> {
+  return writeRows(kind, copied);
 }
 
 /**
- * Writes copied rows, in place of what is there of them.
- *
- * @param guard true in SQL while they may be written.
+ * Writes copied rows, in place of what is there of them. A row that refers to what is not there yet is
+ * left out: both are among the changes that follow, in order.
  */
-function writeRows(kind: number, copied: CopiedRow[], guard: SQL): Statements<unknown> {
-  const { table, conflict, followers } = KINDS[kind] as Kind;
+function writeRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
+  const { table, conflict, followers, refersToCopied = sql`true` } = KINDS[kind] as Kind;
   const own = columnsOf(table).filter(([, column]) => !OWN.includes(column));
   const kept = own.filter(([, column]) => !conflict.includes(column));
   return inOrder(
     jsonParameters(copied).map((chunk) => {
       const source = sql`FROM json_each(${chunk}) AS r`;
       const insert = sql`INSERT INTO ${table} (${list(own.map(([, column]) => bare(column)))})
-        SELECT ${list(own.map(([name]) => sql.raw(`r.value->>'${name}'`)))} ${source} WHERE ${guard}
+        SELECT ${list(own.map(([name]) => sql.raw(`r.value->>'${name}'`)))} ${source} WHERE ${refersToCopied}
         ON CONFLICT (${list(conflict.map(bare))}) DO UPDATE
         SET ${list(kept.map(([, column]) => sql`${bare(column)} = ${excluded(column)}`))}`;
       if (!followers) return write(insert);
@@ -294,7 +301,7 @@ function writeRows(kind: number, copied: CopiedRow[], guard: SQL): Statements<un
       return inOrder([
         insert,
         sql`INSERT INTO ${followers.table} (${names}) SELECT ${list(values)}
-          ${source}, json_each(r.value, '$.followers') AS f WHERE ${guard} ON CONFLICT DO NOTHING`,
+          ${source}, json_each(r.value, '$.followers') AS f WHERE true ON CONFLICT DO NOTHING`,
       ]);
     }),
   );
@@ -304,29 +311,28 @@ function writeRows(kind: number, copied: CopiedRow[], guard: SQL): Statements<un
 export function writeChanges(
   workspaceId: string,
   { rows: there, gone }: ChangedRows,
-  guard: SQL,
 ): Statements<unknown> {
   const kinds = [...KINDS.entries()];
   return inOrder([
     // Anew: some that followed may be there no more.
-    inOrder(kinds.map(([i, kind]) => deleteFollowers(kind, there[i] ?? [], guard))),
-    inOrder(kinds.map(([i]) => writeRows(i, there[i] ?? [], guard))),
+    inOrder(kinds.map(([i, kind]) => deleteFollowers(kind, there[i] ?? []))),
+    inOrder(kinds.map(([i]) => writeRows(i, there[i] ?? []))),
     inOrder(
       kinds
         .reverse()
-        .map(([i, kind]) => deleteRows(kind, isWithin(kind, workspaceId), gone[i] ?? [], guard)),
+        .map(([i, kind]) => deleteRows(kind, isWithin(kind, workspaceId), gone[i] ?? [])),
     ),
   ]);
 }
 
-function deleteFollowers(kind: Kind, of: CopiedRow[], guard: SQL): Statements<unknown> {
+function deleteFollowers(kind: Kind, of: CopiedRow[]): Statements<unknown> {
   const { table, conflict, followers } = kind;
   if (!followers || of.length === 0) return inOrder([]);
   const values = conflict.map((column) => sql.raw(`r.value->>'${fieldOf(kind, column)}'`));
   return inOrder(
     jsonParameters(of).map((chunk) =>
       write(
-        sql`DELETE FROM ${followers.table} WHERE ${guard} AND EXISTS (
+        sql`DELETE FROM ${followers.table} WHERE EXISTS (
           SELECT 1 FROM ${table} JOIN json_each(${chunk}) AS r ON (${list(conflict)}) = (${list(values)})
           WHERE ${followers.where})`,
       ),
@@ -334,7 +340,7 @@ function deleteFollowers(kind: Kind, of: CopiedRow[], guard: SQL): Statements<un
   );
 }
 
-function deleteRows({ table, key, followers }: Kind, isWithin: SQL, keys: string[][], guard: SQL) {
+function deleteRows({ table, key, followers, release }: Kind, isWithin: SQL, keys: string[][]) {
   // Of what has another key there, nothing is ever deleted.
   if (keys.length === 0 || key.some((column) => OWN.includes(column))) return inOrder([]);
   const values = key.map((_, i) => sql.raw(`value->>${i}`));
@@ -342,10 +348,11 @@ function deleteRows({ table, key, followers }: Kind, isWithin: SQL, keys: string
   return inOrder([
     followers
       ? write(
-          sql`DELETE FROM ${followers.table} WHERE ${guard} AND EXISTS (
+          sql`DELETE FROM ${followers.table} WHERE EXISTS (
             SELECT 1 FROM ${table} WHERE ${isGone} AND ${followers.where})`,
         )
       : inOrder([]),
-    sql`DELETE FROM ${table} WHERE ${isGone} AND ${guard}`,
+    inOrder(release?.(isGone) ?? []),
+    sql`DELETE FROM ${table} WHERE ${isGone}`,
   ]);
 }

@@ -5,6 +5,7 @@ import {
   inArray,
   isNotNull,
   isNull,
+  ne,
   notExists,
   type SQL,
   type SQLWrapper,
@@ -55,6 +56,17 @@ function blank(text: Column): SQL {
   return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
 }
 
+/** What overwrites what is personal of a lead. */
+export const BLANK_LEAD = {
+  name: blank(leads.name),
+  email: blank(leads.email),
+  phone: blank(leads.phone),
+  customFields: blank(leads.customFields),
+};
+
+/** The same of an event. */
+export const BLANK_EVENT = { body: blank(events.body) };
+
 /**
  * Erases leads of the workspace with their names, addresses and fields; the events that announced
  * them, with deliveries and attempts; and the links from their runs.
@@ -64,7 +76,7 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
   // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   return inOrder([
-    blankLeads(isOwn),
+    update(leads).set(BLANK_LEAD).where(isOwn),
     // For leads stored before events were linked to them; events are searched only if there are
     // any.
     write(
@@ -104,25 +116,9 @@ function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
       sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`,
     ),
     resize(-1, sql`FROM ${events} WHERE ${isSelected}`),
-    update(events)
-      .set({ body: blank(events.body) })
-      .where(isSelected),
+    update(events).set(BLANK_EVENT).where(isSelected),
     deleteFrom(events).where(isSelected),
   ]);
-}
-
-function blankLeads(condition: SQL | undefined): Statements<unknown> {
-  const { name, email, phone, customFields } = leads;
-  return write(
-    update(leads)
-      .set({
-        name: blank(name),
-        email: blank(email),
-        phone: blank(phone),
-        customFields: blank(customFields),
-      })
-      .where(condition),
-  );
 }
 
 /**
@@ -181,34 +177,22 @@ export async function eraseWorkspace(
 }
 
 /**
- * Erases what a workspace has left behind in this database, which it has moved away from, in pieces;
- * gives whether nothing remains. Its line stays.
+ * Erases rows that a workspace has left behind in this database, which it has moved away from, up to
+ * `CLEANUP_MAX` of each kind; gives whether nothing remains. Its line stays.
  */
-export async function eraseLeftBehind(
-  db: Database,
-  id: string,
-  mayGoOn: () => boolean,
-): Promise<boolean> {
-  const state = (from: MoveState, to: MoveState) =>
-    update(moves)
-      .set({ state: to })
-      .where(and(eq(moves.workspaceId, id), eq(moves.state, from)));
+export function eraseLeftBehind(id: string): Statements<boolean> {
+  const enter = (state: MoveState) => update(moves).set({ state }).where(eq(moves.workspaceId, id));
   const { pieces, isEmpty } = erasedData(id);
   const statements = inOrder([
-    state("gone", "erasing"),
-    ...pieces,
+    enter("erasing"),
+    inOrder(pieces),
     update(workspaces)
       .set({ name: "", adminEmails: [], webhooksMax: null })
       .where(eq(workspaces.id, id)),
-    state("erasing", "gone"),
+    enter("gone"),
     rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty} AS "isEmpty"`),
   ]);
-  for (;;) {
-    const results = await commit(db, statements);
-    const [found] = results.at(-1) as { isEmpty: 0 | 1 }[];
-    if (found?.isEmpty) return true;
-    if (!mayGoOn()) return false;
-  }
+  return readAs(statements, ([, , , , [found]]) => found?.isEmpty === 1);
 }
 
 /** A table whose rows belong to a workspace. */
@@ -231,13 +215,14 @@ function erasePiece(id: string): Statements<boolean> {
   const { pieces, isEmpty } = erasedData(id);
   const isOwn = eq(workspaces.id, id);
   const piece = inOrder([
-    // It has gone from here: nothing needs to be kept out any more.
-    deleteFrom(moves).where(and(eq(moves.workspaceId, id), eq(moves.state, "left"))),
+    // It does not live here: nothing needs to be kept out any more.
+    deleteFrom(moves).where(and(eq(moves.workspaceId, id), ne(moves.state, "erasing"))),
     ...pieces,
     deleteFrom(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
     update(workspaces)
       .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
       .where(and(isOwn, isEmpty)),
+    deleteFrom(moves).where(and(eq(moves.workspaceId, id), isEmpty)),
     deleteFrom(workspaces).where(and(isOwn, isEmpty)),
   ]);
   const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
@@ -268,7 +253,7 @@ function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[];
     deleteFrom(runs).where(
       sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
     ),
-    blankLeads(someLeads),
+    update(leads).set(BLANK_LEAD).where(someLeads),
     deleteFrom(leads).where(someLeads),
     deleteFrom(removals).where(
       and(isWithoutRuns, inArray(removals.automationId, idsOf(automations))),

@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type Column, type SQL, sql } from "drizzle-orm";
 import { HOLD_MS } from "../contract/limits.ts";
 import { deliveries, moves, subscriptions, workspaces } from "../db/schema.ts";
 
@@ -40,7 +40,16 @@ export const IS_OWED = sql`(${subscriptions.disabledAt} IS NULL AND ${subscripti
 
 /** True in SQL where a subscription may be dispatched to: its workspace is not changing its database. */
 export const IS_SETTLED_HERE = sql`NOT EXISTS (SELECT 1 FROM ${moves}
-  WHERE ${moves.workspaceId} = ${subscriptions.workspaceId} AND ${moves.state} <> 'copying')`;
+  WHERE ${moves.workspaceId} = ${subscriptions.workspaceId} AND ${moves.state} NOT IN ('copying', 'cancelled'))`;
+
+/**
+ * True in SQL of what belongs to a workspace that may be written here: not to one that is arriving, that
+ * has left something behind, or that is closed.
+ */
+export function isWritable(workspaceId: Column): SQL {
+  return sql`NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.workspaceId} = ${workspaceId}
+    AND ${moves.state} NOT IN ('copying', 'draining', 'cancelled'))`;
+}
 
 /** What a dispatch wants of a subscription. */
 export interface Request {

@@ -1,4 +1,4 @@
-import { and, eq, inArray, lte, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, lte, or, type SQL, sql } from "drizzle-orm";
 import { MOVER_MS } from "../contract/limits.ts";
 import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
 import { inOrder, prepared, readAs, rows, type Statements, write } from "../db/client.ts";
@@ -14,7 +14,8 @@ import { IS_FREE, NOBODY } from "./holds.ts";
 
 /*
  * The states of a workspace that goes from one database, where it lives, to another. `MoveState` says
- * what each means. Only who has taken the move changes them.
+ * what each means. Only who has taken the move changes them. Every write of a mover checks, in its own
+ * transaction, that it still has the move: it may have hung, and another one may have gone on.
  */
 
 /** A move as the database that the workspace leaves knows it. */
@@ -28,15 +29,28 @@ export type Workspace = Pick<
 
 const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
 
-/** True in SQL while the mover has the move, which is in one of these states. */
-function isMovedBy(workspaceId: string, mover: string, states: MoveState[]): SQL {
-  return sql`EXISTS (SELECT 1 FROM ${moves}
-    WHERE ${isOf(workspaceId)} AND ${moves.movedBy} = ${mover} AND ${inArray(moves.state, states)})`;
+/**
+ * Fails the transaction that it is part of, unless the mover has the move, in one of these states:
+ * `isOvertaken` knows the error.
+ */
+export function expectMover(
+  workspaceId: string,
+  mover: string,
+  states: MoveState[],
+): Statements<unknown> {
+  const isIts = and(isOf(workspaceId), eq(moves.movedBy, mover), inArray(moves.state, states));
+  return write(
+    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
+      SELECT NULL, '', '', 0 WHERE NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isIts})`,
+  );
 }
 
-/** Rows of a workspace may be written by who moves it here. */
-export function mayArrive(workspaceId: string, mover: string): SQL {
-  return isMovedBy(workspaceId, mover, ["arriving"]);
+/** Whether a transaction failed because its mover has the move no more. */
+export function isOvertaken(error: unknown): boolean {
+  return (
+    error instanceof Error &&
+    error.message.includes("NOT NULL constraint failed: moves.workspace_id")
+  );
 }
 
 /** The move of a workspace that this database has a part in; undefined without one. */
@@ -50,12 +64,21 @@ const allOf = () => {
   return { workspaceId, state, other, position, since, movedBy, movedUntil };
 };
 
-/** Workspaces that are leaving this database, or have left something behind. */
+/**
+ * Workspaces that are leaving this database, or have left something behind: first those whose writes
+ * wait, then those whose deliveries do, and those that need the most time last.
+ */
 export function listMoves(limit: number): Statements<Move[]> {
+  const states: MoveState[] = ["closed", "draining", "cancelled", "gone", "copying"];
+  const order = sql.join(
+    states.map((state, i) => sql`WHEN ${state} THEN ${i}`),
+    sql` `,
+  );
   return rows(
     select(allOf())
       .from(moves)
-      .where(inArray(moves.state, ["copying", "draining", "closed", "gone"]))
+      .where(inArray(moves.state, states))
+      .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
       .limit(limit),
   );
 }
@@ -74,25 +97,31 @@ export function findLiving(id: string): Statements<Workspace | undefined> {
 
 /**
  * Begins a move, where the workspace is to arrive: its line, which names the database that it lives in,
- * and nothing else yet. Nothing happens where it is arriving already.
+ * and nothing else yet. Nothing happens where it is arriving already, or lives by now.
+ *
+ * @returns its move there, as it is then.
  */
 export function expectArrival(
   { id, createdAt }: Workspace,
   from: string,
   now: number,
-): Statements<unknown> {
+): Statements<Move | undefined> {
   // Of a move that was never begun where the workspace lives, nothing else is here.
   const isFree = sql`${moves.state} IN ('left', 'arriving')`;
-  return inOrder([
+  const livesElsewhere = sql`${workspaces.id} = ${id} AND ${workspaces.database} IS NOT NULL`;
+  const statements = inOrder([
     insertFrom(
       workspaces,
       { id, createdAt, name: "", adminEmails: [], database: from },
       sql`WHERE true ON CONFLICT (id) DO NOTHING`,
     ),
-    sql`INSERT INTO ${moves} (workspace_id, state, other, since) VALUES (${id}, 'arriving', ${from}, ${now})
+    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
+      SELECT ${id}, 'arriving', ${from}, ${now} FROM ${workspaces} WHERE ${livesElsewhere}
       ON CONFLICT (workspace_id) DO UPDATE
       SET state = excluded.state, other = excluded.other, since = excluded.since WHERE ${isFree}`,
+    findMove(id),
   ]);
+  return readAs(statements, ([, , move]) => move);
 }
 
 /** Begins a move, where the workspace lives: from now on, what is written of it is noted. */
@@ -100,9 +129,27 @@ export function beginMove(workspaceId: string, to: string, now: number): Stateme
   const start: MovePosition = { kind: 0, after: null };
   return write(
     sql`INSERT INTO ${moves} (workspace_id, state, other, position, since)
-      VALUES (${workspaceId}, 'copying', ${to}, ${JSON.stringify(start)}, ${now})
+      SELECT ${workspaceId}, 'copying', ${to}, ${JSON.stringify(start)}, ${now} FROM ${workspaces}
+      WHERE ${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
       ON CONFLICT (workspace_id) DO NOTHING`,
   );
+}
+
+/**
+ * Keeps a workspace from being moved while it is erased, where it lives.
+ *
+ * @returns its move, if it is on its way: then it cannot be erased.
+ */
+export function beginErasure(workspaceId: string, now: number): Statements<Move | undefined> {
+  const statements = inOrder([
+    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
+      SELECT ${workspaceId}, 'erasing', '', ${now} FROM ${workspaces}
+      WHERE ${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
+      ON CONFLICT (workspace_id) DO NOTHING`,
+    findMove(workspaceId),
+  ]);
+  const isMoving = ({ state }: Move) => state !== "erasing" && state !== "left";
+  return readAs(statements, ([, move]) => (move && isMoving(move) ? move : undefined));
 }
 
 /** Takes a move, unless somebody else has it; gives it when it is taken. */
@@ -130,64 +177,66 @@ export function takeArrival(workspaceId: string, mover: string): Statements<unkn
   );
 }
 
-/** Gives a move back, for whoever comes next. */
-export function giveBackMove(workspaceId: string, mover: string): Statements<number> {
+/**
+ * Notes in the directory who moves a workspace between two other databases: of movers, only the one who did
+ * so last changes its line.
+ */
+export function takeLine(
+  workspaceId: string,
+  to: string,
+  mover: string,
+  now: number,
+): Statements<unknown> {
+  return write(
+    sql`INSERT INTO ${moves} (workspace_id, state, other, since, moved_by)
+      VALUES (${workspaceId}, 'left', ${to}, ${now}, ${mover})
+      ON CONFLICT (workspace_id) DO UPDATE SET moved_by = excluded.moved_by`,
+  );
+}
+
+/** Gives a move back, for whoever comes next; until then, it keeps no deliveries waiting. */
+export function giveBackMove(workspaceId: string, mover: string): Statements<unknown> {
+  const state = sql`CASE ${moves.state} WHEN 'draining' THEN 'copying' ELSE ${moves.state} END`;
   return write(
     update(moves)
-      .set({ movedUntil: 0 })
+      .set({ movedUntil: 0, state })
       .where(and(isOf(workspaceId), eq(moves.movedBy, mover))),
   );
 }
 
-/** Notes how far copying has come; gives 0 when the mover has the move no more. */
+/** Notes how far copying has come. */
 export function updatePosition(
   workspaceId: string,
-  mover: string,
   position: MovePosition | null,
-  now: number,
-): Statements<number> {
-  return write(
-    update(moves)
-      .set({ position, movedUntil: now + MOVER_MS })
-      .where(and(isOf(workspaceId), eq(moves.movedBy, mover))),
-  );
+): Statements<unknown> {
+  return write(update(moves).set({ position }).where(isOf(workspaceId)));
 }
 
-/** Forgets changes that have been copied; gives 0 when the mover has the move no more. */
-export function deleteChanges(
-  workspaceId: string,
-  mover: string,
-  through: number,
-  now: number,
-): Statements<number> {
-  const states: MoveState[] = ["copying", "draining", "closed"];
-  const statements = inOrder([
-    deleteFrom(changes).where(
-      and(
-        eq(changes.workspaceId, workspaceId),
-        lte(changes.number, through),
-        isMovedBy(workspaceId, mover, states),
-      ),
-    ),
+/** Keeps a move for who has it. */
+export function keepMove(workspaceId: string, now: number): Statements<unknown> {
+  return write(
     update(moves)
       .set({ movedUntil: now + MOVER_MS })
-      .where(and(isOf(workspaceId), eq(moves.movedBy, mover))),
-  ]);
-  return readAs(statements, ([, kept]) => kept);
+      .where(isOf(workspaceId)),
+  );
 }
 
-/** Goes on to the next state; gives 0 when the mover has the move no more, or it is not in `from`. */
+/** Forgets changes that have been copied. */
+export function deleteChanges(workspaceId: string, through: number): Statements<unknown> {
+  return write(
+    deleteFrom(changes).where(
+      and(eq(changes.workspaceId, workspaceId), lte(changes.number, through)),
+    ),
+  );
+}
+
+/** Goes on to another state. */
 export function changeState(
   workspaceId: string,
-  mover: string,
-  [from, to]: [MoveState, MoveState],
+  state: MoveState,
   now: number,
-): Statements<number> {
-  return write(
-    update(moves)
-      .set({ state: to, since: now, movedUntil: now + MOVER_MS })
-      .where(and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, from))),
-  );
+): Statements<unknown> {
+  return write(update(moves).set({ state, since: now }).where(isOf(workspaceId)));
 }
 
 const held = prepared(
@@ -203,16 +252,16 @@ export function isHeld(workspaceId: string, now: number): Statements<boolean> {
 }
 
 /**
- * The workspace lives where it has arrived, as it was last where it comes from. Nobody writes there
- * before `openHere`.
+ * The workspace lives where it has arrived, as it was last where it comes from; its events are yet to
+ * be measured. Nobody writes there before `openHere`. Done once, it stays so.
  */
-export function liveHere(workspace: Workspace, mover: string, now: number): Statements<unknown> {
-  const { id, ...fields } = workspace;
+export function liveHere({ id, ...fields }: Workspace, now: number): Statements<unknown> {
+  const unmeasured = { sweptTo: "", sizedTo: "", sizedBytes: 0, trimmedTo: "" };
   return inOrder([
     update(workspaces)
-      .set({ ...fields, database: null })
-      .where(and(eq(workspaces.id, id), mayArrive(id, mover))),
-    changeState(id, mover, ["arriving", "arrived"], now),
+      .set({ ...fields, ...unmeasured, database: null })
+      .where(and(eq(workspaces.id, id), isNotNull(workspaces.database))),
+    changeState(id, "arrived", now),
   ]);
 }
 
@@ -242,16 +291,28 @@ export function openHere(workspaceId: string, mover: string): Statements<unknown
   );
 }
 
-/** Ends a move that has not come to its switch: the workspace stays, and what has been copied is left there. */
-export function cancelMove(workspaceId: string, mover: string): Statements<number> {
-  const states: MoveState[] = ["copying", "draining"];
-  const statements = inOrder([
-    deleteFrom(changes).where(
-      and(eq(changes.workspaceId, workspaceId), isMovedBy(workspaceId, mover, states)),
-    ),
-    deleteFrom(moves).where(
-      and(isOf(workspaceId), eq(moves.movedBy, mover), inArray(moves.state, states)),
-    ),
+/** Ends a move that has not come to its switch: the workspace stays, and only the other database must be told. */
+export function cancelMove(workspaceId: string, now: number): Statements<unknown> {
+  return inOrder([
+    deleteFrom(changes).where(eq(changes.workspaceId, workspaceId)),
+    changeState(workspaceId, "cancelled", now),
   ]);
-  return readAs(statements, ([, ended]) => ended);
+}
+
+/** What has been copied is deleted: the workspace does not arrive. Nothing happens where that is known. */
+export function cancelArrival(
+  workspaceId: string,
+  mover: string,
+  now: number,
+): Statements<unknown> {
+  return write(
+    update(moves)
+      .set({ state: "gone", since: now, movedUntil: 0 })
+      .where(and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arriving"))),
+  );
+}
+
+/** Forgets a move that has ended. */
+export function deleteMove(workspaceId: string): Statements<unknown> {
+  return write(deleteFrom(moves).where(isOf(workspaceId)));
 }

@@ -1,8 +1,8 @@
 import { InputError } from "../contract/input-error.ts";
 import { DRAINED_MS, LEFT_BEHIND_MS } from "../contract/limits.ts";
-import { commit, type Database, inOrder } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY, openDirectory, openNamed } from "../db/databases.ts";
-import { findHome } from "../db/homes.ts";
+import { findHome, inTime } from "../db/homes.ts";
 import type { MovePosition, MoveState } from "../db/schema.ts";
 import { wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
@@ -19,38 +19,44 @@ import { listDue } from "../model/due.ts";
 import { eraseLeftBehind } from "../model/erasure.ts";
 import {
   beginMove,
+  cancelArrival,
   cancelMove,
   changeState,
   deleteChanges,
+  deleteMove,
   expectArrival,
+  expectMover,
   findLiving,
   findMove,
   giveBackMove,
   isHeld,
+  isOvertaken,
+  keepMove,
   liveHere,
   type Move,
-  mayArrive,
   openHere,
   pointTo,
   takeArrival,
+  takeLine,
   takeMove,
   updatePosition,
+  type Workspace,
 } from "../model/moves.ts";
 
 /** How far a move has come. */
 export interface MoveProgress {
   /** Whether the workspace lives in the database that it was to be moved to. */
   done: boolean;
-  /** What is being done: `copying`, `draining`, `closed`; null when the workspace has moved. */
+  /** What is being done: `copying`, `draining`, `closed`, `cancelled`; null when nothing is. */
   state: MoveState | null;
 }
 
 /**
  * Moves a workspace to another database, or goes on with it; back to the one that it lives in, it ends
- * a move that has not come to its switch.
+ * a move that has not come to its switch. Waits for somebody else who has the move, and may have died.
  *
  * @param mayGoOn whether there is time for more.
- * @throws InputError for a workspace that is being moved elsewhere.
+ * @throws InputError for a workspace that is being moved elsewhere, or erased.
  */
 export async function moveWorkspace(
   env: Env,
@@ -58,43 +64,47 @@ export async function moveWorkspace(
   to: string,
   mayGoOn: () => boolean,
 ): Promise<MoveProgress> {
-  const { database: from, db: source } = await findHome(env, workspaceId);
-  const move = await commit(source, findMove(workspaceId));
-  // It lives there, and whoever died before it was open left that to be done.
-  if (move?.state === "arrived") return finish(env, move.other, workspaceId, mayGoOn);
-  if (from === to && (!move || move.state === "left")) return { done: true, state: null };
-  if (from === to && (move?.state === "copying" || move?.state === "draining")) {
-    await new Mover(env, from, move).cancel();
-    return { done: true, state: null };
-  }
-  if (move && move.other !== to && move.state !== "left")
-    throw new InputError(`database: this workspace is being moved to ${move.other}`);
-  if (!move || move.state === "left") await begin(env, workspaceId, from, to);
-  return finish(env, from, workspaceId, mayGoOn);
-}
-
-/** Goes on while there is time, and waits for somebody else who has the move, and may have died. */
-async function finish(
-  env: Env,
-  from: string,
-  workspaceId: string,
-  mayGoOn: () => boolean,
-): Promise<MoveProgress> {
-  for (;;) {
-    const progress = await goOn(env, from, workspaceId, mayGoOn);
-    if (progress.done || !mayGoOn()) return progress;
+  for (let hasBegun = false; ; ) {
+    const { database: from, db: source } = await findHome(env, workspaceId);
+    const move = await commit(source, findMove(workspaceId));
+    const state = move?.state ?? null;
+    if (state === null || state === "left") {
+      if (from === to) return { done: true, state: null };
+      // Somebody has ended it.
+      if (hasBegun) return { done: false, state: null };
+      await begin(env, workspaceId, from, to);
+      hasBegun = true;
+    } else if (move && (state === "copying" || state === "draining")) {
+      if (from === to) await new Mover(env, from, move).work(mayGoOn, "cancelled");
+      else if (move.other !== to)
+        throw new InputError(`database: this workspace is being moved to ${move.other}`);
+      hasBegun ||= from !== to;
+    } else if (state === "erasing")
+      throw new InputError("workspaceId: this workspace is being erased");
+    // It lives there, and whoever died before it was open left that to be done.
+    const leaving = move?.state === "arrived" ? move.other : from;
+    await goOn(env, leaving, workspaceId, mayGoOn);
+    if (!mayGoOn()) return progressOf(env, workspaceId, to);
     await sleep(RETRY_MS);
   }
+}
+
+async function progressOf(env: Env, workspaceId: string, to: string): Promise<MoveProgress> {
+  const { database, db } = await findHome(env, workspaceId);
+  const move = await commit(db, findMove(workspaceId));
+  const state = move && move.state !== "left" ? move.state : null;
+  return { done: database === to && state === null, state };
 }
 
 async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
   const [source, target] = [openNamed(env, from), openNamed(env, to)];
   const workspace = await commit(source, findLiving(workspaceId));
-  if (!workspace) throw new InputError("workspaceId: no such workspace");
+  if (!workspace) return;
   const now = Date.now();
-  await commit(target, expectArrival(workspace, from, now));
-  const arrival = await commit(target, findMove(workspaceId));
-  if (arrival?.state !== "arriving" || arrival.other !== from)
+  const arrival = await inTime(to, commit(target, expectArrival(workspace, from, now)));
+  // It lives there by now: somebody else was faster.
+  if (!arrival) return;
+  if (arrival.state !== "arriving" || arrival.other !== from)
     throw new InputError(`database: what this workspace left in ${to} is still being deleted`);
   await commit(source, beginMove(workspaceId, to, now));
 }
@@ -105,15 +115,18 @@ export async function goOn(
   from: string,
   workspaceId: string,
   mayGoOn: () => boolean,
-): Promise<MoveProgress> {
+): Promise<void> {
   const move = await commit(openNamed(env, from), findMove(workspaceId));
-  return move ? new Mover(env, from, move).work(mayGoOn) : { done: true, state: null };
+  if (move) await new Mover(env, from, move).work(mayGoOn);
 }
 
 const RETRY_MS = 250;
 
 /** The mover has lost its move to another one, which goes on with it. */
 class Overtaken extends Error {}
+
+/** The states in which a workspace is on its way to the other database. */
+const ON_ITS_WAY: MoveState[] = ["copying", "draining", "closed", "cancelled"];
 
 class Mover {
   readonly #mover = crypto.randomUUID();
@@ -135,35 +148,64 @@ class Mover {
     return this.#move.workspaceId;
   }
 
-  async work(mayGoOn: () => boolean): Promise<MoveProgress> {
+  /**
+   * Goes on while there is time; a closed workspace is switched in any case, because its writes wait.
+   *
+   * @param end `cancelled` ends a move that has not come to its switch.
+   */
+  async work(mayGoOn: () => boolean, end?: "cancelled"): Promise<void> {
     try {
       await this.#take();
-      while (mayGoOn() && (await this.#stepOrRetry(mayGoOn)));
+      if (end && (this.#move.state === "copying" || this.#move.state === "draining"))
+        await this.#cancel();
+      while ((this.#move.state === "closed" || mayGoOn()) && (await this.#stepOrRetry(mayGoOn)));
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
     } finally {
       await commit(this.#source, giveBackMove(this.#id, this.#mover));
+      if (this.#move.state === "draining") await this.#wakeHere();
     }
-    const { state } = (await commit(this.#source, findMove(this.#id))) ?? { state: null };
-    const done = state === null || state === "gone" || state === "left";
-    return { done, state: done ? null : state };
   }
 
-  async cancel(): Promise<void> {
-    await this.#take();
-    if (!(await commit(this.#source, cancelMove(this.#id, this.#mover)))) return;
-    // As if it had been there, and had gone: its line stays, and the sweep deletes the rest.
-    const [id, mover] = [this.#id, this.#mover];
-    const gone = changeState(id, mover, ["arriving", "gone"], Date.now());
-    await commit(this.#target, inOrder([gone, giveBackMove(id, mover)]));
-  }
-
-  /** @throws Overtaken when somebody else has the move. */
+  /**
+   * Takes the move, and keeps those who had it from writing where the workspace arrives. Taken twice:
+   * who hung in between may have been overtaken by somebody who has done that since.
+   *
+   * @throws Overtaken when somebody else has the move.
+   */
   async #take(): Promise<void> {
-    const move = await commit(this.#source, takeMove(this.#id, this.#mover, Date.now()));
-    if (!move) throw new Overtaken();
-    this.#move = move;
+    const take = async () => {
+      const move = await commit(this.#source, takeMove(this.#id, this.#mover, Date.now()));
+      if (!move) throw new Overtaken();
+      this.#move = move;
+    };
+    await take();
+    if (!ON_ITS_WAY.includes(this.#move.state)) return;
     await commit(this.#target, takeArrival(this.#id, this.#mover));
+    await take();
+  }
+
+  /** Commits statements unless the mover has lost the move: then nothing is written. @throws Overtaken */
+  async #commit<R>(db: Database, states: MoveState[], statements: Statements<R>): Promise<R> {
+    const expected = expectMover(this.#id, this.#mover, states);
+    try {
+      return await commit(
+        db,
+        readAs(inOrder([expected, statements]), ([, result]) => result),
+      );
+    } catch (error) {
+      throw isOvertaken(error) ? new Overtaken() : error;
+    }
+  }
+
+  /** The same where the workspace comes from; the mover keeps the move. */
+  #atSource<R>(statements: Statements<R>): Promise<R> {
+    const kept = inOrder([keepMove(this.#id, Date.now()), statements]);
+    return this.#commit(
+      this.#source,
+      [this.#move.state],
+      readAs(kept, ([, result]) => result),
+    );
   }
 
   /** One step. While writes wait for it, it is tried again as long as there is time. */
@@ -183,6 +225,7 @@ class Mover {
     switch (this.#move.state) {
       case "copying":
         if (this.#move.position) await this.#copyPiece(this.#move.position);
+        // While it is written to, there are always some.
         else if (!(await this.#copyChanges())) await this.#enter("draining");
         return true;
       case "draining":
@@ -191,6 +234,10 @@ class Mover {
       case "closed":
         await this.#switch();
         return true;
+      case "cancelled":
+        await commit(this.#target, cancelArrival(this.#id, this.#mover, Date.now()));
+        await this.#commit(this.#source, ["cancelled"], deleteMove(this.#id));
+        return false;
       case "gone":
         return this.#cleanUp(mayGoOn);
       default:
@@ -200,37 +247,43 @@ class Mover {
 
   async #enter(state: MoveState): Promise<void> {
     const now = Date.now();
-    const change = changeState(this.#id, this.#mover, [this.#move.state, state], now);
-    this.#expect(await commit(this.#source, change));
+    await this.#atSource(changeState(this.#id, state, now));
+    this.#entered(state, now);
+  }
+
+  #entered(state: MoveState, now: number): void {
     this.#move = { ...this.#move, state, since: now };
     log("move", { workspace: this.#id, from: this.#from, to: this.#move.other, state });
   }
 
-  /** @throws Overtaken when a write of the mover found that it has the move no more. */
-  #expect(changed: number): void {
-    if (changed === 0) throw new Overtaken();
+  async #cancel(): Promise<void> {
+    const now = Date.now();
+    await this.#atSource(cancelMove(this.#id, now));
+    this.#entered("cancelled", now);
+    await this.#wakeHere();
+  }
+
+  /** Wakes what has waited while it drained. */
+  async #wakeHere(): Promise<void> {
+    await wake(this.#env, this.#from, await commit(this.#source, listDue(this.#id, Date.now())));
   }
 
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
     const piece = await commit(this.#source, readPiece(this.#id, kind, after));
-    if (piece.rows.length > 0)
-      await commit(this.#target, writePiece(piece, mayArrive(this.#id, this.#mover)));
+    if (piece.rows.length > 0) await this.#commit(this.#target, ["arriving"], writePiece(piece));
     const next = piece.last ? { kind, after: piece.last } : { kind: kind + 1, after: null };
     const position = next.kind < KINDS_COPIED ? next : null;
-    const noted = updatePosition(this.#id, this.#mover, position, Date.now());
-    this.#expect(await commit(this.#source, noted));
+    await this.#atSource(updatePosition(this.#id, position));
     this.#move = { ...this.#move, position };
   }
 
-  /** Copies what has been written meanwhile; gives whether there was any. */
+  /** Copies the first of what has been written meanwhile; gives whether that left any behind. */
   async #copyChanges(): Promise<boolean> {
     const changed = await commit(this.#source, readChanges(this.#id));
     if (changed.through === null) return false;
-    const guard = mayArrive(this.#id, this.#mover);
-    await commit(this.#target, writeChanges(this.#id, changed, guard));
-    const copied = deleteChanges(this.#id, this.#mover, changed.through, Date.now());
-    this.#expect(await commit(this.#source, copied));
-    return true;
+    await this.#commit(this.#target, ["arriving"], writeChanges(this.#id, changed));
+    await this.#atSource(deleteChanges(this.#id, changed.through));
+    return !changed.isAll;
   }
 
   /** Closes the workspace once nobody holds its subscriptions; nothing new is posted meanwhile. */
@@ -238,9 +291,7 @@ class Mover {
     const now = Date.now();
     if (await commit(this.#source, isHeld(this.#id, now))) {
       await sleep(DRAINED_MS);
-      this.#expect(
-        await commit(this.#source, updatePosition(this.#id, this.#mover, null, Date.now())),
-      );
+      await this.#atSource(inOrder([]));
     } else if (now - this.#move.since < DRAINED_MS) await sleep(DRAINED_MS);
     else await this.#enter("closed");
     return true;
@@ -249,12 +300,9 @@ class Mover {
   /** From here on whoever writes waits: what is left is copied, and the workspace lives there. */
   async #switch(): Promise<void> {
     while (await this.#copyChanges());
-    const [id, mover, from, to] = [this.#id, this.#mover, this.#from, this.#move.other];
+    const [id, mover, to] = [this.#id, this.#mover, this.#move.other];
     const workspace = await commit(this.#source, findLiving(id));
-    if (workspace) await commit(this.#target, liveHere(workspace, mover, Date.now()));
-    if (from !== DIRECTORY && to !== DIRECTORY)
-      await commit(openDirectory(this.#env), pointTo(id, from, to));
-    await commit(this.#source, pointTo(id, null, to));
+    if (workspace) await this.#point(workspace);
     // What is written there is found by everybody who reads afterwards.
     const keys = await liveKeys(openDirectory(this.#env), id, Date.now());
     await Promise.all(
@@ -270,10 +318,23 @@ class Mover {
     await wake(this.#env, to, wakes);
   }
 
+  /** Lets everybody find the workspace in the other database, last where it comes from. */
+  async #point(workspace: Workspace): Promise<void> {
+    const [id, from, to] = [this.#id, this.#from, this.#move.other];
+    const directory = openDirectory(this.#env);
+    const isBetweenOthers = from !== DIRECTORY && to !== DIRECTORY;
+    // Before `liveHere`, which fails if somebody has moved it on since.
+    if (isBetweenOthers) await commit(directory, takeLine(id, to, this.#mover, Date.now()));
+    await this.#commit(this.#target, ["arriving", "arrived"], liveHere(workspace, Date.now()));
+    if (isBetweenOthers) await this.#commit(directory, ["left", "gone"], pointTo(id, from, to));
+    await this.#atSource(pointTo(id, null, to));
+  }
+
   /** Deletes what the workspace has left behind, once reads that began before are over. */
   async #cleanUp(mayGoOn: () => boolean): Promise<boolean> {
     if (Date.now() - this.#move.since < LEFT_BEHIND_MS) return false;
-    if (await eraseLeftBehind(this.#source, this.#id, mayGoOn)) await this.#enter("left");
+    while (!(await this.#atSource(eraseLeftBehind(this.#id)))) if (!mayGoOn()) return false;
+    await this.#enter("left");
     return false;
   }
 }
