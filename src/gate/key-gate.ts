@@ -217,15 +217,18 @@ export class KeyGate extends DurableObject<Env> {
    * there: whoever changes that does so before he looks for the keys that are in use.
    */
   async #read(keyHash: string, now: number) {
-    const directory = this.env.DB.withSession("first-primary");
-    const found = await useKey(openDatabase(directory), keyHash, now);
-    if (!found || found.database === DIRECTORY)
-      return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
-    const { database, ...standing } = found;
-    const home = bindingOf(this.env, database).withSession("first-primary");
-    const accessGranted = await findAccess(openDatabase(home), standing.workspaceId);
-    if (accessGranted === null)
-      throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
-    return { standing: { ...standing, accessGranted }, database, bookmark: home.getBookmark() };
+    for (let attempt = 1; ; attempt++) {
+      const directory = this.env.DB.withSession("first-primary");
+      const found = await useKey(openDatabase(directory), keyHash, now);
+      if (!found || found.database === DIRECTORY)
+        return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
+      const { database, ...standing } = found;
+      const home = bindingOf(this.env, database).withSession("first-primary");
+      const accessGranted = await findAccess(openDatabase(home), standing.workspaceId);
+      if (accessGranted !== null)
+        return { standing: { ...standing, accessGranted }, database, bookmark: home.getBookmark() };
+      // Unless it has moved in between.
+      if (attempt === 2) throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
+    }
   }
 }

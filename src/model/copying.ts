@@ -148,8 +148,11 @@ type CopiedRow = Record<string, unknown> & { followers?: Record<string, unknown>
 export interface Piece {
   kind: number;
   rows: CopiedRow[];
-  /** The position of the last of them; null when there are none. */
-  last: (string | number)[] | null;
+  /**
+   * Where the next piece begins; null after the last one of the kind. Rows that were inserted since then
+   * are among the changes.
+   */
+  next: (string | number)[] | null;
 }
 
 /** How many kinds of rows there are to copy. */
@@ -200,14 +203,18 @@ export function readPiece(
       FROM (${union} ORDER BY ${list(names)} LIMIT ${COPIED_AT_ONCE}))
     WHERE before < ${COPIED_CHARACTERS_AT_ONCE}`;
   return readAs(rows<Record<string, unknown>>(piece), (found) => {
-    const last = found.at(-1);
+    const last = found.at(-1) as { before: number; weight: number; [name: string]: unknown };
+    const isFull =
+      found.length === COPIED_AT_ONCE ||
+      (found.length > 0 && last.before + last.weight >= COPIED_CHARACTERS_AT_ONCE);
+    const next = position.map((_, i) => last?.[`p${i}`] as string | number);
     return {
       kind,
       rows: found.map(({ before, weight, ...row }) => {
         for (const i of position.keys()) delete row[`p${i}`];
         return toCopied(row);
       }),
-      last: last ? position.map((_, i) => last[`p${i}`] as string | number) : null,
+      next: isFull ? next : null,
     };
   });
 }

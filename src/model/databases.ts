@@ -44,6 +44,7 @@ export async function findFigures(db: Database, now: number): Promise<DatabaseFi
         .crossJoin(events)
         .where(
           and(
+            isNull(workspaces.database),
             sql`${events.workspaceId} = ${workspaces.id}`,
             gte(events.id, eventIdAt(now - DAY_MS)),
           ),

@@ -20,6 +20,7 @@ import {
   IS_OWED,
   IS_SETTLED_HERE,
   IS_UNDER_WAY,
+  isWritable,
   type Request,
 } from "./holds.ts";
 import { type Change, type Settlement, settle, updateSubscriptions } from "./outcomes.ts";
@@ -37,7 +38,7 @@ export interface Found extends Pace {
   /** Events in progress whose deliveries no longer exist, because they were erased. */
   erased: string[];
   generation: number;
-  /** Whether withdrawn deliveries are still pending. */
+  /** Whether withdrawn deliveries are still pending here. */
   cancelling: boolean;
   /** Whether it may be posted to: neither deleted nor disabled, nor without access, nor on the move. */
   owed: boolean;
@@ -167,7 +168,10 @@ const subscriptionsAsked = prepared<Found>(
     failures: subscriptions.failures,
     failingSince: subscriptions.failingSince,
     generation: subscriptions.generation,
-    cancelling: subscriptions.cancelling,
+    cancelling:
+      sql`(${subscriptions.cancelling} AND ${isWritable(subscriptions.workspaceId)})`.mapWith(
+        Boolean,
+      ),
     owed: sql`(${IS_OWED} AND ${IS_SETTLED_HERE})`.mapWith(Boolean),
     held: sql`coalesce(${IS_OWN}, 0)`.mapWith(Boolean),
     claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(Boolean),

@@ -12,6 +12,7 @@ import {
   type Stored,
 } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { IS_SETTLED_HERE } from "./holds.ts";
 import { livesHere } from "./workspaces.ts";
 
 /** A subscription with deliveries to send, and the lane to send them in. */
@@ -74,7 +75,7 @@ const overdue = prepared<Stored<WakeRow>>(sql`
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
-  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")}
+  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND ${IS_SETTLED_HERE}
     AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
       SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`);

@@ -4,7 +4,7 @@ import { CLEANUP_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { deleteFrom, update } from "../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { type HoldValues, IS_FREE, IS_UNDER_WAY, NOBODY } from "./holds.ts";
+import { type HoldValues, IS_FREE, IS_UNDER_WAY, isWritable, NOBODY } from "./holds.ts";
 
 /*
  * How pending deliveries end without a post: those of a withdrawn subscription are cancelled, and
@@ -18,6 +18,7 @@ export const WITHDRAWN = {
 };
 
 const NOW = sql`${sql.placeholder("now")}`;
+const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 // `>= 0` is always true. It makes SQLite use the index of pending deliveries instead of scanning
@@ -36,6 +37,7 @@ function cancelling(ids: SQL) {
           SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
           FROM ${subscriptions} JOIN ${deliveries} ON ${IS_WITHDRAWN}
           WHERE ${isNamed} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_UNDER_WAY}
+            AND ${IS_WRITABLE}
           LIMIT ${CLEANUP_MAX})`,
       ),
   );
@@ -43,14 +45,14 @@ function cancelling(ids: SQL) {
     update(subscriptions)
       .set({ cancelling: false })
       .where(
-        sql`${isNamed} AND ${subscriptions.cancelling}
+        sql`${isNamed} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
           AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_WITHDRAWN})`,
       ),
   );
   // A subscription that its client deleted is kept only until these are cancelled.
   const remove = preparedWrite(
     deleteFrom(subscriptions).where(
-      sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling}`,
+      sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}`,
     ),
   );
   return (values: HoldValues & Record<string, string | number>) =>
@@ -89,7 +91,7 @@ const overdue = exhausting(
   sql`json_each(${sql.placeholder("asked")}) AS r
       JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
       JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
-    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_UNDER_WAY}
+    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_UNDER_WAY} AND ${IS_WRITABLE}
     LIMIT ${CLEANUP_MAX}`,
 );
 

@@ -145,7 +145,8 @@ export const PARTS: Part[] = [
     kind: "notice",
     table: notices,
     sources: ofWorkspace(notices),
-    position: [notices.id],
+    // Not by `id`: another database has another one.
+    position: [notices.subscriptionId, notices.failingSince, notices.kind],
     atOnce: LARGE,
     nested: { kind: "email", table: emails, where: eq(emails.noticeId, notices.id) },
   },

@@ -1,4 +1,4 @@
-import { and, eq, inArray, isNotNull, lte, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, lte, or, sql } from "drizzle-orm";
 import { MOVER_MS } from "../contract/limits.ts";
 import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
 import { inOrder, prepared, readAs, rows, type Statements, write } from "../db/client.ts";

@@ -3,7 +3,7 @@ import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../db/schema.ts";
-import { IS_OWED } from "./holds.ts";
+import { IS_OWED, isWritable } from "./holds.ts";
 
 type NoticeRow = typeof notices.$inferSelect;
 
@@ -38,7 +38,7 @@ const IS_STILL_FAILING = sql`EXISTS (
 export async function takeOwedEmails(db: Database, now: number): Promise<OwedEmail[]> {
   const due = select({ id: notices.id })
     .from(notices)
-    .where(and(isNull(notices.sentAt), lte(notices.dueAt, now)))
+    .where(and(isNull(notices.sentAt), lte(notices.dueAt, now), isWritable(notices.workspaceId)))
     .orderBy(notices.dueAt, notices.id)
     .limit(ADDRESSED_AT_ONCE);
   const statements = inOrder([
@@ -56,7 +56,8 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
       .where(
         sql`${emails.state} = 'owed' AND ${emails.dueAt} <= ${now} AND EXISTS (
             SELECT 1 FROM ${notices}
-            WHERE ${notices.id} = ${emails.noticeId} AND ${notices.kind} = 'failing' AND NOT ${IS_STILL_FAILING})`,
+            WHERE ${notices.id} = ${emails.noticeId} AND ${notices.kind} = 'failing'
+              AND NOT ${IS_STILL_FAILING} AND ${isWritable(notices.workspaceId)})`,
       ),
     select({
       noticeId: emails.noticeId,
@@ -89,7 +90,8 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
 function isNext(now: number): SQL {
   const { noticeId, recipient, state, dueAt } = emails;
   return sql`(${noticeId}, ${recipient}) IN (
-    SELECT ${noticeId}, ${recipient} FROM ${emails} WHERE ${state} = 'owed' AND ${dueAt} <= ${now}
+    SELECT ${noticeId}, ${recipient} FROM ${emails} JOIN ${notices} ON ${notices.id} = ${noticeId}
+    WHERE ${state} = 'owed' AND ${dueAt} <= ${now} AND ${isWritable(notices.workspaceId)}
     ORDER BY ${dueAt}, ${noticeId}, ${recipient} LIMIT ${EMAILS_MAX})`;
 }
 

@@ -12,6 +12,7 @@ import {
   write,
 } from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
+import { isWritable } from "./holds.ts";
 
 type Removal = typeof removals.$inferSelect;
 
@@ -55,7 +56,13 @@ export function isRemoved({ automationId, generation }: Record<keyof Removal, Co
  * @param deadline Unix milliseconds.
  */
 export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
-  const next = rows(select(getTableColumns(removals)).from(removals).limit(1));
+  const next = rows(
+    select(getTableColumns(removals))
+      .from(removals)
+      .innerJoin(automations, eq(automations.id, removals.automationId))
+      .where(isWritable(automations.workspaceId))
+      .limit(1),
+  );
   let [found] = await commit(db, next);
   for (let piece = 0; found && piece < REMOVED_RUNS_PIECES && Date.now() < deadline; piece++) {
     const [, [following]] = await commit(db, inOrder([deletePiece(found), next]));

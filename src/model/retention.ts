@@ -13,6 +13,7 @@ import {
 } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
+import { isWritable } from "./holds.ts";
 import { findPosition, updatePosition } from "./sweep-positions.ts";
 
 /** How long settled events are kept: milliseconds after they were settled. */
@@ -58,7 +59,8 @@ export async function deleteExpired(
   mayGoOn: () => boolean,
 ): Promise<number> {
   let deleted = 0;
-  const expiring = sql`FROM ${events} WHERE ${events.expiresAt} <= ${now} ORDER BY ${events.expiresAt}`;
+  const expiring = sql`FROM ${events} WHERE ${events.expiresAt} <= ${now}
+    AND ${isWritable(events.workspaceId)} ORDER BY ${events.expiresAt}`;
   for (let looked = CLEANUP_MAX; looked === CLEANUP_MAX && mayGoOn(); ) {
     const old = await findOld(db, expiring, retention, now);
     deleted += await expire(db, old, now);
@@ -94,7 +96,7 @@ function findWorkspaces(db: Database, position: string, before: string) {
     db,
     select({ id, sweptTo })
       .from(workspaces)
-      .where(and(gte(id, position), exists(unseen)))
+      .where(and(gte(id, position), isWritable(id), exists(unseen)))
       .orderBy(id)
       .limit(WORKSPACES_AT_ONCE),
   );

@@ -6,6 +6,7 @@ import { commit, type Database, inOrder, query, write } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
 import { exhaustEvents } from "./endings.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
+import { isWritable } from "./holds.ts";
 import { expire, OF_EVENT } from "./retention.ts";
 import { findPosition, updatePosition } from "./sweep-positions.ts";
 
@@ -86,7 +87,9 @@ function findWorkspaces(db: Database, position: string, before: string, maxBytes
     db,
     select({ id, sizedTo, sizedBytes, trimmedTo })
       .from(workspaces)
-      .where(and(gt(id, position), or(gt(sizedBytes, maxBytes), exists(unmeasured))))
+      .where(
+        and(gt(id, position), isWritable(id), or(gt(sizedBytes, maxBytes), exists(unmeasured))),
+      )
       .orderBy(id)
       .limit(WORKSPACES_AT_ONCE),
   );

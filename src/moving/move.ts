@@ -155,9 +155,8 @@ class Mover {
    */
   async work(mayGoOn: () => boolean, end?: "cancelled"): Promise<void> {
     try {
+      if (end) await this.#cancel();
       await this.#take();
-      if (end && (this.#move.state === "copying" || this.#move.state === "draining"))
-        await this.#cancel();
       while ((this.#move.state === "closed" || mayGoOn()) && (await this.#stepOrRetry(mayGoOn)));
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
@@ -174,15 +173,16 @@ class Mover {
    * @throws Overtaken when somebody else has the move.
    */
   async #take(): Promise<void> {
-    const take = async () => {
-      const move = await commit(this.#source, takeMove(this.#id, this.#mover, Date.now()));
-      if (!move) throw new Overtaken();
-      this.#move = move;
-    };
-    await take();
+    await this.#takeHere();
     if (!ON_ITS_WAY.includes(this.#move.state)) return;
     await commit(this.#target, takeArrival(this.#id, this.#mover));
-    await take();
+    await this.#takeHere();
+  }
+
+  async #takeHere(): Promise<void> {
+    const move = await commit(this.#source, takeMove(this.#id, this.#mover, Date.now()));
+    if (!move) throw new Overtaken();
+    this.#move = move;
   }
 
   /** Commits statements unless the mover has lost the move: then nothing is written. @throws Overtaken */
@@ -256,7 +256,10 @@ class Mover {
     log("move", { workspace: this.#id, from: this.#from, to: this.#move.other, state });
   }
 
+  /** Ends a move that has not come to its switch, even while the other database is away. */
   async #cancel(): Promise<void> {
+    await this.#takeHere();
+    if (this.#move.state !== "copying" && this.#move.state !== "draining") return;
     const now = Date.now();
     await this.#atSource(cancelMove(this.#id, now));
     this.#entered("cancelled", now);
@@ -271,7 +274,7 @@ class Mover {
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
     const piece = await commit(this.#source, readPiece(this.#id, kind, after));
     if (piece.rows.length > 0) await this.#commit(this.#target, ["arriving"], writePiece(piece));
-    const next = piece.last ? { kind, after: piece.last } : { kind: kind + 1, after: null };
+    const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
     const position = next.kind < KINDS_COPIED ? next : null;
     await this.#atSource(updatePosition(this.#id, position));
     this.#move = { ...this.#move, position };

@@ -1,63 +1,25 @@
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { sweep } from "../../src/doors/sweep.ts";
 import { goOn, moveWorkspace } from "../../src/moving/move.ts";
-import { leadReport, openWorkspace } from "../support/api.ts";
-import { databaseOf, NAMES } from "../support/databases.ts";
-import { isolated, subscriberUrl } from "../support/deliveries.ts";
+import { leadReport } from "../support/api.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
+import {
+  allDelivered,
+  beginMoving,
+  cleanUp,
+  endReads,
+  expireLeases,
+  homeOf,
+  moved,
+  openWithLeads,
+} from "../support/moves.ts";
 
 const { Platform } = exports;
 keepLog();
 
-interface Page {
-  data: { id: string }[];
-}
-
-/** A workspace in DB_2 with a subscription and leads. */
-async function open(leads = 3) {
-  const { workspaceId, api } = await openWorkspace();
-  await api.post("/v1/webhooks", { url: subscriberUrl(), events: ["lead.created"] });
-  const reports = Array.from({ length: leads }, (_, i) => leadReport(String(i)));
-  const { ids } = await Platform.recordLeads({ workspaceId, leads: reports });
-  await allDelivered(workspaceId, leads);
-  const leadIds = async () => {
-    const { status, body } = await api.get<Page>("/v1/leads");
-    return status === 200 ? body.data.map(({ id }) => id).sort() : status;
-  };
-  return { workspaceId, api, ids: ids.sort(), leadIds };
-}
-
-function allDelivered(workspaceId: string, delivered: number) {
-  return expect
-    .poll(() => Platform.ledger({ workspaceId }), { timeout: 20_000 })
-    .toMatchObject({ created: delivered, delivered, addsUp: true });
-}
-
-async function moved(workspaceId: string, database: string): Promise<void> {
-  while (!(await Platform.moveWorkspace({ workspaceId, database })).done);
-}
-
-/** As if all who had taken a move had done so long ago. */
-async function expireLeases(): Promise<void> {
-  for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET moved_until = 0");
-}
-
-/** Deletes what workspaces have left behind, as if reads that began before were over. */
-async function cleanUp(): Promise<void> {
-  for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET since = 0");
-  await sweep(isolated().env, Date.now());
-}
-
-/** Where the directory says that a workspace lives. */
-async function homeOf(workspaceId: string): Promise<string> {
-  const row = databaseOf("DB").prepare("SELECT database FROM workspaces WHERE id = ?");
-  return (await row.bind(workspaceId).first<{ database: string | null }>())?.database ?? "DB";
-}
-
 /** What it takes to live somewhere: reads, writes, and deliveries. */
-async function livesIn(database: string, workspace: Awaited<ReturnType<typeof open>>) {
+async function livesIn(database: string, workspace: Awaited<ReturnType<typeof openWithLeads>>) {
   const { workspaceId, ids, leadIds } = workspace;
   expect(await homeOf(workspaceId)).toBe(database);
   expect(await leadIds()).toEqual(ids);
@@ -70,7 +32,7 @@ const always = () => true;
 
 describe("a mover that hung", () => {
   test("before it told the target of itself, takes nothing away from who came after it", async () => {
-    const workspace = await open();
+    const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const first = hangingBefore((name, sql) => name === "DB_3" && /^update "moves"/.test(sql));
     const hung = moveWorkspace(first.env, workspaceId, "DB_3", always);
@@ -87,7 +49,7 @@ describe("a mover that hung", () => {
   });
 
   test("at the switch, leaves it to who came after it", async () => {
-    const workspace = await open();
+    const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const first = hangingBefore((name, sql) => name === "DB_3" && /update "workspaces"/.test(sql));
     const hung = moveWorkspace(first.env, workspaceId, "DB_3", always);
@@ -106,7 +68,7 @@ describe("a mover that hung", () => {
   });
 
   test("before it changed the directory, does not when the workspace has come back", async () => {
-    const workspace = await open();
+    const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const late = hangingBefore((name, sql) => name === "DB" && /update "workspaces"/.test(sql));
     const hung = moveWorkspace(late.env, workspaceId, "DB_3", always);
@@ -121,10 +83,10 @@ describe("a mover that hung", () => {
   });
 
   test("while it deleted what was left behind, deletes nothing of what has come back", async () => {
-    const workspace = await open();
+    const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     await moved(workspaceId, "DB_3");
-    for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET since = 0");
+    await endReads();
     const late = hangingBefore(
       (name, sql) => name === "DB_2" && /DELETE FROM "?events|delete from "events"/.test(sql),
     );
@@ -139,7 +101,7 @@ describe("a mover that hung", () => {
   });
 
   test("before it began, begins nothing where the workspace lives by now", async () => {
-    const workspace = await open();
+    const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const late = hangingBefore(
       (name, sql) => name === "DB_3" && /INSERT INTO "workspaces"/.test(sql),
@@ -158,9 +120,8 @@ describe("a mover that hung", () => {
 
 describe("a move that was ended", () => {
   test("by somebody who died over it, brings back nothing that was erased since", async () => {
-    const { workspaceId, ids, leadIds } = await open();
-    let steps = 0;
-    await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 5);
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    await beginMoving(workspaceId, 5);
     let told = 0;
     const half = hangingBefore(
       (name, sql) => name === "DB_3" && /update "moves"/.test(sql) && ++told === 2,

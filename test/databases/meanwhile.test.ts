@@ -1,0 +1,372 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { commit, openDatabase } from "../../src/db/client.ts";
+import { consume } from "../../src/doors/deliveries.ts";
+import { Platform as Door } from "../../src/doors/platform.ts";
+import { sweep } from "../../src/doors/sweep.ts";
+import { listMoves } from "../../src/model/moves.ts";
+import { moveWorkspace } from "../../src/moving/move.ts";
+import { errorOf, leadReport, openWorkspace, recordAutomation, runReport } from "../support/api.ts";
+import {
+  awayDatabase,
+  databaseOf,
+  deploymentWith,
+  NAMES,
+  tablesWith,
+} from "../support/databases.ts";
+import { isolated, subscriberUrl } from "../support/deliveries.ts";
+import { hangingBefore } from "../support/hanging.ts";
+import { keepLog } from "../support/log-lines.ts";
+import { mailbox } from "../support/mailbox.ts";
+import {
+  allDelivered,
+  beginMoving,
+  cleanUp,
+  copyAll,
+  dieClosed,
+  expireLeases,
+  homeOf,
+  moved,
+  openWithLeads,
+} from "../support/moves.ts";
+
+const { Platform } = exports;
+const lines = keepLog();
+
+describe("while a workspace is copied", () => {
+  test("leads that are erased are erased there, however much goes with them", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const events = ["lead.created"];
+    for (let i = 0; i < 4; i++) await api.post("/v1/webhooks", { url: subscriberUrl(), events });
+    const automationId = await recordAutomation(workspaceId);
+    const leads = Array.from({ length: 100 }, (_, i) =>
+      leadReport(`lead-${i}`, { name: "Zoé Larrieu" }),
+    );
+    const { ids } = await Platform.recordLeads({ workspaceId, leads });
+    const runs = ids.map((leadId, i) => runReport(`run-${i}`, automationId, { leadId }));
+    await Platform.recordRuns({ workspaceId, runs });
+    await allDelivered(workspaceId, 400);
+    await copyAll(workspaceId);
+    expect(await tablesWith("DB_3", "Larrieu")).toEqual(["events", "leads"]);
+    await Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
+    await moved(workspaceId, "DB_3");
+    expect((await api.get<{ data: unknown[] }>("/v1/leads")).body.data).toHaveLength(1);
+    const list = await api.get<{ data: { lead_id: string | null }[] }>("/v1/runs?limit=100");
+    expect(list.body.data.filter(({ lead_id }) => lead_id !== null)).toHaveLength(1);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 4, addsUp: true });
+  });
+
+  test("the move ends though there is always something new", async () => {
+    const { workspaceId } = await openWithLeads();
+    let n = 0;
+    const DB_2 = new Proxy(databaseOf("DB_2"), {
+      get(target, name) {
+        const value = Reflect.get(target, name);
+        if (name !== "batch") return typeof value === "function" ? value.bind(target) : value;
+        return async (statements: D1PreparedStatement[]) => {
+          // Beside each step of the mover, the platform takes one.
+          await Promise.race([
+            Platform.recordLeads({ workspaceId, leads: [leadReport(`more-${n++}`)] }).catch(
+              () => {},
+            ),
+            new Promise((resolve) => setTimeout(resolve, 200)),
+          ]);
+          return target.batch(statements);
+        };
+      },
+    });
+    const startedAt = performance.now();
+    const mayGoOn = () => performance.now() - startedAt < 20_000;
+    const { done } = await moveWorkspace(deploymentWith({ DB_2 }), workspaceId, "DB_3", mayGoOn);
+    expect(done).toBe(true);
+  });
+});
+
+describe("a mover that runs out of time", () => {
+  test("does not leave writes waiting for the next one", async () => {
+    const { workspaceId } = await openWithLeads();
+    // It has time until the workspace is closed.
+    let isClosed = false;
+    const watching = hangingBefore((name, sql) => {
+      if (name === "DB_3" && /update "workspaces"/.test(sql)) isClosed = true;
+      return false;
+    });
+    const closing = () => !isClosed && !lines.some((line) => line.includes('"state":"closed"'));
+    await moveWorkspace(watching.env, workspaceId, "DB_3", closing);
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect(await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] })).toBeTruthy();
+  });
+
+  test("does not leave deliveries waiting for the next one", async () => {
+    const { workspaceId, webhookId } = await openWithLeads();
+    // Somebody holds a subscription for a while.
+    await databaseOf("DB_2").batch([
+      databaseOf("DB_2")
+        .prepare(
+          "UPDATE subscriptions SET held_by = 'x', held_until = ?1, held_through = ?1 WHERE id = ?2",
+        )
+        .bind(Date.now() + 20_000, webhookId),
+      databaseOf("DB_2")
+        .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
+        .bind(webhookId),
+    ]);
+    let steps = 0;
+    const { env: bindings, fast } = isolated();
+    const { state } = await moveWorkspace(bindings, workspaceId, "DB_3", () => ++steps < 20);
+    expect(lines.join()).toContain('"state":"draining"');
+    expect(state).toBe("copying");
+    expect(fast).toMatchObject([{ subscriptionId: webhookId, database: "DB_2" }]);
+  });
+});
+
+test("the sweep goes on first with those whose writes wait", async () => {
+  const states = ["copying", "gone", "draining", "closed"];
+  const insert = databaseOf("DB_2").prepare(
+    "INSERT INTO moves (workspace_id, state, other, since) VALUES (?, ?, 'DB_3', 9)",
+  );
+  await databaseOf("DB_2").batch(states.map((state) => insert.bind(`wks_order_${state}`, state)));
+  const listed = await commit(openDatabase(databaseOf("DB_2")), listMoves(100));
+  const order = listed.flatMap(({ workspaceId, state }) =>
+    workspaceId.startsWith("wks_order") ? state : [],
+  );
+  expect(order).toEqual(["closed", "draining", "gone", "copying"]);
+  await databaseOf("DB_2").exec("DELETE FROM moves WHERE workspace_id LIKE 'wks_order%'");
+});
+
+describe("a database that a workspace has left, or is closed in", () => {
+  const insertNotice = (name: "DB_2" | "DB_3", workspaceId: string, webhookId: string) =>
+    databaseOf(name)
+      .prepare(
+        `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+          VALUES ('disabled', ?, ?, 'a.example', '[]', 1, 2, 3)`,
+      )
+      .bind(workspaceId, webhookId)
+      .run();
+
+  test("sends the e-mails of the others, and those of the workspace are sent where it lives", async () => {
+    const leaving = await openWithLeads();
+    const staying = await openWithLeads();
+    for (const { workspaceId } of [leaving, staying])
+      await Platform.updateWorkspace({ workspaceId, adminEmails: [`${workspaceId}@example.com`] });
+    await insertNotice("DB_2", leaving.workspaceId, leaving.webhookId);
+    await copyAll(leaving.workspaceId);
+    const box = mailbox();
+    const queues = isolated().env;
+    const bindings = {
+      ...box.env,
+      DELIVERIES: queues.DELIVERIES,
+      REDELIVERIES: queues.REDELIVERIES,
+      // Its sweep comes later.
+      DB_2: awayDatabase("rejects"),
+    } as Env;
+    await sweep(bindings, Date.now()).catch(() => {});
+    await dieClosed(leaving.workspaceId);
+    await insertNotice("DB_2", staying.workspaceId, staying.webhookId);
+    await sweep({ ...bindings, DB_2: databaseOf("DB_2") } as Env, Date.now());
+    await moved(leaving.workspaceId, "DB_3");
+    await insertNotice("DB_2", staying.workspaceId, "whk_other");
+    await sweep({ ...bindings, DB_2: databaseOf("DB_2") } as Env, Date.now());
+    expect(box.sent.map(({ to }) => to).sort()).toEqual(
+      [leaving, staying, staying].map(({ workspaceId }) => `${workspaceId}@example.com`).sort(),
+    );
+  });
+
+  test("delivers what the others are owed, beside a withdrawn subscription of the workspace", async () => {
+    const leaving = await openWithLeads();
+    const staying = await openWithLeads();
+    const db = databaseOf("DB_2");
+    await moved(leaving.workspaceId, "DB_3");
+    // As a withdrawal that was not finished leaves it.
+    await db.batch([
+      db
+        .prepare("UPDATE moves SET state = 'erasing' WHERE workspace_id = ?")
+        .bind(leaving.workspaceId),
+      db
+        .prepare(
+          "UPDATE subscriptions SET held_until = 0, cancelling = 1, generation = 9 WHERE id = ?",
+        )
+        .bind(leaving.webhookId),
+      db
+        .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
+        .bind(leaving.webhookId),
+      db.prepare("UPDATE subscriptions SET held_until = 0 WHERE id = ?").bind(staying.webhookId),
+      db
+        .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
+        .bind(staying.webhookId),
+      db
+        .prepare("UPDATE moves SET state = 'gone' WHERE workspace_id = ?")
+        .bind(leaving.workspaceId),
+    ]);
+    const { env: bindings, fast, slow } = isolated();
+    const messages = [leaving, staying].map(({ webhookId }, i) => ({
+      id: String(i),
+      timestamp: new Date(),
+      attempts: 1,
+      body: { subscriptionId: webhookId, lane: "fast" as const, database: "DB_2" },
+      ack: () => {},
+      retry: () => {},
+    }));
+    const context = createExecutionContext();
+    await consume(messages, bindings, context);
+    await waitOnExecutionContext(context);
+    expect(await Platform.ledger({ workspaceId: staying.workspaceId })).toMatchObject({
+      pending: 0,
+    });
+    // Nobody is woken again and again for what is deleted here.
+    const woken = () => [...fast, ...slow].map(({ subscriptionId }) => subscriptionId);
+    expect(woken()).not.toContain(leaving.webhookId);
+    await sweep(bindings, Date.now() + 120_000);
+    expect(woken()).not.toContain(leaving.webhookId);
+  });
+
+  test("expires the events of the others", async () => {
+    const leaving = await openWithLeads();
+    const staying = await openWithLeads();
+    await moved(leaving.workspaceId, "DB_3");
+    const db = databaseOf("DB_2");
+    const later = Date.now() + 40 * 86_400_000;
+    await db.batch([
+      db
+        .prepare("UPDATE moves SET state = 'erasing', since = ?2 WHERE workspace_id = ?1")
+        .bind(leaving.workspaceId, later),
+      // Settled late: it is to be kept, and gets a time of its own.
+      db
+        .prepare("UPDATE deliveries SET settled_at = ? WHERE subscription_id = ?")
+        .bind(later, leaving.webhookId),
+      db
+        .prepare("UPDATE moves SET state = 'gone' WHERE workspace_id = ?")
+        .bind(leaving.workspaceId),
+    ]);
+    await sweep(isolated().env, later);
+    expect(await Platform.ledger({ workspaceId: staying.workspaceId })).toMatchObject({
+      created: 0,
+    });
+  });
+});
+
+test("a workspace that has come back is measured anew", async () => {
+  const { workspaceId } = await openWithLeads();
+  const measured = async () => {
+    const row = databaseOf("DB_2").prepare(
+      "SELECT sized_bytes AS bytes FROM workspaces WHERE id = ?",
+    );
+    return (await row.bind(workspaceId).first<{ bytes: number }>())?.bytes;
+  };
+  const measure = () => sweep(isolated().env, Date.now() + 180_000);
+  await measure();
+  const bytes = await measured();
+  expect(bytes).toBeGreaterThan(0);
+  await moved(workspaceId, "DB_3");
+  await cleanUp();
+  await moved(workspaceId, "DB_2");
+  await measure();
+  expect(await measured()).toBe(bytes);
+});
+
+describe("moveWorkspace", () => {
+  test("of one that has just arrived elsewhere, moves it on", async () => {
+    const { workspaceId, leadIds, ids } = await openWithLeads();
+    // The mover dies before everybody knows.
+    const dying = hangingBefore((name, sql) => name === "DB_2" && /update "workspaces"/.test(sql));
+    void moveWorkspace(dying.env, workspaceId, "DB_3", () => true);
+    await dying.hung;
+    await expireLeases();
+    await moved(workspaceId, "DB");
+    expect(await homeOf(workspaceId)).toBe("DB");
+    expect(await leadIds()).toEqual(ids);
+  });
+
+  test("is not done when somebody else has ended the move", async () => {
+    const { workspaceId } = await openWithLeads();
+    let isEnded = false;
+    const slow = hangingBefore((name, sql) => name === "DB_3" && /INSERT INTO "leads"/.test(sql));
+    const moving = moveWorkspace(slow.env, workspaceId, "DB_3", () => !isEnded);
+    await slow.hung;
+    await expireLeases();
+    await moved(workspaceId, "DB_2");
+    isEnded = true;
+    slow.release();
+    expect(await moving).toEqual({ done: false, state: null });
+  });
+
+  test("back to where it lives waits for the mover at work, and frees the workspace though the other database is away", async () => {
+    const { workspaceId } = await openWithLeads();
+    await beginMoving(workspaceId, 5);
+    const away = deploymentWith({ DB_3: awayDatabase("rejects") });
+    const ending = moveWorkspace(away, workspaceId, "DB_2", () => true);
+    expect(await errorOf(ending)).toContain("overloaded");
+    const row = databaseOf("DB_2").prepare("SELECT state FROM moves WHERE workspace_id = ?");
+    expect(await row.bind(workspaceId).first()).toEqual({ state: "cancelled" });
+    await Platform.recordLeads({ workspaceId, leads: [leadReport("more")] });
+    await allDelivered(workspaceId, 4);
+    await sweep(isolated().env, Date.now());
+    expect(await row.bind(workspaceId).first()).toBe(null);
+    await cleanUp();
+    expect(await tablesWith("DB_3", workspaceId)).toEqual(["moves", "workspaces"]);
+  });
+});
+
+describe("eraseWorkspace", () => {
+  test("erases what a move has just left behind", async () => {
+    const { workspaceId } = await openWithLeads();
+    await moved(workspaceId, "DB_3");
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  });
+
+  test.each(["rejects", "hangs"] as const)(
+    "needs no database that the workspace does not live in: it %s",
+    async (way) => {
+      const { workspaceId } = await openWithLeads();
+      const door = new Door(createExecutionContext(), deploymentWith({ DB_3: awayDatabase(way) }));
+      expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+      for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+    },
+  );
+
+  test("that has begun keeps the workspace where it is", async () => {
+    const { workspaceId } = await openWithLeads();
+    // It is interrupted right after it has begun.
+    const half = hangingBefore((name, sql) => name === "DB_2" && /delete from "events"/.test(sql));
+    const erasing = new Door(createExecutionContext(), half.env).eraseWorkspace({ workspaceId });
+    await half.hung;
+    const moving = Platform.moveWorkspace({ workspaceId, database: "DB_3" });
+    expect(await errorOf(moving)).toContain("workspaceId: this workspace is being erased");
+    half.release();
+    expect(await erasing).toEqual({ done: true, remaining: 0 });
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
+  });
+});
+
+test("an export that was begun before a move shows each notice once", async () => {
+  const { workspaceId, webhookId } = await openWithLeads();
+  const insert = databaseOf("DB_2").prepare(
+    `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
+      VALUES ('failing', ?, ?, 'a.example', ?, ?, 2, 3, 4)`,
+  );
+  // More than one page shows, and numbers that the other database does not give them.
+  const bulky = JSON.stringify(["x".repeat(30_000)]);
+  for (let i = 0; i < 60; i++) await insert.bind(workspaceId, webhookId, bulky, i).run();
+  await databaseOf("DB_3").exec(
+    "INSERT INTO notices (id, workspace_id, subscription_id, host, events, failing_since, created_at, due_at) VALUES (100000, '', '', '', '[]', 1, 2, 3); DELETE FROM notices WHERE id = 100000",
+  );
+  const seen: unknown[] = [];
+  let cursor: string | null = null;
+  let hasMoved = false;
+  do {
+    const page: { items: Record<string, unknown>[]; nextCursor: string | null } =
+      await Platform.exportWorkspace({ workspaceId, cursor });
+    seen.push(
+      ...page.items.filter(({ kind }) => kind === "notice").map(({ failingSince }) => failingSince),
+    );
+    cursor = page.nextCursor;
+    if (seen.length > 0 && !hasMoved) {
+      await moved(workspaceId, "DB_3");
+      hasMoved = true;
+    }
+  } while (cursor !== null);
+  expect(hasMoved).toBe(true);
+  expect(seen).toHaveLength(60);
+  expect(new Set(seen).size).toBe(60);
+});

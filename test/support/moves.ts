@@ -1,0 +1,94 @@
+import { env, exports } from "cloudflare:workers";
+import { expect } from "vitest";
+import { sweep } from "../../src/doors/sweep.ts";
+import { moveWorkspace } from "../../src/moving/move.ts";
+import { leadReport, openWorkspace } from "./api.ts";
+import { databaseOf, NAMES } from "./databases.ts";
+import { isolated, subscriberUrl } from "./deliveries.ts";
+import { hangingBefore } from "./hanging.ts";
+
+const { Platform } = exports;
+
+interface Page {
+  data: { id: string }[];
+}
+
+/** A workspace in DB_2 with a subscription and leads, which have been delivered. */
+export async function openWithLeads(count = 3) {
+  const { workspaceId, api, keyId, apiKey } = await openWorkspace();
+  const url = subscriberUrl();
+  const { body } = await api.post<{ id: string }>("/v1/webhooks", {
+    url,
+    events: ["lead.created"],
+  });
+  const leads = Array.from({ length: count }, (_, i) => leadReport(String(i)));
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  await allDelivered(workspaceId, count);
+  const leadIds = async () => {
+    const answer = await api.get<Page>("/v1/leads?limit=100");
+    return answer.status === 200 ? answer.body.data.map(({ id }) => id).sort() : answer.status;
+  };
+  return { workspaceId, keyId, apiKey, api, webhookId: body.id, url, ids: ids.sort(), leadIds };
+}
+
+/** Waits until that many deliveries of a workspace were owed, and all of them made. */
+export function allDelivered(workspaceId: string, count: number) {
+  return expect
+    .poll(() => Platform.ledger({ workspaceId }), { timeout: 20_000 })
+    .toMatchObject({ created: count, delivered: count, addsUp: true });
+}
+
+/** Moves a workspace, with as many calls as it takes. */
+export async function moved(workspaceId: string, database: string): Promise<void> {
+  while (!(await Platform.moveWorkspace({ workspaceId, database })).done);
+}
+
+/** Begins a move to DB_3 whose mover gives it back after some steps. */
+export async function beginMoving(workspaceId: string, steps: number) {
+  let left = steps;
+  return moveWorkspace(env, workspaceId, "DB_3", () => --left > 0);
+}
+
+/** Begins a move to DB_3, and goes on until all has been copied that was there in the beginning. */
+export async function copyAll(workspaceId: string): Promise<void> {
+  const move = databaseOf("DB_2")
+    .prepare("SELECT state, position FROM moves WHERE workspace_id = ?")
+    .bind(workspaceId);
+  for (;;) {
+    await beginMoving(workspaceId, 2);
+    const row = await move.first<{ state: string; position: string | null }>();
+    if (row?.position === null) return expect(row.state).toBe("copying");
+  }
+}
+
+/** Begins a move to DB_3 whose mover dies once the workspace is closed. */
+export async function dieClosed(workspaceId: string): Promise<void> {
+  const { env, hung } = hangingBefore(
+    (name, sql) => name === "DB_3" && /update "workspaces"/.test(sql),
+  );
+  void moveWorkspace(env, workspaceId, "DB_3", () => true);
+  await hung;
+  await expireLeases();
+}
+
+/** As if all who had taken a move had done so long ago. */
+export async function expireLeases(): Promise<void> {
+  for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET moved_until = 0");
+}
+
+/** As if all that was left behind had been left long ago. */
+export async function endReads(): Promise<void> {
+  for (const name of NAMES) await databaseOf(name).exec("UPDATE moves SET since = 0");
+}
+
+/** Deletes what workspaces have left behind, as if reads that began before were over. */
+export async function cleanUp(): Promise<void> {
+  await endReads();
+  await sweep(isolated().env, Date.now());
+}
+
+/** Where the directory says that a workspace lives. */
+export async function homeOf(workspaceId: string): Promise<string> {
+  const row = databaseOf("DB").prepare("SELECT database FROM workspaces WHERE id = ?");
+  return (await row.bind(workspaceId).first<{ database: string | null }>())?.database ?? "DB";
+}
