@@ -1,13 +1,26 @@
-import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
-import { exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import {
+  createExecutionContext,
+  runInDurableObject,
+  waitOnExecutionContext,
+} from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { consume } from "../../src/doors/deliveries.ts";
 import { Platform as Door } from "../../src/doors/platform.ts";
 import { sweep } from "../../src/doors/sweep.ts";
+import { hashApiKey } from "../../src/gate/api-key.ts";
+import type { KeyGate } from "../../src/gate/key-gate.ts";
 import { listMoves } from "../../src/model/moves.ts";
 import { moveWorkspace } from "../../src/moving/move.ts";
-import { errorOf, leadReport, openWorkspace, recordAutomation, runReport } from "../support/api.ts";
+import {
+  errorOf,
+  leadReport,
+  openApi,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../support/api.ts";
 import {
   awayDatabase,
   databaseOf,
@@ -18,6 +31,7 @@ import {
 import { isolated, subscriberUrl } from "../support/deliveries.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { losing } from "../support/lost-reply.ts";
 import { mailbox } from "../support/mailbox.ts";
 import {
   allDelivered,
@@ -81,6 +95,22 @@ describe("while a workspace is copied", () => {
     const { done } = await moveWorkspace(deploymentWith({ DB_2 }), workspaceId, "DB_3", mayGoOn);
     expect(done).toBe(true);
   });
+});
+
+test("a write whose reply was lost at the switch is not made once more in the other database", async () => {
+  const { workspaceId, webhookId } = await openWithLeads();
+  const sealedIn = async (name: "DB_2" | "DB_3") => {
+    const row = databaseOf(name).prepare("SELECT sealed_secret FROM subscriptions WHERE id = ?");
+    return (await row.bind(webhookId).first<{ sealed_secret: string }>())?.sealed_secret;
+  };
+  const DB_2 = losing("reply", async () => {
+    // Somebody else makes another secret, and the workspace moves, before it is tried again.
+    await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
+    await moved(workspaceId, "DB_3");
+  });
+  const door = new Door(createExecutionContext(), deploymentWith({ DB_2 }));
+  await door.rotateWebhookSecret({ webhookId, overlapSeconds: 3_600 });
+  expect(await sealedIn("DB_3")).toBe(await sealedIn("DB_2"));
 });
 
 describe("a mover that runs out of time", () => {
@@ -337,6 +367,40 @@ describe("eraseWorkspace", () => {
     expect(await erasing).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
+});
+
+test("a key that is first used at the switch is served", async () => {
+  const { workspaceId, ids } = await openWithLeads();
+  const { apiKey } = await Platform.createApiKey({ workspaceId });
+  const gate = env.KEY_GATE.getByName(await hashApiKey(apiKey));
+  const verdict = await runInDurableObject(gate, async (object: KeyGate) => {
+    const { DB_2 } = (object as unknown as { env: Record<string, D1Database> }).env as {
+      DB_2: D1Database;
+    };
+    const open = DB_2.withSession.bind(DB_2);
+    // It has read the directory when the workspace moves.
+    const spy = vi.spyOn(DB_2, "withSession").mockImplementation((since) => {
+      const session = open(since as string);
+      const wait = (statement: D1PreparedStatement): D1PreparedStatement =>
+        ({
+          bind: (...values: unknown[]) => wait(statement.bind(...values)),
+          all: async () => {
+            await moved(workspaceId, "DB_3");
+            return statement.all();
+          },
+        }) as unknown as D1PreparedStatement;
+      return {
+        prepare: (text: string) => wait(session.prepare(text)),
+        getBookmark: () => session.getBookmark(),
+      } as unknown as D1DatabaseSession;
+    });
+    const admission = await object.admit(await hashApiKey(apiKey));
+    spy.mockRestore();
+    return admission;
+  });
+  expect(verdict).toMatchObject({ verdict: "admitted", database: "DB_3" });
+  const { body } = await openApi(apiKey).get<{ data: unknown[] }>("/v1/leads");
+  expect(body.data).toHaveLength(ids.length);
 });
 
 test("an export that was begun before a move shows each notice once", async () => {

@@ -95,7 +95,7 @@ export class Store {
     return this.names.some(
       (_, i) =>
         this.rows(
-          `SELECT 1 FROM d${i}.moves WHERE state IN ('copying', 'draining', 'closed', 'gone') LIMIT 1`,
+          `SELECT 1 FROM d${i}.moves WHERE state IN ('copying', 'draining', 'closed', 'cancelled', 'gone') LIMIT 1`,
         ).length > 0,
     );
   }
