@@ -245,9 +245,9 @@ export const REMOVED_RUNS_MAX_MS = 20_000;
 
 /** Rows of a workspace that are copied to another database at once, and how much text at the most. */
 export const COPIED_AT_ONCE = 1_000;
-export const COPIED_CHARACTERS_AT_ONCE = 1_000_000;
-/** Rows written meanwhile that are copied after it at once. */
-export const CHANGES_AT_ONCE = 300;
+export const COPIED_BYTES_AT_ONCE = 1_000_000;
+/** Writes made meanwhile that are copied after it at once, within the same bytes. */
+export const CHANGES_AT_ONCE = 1_000;
 /** Workspaces that one sweep goes on with, of those that leave one database. */
 export const MOVES_AT_ONCE = 100;
 /** Whoever moves a workspace has it for so long, and goes on. */

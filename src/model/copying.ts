@@ -1,6 +1,6 @@
 import { and, type Column, eq, getTableColumns, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_CHARACTERS_AT_ONCE } from "../contract/limits.ts";
+import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_BYTES_AT_ONCE } from "../contract/limits.ts";
 import { bare, excluded, list, update } from "../db/builder.ts";
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../db/client.ts";
 import {
@@ -40,7 +40,7 @@ interface Kind {
   table: SQLiteTable & { workspaceId: Column };
   /** What tells a row from all others of its workspace; of a delivery, its subscription and its event. */
   key: Column[];
-  /** What makes a row large. */
+  /** What makes a row large: bytes, read without reading the row. */
   weight: SQL;
   /** By what a row that is there already is known in the other database. */
   conflict: Column[];
@@ -57,7 +57,7 @@ const KINDS: Kind[] = [
     name: "automation",
     table: automations,
     key: [automations.id],
-    weight: sql`length(${automations.name})`,
+    weight: sql`octet_length(${automations.name})`,
     conflict: [automations.id],
     followers: { table: removals, where: eq(removals.automationId, automations.id) },
   },
@@ -65,7 +65,7 @@ const KINDS: Kind[] = [
     name: "lead",
     table: leads,
     key: [leads.id],
-    weight: sql`length(${leads.customFields})`,
+    weight: sql`octet_length(${leads.customFields})`,
     conflict: [leads.id],
     // That its runs have lost it may be a later change.
     release: (isGone) => [
@@ -82,14 +82,14 @@ const KINDS: Kind[] = [
       AND (r.value->>'leadId' IS NULL
         OR EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = r.value->>'leadId'))`,
     key: [runs.id],
-    weight: sql`length(${runs.actions})`,
+    weight: sql`octet_length(${runs.actions})`,
     conflict: [runs.id],
   },
   {
     name: "webhook",
     table: subscriptions,
     key: [subscriptions.id],
-    weight: sql`length(${subscriptions.url})`,
+    weight: sql`octet_length(${subscriptions.url})`,
     conflict: [subscriptions.id],
     followers: {
       table: earlierSecrets,
@@ -100,7 +100,7 @@ const KINDS: Kind[] = [
     name: "event",
     table: events,
     key: [events.id],
-    weight: sql`length(${events.body})`,
+    weight: sql`octet_length(${events.body})`,
     conflict: [events.workspaceId, events.id],
     release: (isGone) => [update(events).set(BLANK_EVENT).where(isGone)],
   },
@@ -122,7 +122,7 @@ const KINDS: Kind[] = [
     name: "notice",
     table: notices,
     key: [notices.id],
-    weight: sql`length(${notices.events})`,
+    weight: sql`octet_length(${notices.events})`,
     // Its number is another one there.
     conflict: [notices.subscriptionId, notices.failingSince, notices.kind],
     followers: {
@@ -201,12 +201,12 @@ export function readPiece(
   const piece = sql`SELECT * FROM (
       SELECT *, sum(weight) OVER (ORDER BY ${list(names)} ROWS UNBOUNDED PRECEDING) - weight AS before
       FROM (${union} ORDER BY ${list(names)} LIMIT ${COPIED_AT_ONCE}))
-    WHERE before < ${COPIED_CHARACTERS_AT_ONCE}`;
+    WHERE before < ${COPIED_BYTES_AT_ONCE}`;
   return readAs(rows<Record<string, unknown>>(piece), (found) => {
     const last = found.at(-1) as { before: number; weight: number; [name: string]: unknown };
     const isFull =
       found.length === COPIED_AT_ONCE ||
-      (found.length > 0 && last.before + last.weight >= COPIED_CHARACTERS_AT_ONCE);
+      (found.length > 0 && last.before + last.weight >= COPIED_BYTES_AT_ONCE);
     const next = position.map((_, i) => last?.[`p${i}`] as string | number);
     return {
       kind,
@@ -233,14 +233,30 @@ export interface ChangedRows {
 
 /** Reads the first rows that have been written since copying began, in one state of the database. */
 export function readChanges(workspaceId: string): Statements<ChangedRows> {
-  const first = sql`SELECT ${changes.number} FROM ${changes}
-    WHERE ${changes.workspaceId} = ${workspaceId} ORDER BY ${changes.number} LIMIT ${CHANGES_AT_ONCE}`;
+  const isOf = sql`${changes.workspaceId} = ${workspaceId}`;
+  const weights = KINDS.map(({ name, table, key, conflict, weight }) => {
+    const of = list([changes.id, changes.eventId].slice(0, key.length));
+    return sql`WHEN ${name} THEN (SELECT ${weight} FROM ${table}
+      WHERE ${isWithin({ table, conflict }, workspaceId)} AND (${list(key)}) = (${of}))`;
+  });
+  const weighed = sql`SELECT ${changes.number} AS number,
+      coalesce(CASE ${changes.kind} ${sql.join(weights, sql` `)} END, 0) AS weight
+    FROM ${changes} WHERE ${isOf} ORDER BY ${changes.number} LIMIT ${CHANGES_AT_ONCE}`;
+  // The first one always, and others while there is room.
+  const first = sql`SELECT number FROM (
+      SELECT number, sum(weight) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - weight AS before
+      FROM (${weighed}))
+    WHERE before < ${COPIED_BYTES_AT_ONCE}`;
   const noted = sql`FROM ${changes} WHERE ${changes.workspaceId} = ${workspaceId}
     AND ${changes.number} IN (${first})`;
   const statements = inOrder([
-    rows<{ kind: string; id: string; eventId: string; number: number; times: number }>(
+    rows<{ kind: string; id: string; eventId: string; number: number }>(
       sql`SELECT ${changes.kind} AS kind, ${changes.id} AS id, ${changes.eventId} AS "eventId",
-        max(${changes.number}) AS number, count(*) AS times ${noted} GROUP BY 1, 2, 3`,
+        max(${changes.number}) AS number ${noted} GROUP BY 1, 2, 3`,
+    ),
+    rows<{ isMore: 0 | 1 }>(
+      sql`SELECT EXISTS (SELECT 1 FROM ${changes}
+        WHERE ${isOf} AND ${changes.number} > (SELECT max(number) FROM (${first}))) AS "isMore"`,
     ),
     inOrder(
       KINDS.map((kind) => {
@@ -253,7 +269,7 @@ export function readChanges(workspaceId: string): Statements<ChangedRows> {
       }),
     ),
   ]);
-  return readAs(statements, ([keys, found]) => {
+  return readAs(statements, ([keys, [more], found]) => {
     const there = found.map((kept) => kept.map(toCopied));
     const gone = KINDS.map((kind, i) => {
       const fields = kind.key.map((column) => fieldOf(kind, column));
@@ -264,13 +280,13 @@ export function readChanges(workspaceId: string): Statements<ChangedRows> {
         .filter((key) => !kept.has(key.join()));
     });
     const through = keys.reduce((most, { number }) => Math.max(most, number), 0);
-    const isAll = keys.reduce((sum, { times }) => sum + times, 0) < CHANGES_AT_ONCE;
+    const isAll = more?.isMore === 0;
     return { rows: there, gone, through: keys.length === 0 ? null : through, isAll };
   });
 }
 
 /** Rows of the workspace, where keys alone would not lead to them. */
-function isWithin({ table, conflict }: Kind, workspaceId: string): SQL {
+function isWithin({ table, conflict }: Pick<Kind, "table" | "conflict">, workspaceId: string): SQL {
   return conflict.includes(table.workspaceId) ? eq(table.workspaceId, workspaceId) : sql`true`;
 }
 

@@ -26,7 +26,7 @@ import {
   write,
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
-import { IS_FREE, NOBODY } from "./holds.ts";
+import { IS_FREE, isWritable, NOBODY } from "./holds.ts";
 
 /** The result of a rotation. */
 export interface Rotation {
@@ -161,13 +161,16 @@ export function countUnderOtherKeys(keyId: string): Statements<number> {
 function underOthers(keyId: string) {
   const isUnderOther = (sealedSecret: Column) =>
     sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+  // Those of a workspace that changes its database are sealed anew where it lives.
+  const isHere = isWritable(subscriptions.workspaceId);
   return select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
     .from(subscriptions)
-    .where(isUnderOther(subscriptions.sealedSecret))
+    .where(and(isUnderOther(subscriptions.sealedSecret), isHere))
     .unionAll(
       select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
         .from(earlierSecrets)
-        .where(isUnderOther(earlierSecrets.sealedSecret)),
+        .innerJoin(subscriptions, eq(subscriptions.id, earlierSecrets.subscriptionId))
+        .where(and(isUnderOther(earlierSecrets.sealedSecret), isHere)),
     )
     .as("sealed");
 }
@@ -181,9 +184,13 @@ export function updateSecret(
   sealed: string,
 ): Statements<unknown> {
   return inOrder([
+    // Also for an earlier one: while the workspace moves, that is what tells of it.
     update(subscriptions)
-      .set({ sealedSecret: sealed })
-      .where(and(eq(subscriptions.id, id), eq(subscriptions.sealedSecret, sealedSecret))),
+      .set({
+        sealedSecret: sql`CASE ${subscriptions.sealedSecret} WHEN ${sealedSecret} THEN ${sealed}
+          ELSE ${subscriptions.sealedSecret} END`,
+      })
+      .where(eq(subscriptions.id, id)),
     update(earlierSecrets)
       .set({ sealedSecret: sealed })
       .where(

@@ -5,12 +5,14 @@ import {
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { COPIED_BYTES_AT_ONCE } from "../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { consume } from "../../src/doors/deliveries.ts";
 import { Platform as Door } from "../../src/doors/platform.ts";
 import { sweep } from "../../src/doors/sweep.ts";
 import { hashApiKey } from "../../src/gate/api-key.ts";
 import type { KeyGate } from "../../src/gate/key-gate.ts";
+import { readChanges } from "../../src/model/copying.ts";
 import { listMoves } from "../../src/model/moves.ts";
 import { moveWorkspace } from "../../src/moving/move.ts";
 import {
@@ -52,7 +54,8 @@ describe("while a workspace is copied", () => {
   test("leads that are erased are erased there, however much goes with them", async () => {
     const { workspaceId, api } = await openWorkspace();
     const events = ["lead.created"];
-    for (let i = 0; i < 4; i++) await api.post("/v1/webhooks", { url: subscriberUrl(), events });
+    // More changes than are copied at once.
+    for (let i = 0; i < 8; i++) await api.post("/v1/webhooks", { url: subscriberUrl(), events });
     const automationId = await recordAutomation(workspaceId);
     const leads = Array.from({ length: 100 }, (_, i) =>
       leadReport(`lead-${i}`, { name: "Zoé Larrieu" }),
@@ -60,7 +63,7 @@ describe("while a workspace is copied", () => {
     const { ids } = await Platform.recordLeads({ workspaceId, leads });
     const runs = ids.map((leadId, i) => runReport(`run-${i}`, automationId, { leadId }));
     await Platform.recordRuns({ workspaceId, runs });
-    await allDelivered(workspaceId, 400);
+    await allDelivered(workspaceId, 800);
     await copyAll(workspaceId);
     expect(await tablesWith("DB_3", "Larrieu")).toEqual(["events", "leads"]);
     await Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
@@ -68,7 +71,50 @@ describe("while a workspace is copied", () => {
     expect((await api.get<{ data: unknown[] }>("/v1/leads")).body.data).toHaveLength(1);
     const list = await api.get<{ data: { lead_id: string | null }[] }>("/v1/runs?limit=100");
     expect(list.body.data.filter(({ lead_id }) => lead_id !== null)).toHaveLength(1);
-    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 4, addsUp: true });
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 8, addsUp: true });
+  });
+
+  test("what is written meanwhile is copied in pieces that fit into memory", async () => {
+    const { workspaceId } = await openWithLeads();
+    await copyAll(workspaceId);
+    const text = "x".repeat(60_000);
+    const leads = Array.from({ length: 50 }, (_, i) =>
+      leadReport(`large-${i}`, { customFields: { text } }),
+    );
+    await Platform.recordLeads({ workspaceId, leads });
+    const changed = await commit(openDatabase(databaseOf("DB_2")), readChanges(workspaceId));
+    expect(changed.isAll).toBe(false);
+    expect(JSON.stringify(changed.rows).length).toBeLessThan(
+      COPIED_BYTES_AT_ONCE + 2 * text.length,
+    );
+    await moved(workspaceId, "DB_3");
+    await allDelivered(workspaceId, 53);
+  });
+
+  test("secrets that are sealed anew are so there, too, and those that were left behind stop nobody", async () => {
+    const { workspaceId, webhookId } = await openWithLeads();
+    await Platform.rotateWebhookSecret({ webhookId });
+    await copyAll(workspaceId);
+    const rotated = `next:${btoa("n".repeat(32))},${env.WEBHOOK_ENCRYPTION_KEYS}`;
+    const reseal = (keys: string) =>
+      new Door(createExecutionContext(), {
+        ...env,
+        WEBHOOK_ENCRYPTION_KEYS: keys,
+      }).resealSecrets({});
+    while ((await reseal(rotated)).remaining > 0);
+    await moved(workspaceId, "DB_3");
+    const sealed = databaseOf("DB_3")
+      .prepare(
+        "SELECT sealed_secret FROM subscriptions WHERE id = ?1 UNION SELECT sealed_secret FROM earlier_secrets WHERE subscription_id = ?1",
+      )
+      .bind(webhookId);
+    const { results } = await sealed.all<{ sealed_secret: string }>();
+    expect(results.map((row) => row.sealed_secret.slice(0, 5))).toEqual(["next.", "next."]);
+    // What was left behind is under the former key, and is no secret any more.
+    expect(await reseal(`other:${btoa("o".repeat(32))},${rotated}`)).toMatchObject({
+      remaining: 0,
+      unreadable: expect.any(Number),
+    });
   });
 
   test("the move ends though there is always something new", async () => {
