@@ -2,6 +2,7 @@
  * The shipped Worker with failing bindings: `chaos.ts` runs its bundle with this around it. Calls
  * to D1, Durable Objects and queues meet each fault of `faults.ts` in turn.
  */
+import { isDatabaseName } from "../../src/contract/database-names.ts";
 import shipped, {
   AddressGate,
   KeyGate as ShippedKeyGate,
@@ -67,7 +68,7 @@ function faulty(env: Env): Env {
     return result;
   };
   const bindings = Object.entries(env as unknown as Record<string, D1Database>);
-  const databases = bindings.filter(([name]) => /^DB(_\d+)?$/.test(name));
+  const databases = bindings.filter(([name]) => isDatabaseName(name));
   return {
     ...env,
     ...Object.fromEntries(databases.map(([name, db]) => [name, wrapDatabase(db, run)])),

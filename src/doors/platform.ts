@@ -486,10 +486,12 @@ export class Platform extends WorkerEntrypoint<Env> {
     throw new InputError(`database: none is bound as ${database}; there is ${names.join(", ")}`);
   }
 
-  /** The smallest of the databases that answer; the directory's when none does. */
+  /** The smallest of the databases that answer and are not closed; the directory's when none is left. */
   async #findRoom(): Promise<Home> {
     if (hasOneDatabase(this.env)) return homeNamed(this.env, DIRECTORY);
-    const sizes = databaseNames(this.env).map(async (database) => {
+    const closed: string[] = this.env.DATABASES_CLOSED.split(",").map((name) => name.trim());
+    const open = databaseNames(this.env).filter((name) => !closed.includes(name));
+    const sizes = open.map(async (database) => {
       const bytes = await this.#ask(database, findSize);
       return bytes === null ? [] : { database, bytes };
     });

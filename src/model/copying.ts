@@ -18,7 +18,14 @@ import {
   subscriptions,
 } from "../db/schema.ts";
 import { BLANK_EVENT, BLANK_LEAD } from "./erasure.ts";
-import { PARTS } from "./export-parts.ts";
+import {
+  namesOf,
+  PARTS,
+  type Part,
+  type Position,
+  positionOf,
+  selectRows,
+} from "./export-parts.ts";
 
 /*
  * How the rows of a workspace get from one database to another: read as JSON in the one, written from
@@ -152,7 +159,7 @@ export interface Piece {
    * Where the next piece begins; null after the last one of the kind. Rows that were inserted since then
    * are among the changes.
    */
-  next: (string | number)[] | null;
+  next: Position | null;
 }
 
 /** How many kinds of rows there are to copy. */
@@ -180,43 +187,38 @@ function toCopied({ followers, ...row }: Record<string, unknown>): CopiedRow {
 export function readPiece(
   workspaceId: string,
   kind: number,
-  after: (string | number)[] | null,
+  after: Position | null,
 ): Statements<Piece> {
   const one = KINDS[kind] as Kind;
-  const { sources, position } = PARTS.find((part) => part.kind === one.name) as (typeof PARTS)[0];
-  const names = position.map((_, i) => sql.raw(`p${i}`));
-  const selected = [
-    ...wholeRow(one),
-    ...position.map((column, i) => sql`${column} AS ${names[i]}`),
-    sql`${one.weight} AS weight`,
-  ];
-  const behind = after
-    ? sql`AND (${list(position)}) > (${list(after.map((value) => sql`${value}`))})`
-    : sql``;
-  const union = sql.join(
-    sources(workspaceId).map((source) => sql`SELECT ${list(selected)} FROM ${source} ${behind}`),
-    sql` UNION ALL `,
-  );
+  const part = PARTS.find((each) => each.kind === one.name) as Part;
+  const selected = [...wholeRow(one), sql`${one.weight} AS weight`];
+  const next = selectRows(part, workspaceId, selected, after, COPIED_AT_ONCE);
+  const order = list(namesOf(part.position));
   // The first one always, and others while there is room.
   const piece = sql`SELECT * FROM (
-      SELECT *, sum(weight) OVER (ORDER BY ${list(names)} ROWS UNBOUNDED PRECEDING) - weight AS before
-      FROM (${union} ORDER BY ${list(names)} LIMIT ${COPIED_AT_ONCE}))
+      SELECT *, sum(weight) OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) - weight AS before
+      FROM (${next}))
     WHERE before < ${COPIED_BYTES_AT_ONCE}`;
-  return readAs(rows<Record<string, unknown>>(piece), (found) => {
-    const last = found.at(-1) as { before: number; weight: number; [name: string]: unknown };
+  return readAs(rows<Record<string, unknown> & Weighed>(piece), (found) => {
+    const last = found.at(-1);
     const isFull =
       found.length === COPIED_AT_ONCE ||
-      (found.length > 0 && last.before + last.weight >= COPIED_BYTES_AT_ONCE);
-    const next = position.map((_, i) => last?.[`p${i}`] as string | number);
+      (last && last.before + last.weight >= COPIED_BYTES_AT_ONCE);
     return {
       kind,
+      next: last && isFull ? positionOf(part, last) : null,
       rows: found.map(({ before, weight, ...row }) => {
-        for (const i of position.keys()) delete row[`p${i}`];
+        for (const i of part.position.keys()) delete row[`p${i}`];
         return toCopied(row);
       }),
-      next: isFull ? next : null,
     };
   });
+}
+
+/** What a row weighs, and all those before it. */
+interface Weighed {
+  weight: number;
+  before: number;
 }
 
 /** Rows that were written since copying began, as they are now. */

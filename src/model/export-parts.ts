@@ -1,6 +1,7 @@
 import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { ExportKind } from "../contract/export.ts";
+import { list } from "../db/builder.ts";
 import {
   apiKeys,
   attempts,
@@ -151,6 +152,42 @@ export const PARTS: Part[] = [
     nested: { kind: "email", table: emails, where: eq(emails.noticeId, notices.id) },
   },
 ];
+
+/** Where in its part a row is. */
+export type Position = (string | number)[];
+
+/**
+ * The rows of a part behind a position, in order, as `selected` says, and the position of each for
+ * `positionOf`.
+ */
+export function selectRows(
+  { sources, position }: Part,
+  workspaceId: string,
+  selected: SQL[],
+  after: Position | null,
+  limit: number,
+): SQL {
+  const names = namesOf(position);
+  const places = position.map((column, i) => sql`${column} AS ${names[i]}`);
+  const behind = after
+    ? sql`AND (${list(position)}) > (${list(after.map((value) => sql`${value}`))})`
+    : sql``;
+  // Raw SQL: the table and its columns vary.
+  const selects = sources(workspaceId).map(
+    (source) => sql`SELECT ${list([...selected, ...places])} FROM ${source} ${behind}`,
+  );
+  return sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${list(names)} LIMIT ${limit}`;
+}
+
+/** The names under which `selectRows` gives positions. */
+export function namesOf(position: Column[]): SQL[] {
+  return position.map((_, i) => sql.raw(`p${i}`));
+}
+
+/** The position of a row that `selectRows` gave. */
+export function positionOf({ position }: Part, row: Record<string, unknown>): Position {
+  return position.map((_, i) => row[`p${i}`] as string | number);
+}
 
 /** Tables that are not exported, and why. */
 export const NOT_EXPORTED = {

@@ -7,14 +7,21 @@ import { isoTime } from "../contract/time.ts";
 import { list } from "../db/builder.ts";
 import { type Database, query, rows } from "../db/client.ts";
 import type { LastAttempt } from "../db/schema.ts";
-import { type Exported, PARTS, type Part } from "./export-parts.ts";
+import {
+  type Exported,
+  PARTS,
+  type Part,
+  type Position,
+  positionOf,
+  selectRows,
+} from "./export-parts.ts";
 
 /** A position in an export. */
 interface Place {
   /** Index into `PARTS`. */
   part: number;
   /** The position of the last row; null before the first. */
-  after: (string | number)[] | null;
+  after: Position | null;
 }
 
 /**
@@ -46,7 +53,7 @@ export async function exportPage(
     const last = found.at(-1);
     place =
       last && found.length === part.atOnce
-        ? { ...place, after: part.position.map((_, i) => last[`p${i}`] as string | number) }
+        ? { ...place, after: positionOf(part, last) }
         : { part: place.part + 1, after: null };
   }
   const isOver = place.part === PARTS.length;
@@ -55,32 +62,19 @@ export async function exportPage(
 
 type Row = Record<string, unknown>;
 
-/**
- * The next rows of a part: its columns, the nested rows as a JSON string in `nested`, and the
- * position in `p0`, `p1`.
- */
+/** The next rows of a part: its columns, and the nested rows as a JSON string in `nested`. */
 function listRows(
   db: Database,
   part: Part,
   workspaceId: string,
   after: Place["after"],
 ): Promise<Row[]> {
-  const { position, nested } = part;
-  const names = position.map((_, i) => sql.raw(`p${i}`));
+  const { nested, atOnce } = part;
   const selected = [
     ...columnsOf(part).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
     ...(nested ? [sql`${toJson(nested)} AS nested`] : []),
-    ...position.map((column, i) => sql`${column} AS ${names[i]}`),
   ];
-  const behind = after
-    ? sql`AND (${list(position)}) > (${list(after.map((value) => sql`${value}`))})`
-    : sql``;
-  // Raw SQL: the table and its columns vary.
-  const selects = part
-    .sources(workspaceId)
-    .map((source) => sql`SELECT ${list(selected)} FROM ${source} ${behind}`);
-  const union = sql.join(selects, sql` UNION ALL `);
-  return query(db, rows<Row>(sql`${union} ORDER BY ${list(names)} LIMIT ${part.atOnce}`));
+  return query(db, rows<Row>(selectRows(part, workspaceId, selected, after, atOnce)));
 }
 
 /** A table's exported columns, by item field name. */

@@ -78,6 +78,14 @@ describe("a new workspace", () => {
     expect(await homeOf(next.workspaceId)).toBe("DB_2");
   });
 
+  test("passes over databases that are closed, unless its creation names one", async () => {
+    const door = doorOf({ ...deploymentWith({}), DATABASES_CLOSED: "DB_2, DB_3" } as Env);
+    const { workspaceId } = await door.createWorkspace({ name: "Agence" });
+    expect(await homeOf(workspaceId)).toBe("DB");
+    const named = await door.createWorkspace({ name: "Agence", database: "DB_2" });
+    expect(await homeOf(named.workspaceId)).toBe("DB_2");
+  });
+
   test.each(WAYS)("passes over a database that is away: it %s", async (way) => {
     const bindings = deploymentWith({ DB_2: awayDatabase(way) });
     const { workspaceId } = await doorOf(bindings).createWorkspace({ name: "Agence" });
