@@ -268,8 +268,6 @@ export const SIZES_KEPT_DAYS = 30;
 /** A question that is put to several databases is answered without the one that takes longer. */
 export const DATABASE_PATIENCE_MS = 5_000;
 
-/** Within this time of its beginning, a transaction whose reply was lost is tried again. */
-export const RETRIED_MS = 30_000;
 /** How long the token of a transaction is kept: longer than any retry can take. */
 export const COMMITS_KEPT_MS = 3_600_000;
 /** Maximum tokens that one sweep deletes. */

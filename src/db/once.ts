@@ -1,8 +1,8 @@
-import { gte, inArray, lt, type SQL, sql } from "drizzle-orm";
-import { COMMITS_FORGOTTEN_MAX, COMMITS_KEPT_MS, RETRIED_MS } from "../contract/limits.ts";
+import { inArray, lt, type SQL, sql } from "drizzle-orm";
+import { COMMITS_FORGOTTEN_MAX, COMMITS_KEPT_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { deleteFrom, insertFrom, select } from "./builder.ts";
-import { commit, type Database, inOrder, rows, type Statements, write } from "./client.ts";
+import { commit, type Database, inOrder, type Statements, write } from "./client.ts";
 import { commits } from "./schema.ts";
 
 /**
@@ -38,21 +38,6 @@ export async function commitOnce<R>(
 export const ALWAYS = sql`true`;
 
 const TAKEN = "UNIQUE constraint failed: commits.token";
-
-/** The tokens of transactions whose reply may have been lost, and which may be retried. */
-export function listTokens(now: number): Statements<{ token: string }[]> {
-  return rows(
-    select({ token: commits.token })
-      .from(commits)
-      .where(gte(commits.token, isoTime(now - RETRIED_MS))),
-  );
-}
-
-/** Keeps transactions that another database has committed from taking effect here, too. */
-export function insertTokens(tokens: { token: string }[]): Statements<unknown> {
-  const given = sql`FROM json_each(${JSON.stringify(tokens)}) AS t WHERE true ON CONFLICT DO NOTHING`;
-  return write(insertFrom(commits, { token: sql`t.value->>'token'` }, given));
-}
 
 /** Deletes the tokens of transactions that can no longer be retried. */
 export function deleteCommits(now: number): Statements<number> {

@@ -3,7 +3,6 @@ import { DRAINED_MS, LEFT_BEHIND_MS } from "../contract/limits.ts";
 import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY, openDirectory, openNamed } from "../db/databases.ts";
 import { findHome, inTime } from "../db/homes.ts";
-import { insertTokens, listTokens } from "../db/once.ts";
 import type { MovePosition, MoveState } from "../db/schema.ts";
 import { wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
@@ -329,11 +328,7 @@ class Mover {
     const isBetweenOthers = from !== DIRECTORY && to !== DIRECTORY;
     // Before `liveHere`, which fails if somebody has moved it on since.
     if (isBetweenOthers) await commit(directory, takeLine(id, to, this.#mover, Date.now()));
-    const now = Date.now();
-    // Whoever lost the reply to a write here tries it again there.
-    const known = insertTokens(await commit(this.#source, listTokens(now)));
-    const living = inOrder([known, liveHere(workspace, now)]);
-    await this.#commit(this.#target, ["arriving", "arrived"], living);
+    await this.#commit(this.#target, ["arriving", "arrived"], liveHere(workspace, Date.now()));
     if (isBetweenOthers) await this.#commit(directory, ["left", "gone"], pointTo(id, from, to));
     await this.#atSource(pointTo(id, null, to));
   }
