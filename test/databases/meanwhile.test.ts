@@ -159,6 +159,20 @@ test("a write whose reply was lost at the switch is not made once more in the ot
   expect(await sealedIn("DB_3")).toBe(await sealedIn("DB_2"));
 });
 
+test("what changes about a workspace at the switch is known in the other database", async () => {
+  const { workspaceId } = await openWithLeads();
+  const dying = hangingBefore((name, sql) => name === "DB" && /update "workspaces"/.test(sql));
+  void moveWorkspace(dying.env, workspaceId, "DB_3", () => true);
+  await dying.hung;
+  await expireLeases();
+  const updating = Platform.updateWorkspace({ workspaceId, name: "Agence Horizon" });
+  await moved(workspaceId, "DB_3");
+  await updating;
+  expect((await Platform.listWorkspaces({})).items).toContainEqual(
+    expect.objectContaining({ workspaceId, name: "Agence Horizon", database: "DB_3" }),
+  );
+});
+
 describe("a mover that runs out of time", () => {
   test("does not leave writes waiting for the next one", async () => {
     const { workspaceId } = await openWithLeads();

@@ -483,6 +483,9 @@ class Scenario {
   async #move(workspaceId: string): Promise<void> {
     const input = { workspaceId, database: this.world.chance.pick(this.store.names) };
     for (let calls = this.world.chance.between(1, 5); calls > 0; calls--) {
+      // The next one may be due much later, and writes may wait for it.
+      for (const minutes of [1, 2, 3, 4])
+        this.world.after(minutes * MINUTE_MS, () => this.#sweep());
       // One that is on its way elsewhere, or has left something there, is not moved.
       const refused = await this.#call("moveWorkspace", input).then(
         ({ done }) => done as unknown,
@@ -603,10 +606,16 @@ class Scenario {
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
     const soonMs = this.store.isAnybodyMoving() ? MINUTE_MS : waitMs;
     world.after(Math.max(MINUTE_MS, Math.ceil(soonMs / MINUTE_MS) * MINUTE_MS), () => {
-      const isolate = new Isolate(world, "sweep", this.#crashChance);
-      this.doors.sweep(this.#env(isolate), Date.now()).catch((error) => world.note(String(error)));
+      this.#sweep();
       this.#sweepAgain();
     });
+  }
+
+  #sweep(): void {
+    const isolate = new Isolate(this.world, "sweep", this.#crashChance);
+    this.doors
+      .sweep(this.#env(isolate), Date.now())
+      .catch((error) => this.world.note(String(error)));
   }
 
   /** Runs a check from anywhere; a violation ends the simulation. */

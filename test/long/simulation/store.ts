@@ -117,7 +117,7 @@ export class Store {
     const execute = async (statements: Bound[]) => {
       const { world } = this;
       await isolate.step();
-      await world.sleep(world.chance.between(1, 40));
+      await world.sleep(this.#mayHang(isolate) ?? world.chance.between(1, 40));
       await isolate.step();
       this.#mayFail(BEFORE_COMMIT);
       const results = this.#transaction(database, statements);
@@ -150,6 +150,13 @@ export class Store {
       getBookmark: () => "bookmark",
     };
     return d1 as unknown as D1Database;
+  }
+
+  /** For how long a call hangs, of those who move workspaces: others go on with that meanwhile. */
+  #mayHang({ name }: Isolate): number | null {
+    const { chance, faults } = this.world;
+    const isMover = this.names.length > 1 && /moveWorkspace|sweep/.test(name);
+    return isMover && faults && chance.happens(0.01) ? chance.between(1_000, 180_000) : null;
   }
 
   #mayFail(faults: readonly Fault[]): void {
