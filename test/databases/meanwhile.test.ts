@@ -50,6 +50,15 @@ import {
 const { Platform } = exports;
 const lines = keepLog();
 
+const insertNotice = (name: "DB_2" | "DB_3", workspaceId: string, webhookId: string) =>
+  databaseOf(name)
+    .prepare(
+      `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+        VALUES ('disabled', ?, ?, 'a.example', '[]', 1, 2, 3)`,
+    )
+    .bind(workspaceId, webhookId)
+    .run();
+
 describe("while a workspace is copied", () => {
   test("leads that are erased are erased there, however much goes with them", async () => {
     const { workspaceId, api } = await openWorkspace();
@@ -115,6 +124,29 @@ describe("while a workspace is copied", () => {
       remaining: 0,
       unreadable: expect.any(Number),
     });
+  });
+
+  test("e-mails that are sent, or owed to more administrators, are so there, too", async () => {
+    const { workspaceId, webhookId } = await openWithLeads();
+    await insertNotice("DB_2", workspaceId, webhookId);
+    const db = databaseOf("DB_2");
+    await db.exec("UPDATE notices SET sent_at = 4 WHERE sent_at IS NULL");
+    const add = db.prepare(
+      "INSERT INTO emails (notice_id, recipient, due_at) SELECT id, ?, 9e12 FROM notices WHERE subscription_id = ?",
+    );
+    await add.bind("first@example.com", webhookId).run();
+    await copyAll(workspaceId);
+    await add.bind("second@example.com", webhookId).run();
+    await beginMoving(workspaceId, 1);
+    await db.exec("UPDATE emails SET state = 'sent' WHERE recipient = 'first@example.com'");
+    await moved(workspaceId, "DB_3");
+    const copied = databaseOf("DB_3").prepare(
+      "SELECT recipient, state FROM emails WHERE recipient IN ('first@example.com', 'second@example.com') ORDER BY 1",
+    );
+    expect((await copied.all()).results).toEqual([
+      { recipient: "first@example.com", state: "sent" },
+      { recipient: "second@example.com", state: "owed" },
+    ]);
   });
 
   test("the move ends though there is always something new", async () => {
@@ -225,15 +257,6 @@ test("the sweep goes on first with those whose writes wait", async () => {
 });
 
 describe("a database that a workspace has left, or is closed in", () => {
-  const insertNotice = (name: "DB_2" | "DB_3", workspaceId: string, webhookId: string) =>
-    databaseOf(name)
-      .prepare(
-        `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
-          VALUES ('disabled', ?, ?, 'a.example', '[]', 1, 2, 3)`,
-      )
-      .bind(workspaceId, webhookId)
-      .run();
-
   test("sends the e-mails of the others, and those of the workspace are sent where it lives", async () => {
     const leaving = await openWithLeads();
     const staying = await openWithLeads();

@@ -8,6 +8,7 @@ import {
   allDelivered,
   beginMoving,
   cleanUp,
+  dieClosed,
   endReads,
   expireLeases,
   homeOf,
@@ -64,6 +65,26 @@ describe("a mover that hung", () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     second.release();
     await Promise.all([hung, working]);
+    await livesIn("DB_3", workspace);
+  });
+
+  test("before it told the target of itself, does not switch a later move", async () => {
+    const workspace = await openWithLeads();
+    const { workspaceId } = workspace;
+    await dieClosed(workspaceId);
+    const late = hangingBefore((name, sql) => name === "DB_3" && /^update "moves"/.test(sql));
+    const hung = moveWorkspace(late.env, workspaceId, "DB_3", always);
+    await late.hung;
+    await expireLeases();
+    await moved(workspaceId, "DB_3");
+    await cleanUp();
+    await moved(workspaceId, "DB_2");
+    await cleanUp();
+    // Nothing of it has been copied yet.
+    await beginMoving(workspaceId, 1);
+    late.release();
+    await hung;
+    await moved(workspaceId, "DB_3");
     await livesIn("DB_3", workspace);
   });
 
