@@ -29,9 +29,6 @@ const MB = 1_000_000;
 const ALWAYS = () => true;
 const TWO_KB = { note: "x".repeat(1_700) };
 
-// Thousands of events are written and read.
-vi.setConfig({ testTimeout: 30_000 });
-
 beforeEach(async () => {
   const tables = ["deliveries", "events", "sweep_positions"];
   await env.DB.batch(tables.map((table) => env.DB.prepare(`DELETE FROM ${table}`)));
