@@ -11,7 +11,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../scripts/shared/checkout.ts";
-import { openSteps, readArguments } from "../scripts/shared/command.ts";
+import { openSteps, parseArguments } from "../scripts/shared/command.ts";
 import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
@@ -39,7 +39,7 @@ subscribers are isolated from each other.
   --chart FILE    draws a chart of the reads, as SVG
 `;
 
-const { values } = readArguments(USAGE, {
+const { values } = parseArguments(USAGE, {
   quick: { type: "boolean", default: false },
   only: { type: "string" },
   json: { type: "string" },

@@ -8,7 +8,7 @@
  */
 import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
-import { fail, readArguments, readCount } from "./shared/command.ts";
+import { fail, parseArguments, parseCount } from "./shared/command.ts";
 import { readState } from "./shared/local-state.ts";
 import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
 import { numberedLead } from "./shared/sample.ts";
@@ -32,14 +32,14 @@ interface Meter {
   end(): void;
 }
 
-const { values } = readArguments(USAGE, {
+const { values } = parseArguments(USAGE, {
   leads: { type: "string" },
   from: { type: "string", default: "1" },
   workspace: { type: "string" },
 });
 try {
-  const leads = readCount("--leads", values.leads);
-  const from = readCount("--from", values.from);
+  const leads = parseCount("--leads", values.leads);
+  const from = parseCount("--from", values.from);
   if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
   const workspace = values.workspace ?? readState()?.workspaceId;
   if (!workspace)

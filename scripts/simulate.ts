@@ -11,7 +11,7 @@ import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { loadDoors, simulate } from "../test/long/simulation/scenario.ts";
-import { fail, openProgress, readArguments, readCount } from "./shared/command.ts";
+import { fail, openProgress, parseArguments, parseCount } from "./shared/command.ts";
 import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
@@ -26,7 +26,7 @@ A failing seed prints its history; --seeds 1 --from SEED replays it.
   --verbose   prints the history of every seed
 `;
 
-const { values } = readArguments(USAGE, {
+const { values } = parseArguments(USAGE, {
   seeds: { type: "string", default: "300" },
   from: { type: "string", default: "1" },
   src: { type: "string", default: join(import.meta.dirname, "../src") },
@@ -51,9 +51,9 @@ else await simulateAll();
 
 function readCounts(): [first: number, seeds: number, jobs: number] {
   try {
-    const seeds = readCount("--seeds", values.seeds);
-    const jobs = Math.min(readCount("--jobs", values.jobs), seeds);
-    return [readCount("--from", values.from), seeds, jobs];
+    const seeds = parseCount("--seeds", values.seeds);
+    const jobs = Math.min(parseCount("--jobs", values.jobs), seeds);
+    return [parseCount("--from", values.from), seeds, jobs];
   } catch (error) {
     fail(error);
   }

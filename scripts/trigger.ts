@@ -7,7 +7,7 @@
 import { WEBHOOK_EVENTS } from "../src/contract/enumerations.ts";
 import { derivedId } from "../src/contract/ids.ts";
 import type { Automation, WebhookEvent } from "../src/contract/resources.ts";
-import { fail, readArguments } from "./shared/command.ts";
+import { fail, parseArguments } from "./shared/command.ts";
 import { openApi, Refusal } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
 import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
@@ -58,7 +58,7 @@ const TRIGGERS: Record<WebhookEvent, (door: PlatformDoor, server: LocalServer) =
     },
   };
 
-const { positionals } = readArguments(USAGE, {}, { allowPositionals: true });
+const { positionals } = parseArguments(USAGE, {}, { allowPositionals: true });
 try {
   const [kind, ...rest] = positionals;
   if (kind === undefined || rest.length > 0) throw new Error(`one event is expected: ${KINDS}`);

@@ -18,7 +18,7 @@ import type { Ledger } from "../../src/model/ledger.ts";
 import { startReceiver } from "../../test/node/support/receiver.ts";
 import { Chance } from "../shared/chance.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
-import { fail, openSteps, readArguments, readCount } from "../shared/command.ts";
+import { fail, openSteps, parseArguments, parseCount } from "../shared/command.ts";
 import { buildWorker } from "../shared/runtime.ts";
 import { EVENTS_WITH_BODIES, type EventWithBody } from "../shared/stored-bodies.ts";
 import { audit, type Stored } from "./audit.ts";
@@ -40,7 +40,7 @@ Records events while the runtime is killed and its services fail, and checks tha
 const ROUND_MAX_MS = 300_000;
 const SETTLED_MAX_MS = 600_000;
 
-const { values } = readArguments(USAGE, {
+const { values } = parseArguments(USAGE, {
   events: { type: "string", default: "1000" },
   kills: { type: "string", default: "20" },
   faults: { type: "string", default: "5" },
@@ -254,10 +254,10 @@ async function prepare(): Promise<string> {
 function readCounts(): [events: number, kills: number, percent: number, seed: number] {
   try {
     return [
-      readCount("--events", values.events),
-      readCount("--kills", values.kills, 0),
-      readCount("--faults", values.faults, 0),
-      readCount("--seed", values.seed, 0),
+      parseCount("--events", values.events),
+      parseCount("--kills", values.kills, 0),
+      parseCount("--faults", values.faults, 0),
+      parseCount("--seed", values.seed, 0),
     ];
   } catch (error) {
     fail(error);

@@ -9,7 +9,7 @@
 import { styleText } from "node:util";
 import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../../src/webhooks/target.ts";
-import { readArguments } from "../shared/command.ts";
+import { parseArguments } from "../shared/command.ts";
 import { adviceFor } from "./connection.ts";
 import { checkReceiver, DUTIES, type Finding, type Verdict } from "./duties.ts";
 
@@ -58,7 +58,7 @@ try {
 
 /** The receiver to check. */
 function readUrl(): string {
-  const { values, positionals } = readArguments(
+  const { values, positionals } = parseArguments(
     USAGE,
     { secret: { type: "string" }, local: { type: "boolean", default: false } },
     { allowPositionals: true, code: 2 },

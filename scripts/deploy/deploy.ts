@@ -20,7 +20,7 @@ import { join, resolve } from "node:path";
 import { confirm, select } from "@clack/prompts";
 import { z } from "zod";
 import { ROOT } from "../shared/checkout.ts";
-import { fail, readArguments } from "../shared/command.ts";
+import { fail, parseArguments } from "../shared/command.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import { SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
 import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
@@ -66,7 +66,7 @@ the encryption key or makes one, makes the other secrets, and deploys. Run it ag
              in the environment: what it needs to know where nobody can be asked
 `;
 
-const { values } = readArguments(USAGE, {
+const { values } = parseArguments(USAGE, {
   "dry-run": { type: "boolean", default: false },
   config: { type: "string" },
 });

@@ -12,7 +12,7 @@ import { buffer } from "node:stream/consumers";
 import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import type { Page, Webhook } from "../../src/contract/resources.ts";
-import { fail, readArguments } from "../shared/command.ts";
+import { fail, parseArguments } from "../shared/command.ts";
 import { type LocalApi, openApi } from "../shared/local-api.ts";
 import { findLocalServer } from "../shared/local-server.ts";
 import { type Answer, forward } from "./forward.ts";
@@ -38,7 +38,7 @@ interface Subscription {
   secret: string;
 }
 
-const { values } = readArguments(USAGE, { forward: { type: "string" } });
+const { values } = parseArguments(USAGE, { forward: { type: "string" } });
 try {
   await listen(values.forward === undefined ? null : readTarget(values.forward));
 } catch (error) {

@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildDocument } from "../../src/document/document.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
-import { fail, readArguments } from "../shared/command.ts";
+import { fail, parseArguments } from "../shared/command.ts";
 import { readCommitted } from "./history.ts";
 import { findFaults } from "./release.ts";
 import type { Part } from "./schemas.ts";
@@ -23,7 +23,7 @@ Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own ad
            document that was ever committed with the same version
 `;
 
-const { values } = readArguments(USAGE, { check: { type: "boolean", default: false } });
+const { values } = parseArguments(USAGE, { check: { type: "boolean", default: false } });
 try {
   const text = `${JSON.stringify(await buildDocument(), null, 2)}\n`;
   if (values.check) check(text);

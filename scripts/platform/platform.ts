@@ -6,8 +6,8 @@
  */
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { text } from "node:stream/consumers";
-import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../src/contract/platform.ts";
-import { fail, readArguments } from "../shared/command.ts";
+import { PLATFORM_INPUTS, type PlatformMethod, parseInput } from "../../src/contract/platform.ts";
+import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatformDoor } from "../shared/platform-door.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
@@ -23,7 +23,7 @@ try {
 
 /** What is to be printed; null when it has been. */
 async function run(): Promise<string | null> {
-  const { values, positionals } = readArguments(
+  const { values, positionals } = parseArguments(
     describeMethods(),
     {
       json: { type: "boolean", default: false },
@@ -55,7 +55,7 @@ async function run(): Promise<string | null> {
     throw new Error("--workspace is for methods that record, with --ndjson");
   const input = parse(method, await readText(given));
   // The server would say the same, later.
-  readInput(method, input);
+  parseInput(method, input);
   await using door = await openPlatformDoor({ remote });
   if (ndjson) {
     await exportLines(door, input);

@@ -2,7 +2,7 @@ import { createReadStream, statSync } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
-import { type Recorded, readInput } from "../../src/contract/platform.ts";
+import { parseInput, type Recorded } from "../../src/contract/platform.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
 import { openMeter } from "./meter.ts";
 
@@ -129,7 +129,7 @@ function readLine(method: LinesMethod, workspaceId: string, line: string, number
   }
   const read = { number, record };
   try {
-    readInput(method, toInput(method, workspaceId, [read]));
+    parseInput(method, toInput(method, workspaceId, [read]));
   } catch (error) {
     throw atLine(error as Error, method, [read]);
   }

@@ -8,7 +8,7 @@ type Options = NonNullable<ParseArgsConfig["options"]>;
  *
  * @param code the exit code for invalid arguments.
  */
-export function readArguments<const O extends Options, P extends boolean = false>(
+export function parseArguments<const O extends Options, P extends boolean = false>(
   usage: string,
   options: O,
   { allowPositionals = false as P, code = 1 } = {},
@@ -31,7 +31,7 @@ export function readArguments<const O extends Options, P extends boolean = false
 }
 
 /** @throws Error that names the option, unless its value is an integer of at least `min`. */
-export function readCount(option: string, text: string | undefined, min = 1): number {
+export function parseCount(option: string, text: string | undefined, min = 1): number {
   if (text !== undefined && /^\d{1,9}$/.test(text) && Number(text) >= min) return Number(text);
   throw new Error(`${option}: a whole number from ${min} on is expected; --help shows the usage`);
 }

@@ -7,7 +7,7 @@ import { connect } from "node:net";
 import { join, relative } from "node:path";
 import type { Automation, Page } from "../../src/contract/resources.ts";
 import { ROOT } from "../shared/checkout.ts";
-import { readArguments } from "../shared/command.ts";
+import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
@@ -34,7 +34,7 @@ const LOG_NAME = relative(process.cwd(), LOG_FILE);
 const running = new AsyncDisposableStack();
 let ending = false;
 
-readArguments(USAGE, {});
+parseArguments(USAGE, {});
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => end(0));
 endWithNpm();
 try {

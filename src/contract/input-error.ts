@@ -11,25 +11,3 @@ export class UnknownInput extends InputError {
     this.parameter = parameter;
   }
 }
-
-/**
- * Makes every method of a door say its name at the beginning of what it refuses, as `readInput` does:
- * a log shows the message alone, and one that holds "no such workspace" would not say whose call it was.
- *
- * @param prototype that of the door's class.
- */
-export function nameRefusals(prototype: object): void {
-  for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
-    const method: unknown = property.value;
-    if (typeof method !== "function" || name === "constructor") continue;
-    const named = async function (this: unknown, ...input: unknown[]) {
-      try {
-        return await method.apply(this, input);
-      } catch (error) {
-        if (!(error instanceof InputError) || error.message.startsWith(`${name}: `)) throw error;
-        throw new InputError(`${name}: ${error.message}`);
-      }
-    };
-    Object.defineProperty(prototype, name, { ...property, value: named });
-  }
-}

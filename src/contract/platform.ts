@@ -21,7 +21,7 @@ const RedeliverableSince = Instant.check(
   }),
 );
 
-/** So many missing fields are named in a message; of a hundred records there may be thousands. */
+/** How many missing fields a message names; a hundred records may lack thousands. */
 const MISSING_NAMED_MAX = 10;
 
 const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
@@ -199,36 +199,36 @@ export interface Moment {
 /** The input of a method, as the caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<(typeof PLATFORM_INPUTS)[M]>;
 
+/** The input of a method, once parsed. */
+export type ParsedInput<M extends PlatformMethod> = z.output<(typeof PLATFORM_INPUTS)[M]>;
+
 /** One item of the array `K` of a method's input, once parsed. */
 export type PlatformRecord<
   M extends PlatformMethod,
-  K extends keyof z.output<(typeof PLATFORM_INPUTS)[M]>,
-> = z.output<(typeof PLATFORM_INPUTS)[M]>[K] extends (infer Item)[] ? Item : never;
+  K extends keyof ParsedInput<M>,
+> = ParsedInput<M>[K] extends (infer Item)[] ? Item : never;
 
 /**
  * Parses the input of a method.
  *
  * @throws InputError if the input is not valid.
  */
-export function readInput<M extends PlatformMethod>(
-  method: M,
-  input: unknown,
-): z.output<(typeof PLATFORM_INPUTS)[M]> {
-  return read(method, PLATFORM_INPUTS[method], input) as z.output<(typeof PLATFORM_INPUTS)[M]>;
+export function parseInput<M extends PlatformMethod>(method: M, input: unknown): ParsedInput<M> {
+  return check(method, PLATFORM_INPUTS[method], input) as ParsedInput<M>;
 }
 
 /**
  * Parses a message of the ingest queue: `{ method, input }`, or the same as a JSON string. The
- * input itself is left to `readInput`.
+ * input itself is left to `parseInput`.
  *
  * @throws InputError for anything else.
  */
-export function readRecordMessage(content: unknown): z.infer<typeof RecordMessage> {
-  const value = typeof content === "string" ? parse(content) : content;
-  return read("message", RecordMessage, value) as z.infer<typeof RecordMessage>;
+export function parseRecordMessage(content: unknown): z.infer<typeof RecordMessage> {
+  const value = typeof content === "string" ? parseJson(content) : content;
+  return check("message", RecordMessage, value) as z.infer<typeof RecordMessage>;
 }
 
-function parse(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -237,7 +237,7 @@ function parse(text: string): unknown {
   }
 }
 
-function read(what: string, schema: z.ZodMiniType, value: unknown): unknown {
+function check(what: string, schema: z.ZodMiniType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const { issues } = result.error;
@@ -250,7 +250,7 @@ function read(what: string, schema: z.ZodMiniType, value: unknown): unknown {
   throw new InputError(`${what}: ${faults.join("; ")}`);
 }
 
-/** Whether an issue tells of a field that is expected and is not there. */
+/** Whether an issue is a required field that is missing. */
 function isMissing({ code, path }: z.core.$ZodIssue, value: unknown): boolean {
   if (path.length === 0 || !(code === "invalid_type" || code === "invalid_value")) return false;
   const at = path.reduce<unknown>(
@@ -260,7 +260,7 @@ function isMissing({ code, path }: z.core.$ZodIssue, value: unknown): boolean {
   return at === undefined;
 }
 
-/** Names the missing fields in one clause, the first few of many. */
+/** Names the missing fields in one clause; of many, only the first few. */
 function describeMissing(places: string[]): string {
   const named = places.slice(0, MISSING_NAMED_MAX).join(", ");
   const more = places.length - MISSING_NAMED_MAX;

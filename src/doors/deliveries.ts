@@ -13,7 +13,7 @@ import { type DispatchTools, dispatch, type EndedTurn } from "../delivery/dispat
 import { type WakeMessage, wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
-import { keysOfWorkspaces } from "../model/workspaces.ts";
+import { findKeysOfWorkspaces } from "../model/workspaces.ts";
 import { succeeded } from "../webhooks/outcome.ts";
 
 const RETRY_DELAY_SECONDS = 10;
@@ -181,7 +181,7 @@ export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: numb
 /** The keys in use of the workspaces; none when the directory is away, which holds no delivery up. */
 async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Promise<string[]> {
   try {
-    const keys = await query(openDirectory(env), keysOfWorkspaces(workspaceIds, now));
+    const keys = await query(openDirectory(env), findKeysOfWorkspaces(workspaceIds, now));
     return keys.map(({ keyHash }) => keyHash);
   } catch (error) {
     logError("bookmark_lost", error, { workspaces: workspaceIds.length });

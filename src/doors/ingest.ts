@@ -1,4 +1,4 @@
-import { readRecordMessage } from "../contract/input.ts";
+import { parseInput, parseRecordMessage } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
   INGEST_AWAY_MS,
@@ -19,7 +19,7 @@ import { DatabaseAway, findDatabases, inTime } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
-import { parseRecording } from "../recording/record.ts";
+import { toRecording } from "../recording/record.ts";
 import { commitRecordings, type Prepared, type Recording } from "../recording/recording.ts";
 import {
   addLeftovers,
@@ -119,10 +119,10 @@ async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<
   const read = await Promise.all(
     items.map(async (item) => {
       const recording = await judged(item, async () => {
-        const { method, input } = await readRecordMessage(contentOf(item.message));
+        const { method, input } = await parseRecordMessage(contentOf(item.message));
         item.method = method;
         const sentAt = item.message.timestamp.getTime();
-        return parseRecording(env, method, input, { sentAt, now });
+        return toRecording(env, method, await parseInput(method, input), { sentAt, now });
       });
       return recording ? [{ item, recording }] : [];
     }),

@@ -7,7 +7,7 @@ import { sendNotices } from "../delivery/notify.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import { noteSize } from "../model/databases.ts";
-import { overdueAnywhere } from "../model/due.ts";
+import { findOverdue } from "../model/due.ts";
 import { listMoves } from "../model/moves.ts";
 import { cleanUpAutomations } from "../model/removals.ts";
 import { deleteExpired, parseRetention } from "../model/retention.ts";
@@ -64,7 +64,7 @@ async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boole
 /** Wakes what is overdue, from where the last sweep stopped. */
 async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promise<void> {
   const part = "overdue";
-  const { wakes, after } = await overdueAnywhere(db, await findPosition(db, part), now);
+  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now);
   if (wakes.length > 0) {
     if (!(await wake(env, database, wakes)))
       throw new Error("a queue refused to wake subscriptions");

@@ -131,7 +131,7 @@ export function updateQuota(
 }
 
 /** A workspace's live keys. */
-export function liveKeys(db: Database, workspaceId: string, now: number): Promise<GatedKey[]> {
+export function listLiveKeys(db: Database, workspaceId: string, now: number): Promise<GatedKey[]> {
   const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
   return query(
     db,

@@ -25,7 +25,7 @@ import {
 } from "./holds.ts";
 import { type Change, type Settlement, settle, updateSubscriptions } from "./outcomes.ts";
 import { earlierSecretsAt } from "./secrets.ts";
-import { keysOfSubscribers } from "./workspaces.ts";
+import { findKeysOfSubscriptions } from "./workspaces.ts";
 
 /** A subscription as a round trip found it. */
 export interface Found extends Pace {
@@ -108,7 +108,7 @@ export function exchange(
     claim(values),
     subscriptionsAsked(values),
     claimed(values),
-    keysOfSubscribers(claiming, now),
+    findKeysOfSubscriptions(claiming, now),
   ]);
   return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
     found,

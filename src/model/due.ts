@@ -86,7 +86,7 @@ const overdue = prepared<Stored<WakeRow>>(sql`
  *
  * @param after where the last call stopped; "" to start over.
  */
-export async function overdueAnywhere(
+export async function findOverdue(
   db: Database,
   after: string,
   now: number,

@@ -252,7 +252,7 @@ const keys = prepared(
 );
 
 /** The same of workspaces that live in another database than their keys. */
-export function keysOfWorkspaces(workspaceIds: string[], now: number) {
+export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
   return rows(
     select({ keyHash: apiKeys.keyHash })
       .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
@@ -268,6 +268,6 @@ export function keysOfWorkspaces(workspaceIds: string[], now: number) {
  * The live keys of the workspaces that the subscriptions belong to, without those that were never
  * used: a gate stays where it is first called, which is to be near its client.
  */
-export function keysOfSubscribers(subscriptionIds: string[], now: number) {
+export function findKeysOfSubscriptions(subscriptionIds: string[], now: number) {
   return keys({ subscriptionIds: JSON.stringify(subscriptionIds), now });
 }

@@ -7,7 +7,7 @@ import type { MovePosition, MoveState } from "../db/schema.ts";
 import { wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
-import { liveKeys } from "../model/api-keys.ts";
+import { listLiveKeys } from "../model/api-keys.ts";
 import {
   KINDS_COPIED,
   readChanges,
@@ -307,7 +307,7 @@ class Mover {
     const workspace = await commit(this.#source, findLiving(id));
     if (workspace) await this.#point(workspace);
     // What is written there is found by everybody who reads afterwards.
-    const keys = await liveKeys(openDirectory(this.#env), id, Date.now());
+    const keys = await listLiveKeys(openDirectory(this.#env), id, Date.now());
     await Promise.all(
       keys
         .filter(({ lastUsedAt }) => lastUsedAt !== null)

@@ -1,6 +1,5 @@
 import { derivedId } from "../contract/ids.ts";
-import { readInput } from "../contract/input.ts";
-import type { Moment, PlatformRecord } from "../contract/platform.ts";
+import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
 import type { AutomationType } from "../contract/resources.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import {
@@ -16,15 +15,14 @@ import { removeAutomations } from "../model/removals.ts";
 import type { Recording } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
-/** Parses a call that inserts or updates automations and announces activations and pauses. */
-export async function parseAutomations(
-  input: unknown,
+/** A call that inserts or updates automations and announces activations and pauses. */
+export async function toAutomationRecording(
+  { workspaceId, automations }: ParsedInput<"recordAutomations">,
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
-  const { workspaceId, automations } = await readInput("recordAutomations", input);
   const reported = await Promise.all(
-    automations.map((automation) => parseAutomation(workspaceId, automation, moment)),
+    automations.map((automation) => toReportedAutomation(workspaceId, automation, moment)),
   );
   const latest = latestOfEach(reported);
   const drafts = latest
@@ -57,8 +55,8 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
   lead_ads: "Réponse aux formulaires publicitaires",
 };
 
-/** Parses a reported automation; a social one's name is composed. */
-async function parseAutomation(
+/** An automation as reported; the name of a social one is composed. */
+async function toReportedAutomation(
   workspaceId: string,
   { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
   { sentAt, now }: Moment,
@@ -83,9 +81,11 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
   return [...new Map(inTime.map((report) => [report.id, report])).values()];
 }
 
-/** Parses a call that removes automations and their runs; unknown ids are ignored. */
-export async function parseRemoval(input: unknown, moment: Moment): Promise<Recording> {
-  const { workspaceId, ids } = await readInput("removeAutomations", input);
+/** A call that removes automations and their runs; unknown ids are ignored. */
+export async function toRemoval(
+  { workspaceId, ids }: ParsedInput<"removeAutomations">,
+  moment: Moment,
+): Promise<Recording> {
   return {
     workspaceId,
     ids,

@@ -1,16 +1,19 @@
 import { derivedId } from "../contract/ids.ts";
-import { readInput } from "../contract/input.ts";
-import type { Moment, PlatformRecord } from "../contract/platform.ts";
+import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { announce, draftLeadEvent, IS_NEW_LEAD } from "../model/events.ts";
 import { insertLeads, type ReportedLead } from "../model/leads.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
-/** Parses a call that inserts leads and announces them; those already stored stay unchanged. */
-export async function parseLeads(input: unknown, moment: Moment): Promise<Recording> {
-  const { workspaceId, leads } = await readInput("recordLeads", input);
-  const reported = await Promise.all(leads.map((lead) => parseLead(workspaceId, lead, moment)));
+/** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
+export async function toLeadRecording(
+  { workspaceId, leads }: ParsedInput<"recordLeads">,
+  moment: Moment,
+): Promise<Recording> {
+  const reported = await Promise.all(
+    leads.map((lead) => toReportedLead(workspaceId, lead, moment)),
+  );
   const fresh = firstOfEach(reported);
   const drafts = fresh.map(({ id }) => draftLeadEvent(id, moment.now));
   return {
@@ -34,8 +37,8 @@ export async function parseLeads(input: unknown, moment: Moment): Promise<Record
   };
 }
 
-/** Parses a reported lead; `createdAt` defaults to when the report was sent. */
-async function parseLead(
+/** A lead as reported; `createdAt` defaults to when the report was sent. */
+async function toReportedLead(
   workspaceId: string,
   { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
   { sentAt, now }: Moment,

@@ -1,61 +1,60 @@
-import type { Moment, RecordingMethod } from "../contract/platform.ts";
+import type { Moment, ParsedInput, RecordingMethod } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
 import { findHome, openToWrite } from "../db/homes.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
 import type { Wake } from "../model/due.ts";
-import { parseAutomations, parseRemoval } from "./automations.ts";
-import { parseLeads } from "./leads.ts";
+import { toAutomationRecording, toRemoval } from "./automations.ts";
+import { toLeadRecording } from "./leads.ts";
 import { commitRecordings, type Recording } from "./recording.ts";
-import { checkReferences, type KnownAutomations, lookUp, referring } from "./references.ts";
-import { parseRuns } from "./runs.ts";
+import { checkReferences, type KnownAutomations, lookUp, refuseMissing } from "./references.ts";
+import { toRunRecording } from "./runs.ts";
 
-const PARSERS: Record<
-  RecordingMethod,
-  (input: unknown, moment: Moment, visibility: Visibility) => Promise<Recording>
-> = {
-  recordAutomations: parseAutomations,
-  removeAutomations: parseRemoval,
-  recordLeads: parseLeads,
-  recordRuns: parseRuns,
+const RECORDINGS: {
+  [M in RecordingMethod]: (
+    input: ParsedInput<M>,
+    moment: Moment,
+    visibility: Visibility,
+  ) => Promise<Recording>;
+} = {
+  recordAutomations: toAutomationRecording,
+  removeAutomations: toRemoval,
+  recordLeads: toLeadRecording,
+  recordRuns: toRunRecording,
 };
 
-/**
- * Parses the input of a recording method.
- *
- * @throws InputError that says what is wrong and where.
- */
-export function parseRecording(
+/** Turns the parsed input of a recording method into what is to be checked and written. */
+export function toRecording<M extends RecordingMethod>(
   env: Env,
-  method: RecordingMethod,
-  input: unknown,
+  method: M,
+  input: ParsedInput<M>,
   moment: Moment,
 ): Promise<Recording> {
-  return PARSERS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
+  return RECORDINGS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
 }
 
 /**
  * Records one call in one transaction.
  *
  * @param now Unix milliseconds: when it is received, and recorded.
- * @returns the ids of its records, how many it inserted or removed, and the subscriptions to be woken,
- *   with the name of the database that knows them.
- * @throws InputError that says what is wrong and where; then nothing is written.
+ * @returns the ids of its records, how many it inserted or removed, and the subscriptions to wake,
+ *   with the name of their database.
+ * @throws InputError that says what is wrong and where; nothing is written then.
  */
-export async function record(
+export async function record<M extends RecordingMethod>(
   env: Env,
-  method: RecordingMethod,
-  input: unknown,
+  method: M,
+  input: ParsedInput<M>,
   now: number,
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
-  const recording = await parseRecording(env, method, input, { sentAt: null, now });
+  const recording = await toRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, references, leaves, once, missing } = recording;
   const home = await openToWrite(env, () => findHome(env, workspaceId));
-  // What inserts rows of its workspace, and names nothing else, needs no look-up: the database tells.
+  // Otherwise no look-up is needed: a missing workspace fails its foreign key.
   const isLookedUp = references.length > 0 || leaves.removedAutomationIds !== undefined;
   const automations = isLookedUp ? await findReferences(home.db, recording) : new Map();
   const statements = recording.statements(automations);
   const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
-  const { changed, wakes } = await referring(committed, missing);
+  const { changed, wakes } = await refuseMissing(committed, missing);
   return { ids, changed, database: home.database, wakes };
 }
 

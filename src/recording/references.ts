@@ -123,11 +123,11 @@ export function unknownWorkspace(): InputError {
 }
 
 /**
- * Awaits a write, turning violated references into an InputError.
+ * Awaits a write that refers to other rows.
  *
- * @throws InputError `missing` if a row it refers to does not exist.
+ * @throws InputError `missing` if one of those rows does not exist.
  */
-export async function referring<T>(
+export async function refuseMissing<T>(
   write: Promise<T>,
   missing: InputError = unknownWorkspace(),
 ): Promise<T> {

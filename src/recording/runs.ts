@@ -1,7 +1,6 @@
 import { derivedId } from "../contract/ids.ts";
-import { readInput } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
-import type { Moment, PlatformRecord } from "../contract/platform.ts";
+import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
@@ -9,14 +8,13 @@ import { insertRuns, isNewRun, type ReportedRun, toRun } from "../model/runs.ts"
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { inWorkspace, type Reference } from "./references.ts";
 
-/** Parses a call that inserts runs and announces them; those already stored stay unchanged. */
-export async function parseRuns(
-  input: unknown,
+/** A call that inserts runs and announces them; runs that are already stored stay unchanged. */
+export async function toRunRecording(
+  { workspaceId, runs }: ParsedInput<"recordRuns">,
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
-  const { workspaceId, runs } = await readInput("recordRuns", input);
-  const reported = await Promise.all(runs.map((run) => parseRun(workspaceId, run, moment)));
+  const reported = await Promise.all(runs.map((run) => toReportedRun(workspaceId, run, moment)));
   const fresh = firstOfEach(reported);
   return {
     workspaceId,
@@ -56,8 +54,8 @@ function referencesOf({ automationId, leadId }: ReportedRun, index: number): Ref
   return [automation, { kind: "lead", id: leadId, path: `${path}.leadId` }];
 }
 
-/** Parses a reported run; `occurredAt` defaults to when the report was sent. */
-async function parseRun(
+/** A run as reported; `occurredAt` defaults to when the report was sent. */
+async function toReportedRun(
   workspaceId: string,
   report: PlatformRecord<"recordRuns", "runs">,
   { sentAt, now }: Moment,

@@ -5,7 +5,7 @@ import type { Database } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { unknownWebhook } from "../model/health.ts";
 import { isRotatable, type Rotation, rotate } from "../model/secrets.ts";
-import { readKeyRing, seal } from "./seal.ts";
+import { parseEncryptionKeys, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
 /** Too many earlier secrets of a subscription still sign; it cannot have another. */
@@ -27,7 +27,7 @@ export async function rotateSecret(
   now: number,
 ): Promise<{ secret: string; overlapEndsAt: string | null }> {
   const secret = mintSecret();
-  const sealed = await seal(readKeyRing(encryptionKeys), webhookId, secret);
+  const sealed = await seal(parseEncryptionKeys(encryptionKeys), webhookId, secret);
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const guard = isRotatable(webhookId, until, now);
   const rotated = await commitOnce(db, rotate(webhookId, sealed, until, now), now, guard);

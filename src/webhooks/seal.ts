@@ -4,7 +4,7 @@ import { type KeyRing, parseKeyRing } from "../contract/key-ring.ts";
 const IV_BYTES = 12;
 
 /** Parses `WEBHOOK_ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
-export function readKeyRing(text: string): KeyRing {
+export function parseEncryptionKeys(text: string): KeyRing {
   return parseKeyRing("WEBHOOK_ENCRYPTION_KEYS", text);
 }
 

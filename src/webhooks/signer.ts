@@ -1,4 +1,4 @@
-import { open, readKeyRing } from "./seal.ts";
+import { open, parseEncryptionKeys } from "./seal.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
 /** A subscription's sealed secrets that still sign: the current one and earlier ones. */
@@ -17,7 +17,7 @@ export async function openSigner(
   subscriptionId: string,
   { sealedSecret, earlierSecrets }: SealedSecrets,
 ): Promise<Signer> {
-  const ring = readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS);
+  const ring = parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS);
   const sealed = [...earlierSecrets, sealedSecret];
   return createSigner(...(await Promise.all(sealed.map((one) => open(ring, subscriptionId, one)))));
 }

@@ -3,7 +3,6 @@ import { describe, expect, test } from "vitest";
 import type { ExportItem } from "../../src/contract/export.ts";
 import { sweep } from "../../src/doors/sweep.ts";
 import { moveWorkspace } from "../../src/moving/move.ts";
-import { record } from "../../src/recording/record.ts";
 import {
   automationReport,
   errorOf,
@@ -14,6 +13,7 @@ import {
 } from "../support/api.ts";
 import { isolated, receivedBy, subscriberUrl } from "../support/deliveries.ts";
 import { HOME_DB } from "../support/home.ts";
+import { record } from "../support/record.ts";
 
 const { Platform } = exports;
 const databases = env as unknown as Record<string, D1Database>;

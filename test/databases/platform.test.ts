@@ -281,7 +281,7 @@ describe("erasing a workspace of another database", () => {
     expect([DB_2, DB_3]).not.toContain(undefined);
     const platform = new Platform(createExecutionContext(), one as Env);
     expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toBe(
-      "eraseWorkspace: database: none is bound as DB_2; there is DB",
+      "eraseWorkspace: database: no database is bound as DB_2; there is DB",
     );
     expect((await api.get("/v1/leads")).status).toBe(401);
     expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
@@ -387,7 +387,7 @@ describe("the ledger and the backlog", () => {
   });
 
   test("are refused of a database that is not bound", async () => {
-    const sentence = "database: none is bound as DB_9; there is DB, DB_2, DB_3";
+    const sentence = "database: no database is bound as DB_9; there is DB, DB_2, DB_3";
     expect(await errorOf(door.ledger({ database: "DB_9" }))).toBe(`ledger: ${sentence}`);
     expect(await errorOf(door.backlog({ database: "DB_9" }))).toBe(`backlog: ${sentence}`);
   });

@@ -64,7 +64,7 @@ describe("a new workspace", () => {
     const before = await tablesWith("DB", "Agence nulle part");
     for (const database of ["DB_4", "DB_1", "KEY_GATE", "db_2", "__proto__"]) {
       const refused = door.createWorkspace({ name: "Agence nulle part", database });
-      const sentence = `createWorkspace: database: none is bound as ${database}; there is DB, DB_2, DB_3`;
+      const sentence = `createWorkspace: database: no database is bound as ${database}; there is DB, DB_2, DB_3`;
       expect(await errorOf(refused)).toBe(sentence);
     }
     expect(await tablesWith("DB", "Agence nulle part")).toEqual(before);

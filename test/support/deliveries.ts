@@ -21,7 +21,7 @@ import type { Claimed } from "../../src/model/deliveries.ts";
 import { announce, type Draft, draftEvent, IS_NEW_LEAD } from "../../src/model/events.ts";
 import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
-import { readKeyRing, seal } from "../../src/webhooks/seal.ts";
+import { parseEncryptionKeys, seal } from "../../src/webhooks/seal.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 import type { Received } from "./subscribers.ts";
@@ -56,7 +56,7 @@ export async function subscribe(
 ): Promise<{ id: string; url: string; secret: string }> {
   const id = randomId("webhook");
   const secret = mintSecret();
-  const sealedSecret = await seal(readKeyRing(env.WEBHOOK_ENCRYPTION_KEYS), id, secret);
+  const sealedSecret = await seal(parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS), id, secret);
   await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
   return { id, url, secret };
 }

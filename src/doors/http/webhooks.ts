@@ -11,7 +11,7 @@ import {
   toWebhook,
 } from "../../model/subscriptions.ts";
 import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
-import { readKeyRing, seal } from "../../webhooks/seal.ts";
+import { parseEncryptionKeys, seal } from "../../webhooks/seal.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
 import { readBody } from "./body.ts";
@@ -43,7 +43,7 @@ export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
     workspaceId: c.get("workspaceId"),
     url,
     events: [...new Set(events)],
-    sealedSecret: await seal(readKeyRing(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
+    sealedSecret: await seal(parseEncryptionKeys(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
     createdAt: Date.now(),
   };
   const { isThere, max } = await commit(c.get("db"), insertSubscription(row));

@@ -9,7 +9,7 @@ import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
-import { PLATFORM_INPUTS, type PlatformMethod, readInput } from "../../../src/contract/platform.ts";
+import { PLATFORM_INPUTS, type PlatformMethod, parseInput } from "../../../src/contract/platform.ts";
 import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 const METHODS = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
@@ -169,7 +169,7 @@ describe("npm run platform", () => {
     expect(stdout).not.toContain("recordLeads");
     for (const method of METHODS)
       for (const example of WORDS[method].examples)
-        expect(() => readInput(method, example)).not.toThrow();
+        expect(() => parseInput(method, example)).not.toThrow();
   });
 });
 

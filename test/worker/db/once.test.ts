@@ -3,7 +3,6 @@ import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { commit, openDatabase, write } from "../../../src/db/client.ts";
 import { commitOnce, deleteCommits } from "../../../src/db/once.ts";
-import { record } from "../../../src/recording/record.ts";
 import {
   automationReport,
   leadReport,
@@ -13,6 +12,7 @@ import {
 } from "../../support/api.ts";
 import { call, deployment, ingestBodies } from "../../support/ingest.ts";
 import { losing } from "../../support/lost-reply.ts";
+import { record } from "../../support/record.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 /** Older than any other transaction of this file. */

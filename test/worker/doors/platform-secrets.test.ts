@@ -10,7 +10,7 @@ import {
   updateSecret,
 } from "../../../src/model/secrets.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
-import { open, readKeyRing } from "../../../src/webhooks/seal.ts";
+import { open, parseEncryptionKeys } from "../../../src/webhooks/seal.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
@@ -133,7 +133,7 @@ describe("rotateWebhookSecret", () => {
     const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
     expect(await earlierOf(id)).toHaveLength(1);
     const { sealedSecret } = await subscriptionRow(id);
-    expect(await open(readKeyRing(KEYS), id, sealedSecret)).toBe(secret);
+    expect(await open(parseEncryptionKeys(KEYS), id, sealedSecret)).toBe(secret);
   });
 
   test.each([60, 0])(
@@ -145,7 +145,7 @@ describe("rotateWebhookSecret", () => {
         later = (await rotateSecret(db, KEYS, id, overlap, Date.now())).secret;
       });
       const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
-      const ring = readKeyRing(KEYS);
+      const ring = parseEncryptionKeys(KEYS);
       expect(await open(ring, id, (await subscriptionRow(id)).sealedSecret)).toBe(later);
       const earlier = await earlierOf(id);
       const opened = await Promise.all(earlier.map((one) => open(ring, id, one.sealedSecret)));
@@ -213,7 +213,7 @@ describe("a reseal", () => {
   test("also reseals the earlier secrets", async () => {
     const { id, secret } = await subscribe(await createWorkspace());
     const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
-    const ring = readKeyRing(NEW_KEYS);
+    const ring = parseEncryptionKeys(NEW_KEYS);
     const secrets = await listUnderOtherKeys(db, "next", FIRST, 1_000);
     expect(await commit(db, countUnderOtherKeys("next"))).toBe(secrets.length);
     const own = secrets.filter((one) => one.id === id);
@@ -231,7 +231,7 @@ describe("a reseal", () => {
     const [first] = read;
     if (!first) throw new Error("the secret was not read");
     await commit(db, updateSecret(first, `next.${first.sealedSecret}`));
-    const ring = readKeyRing(KEYS);
+    const ring = parseEncryptionKeys(KEYS);
     expect(await open(ring, id, (await subscriptionRow(id)).sealedSecret)).toBe(rotated.secret);
     const [earlier] = await earlierOf(id);
     expect(earlier?.sealedSecret).toBe(`next.${first.sealedSecret}`);

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { KeyGate } from "../../../src/gate/key-gate.ts";
-import { keysOfSubscribers } from "../../../src/model/workspaces.ts";
+import { findKeysOfSubscriptions } from "../../../src/model/workspaces.ts";
 import { openWorkspace } from "../../support/api.ts";
 import { subscribe } from "../../support/deliveries.ts";
 import { slowDatabase } from "../../support/slow-database.ts";
@@ -49,7 +49,7 @@ describe("a key that was never used", () => {
   test("has no gate to tell of deliveries until it is used", async () => {
     const { workspaceId, keyHash, admit } = await openKey();
     const { id } = await subscribe(workspaceId);
-    const told = () => commit(openDatabase(env.DB), keysOfSubscribers([id], Date.now()));
+    const told = () => commit(openDatabase(env.DB), findKeysOfSubscriptions([id], Date.now()));
     expect(await told()).toEqual([]);
     await admit();
     expect(await told()).toEqual([{ keyHash }]);

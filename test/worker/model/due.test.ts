@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
-import { findBacklog, overdueAnywhere } from "../../../src/model/due.ts";
+import { findBacklog, findOverdue } from "../../../src/model/due.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import {
   announceLeads,
@@ -70,7 +70,7 @@ describe("the search for overdue deliveries", () => {
       [1_000, false],
       [200, true],
     ] as const) {
-      const part = await overdueAnywhere(db, after, later);
+      const part = await findOverdue(db, after, later);
       expect(part.wakes).toHaveLength(size);
       expect(part.after === "").toBe(ends);
       found.push(...part.wakes.map(({ subscriptionId }) => subscriptionId));
@@ -89,10 +89,10 @@ describe("the search for overdue deliveries", () => {
     await set(waiting.id, { nextAt: later - 1, backoff: 1 });
     await set(held.id, { heldUntil: later + 1 });
     await set(slow.id, { slow: true });
-    expect((await overdueAnywhere(db, "", later)).wakes).toEqual([
+    expect((await findOverdue(db, "", later)).wakes).toEqual([
       { subscriptionId: slow.id, lane: "slow" },
     ]);
-    const { wakes } = await overdueAnywhere(db, "", later + MINUTE_MS);
+    const { wakes } = await findOverdue(db, "", later + MINUTE_MS);
     expect(wakes.map(({ subscriptionId }) => subscriptionId).toSorted()).toEqual(
       [waiting.id, held.id, slow.id].toSorted(),
     );

@@ -3,7 +3,6 @@ import { describe, expect, test } from "vitest";
 import type { Page, Run } from "../../../src/contract/resources.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { cleanUpAutomations } from "../../../src/model/removals.ts";
-import { record } from "../../../src/recording/record.ts";
 import {
   automationReport,
   errorOf,
@@ -15,6 +14,7 @@ import {
 } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 import { losing } from "../../support/lost-reply.ts";
+import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
 const IN_A_MINUTE = Date.now() + 60_000;

@@ -3,7 +3,6 @@ import { describe, expect, test } from "vitest";
 import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { controlAutomation } from "../../../src/model/control.ts";
-import { record } from "../../../src/recording/record.ts";
 import {
   automationReport,
   eventsOf,
@@ -13,6 +12,7 @@ import {
 } from "../../support/api.ts";
 import { subscribe } from "../../support/deliveries.ts";
 import { type Lost, losing } from "../../support/lost-reply.ts";
+import { record } from "../../support/record.ts";
 
 const EVERYTHING = [...WEBHOOK_EVENTS];
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");

@@ -3,7 +3,7 @@ import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
 import { Platform } from "../../../src/doors/platform.ts";
-import { open, readKeyRing, seal } from "../../../src/webhooks/seal.ts";
+import { open, parseEncryptionKeys, seal } from "../../../src/webhooks/seal.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 import { errorOf } from "../../support/api.ts";
 import { createWorkspace, observedDatabase } from "../../support/deliveries.ts";
@@ -26,7 +26,7 @@ async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string,
     "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)",
   );
   const rows = [...secrets].map(async ([id, secret]) =>
-    insert.bind(id, workspaceId, await seal(readKeyRing(keys), id, secret)),
+    insert.bind(id, workspaceId, await seal(parseEncryptionKeys(keys), id, secret)),
   );
   await env.DB.batch(await Promise.all(rows));
   return secrets;
@@ -42,7 +42,7 @@ async function stored(): Promise<Map<string, string>> {
 }
 
 async function openAll(keys: string, sealed: Map<string, string>) {
-  const ring = readKeyRing(keys);
+  const ring = parseEncryptionKeys(keys);
   const opened = [...sealed].map(async ([id, text]) => [id, await open(ring, id, text)] as const);
   return new Map(await Promise.all(opened));
 }
@@ -87,7 +87,7 @@ describe("resealSecrets", () => {
   test("never restores a secret that was changed in the meantime", async () => {
     const secrets = await subscribeAll(2);
     const [changedId = ""] = secrets.keys();
-    const changed = await seal(readKeyRing(OLD_KEYS), changedId, "whsec_changed");
+    const changed = await seal(parseEncryptionKeys(OLD_KEYS), changedId, "whsec_changed");
     const { DB } = observedDatabase({
       before: async (_, texts) => {
         if (!texts.some((text) => /set "sealed_secret"/.test(text))) return;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { open, readKeyRing, seal } from "../../../src/webhooks/seal.ts";
+import { open, parseEncryptionKeys, seal } from "../../../src/webhooks/seal.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 
 /** The base64 of 32 equal bytes. */
@@ -13,20 +13,20 @@ const NEW = `new:${keyOf(2)}`;
 
 describe("a sealed secret", () => {
   test("can be decrypted for its own subscription", async () => {
-    const ring = readKeyRing(OLD);
+    const ring = parseEncryptionKeys(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
   });
 
   test("cannot be decrypted for another subscription", async () => {
-    const ring = readKeyRing(OLD);
+    const ring = parseEncryptionKeys(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     await expect(open(ring, "whk_2", sealed)).rejects.toThrow();
     await expect(open(ring, "", sealed)).rejects.toThrow();
   });
 
   test("contains nothing of the secret in plain text, and is different each time", async () => {
-    const ring = readKeyRing(OLD);
+    const ring = parseEncryptionKeys(OLD);
     const [first, second] = [await seal(ring, "whk_1", SECRET), await seal(ring, "whk_1", SECRET)];
     expect(first).toMatch(/^old\.[A-Za-z0-9+/]+=*$/);
     expect(first).not.toBe(second);
@@ -36,7 +36,7 @@ describe("a sealed secret", () => {
   });
 
   test("cannot be decrypted if a byte of it has changed", async () => {
-    const ring = readKeyRing(OLD);
+    const ring = parseEncryptionKeys(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     for (const at of [sealed.indexOf(".") + 1, sealed.length >> 1]) {
       const other = sealed[at] === "A" ? "B" : "A";
@@ -46,25 +46,25 @@ describe("a sealed secret", () => {
   });
 
   test("can be decrypted after a rotation, as long as its key is in the ring", async () => {
-    const sealed = await seal(readKeyRing(OLD), "whk_1", SECRET);
-    const rotated = readKeyRing(`${NEW},${OLD}`);
+    const sealed = await seal(parseEncryptionKeys(OLD), "whk_1", SECRET);
+    const rotated = parseEncryptionKeys(`${NEW},${OLD}`);
     expect(await open(rotated, "whk_1", sealed)).toBe(SECRET);
     const resealed = await seal(rotated, "whk_1", SECRET);
     expect(resealed).toMatch(/^new\./);
-    expect(await open(readKeyRing(NEW), "whk_1", resealed)).toBe(SECRET);
+    expect(await open(parseEncryptionKeys(NEW), "whk_1", resealed)).toBe(SECRET);
   });
 
   test("cannot be decrypted without its key, and the error names the key's id", async () => {
-    const sealed = await seal(readKeyRing(OLD), "whk_1", SECRET);
-    await expect(open(readKeyRing(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
-    const impostor = readKeyRing(`old:${keyOf(3)}`);
+    const sealed = await seal(parseEncryptionKeys(OLD), "whk_1", SECRET);
+    await expect(open(parseEncryptionKeys(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
+    const impostor = parseEncryptionKeys(`old:${keyOf(3)}`);
     await expect(open(impostor, "whk_1", sealed)).rejects.toThrow();
   });
 });
 
 describe("WEBHOOK_ENCRYPTION_KEYS", () => {
   test("may have spaces around its entries", async () => {
-    const ring = readKeyRing(` ${NEW} , ${OLD}\n`);
+    const ring = parseEncryptionKeys(` ${NEW} , ${OLD}\n`);
     expect([...ring.keys()]).toEqual(["new", "old"]);
     expect([...(ring.get("old") ?? [])]).toEqual(Array(32).fill(1));
   });
@@ -89,7 +89,7 @@ describe("WEBHOOK_ENCRYPTION_KEYS", () => {
   ])("that %s is rejected, and the message says where, without the key", (_, text, where) => {
     let message = "";
     try {
-      readKeyRing(text);
+      parseEncryptionKeys(text);
     } catch (error) {
       ({ message } = error as Error);
     }

@@ -1,0 +1,72 @@
+import { InputError } from "../../contract/input-error.ts";
+import type { Database } from "../../db/client.ts";
+import { databaseNames, openDirectory, openNamed } from "../../db/databases.ts";
+import {
+  allHomes,
+  findHome,
+  findHomeOfWebhook,
+  type Home,
+  homeNamed,
+  inTime,
+  openToWrite,
+} from "../../db/homes.ts";
+import { logError } from "../../log.ts";
+import { workspaceExists } from "../../model/workspaces.ts";
+import { unknownWorkspace } from "../../recording/references.ts";
+
+/** @throws InputError if there is no such workspace. */
+export async function expectWorkspace(env: Env, workspaceId: string): Promise<void> {
+  if (!(await workspaceExists(openDirectory(env), workspaceId))) throw unknownWorkspace();
+}
+
+/** Finds where a workspace lives. @throws InputError if there is no such workspace. */
+export async function findKnownHome(env: Env, workspaceId: string): Promise<Home> {
+  await expectWorkspace(env, workspaceId);
+  return findHome(env, workspaceId);
+}
+
+/** Opens the database that a workspace lives in for writes; they follow it when it moves. */
+export function openHome(env: Env, workspaceId: string): Promise<Home> {
+  return openToWrite(env, () => findHome(env, workspaceId));
+}
+
+/** Opens the database that a subscription's workspace lives in for writes. */
+export function openHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
+  return openToWrite(env, () => findHomeOfWebhook(env, webhookId));
+}
+
+/** A database by its name. @throws InputError that lists the names if none is bound under this one. */
+export function expectDatabase(env: Env, database: string): Home {
+  const names = databaseNames(env);
+  if (names.includes(database)) return homeNamed(env, database);
+  throw new InputError(
+    `database: no database is bound as ${database}; there is ${names.join(", ")}`,
+  );
+}
+
+/** The databases to query about one workspace, about one database, or about everything. */
+export async function findHomes(
+  env: Env,
+  workspaceId: string | null | undefined,
+  database: string | null | undefined,
+): Promise<Home[]> {
+  if (workspaceId != null) return [await findKnownHome(env, workspaceId)];
+  return database == null ? allHomes(env) : [expectDatabase(env, database)];
+}
+
+/**
+ * Queries one of several databases. If it does not answer, or is not bound, that is logged and null
+ * returned, so that the others can still be shown.
+ */
+export async function queryIfReachable<T>(
+  env: Env,
+  database: string,
+  find: (db: Database) => Promise<T>,
+): Promise<T | null> {
+  try {
+    return await inTime(database, find(openNamed(env, database)));
+  } catch (error) {
+    logError("database_away", error, { database });
+    return null;
+  }
+}
