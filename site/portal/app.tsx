@@ -10,7 +10,7 @@ import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Loading } from "./parts/basics.tsx";
 import { LoadFault, NotFound } from "./parts/faults.tsx";
-import { type Route, readRoute } from "./route.ts";
+import { parseRoute, type Route } from "./route.ts";
 import { readSession, readToken, resumeSession, watchSession } from "./session.ts";
 import type { Workspace } from "./shapes.ts";
 import { t } from "./text.ts";
@@ -18,9 +18,9 @@ import { t } from "./text.ts";
 /** The portal: who may see it, and the place named by the address. */
 export function App({ icon }: { icon: string }) {
   const [session, setSession] = useState(readSession);
-  const [route, setRoute] = useState(() => readRoute(location.hash));
+  const [route, setRoute] = useState(() => parseRoute(location.hash));
   useEffect(() => {
-    const follow = () => setRoute(readRoute(location.hash));
+    const follow = () => setRoute(parseRoute(location.hash));
     watchSession(() => setSession(readSession()));
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);

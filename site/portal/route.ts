@@ -5,7 +5,7 @@ export type Route =
   | { page: "delivery"; id: string; eventId: string };
 
 /** The place for a fragment such as `#/webhooks/whk_…?state=pending`. */
-export function readRoute(fragment: string): Route {
+export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?");
   const [first, id, eventId, ...more] = path.split("/").filter(Boolean).map(decode);
   if (more.length > 0) return { page: "unknown" };

@@ -167,7 +167,7 @@ export async function commit<P extends Part>(
   const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
   const statements = queries.map(({ sql, params }) => $client.prepare(sql).bind(...params));
   if (statements.length === 0) return read([]);
-  return read(await retrying(() => $client.batch(statements), tries));
+  return read(await retryTransient(() => $client.batch(statements), tries));
 }
 
 /** Runs a single query, retrying transient D1 errors. */
@@ -175,11 +175,11 @@ export async function query<P extends Part>({ $client }: Database, one: P): Prom
   const { queries, read } = toStatements(one) as Statements<ResultOf<P>>;
   const [{ sql, params }] = queries as [Query];
   const statement = $client.prepare(sql).bind(...params);
-  return read([await retrying(() => statement.all())]);
+  return read([await retryTransient(() => statement.all())]);
 }
 
 /** Runs an idempotent query, retrying transient D1 errors. */
-export async function retrying<T>(query: () => PromiseLike<T>, tries = TRIES): Promise<T> {
+export async function retryTransient<T>(query: () => PromiseLike<T>, tries = TRIES): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await query();

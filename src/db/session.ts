@@ -24,7 +24,7 @@ type Query<T> = (client: D1Client) => Promise<T>;
 
 /** A client that decides when a query is run where; each is prepared anew wherever it is run. */
 abstract class LateClient implements D1Client {
-  abstract run<T>(query: Query<T>): Promise<T>;
+  abstract execute<T>(query: Query<T>): Promise<T>;
 
   prepare(query: string): D1PreparedStatement {
     return new LateStatement(this, query, []) as unknown as D1PreparedStatement;
@@ -32,7 +32,7 @@ abstract class LateClient implements D1Client {
 
   batch<T>(statements: D1PreparedStatement[]): Promise<D1Result<T>[]> {
     const late = statements as unknown as LateStatement[];
-    return this.run((client) => client.batch<T>(late.map((statement) => statement.on(client))));
+    return this.execute((client) => client.batch<T>(late.map((statement) => statement.on(client))));
   }
 }
 
@@ -56,15 +56,15 @@ class LateStatement {
   }
 
   all() {
-    return this.#client.run((client) => this.on(client).all());
+    return this.#client.execute((client) => this.on(client).all());
   }
 
   raw() {
-    return this.#client.run((client) => this.on(client).raw());
+    return this.#client.execute((client) => this.on(client).raw());
   }
 
   run() {
-    return this.#client.run((client) => this.on(client).run());
+    return this.#client.execute((client) => this.on(client).run());
   }
 }
 
@@ -94,7 +94,7 @@ export class EarlySession extends LateClient {
     return binding === this.#binding ? this.#session.getBookmark() : null;
   }
 
-  override async run<T>(query: Query<T>): Promise<T> {
+  override async execute<T>(query: Query<T>): Promise<T> {
     const [binding, session] = [this.#binding, this.#session];
     const early = query(session);
     // A failure matters only once the result may be returned.
@@ -146,7 +146,7 @@ export class MovingSession extends LateClient {
     return this.#session.getBookmark();
   }
 
-  override async run<T>(query: Query<T>): Promise<T> {
+  override async execute<T>(query: Query<T>): Promise<T> {
     const startedAt = performance.now();
     for (;;) {
       try {

@@ -24,7 +24,7 @@ import { commitRecordings, type Prepared, type Recording } from "../recording/re
 import {
   addLeftovers,
   checkReferences,
-  lookUp,
+  findReferenced,
   MissingReference,
 } from "../recording/references.ts";
 
@@ -171,7 +171,7 @@ async function recordIn(
 ): Promise<void> {
   const db = openNamed(env, database);
   const recordings = readable.map(({ recording }) => recording);
-  const known = await lookUp(db, recordings);
+  const known = await findReferenced(db, recordings);
   const prepared: Ready[] = [];
   for (const { item, recording } of readable) {
     const { workspaceId, leaves, once, ids } = recording;

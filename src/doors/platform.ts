@@ -26,7 +26,7 @@ class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
 for (const method of Object.keys(METHODS) as PlatformMethod[])
   Object.defineProperty(PlatformEntrypoint.prototype, method, {
     value(this: Call, input: unknown) {
-      return run(method, { env: this.env, ctx: this.ctx }, input);
+      return invoke(method, { env: this.env, ctx: this.ctx }, input);
     },
   });
 
@@ -46,11 +46,11 @@ export const Platform = PlatformEntrypoint as new (
 ) => PlatformEntrypoint & RpcMethods;
 export type Platform = InstanceType<typeof Platform>;
 
-/** Runs a method. A refusal begins with its name, because a log may show nothing but the message. */
-async function run<M extends PlatformMethod>(method: M, call: Call, input: unknown) {
-  const implementation: Methods[M] = METHODS[method];
+/** Calls a method. A refusal begins with its name, because a log may show the message alone. */
+async function invoke<M extends PlatformMethod>(method: M, call: Call, input: unknown) {
+  const perform: Methods[M] = METHODS[method];
   try {
-    return await implementation(call, (await parseInput(method, input)) as ParsedInput<M>);
+    return await perform(call, (await parseInput(method, input)) as ParsedInput<M>);
   } catch (error) {
     if (!(error instanceof InputError) || error.message.startsWith(`${method}: `)) throw error;
     throw new InputError(`${method}: ${error.message}`);

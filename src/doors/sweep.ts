@@ -6,7 +6,7 @@ import { deleteCommits } from "../db/once.ts";
 import { sendNotices } from "../delivery/notify.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
-import { noteSize } from "../model/databases.ts";
+import { insertSize } from "../model/databases.ts";
 import { findOverdue } from "../model/due.ts";
 import { listMoves } from "../model/moves.ts";
 import { cleanUpAutomations } from "../model/removals.ts";
@@ -42,7 +42,7 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
-    noteSize(db, now),
+    insertSize(db, now),
     goOnMoving(home, env, mayGoOn),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));

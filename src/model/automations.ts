@@ -222,10 +222,10 @@ const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)`;
  * SQL condition on a draft: its report changes the automation's status. Evaluated before the
  * reports are written.
  */
-export function isMoveOf(reported: ReportedAutomation[]): SQL {
-  const moves = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
+export function changesStatus(reported: ReportedAutomation[]): SQL {
+  const reports = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
   return sql`draft.value->>'subject' IN (SELECT ${known.id}
-    FROM json_each(${JSON.stringify(moves)}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+    FROM json_each(${JSON.stringify(reports)}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
     WHERE ${known.status} <> r.value->>'status' AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`;
 }
 

@@ -42,14 +42,14 @@ export async function controlAutomation(
     if (!row) return { result: "not_found" };
     if (row.status === status) return { result: "done", row, wakes: [] };
     if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };
-    const moved = await move(db, row, status, clock());
-    if (moved) return moved;
+    const done = await changeStatus(db, row, status, clock());
+    if (done) return done;
   }
   throw new Error("an automation was changed by others in every round");
 }
 
 /** Changes the status of an automation as `row` shows it; `null` if it has changed since. */
-async function move(
+async function changeStatus(
   db: Database,
   row: AutomationRow,
   status: AutomationStatus,
@@ -71,6 +71,6 @@ async function move(
     ([, changes]) => changes > 0,
   );
   const { result, wakes } = await commitAnnounced(db, change, [row.workspaceId], now, isUntouched);
-  const moved = result ?? true;
-  return moved ? { result: "done", row: changed, wakes } : null;
+  const isChanged = result ?? true;
+  return isChanged ? { result: "done", row: changed, wakes } : null;
 }

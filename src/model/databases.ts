@@ -81,7 +81,7 @@ const sizeOf: Statements<number> = {
 };
 
 /** Notes the size of a database, once a day. */
-export async function noteSize(db: Database, now: number): Promise<void> {
+export async function insertSize(db: Database, now: number): Promise<void> {
   const day = Math.floor(now / DAY_MS);
   const [known, bytes] = await commit(
     db,

@@ -3,7 +3,7 @@ import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.t
 import type { AutomationType } from "../contract/resources.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import {
-  isMoveOf,
+  changesStatus,
   type ReportedAutomation,
   shows,
   toAutomation,
@@ -39,7 +39,13 @@ export async function toAutomationRecording(
     statements: () =>
       readAs(
         inOrder([
-          announce(workspaceId, "automation.status_changed", drafts, isMoveOf(latest), moment.now),
+          announce(
+            workspaceId,
+            "automation.status_changed",
+            drafts,
+            changesStatus(latest),
+            moment.now,
+          ),
           upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
         ]),
         ([, created]) => created,

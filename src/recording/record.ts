@@ -6,7 +6,12 @@ import type { Wake } from "../model/due.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import { toLeadRecording } from "./leads.ts";
 import { commitRecordings, type Recording } from "./recording.ts";
-import { checkReferences, type KnownAutomations, lookUp, refuseMissing } from "./references.ts";
+import {
+  checkReferences,
+  findReferenced,
+  type KnownAutomations,
+  refuseMissing,
+} from "./references.ts";
 import { toRunRecording } from "./runs.ts";
 
 const RECORDINGS: {
@@ -60,7 +65,7 @@ export async function record<M extends RecordingMethod>(
 
 /** Finds the automations a recording refers to. @throws InputError for a missing reference. */
 async function findReferences(db: Database, recording: Recording): Promise<KnownAutomations> {
-  const known = await lookUp(db, [recording]);
+  const known = await findReferenced(db, [recording]);
   checkReferences(recording, known);
   return known.automations;
 }

@@ -51,7 +51,7 @@ export function inWorkspace(workspaceId: string, id: string): string {
 }
 
 /** Looks up everything the recordings refer to, in one round trip. */
-export async function lookUp(db: Database, recordings: References[]): Promise<Known> {
+export async function findReferenced(db: Database, recordings: References[]): Promise<Known> {
   const pairsOf = (kind: "automation" | "lead") => {
     const pairs = recordings.flatMap(({ workspaceId, references }) =>
       references

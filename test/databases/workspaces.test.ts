@@ -5,7 +5,7 @@ import { DATABASE_MAX_BYTES } from "../../src/contract/limits.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { Platform } from "../../src/doors/platform.ts";
 import { sweep } from "../../src/doors/sweep.ts";
-import { noteSize } from "../../src/model/databases.ts";
+import { insertSize } from "../../src/model/databases.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import {
   awayDatabase,
@@ -194,11 +194,11 @@ describe("databases", () => {
     const db = openDatabase(databaseOf("DB_3"));
     const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
     await databaseOf("DB_3").exec("DELETE FROM sizes");
-    await noteSize(db, today - 2 * DAY_MS);
+    await insertSize(db, today - 2 * DAY_MS);
     expect(await figures()).toMatchObject({ bytesPerDay: null, daysLeft: null });
     const sizeBefore = (await figures())?.sizeBytes ?? 0;
     await fill("DB_3", 2);
-    await noteSize(db, today);
+    await insertSize(db, today);
     const after = await figures();
     const bytesPerDay = Math.round(((after?.sizeBytes ?? 0) - sizeBefore) / 2);
     expect(bytesPerDay).toBeGreaterThan(900_000);
@@ -227,7 +227,7 @@ describe("databases", () => {
     await sweep(bindings, now + 3_600_000);
     expect(await Promise.all(NAMES.map(sizesOf))).toEqual(first);
     for (let i = 1; i <= 40; i++)
-      await noteSize(openDatabase(databaseOf("DB_2")), now + i * DAY_MS);
+      await insertSize(openDatabase(databaseOf("DB_2")), now + i * DAY_MS);
     const kept = await sizesOf("DB_2");
     expect(kept).toHaveLength(31);
     expect(kept.at(-1)).toMatchObject({ day: day + 40 });

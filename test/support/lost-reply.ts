@@ -5,7 +5,7 @@ import { HOME_DB } from "./home.ts";
 export type Lost = "reply" | "request";
 
 /** D1 that loses its first writing transaction; before that is retried, `meanwhile` happens. */
-export function losing(lost: Lost, meanwhile: () => Promise<unknown>): D1Database {
+export function lossyDatabase(lost: Lost, meanwhile: () => Promise<unknown>): D1Database {
   let hasLost = false;
   const texts = new WeakMap<D1PreparedStatement, string>();
   const wrap = <T extends D1Client>(client: T): T =>

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { describe, expect, test } from "vitest";
-import { retrying } from "../../src/db/client.ts";
+import { retryTransient } from "../../src/db/client.ts";
 import { workspaces } from "../../src/db/schema.ts";
 import { log, logError } from "../../src/log.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -66,7 +66,7 @@ describe("an error", () => {
   test("of a retried query is logged in the same way", async () => {
     const person = "zoe@example.com";
     const query = () => db.all(sql`SELECT * FROM nowhere WHERE email = ${person}`);
-    logError("request_failed", await failureOf(retrying(query)));
+    logError("request_failed", await failureOf(retryTransient(query)));
     expect(written().message).toContain("no such table: nowhere");
     expect(lines.join()).not.toContain(person);
   });

@@ -4,7 +4,7 @@ import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
-import { readSince, SinceField } from "../parts/since.tsx";
+import { parseSince, SinceField } from "../parts/since.tsx";
 import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
@@ -20,7 +20,7 @@ export function EnableDialog({ webhook, onClose, onDone }: Props) {
   const [withMissed, setWithMissed] = useState(true);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const submit = (form: FormData, close: () => void) => {
-    const since = withMissed ? readSince(form, webhook, Date.now()) : null;
+    const since = withMissed ? parseSince(form, webhook, Date.now()) : null;
     setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return;
     void action.run(async () => {

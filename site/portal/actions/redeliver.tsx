@@ -4,7 +4,7 @@ import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
-import { readSince, SinceField } from "../parts/since.tsx";
+import { parseSince, SinceField } from "../parts/since.tsx";
 import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
@@ -22,7 +22,7 @@ export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
   const [states, setStates] = useState<string[]>([...STATES]);
   const [sinceFault, setSinceFault] = useState<string | null>(null);
   const submit = (form: FormData, close: () => void) => {
-    const since = readSince(form, webhook, Date.now());
+    const since = parseSince(form, webhook, Date.now());
     setSinceFault(since === null ? t.since.required : null);
     if (since === null) return;
     void action.run(async () => {

@@ -9,7 +9,7 @@ const MAX_AGE_MS = 30 * 24 * HOUR_MS;
 /** How long ago each choice is. */
 const AGES_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 
-/** Asks for the time since when to redeliver; the surrounding form reads it with `readSince`. */
+/** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
 export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
   const began = webhook.failing_since;
   const isRecent = began !== null && Date.parse(began) > Date.now() - MAX_AGE_MS;
@@ -52,7 +52,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
 }
 
 /** The time in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
-export function readSince(form: FormData, webhook: Webhook, now: number): string | null {
+export function parseSince(form: FormData, webhook: Webhook, now: number): string | null {
   const choice = String(form.get("since"));
   if (choice === "failing") return webhook.failing_since;
   if (choice !== "other")

@@ -22,7 +22,7 @@ import type { AppEnv } from "./context.ts";
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
 export const gate = createMiddleware<AppEnv>(async (c, next) => {
-  const key = readBearer(c.req.header("Authorization"));
+  const key = parseBearer(c.req.header("Authorization"));
   if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
     throw await countFailure(c);
   const keyHash = await hashApiKey(key);
@@ -155,7 +155,7 @@ function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null):
 }
 
 /** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
-export function readBearer(header: string | undefined): string | null {
+export function parseBearer(header: string | undefined): string | null {
   return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
 }
 

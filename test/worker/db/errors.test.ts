@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { openDatabase, retrying } from "../../../src/db/client.ts";
+import { openDatabase, retryTransient } from "../../../src/db/client.ts";
 import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
 import { EarlySession } from "../../../src/db/session.ts";
 import { listLeads } from "../../../src/model/leads.ts";
@@ -33,8 +33,8 @@ describe("a D1 error", () => {
   test.each(Object.entries(rows))("is handled as listed: %s", async (message, fault) => {
     const error = new Error(`D1_ERROR: ${message}`);
     const query = failing(error);
-    if (fault === "nobody") expect(await retrying(query)).toBe("found");
-    else await expect(retrying(query)).rejects.toBe(error);
+    if (fault === "nobody") expect(await retryTransient(query)).toBe("found");
+    else await expect(retryTransient(query)).rejects.toBe(error);
     expect(query).toHaveBeenCalledTimes(fault === "nobody" ? 2 : 1);
     expect(isTransient(error)).toBe(fault !== "query");
   });
@@ -43,7 +43,7 @@ describe("a D1 error", () => {
     for (const message of ["no such table: leads", "UNIQUE constraint failed", "disk I/O error"]) {
       const error = new Error(`D1_ERROR: ${message}: SQLITE_ERROR`);
       const query = failing(error);
-      await expect(retrying(query)).rejects.toBe(error);
+      await expect(retryTransient(query)).rejects.toBe(error);
       expect(query).toHaveBeenCalledTimes(1);
       expect(isTransient(error)).toBe(false);
     }
@@ -54,9 +54,11 @@ test("an overloaded Durable Object is not retried, and one whose error is retrya
   const overloaded = failing(
     Object.assign(new Error("Network connection lost."), { overloaded: true, retryable: true }),
   );
-  await expect(retrying(overloaded)).rejects.toThrow();
+  await expect(retryTransient(overloaded)).rejects.toThrow();
   expect(overloaded).toHaveBeenCalledTimes(1);
-  expect(await retrying(failing(Object.assign(new Error("x"), { retryable: true })))).toBe("found");
+  expect(await retryTransient(failing(Object.assign(new Error("x"), { retryable: true })))).toBe(
+    "found",
+  );
 });
 
 test("a read that is refused because its admission failed is not repeated", async () => {

@@ -11,7 +11,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import { call, deployment, ingestBodies } from "../../support/ingest.ts";
-import { losing } from "../../support/lost-reply.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
@@ -83,7 +83,7 @@ test("a transaction leaves one token, which is deleted after an hour", async () 
   const { workspaceId } = await openWorkspace();
   const before = await tokens();
   const input = { workspaceId, automations: [automationReport("1"), automationReport("2")] };
-  const DB = losing("reply", async () => {});
+  const DB = lossyDatabase("reply", async () => {});
   await record({ ...env, DB }, "recordAutomations", input, LONG_AGO);
   expect(await tokens()).toBe(before + 1);
   await commit(openDatabase(env.DB), deleteCommits(LONG_AGO + HOUR_MS));

@@ -24,7 +24,7 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { losing } from "../../support/lost-reply.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
 
 const { Platform } = exports;
 const DAY_SECONDS = 86_400;
@@ -141,7 +141,7 @@ describe("rotateWebhookSecret", () => {
     async (overlap) => {
       const { id } = await subscribe(await createWorkspace());
       let later = "";
-      const DB = losing("reply", async () => {
+      const DB = lossyDatabase("reply", async () => {
         later = (await rotateSecret(db, KEYS, id, overlap, Date.now())).secret;
       });
       const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
@@ -158,7 +158,7 @@ describe("rotateWebhookSecret", () => {
     const { id } = await subscribe(await createWorkspace());
     for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
     const before = await subscriptionRow(id);
-    const DB = openDatabase(losing("reply", async () => {}));
+    const DB = openDatabase(lossyDatabase("reply", async () => {}));
     expect(await errorOf(rotateSecret(DB, KEYS, id, 60, Date.now()))).toContain("overlapSeconds 0");
     expect(await subscriptionRow(id)).toEqual(before);
   });

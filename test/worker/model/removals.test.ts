@@ -13,7 +13,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
-import { losing } from "../../support/lost-reply.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
@@ -137,7 +137,7 @@ test("of removals and recordings in a row, the last one counts", async () => {
 test("a run whose automation is removed between look-up and commit is refused, and not announced", async () => {
   const { workspaceId, id, recordAgain } = await openRemoved(0);
   await recordAgain();
-  const DB = losing("request", () => Platform.removeAutomations({ workspaceId, ids: [id] }));
+  const DB = lossyDatabase("request", () => Platform.removeAutomations({ workspaceId, ids: [id] }));
   const before = await eventsOf(workspaceId);
   const input = { workspaceId, runs: [runReport("late", id)] };
   await expect(record({ ...env, DB }, "recordRuns", input, Date.now())).rejects.toThrow(

@@ -11,7 +11,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import { subscribe } from "../../support/deliveries.ts";
-import { type Lost, losing } from "../../support/lost-reply.ts";
+import { type Lost, lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
 const EVERYTHING = [...WEBHOOK_EVENTS];
@@ -149,7 +149,7 @@ describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost",
 
     const history = await openHistory();
     const at = history.nextHour();
-    const DB = losing(lost, () => inTurn(history, others));
+    const DB = lossyDatabase(lost, () => inTurn(history, others));
     const outcome = await outcomeOf(write(history)(DB, at));
 
     // The same without losses, in the order in which the writes took effect.
@@ -169,7 +169,7 @@ describe.concurrent.each<Lost>(["reply", "request"])("a write whose %s is lost",
       const history = await openHistory();
       const write = (FIRST[first] as Write)(history);
       const { wakes } = await write(
-        losing(lost, async () => {}),
+        lossyDatabase(lost, async () => {}),
         history.nextHour(),
       );
       expect(wakes).toEqual([{ subscriptionId: history.subscription.id, lane: "fast" }]);
@@ -182,7 +182,7 @@ test("what a try wrote is not counted if its reply was lost", async () => {
   const { changed } = await writes.lead()(env.DB, nextHour());
   expect(changed).toBe(1);
   for (const write of [writes.run(), writes.remove(), writes.report({})]) {
-    const DB = losing("reply", async () => {});
+    const DB = lossyDatabase("reply", async () => {});
     expect(await write(DB, nextHour())).toMatchObject({ changed: 0 });
   }
 });
@@ -190,7 +190,7 @@ test("what a try wrote is not counted if its reply was lost", async () => {
 test("what a second try writes is counted if the first was lost", async () => {
   const { writes, nextHour } = await openHistory();
   for (const write of [writes.lead(), writes.run(), writes.remove(), writes.report({})]) {
-    const DB = losing("request", async () => {});
+    const DB = lossyDatabase("request", async () => {});
     expect(await write(DB, nextHour())).toMatchObject({ changed: 1 });
   }
 });

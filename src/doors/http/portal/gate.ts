@@ -5,7 +5,7 @@ import { findHome, openToWrite } from "../../../db/homes.ts";
 import { verifyPortalToken } from "../../../gate/portal-token.ts";
 import { findPortalAccess, type PortalAccess } from "../../../model/workspaces.ts";
 import type { AppEnv } from "../context.ts";
-import { readBearer } from "../gate.ts";
+import { parseBearer } from "../gate.ts";
 
 /** The period of `PORTAL_REQUESTS` in wrangler.toml. */
 const WINDOW_SECONDS = 60;
@@ -20,7 +20,7 @@ const WINDOW_SECONDS = 60;
  *   `webhook_not_found`, in this order.
  */
 export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> {
-  const token = readBearer(c.req.header("Authorization"));
+  const token = parseBearer(c.req.header("Authorization"));
   const grant = token && (await verifyPortalToken(c.env.PORTAL_SIGNING_KEYS, token, Date.now()));
   if (!grant) throw new ApiError("invalid_api_key");
   const { workspaceId, endsAt } = grant;
