@@ -1,49 +1,9 @@
-import {
-  and,
-  type Column,
-  eq,
-  inArray,
-  isNotNull,
-  isNull,
-  ne,
-  notExists,
-  type SQL,
-  type SQLWrapper,
-  sql,
-} from "drizzle-orm";
-import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
-import { CLEANUP_MAX } from "../contract/limits.ts";
+import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { deleteFrom, select, update } from "../db/builder.ts";
-import {
-  commit,
-  type Database,
-  inOrder,
-  readAs,
-  rows,
-  type Statements,
-  write,
-} from "../db/client.ts";
-import { DIRECTORY } from "../db/databases.ts";
-import {
-  apiKeys,
-  automations,
-  earlierSecrets,
-  emails,
-  events,
-  leads,
-  type MoveState,
-  moves,
-  notices,
-  removals,
-  runs,
-  subscriptions,
-  workspaces,
-} from "../db/schema.ts";
-import type { GatedKey } from "./api-keys.ts";
-import { WITHDRAWN } from "./endings.ts";
+import { inOrder, type Statements, write } from "../db/client.ts";
+import { events, leads, runs } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { deleteDeliveries } from "./retention.ts";
-import { deleteSecretsOfDeleted } from "./secrets.ts";
 
 /*
  * Personal data is overwritten before it is deleted: a deleted row may stay readable in the file
@@ -52,11 +12,11 @@ import { deleteSecretsOfDeleted } from "./secrets.ts";
  */
 
 /** A filler of the same number of bytes; null stays null. */
-function blank(text: Column): SQL {
+export function blank(text: Column): SQL {
   return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
 }
 
-/** What overwrites what is personal of a lead. */
+/** Overwrites the personal data of a lead. */
 export const BLANK_LEAD = {
   name: blank(leads.name),
   email: blank(leads.email),
@@ -64,7 +24,7 @@ export const BLANK_LEAD = {
   customFields: blank(leads.customFields),
 };
 
-/** The same of an event. */
+/** Overwrites the personal data of an event. */
 export const BLANK_EVENT = { body: blank(events.body) };
 
 /**
@@ -109,7 +69,7 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
 }
 
 /** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */
-function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
+export function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
   const isSelected = sql`${events.workspaceId} = ${workspaceId} AND ${events.id} IN (${selected})`;
   return inOrder([
     deleteDeliveries(
@@ -119,176 +79,4 @@ function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
     update(events).set(BLANK_EVENT).where(isSelected),
     deleteFrom(events).where(isSelected),
   ]);
-}
-
-/**
- * Revokes all keys of a workspace, in the directory.
- *
- * @returns them, whose gates must be told, and the name of the database that the workspace lives in;
- *   null when there is no such workspace.
- */
-export function closeKeys(
-  workspaceId: string,
-  now: number,
-): Statements<{ keys: GatedKey[]; database: string } | null> {
-  const isOf = eq(apiKeys.workspaceId, workspaceId);
-  const { id, database } = workspaces;
-  const statements = inOrder([
-    update(apiKeys)
-      .set({ revokedAt: now })
-      .where(and(isOf, isNull(apiKeys.revokedAt))),
-    select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt }).from(apiKeys).where(isOf),
-    select({ database }).from(workspaces).where(eq(id, workspaceId)),
-  ]);
-  return readAs(statements, ([, keys, [line]]) =>
-    line ? { keys, database: line.database ?? DIRECTORY } : null,
-  );
-}
-
-/** Closes a workspace for good, where it lives: its access ends, its subscriptions are deleted. */
-export function closeWorkspace(id: string, now: number): Statements<unknown> {
-  return inOrder([
-    update(workspaces)
-      .set({ accessGranted: false })
-      .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    update(subscriptions)
-      .set({ deletedAt: now, ...WITHDRAWN })
-      .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
-    // Done here: a dispatch may delete the subscription rows that these are found by.
-    deleteSecretsOfDeleted(eq(subscriptions.workspaceId, id)),
-  ]);
-}
-
-/**
- * Erases a closed workspace in chunks, until nothing remains or `mayGoOn` returns false; the next
- * call continues. The workspace itself goes last, once nothing refers to it.
- *
- * @returns how many rows remain.
- */
-export async function eraseWorkspace(
-  db: Database,
-  id: string,
-  mayGoOn: () => boolean,
-): Promise<number> {
-  let isLeft = await commit(db, erasePiece(id));
-  while (isLeft && mayGoOn()) isLeft = await commit(db, erasePiece(id));
-  // Counted once at the end, because it reads every remaining row.
-  return isLeft ? commit(db, countRemaining(id)) : 0;
-}
-
-/**
- * Erases rows that a workspace has left behind in this database, which it has moved away from, up to
- * `CLEANUP_MAX` of each kind; gives whether nothing remains. Its line stays.
- */
-export function eraseLeftBehind(id: string): Statements<boolean> {
-  const enter = (state: MoveState) => update(moves).set({ state }).where(eq(moves.workspaceId, id));
-  const { pieces, isEmpty } = erasedData(id);
-  const statements = inOrder([
-    enter("erasing"),
-    inOrder(pieces),
-    update(workspaces)
-      .set({ name: "", adminEmails: [], webhooksMax: null })
-      .where(eq(workspaces.id, id)),
-    enter("gone"),
-    rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty} AS "isEmpty"`),
-  ]);
-  return readAs(statements, ([, , , , [found]]) => found?.isEmpty === 1);
-}
-
-/** A table whose rows belong to a workspace. */
-type Owned = SQLiteTable & Record<"id" | "workspaceId", SQLiteColumn>;
-
-/** The runs of a workspace; each kind has its own index. */
-function runsOf(id: string): SQL {
-  const ofKind = (
-    isOfKind: SQL,
-  ) => sql`SELECT ${runs.id} AS id, ${runs.occurredAt} AS at FROM ${runs}
-    WHERE ${runs.workspaceId} = ${id} AND ${isOfKind}`;
-  return sql`(${ofKind(sql`${runs.crm} = 0`)} UNION ALL ${ofKind(sql`${runs.crm} = 1`)})`;
-}
-
-/**
- * Erases up to `CLEANUP_MAX` rows of each kind, what refers to others before these, and with the last
- * of them the workspace; gives whether that is left.
- */
-function erasePiece(id: string): Statements<boolean> {
-  const { pieces, isEmpty } = erasedData(id);
-  const isOwn = eq(workspaces.id, id);
-  const piece = inOrder([
-    // It does not live here: nothing needs to be kept out any more.
-    deleteFrom(moves).where(and(eq(moves.workspaceId, id), ne(moves.state, "erasing"))),
-    ...pieces,
-    deleteFrom(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
-    update(workspaces)
-      .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
-      .where(and(isOwn, isEmpty)),
-    deleteFrom(moves).where(and(eq(moves.workspaceId, id), isEmpty)),
-    deleteFrom(workspaces).where(and(isOwn, isEmpty)),
-  ]);
-  const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
-  return readAs(inOrder([piece, left]), ([, found]) => found.length > 0);
-}
-
-/** The statements that erase rows of a workspace, and what is true in SQL when it has none. */
-function erasedData(id: string): { pieces: (SQLWrapper | Statements<unknown>)[]; isEmpty: SQL } {
-  const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
-  const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
-  const ownRuns = runsOf(id);
-  const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
-  const first = (table: Owned & { createdAt: SQLiteColumn }) =>
-    inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX));
-  const someLeads = and(first(leads), isWithoutRuns);
-  const isEmpty = and(
-    notExists(idsOf(events)),
-    isWithoutRuns,
-    notExists(idsOf(leads)),
-    notExists(idsOf(automations)),
-  );
-  // No index has them by workspace, so they are looked for once the rest is erased. The CROSS JOIN
-  // makes SQLite find that out first.
-  const ownNotices = sql`(SELECT ${notices.id} FROM (SELECT 1 WHERE ${isEmpty}) CROSS JOIN ${notices} WHERE ${isOf(notices)})`;
-  const isOfNotice = inArray(emails.noticeId, ownNotices);
-  const pieces = [
-    eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
-    deleteFrom(runs).where(
-      sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
-    ),
-    update(leads).set(BLANK_LEAD).where(someLeads),
-    deleteFrom(leads).where(someLeads),
-    deleteFrom(removals).where(
-      and(isWithoutRuns, inArray(removals.automationId, idsOf(automations))),
-    ),
-    deleteFrom(automations).where(and(first(automations), isWithoutRuns)),
-    deleteFrom(earlierSecrets).where(
-      and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions))),
-    ),
-    // Unique within the notice, because the recipient is part of the primary key.
-    write(
-      update(emails)
-        .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
-        .where(isOfNotice),
-    ),
-    deleteFrom(emails).where(isOfNotice),
-    deleteFrom(notices).where(inArray(notices.id, ownNotices)),
-    deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty)),
-  ];
-  return { pieces, isEmpty: sql`(${isEmpty} AND ${notExists(idsOf(subscriptions))})` };
-}
-
-/** Counts the rows of a workspace that are not erased yet. */
-function countRemaining(id: string): Statements<number> {
-  const countOf = (source: SQL) => sql`(SELECT count(*) FROM ${source})`;
-  const counts = [events, leads, automations, subscriptions, apiKeys].map((table) =>
-    countOf(sql`${table} WHERE ${table.workspaceId} = ${id}`),
-  );
-  const all = [
-    countOf(runsOf(id)),
-    ...counts,
-    countOf(sql`${workspaces} WHERE ${workspaces.id} = ${id}`),
-  ];
-  // Raw SQL: Drizzle cannot select without a table.
-  const remaining = rows<{ remaining: number }>(
-    sql`SELECT ${sql.join(all, sql` + `)} AS remaining`,
-  );
-  return readAs(remaining, ([row]) => row?.remaining ?? 0);
 }

@@ -16,7 +16,6 @@ import {
   writePiece,
 } from "../model/copying.ts";
 import { listDue } from "../model/due.ts";
-import { eraseLeftBehind } from "../model/erasure.ts";
 import {
   beginMove,
   cancelArrival,
@@ -42,6 +41,7 @@ import {
   updatePosition,
   type Workspace,
 } from "../model/moves.ts";
+import { eraseLeftBehind } from "../model/workspace-erasure.ts";
 
 /** How far a move has come. */
 export interface MoveProgress {

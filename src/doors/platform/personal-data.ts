@@ -4,9 +4,10 @@ import { commit } from "../../db/client.ts";
 import { DIRECTORY, openDirectory } from "../../db/databases.ts";
 import { allHomes } from "../../db/homes.ts";
 import { forgetKey } from "../../gate/forget.ts";
-import { closeKeys, closeWorkspace, eraseLeads, eraseWorkspace } from "../../model/erasure.ts";
+import { eraseLeads } from "../../model/erasure.ts";
 import { exportPage } from "../../model/export.ts";
 import { beginErasure } from "../../model/moves.ts";
+import { closeKeys, closeWorkspace, eraseWorkspace } from "../../model/workspace-erasure.ts";
 import { workspaceExists } from "../../model/workspaces.ts";
 import {
   expectDatabase,
@@ -55,7 +56,9 @@ export const personalDataMethods = {
       // What it left in other databases is deleted anyway, once they answer again.
       const isThere =
         isNeeded ||
-        (await queryIfReachable(env, home.database, (other) => workspaceExists(other, workspaceId)));
+        (await queryIfReachable(env, home.database, (other) =>
+          workspaceExists(other, workspaceId),
+        ));
       if (isThere && remaining === 0)
         remaining = await eraseWorkspace(home.db, workspaceId, mayGoOn);
     }

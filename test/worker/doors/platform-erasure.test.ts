@@ -3,7 +3,8 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
-import { closeWorkspace, eraseLeads, eraseWorkspace } from "../../../src/model/erasure.ts";
+import { eraseLeads } from "../../../src/model/erasure.ts";
+import { closeWorkspace, eraseWorkspace } from "../../../src/model/workspace-erasure.ts";
 import {
   errorOf,
   leadReport,
