@@ -2,12 +2,12 @@ import { isDatabaseName } from "../contract/database-names.ts";
 import { type Database, openDatabase } from "./client.ts";
 
 /**
- * The database that is always bound. It holds the directory, which tells where each workspace lives,
- * the API keys, and the data of the workspaces that live nowhere else.
+ * The database that is always bound. It contains the directory (where each workspace lives), all API
+ * keys, and the workspaces that live in no other database.
  */
 export const DIRECTORY = "DB";
 
-/** The names of the databases that are bound: `DB`, `DB_2`, `DB_3`, and so on. */
+/** The names of the bound databases, in order: `DB`, `DB_2`, `DB_3`, and so on. */
 export function databaseNames(env: Env): string[] {
   const numberOf = (name: string) => Number(name.slice("DB_".length));
   return Object.keys(env)
@@ -15,24 +15,24 @@ export function databaseNames(env: Env): string[] {
     .sort((a, b) => numberOf(a) - numberOf(b));
 }
 
-/** Whether there is but one, so that nobody needs to look up where a workspace lives. */
+/** Whether only one database is bound, so that where a workspace lives need not be looked up. */
 export function hasOneDatabase(env: Env): boolean {
   return !("DB_2" in env) && databaseNames(env).length === 1;
 }
 
-/** A database by its name. @throws Error when none of that name is bound. */
+/** A database binding by its name. @throws Error if there is none. */
 export function bindingOf(env: Env, name: string): D1Database {
   const binding = isDatabaseName(name) && (env as unknown as Record<string, D1Database>)[name];
   if (!binding) throw new Error(`no database is bound as ${name}: see [[d1_databases]]`);
   return binding;
 }
 
-/** The database that holds the directory. */
+/** Opens the database that contains the directory. */
 export function openDirectory(env: Env): Database {
   return openDatabase(env.DB);
 }
 
-/** Opens a database by its name. @throws Error when none of that name is bound. */
+/** Opens a database by its name. @throws Error if none is bound under it. */
 export function openNamed(env: Env, name: string): Database {
   return openDatabase(bindingOf(env, name));
 }

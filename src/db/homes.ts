@@ -15,12 +15,12 @@ import { MovingSession } from "./session.ts";
 
 /** The database that a workspace lives in. */
 export interface Home {
-  /** What its binding is called. */
+  /** The name of its binding. */
   database: string;
   db: Database;
 }
 
-/** The database of this name. @throws Error when none is bound. */
+/** A database by its name. @throws Error if none is bound under it. */
 export function homeNamed(env: Env, database: string): Home {
   return { database, db: openNamed(env, database) };
 }
@@ -37,8 +37,8 @@ const line = prepared(
 );
 
 /**
- * Looks up where a workspace lives; with one database there is nothing to look up. An unknown one
- * would live in the directory's: what is asked for there finds nothing.
+ * Finds where a workspace lives. With one database there is nothing to look up. For an unknown
+ * workspace, returns the directory's database, where queries then find nothing.
  */
 export async function findHome(env: Env, workspaceId: string): Promise<Home> {
   if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
@@ -46,7 +46,7 @@ export async function findHome(env: Env, workspaceId: string): Promise<Home> {
   return homeNamed(env, row?.database ?? DIRECTORY);
 }
 
-/** A session for writes in the database that a workspace lives in, which follows it to another one. */
+/** A session for writes to a workspace's database, which follows the workspace when it moves. */
 export function openMovingSession(
   env: Env,
   { database }: Pick<Home, "database">,
@@ -57,10 +57,10 @@ export function openMovingSession(
 }
 
 /**
- * Opens the database that a workspace lives in for writes, which wait while it changes it, and follow
- * it there: from then on, `database` names the other one.
+ * Opens the database that a workspace lives in, for writes. If the workspace moves, they wait and then
+ * go to its new database, and `database` changes accordingly.
  *
- * @param find looks up where the workspace lives.
+ * @param find finds where the workspace lives.
  */
 export async function openToWrite(env: Env, find: () => Promise<Home>): Promise<Home> {
   const home = await find();
@@ -74,7 +74,7 @@ export async function openToWrite(env: Env, find: () => Promise<Home>): Promise<
   };
 }
 
-/** The names of the databases that several workspaces live in, by the ids of these. */
+/** The names of the databases that workspaces live in, by workspace id. */
 export async function findDatabases(
   env: Env,
   workspaceIds: string[],
@@ -92,10 +92,10 @@ export async function findDatabases(
   return known;
 }
 
-/** A database that did not answer in time. */
+/** A database did not answer in time. */
 export class DatabaseAway extends Error {}
 
-/** Waits for an answer of a database. @throws DatabaseAway when that takes too long. */
+/** Waits for a database to answer. @throws DatabaseAway if that takes too long. */
 export async function inTime<T>(
   database: string,
   answer: Promise<T>,
@@ -116,7 +116,7 @@ export async function inTime<T>(
 const subscription = prepared(
   select({ id: subscriptions.id })
     .from(subscriptions)
-    // While its workspace moves, there are two of it.
+    // While its workspace moves, both databases have it.
     .innerJoin(
       workspaces,
       and(eq(workspaces.id, subscriptions.workspaceId), isNull(workspaces.database)),
@@ -125,14 +125,15 @@ const subscription = prepared(
 );
 
 /**
- * Asks all databases at once which one knows a subscription, and waits for no other; with one
- * database there is nothing to ask. One that nobody knows would be in the directory's.
+ * Finds the database that has a subscription, by asking all of them concurrently and waiting only
+ * until one has it. With one database there is nothing to ask. For an unknown subscription, returns
+ * the directory's database.
  *
- * @throws the error of a database that is away, when no other one knows it.
+ * @throws the error of a database that does not answer, if no other one has the subscription.
  */
 export async function findHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
   if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
-  const unknown = new Error("it does not know it");
+  const unknown = new Error("not in this database");
   const asked = allHomes(env).map(async (home) => {
     const asking = query(home.db, subscription({ id: webhookId }));
     const found = await inTime(home.database, asking);

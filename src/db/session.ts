@@ -3,14 +3,14 @@ import type { D1Client } from "./client.ts";
 import { isMoving, makeFinal } from "./errors.ts";
 
 /**
- * Whether a bookmark is older than another; `null`, for nothing read yet, is the oldest. Bookmarks
- * sort as strings (https://developers.cloudflare.com/d1/reference/glossary/).
+ * Whether a bookmark is older than another. Null, for nothing read yet, is the oldest. Bookmarks sort
+ * as strings (https://developers.cloudflare.com/d1/reference/glossary/).
  */
 export function isOlder(bookmark: string | null, than: string | null): boolean {
   return than !== null && (bookmark === null || bookmark < than);
 }
 
-/** A database, and a bookmark of it; `null` for any state of it. */
+/** A database and a bookmark of it; null allows any state. */
 export interface ReadPoint {
   binding: D1Database;
   bookmark: string | null;
@@ -22,7 +22,7 @@ function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
 
 type Query<T> = (client: D1Client) => Promise<T>;
 
-/** A client that decides when a query is run where; each is prepared anew wherever it is run. */
+/** A client that decides later where, and how often, to execute a query; each time it is prepared anew. */
 abstract class LateClient implements D1Client {
   abstract execute<T>(query: Query<T>): Promise<T>;
 
@@ -69,9 +69,9 @@ class LateStatement {
 }
 
 /**
- * Reads from whichever replica is near, begun before it is known how new they must be, and in which
- * database. They show what they found once `required` tells: what turns out to be older, or another
- * database's, is read again.
+ * Starts reads on a nearby replica before it is known how recent they must be and which database they
+ * must come from. Once `required` resolves, results are returned; a result that is too old, or comes
+ * from the wrong database, is read again.
  */
 export class EarlySession extends LateClient {
   readonly #required: Promise<ReadPoint>;
@@ -79,8 +79,8 @@ export class EarlySession extends LateClient {
   #session: D1DatabaseSession;
 
   /**
-   * @param since where to begin.
-   * @param required what results must not be older than; when it rejects, so do they.
+   * @param since where to start reading.
+   * @param required results must not be older than this. If it rejects, so do the reads.
    */
   constructor(since: ReadPoint, required: Promise<ReadPoint>) {
     super();
@@ -89,7 +89,7 @@ export class EarlySession extends LateClient {
     this.#session = openAt(since);
   }
 
-  /** The bookmark of what has been read; null when that was not this database. */
+  /** The bookmark of what was read; null if that was not this database. */
   bookmarkOf(binding: D1Database): string | null {
     return binding === this.#binding ? this.#session.getBookmark() : null;
   }
@@ -97,7 +97,7 @@ export class EarlySession extends LateClient {
   override async execute<T>(query: Query<T>): Promise<T> {
     const [binding, session] = [this.#binding, this.#session];
     const early = query(session);
-    // A failure matters only once the result may be returned.
+    // A failure only matters once the request is admitted.
     early.catch(() => {});
     const required = await this.#required.catch((refusal) => {
       throw makeFinal(refusal);
@@ -106,7 +106,7 @@ export class EarlySession extends LateClient {
       const found = await early;
       if (!isOlder(session.getBookmark(), required.bookmark)) return found;
     }
-    // Unless another query beside this one has done so.
+    // Unless a concurrent query has already done so.
     if (session === this.#session) {
       this.#binding = required.binding;
       this.#session = openAt(required);
@@ -121,20 +121,20 @@ interface Place {
   binding: D1Database;
 }
 
-/** How often a write asks anew where its workspace lives. */
+/** How long a write waits before it looks up again where its workspace lives. */
 const ASK_AGAIN_MS = 50;
 
 /**
- * Writes to the database that a workspace lives in, wherever that is: while the workspace changes it,
- * writes wait, and then go to the other one. Sessions begin at the primary.
+ * Writes to the database that a workspace lives in. While the workspace changes its database, writes
+ * wait; then they go to the new one. Sessions start at the primary.
  */
 export class MovingSession extends LateClient {
   readonly #find: () => Promise<Place>;
-  /** The name of the database that was written to last. */
+  /** The name of the database that was last written to. */
   database: string;
   #session: D1DatabaseSession;
 
-  /** @param find looks up where the workspace lives. */
+  /** @param find finds where the workspace lives. */
   constructor({ database, binding }: Place, find: () => Promise<Place>) {
     super();
     this.database = database;

@@ -4,17 +4,17 @@ import { logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
 
 /**
- * What a queue carries: a hint to look into the database for this subscription, and no data. It names
- * its lane itself: a queue may be called anything.
+ * A message of the delivery queues: a hint to look in the database for this subscription's deliveries.
+ * It names its lane because a deployment may rename its queues.
  */
 export interface WakeMessage {
   subscriptionId: string;
   lane: Lane;
-  /** The name of the database that knows the subscription; the directory's when left out. */
+  /** The name of the subscription's database; absent means the directory's. */
   database?: string;
 }
 
-/** Whether a queue's message is one of ours. */
+/** Whether a queue message is a wake message. */
 export function isWake(message: Message<unknown>): message is Message<WakeMessage> {
   const { subscriptionId, lane } = (message.body ?? {}) as Partial<WakeMessage>;
   return typeof subscriptionId === "string" && (lane === "fast" || lane === "slow");
@@ -24,11 +24,11 @@ const LONGEST_DELAY_SECONDS = 86_400;
 const MESSAGES_AT_ONCE = 100;
 
 /**
- * Wakes the consumer for each subscription, in its lane. A hint that a queue refuses is not lost work: the sweep
- * finds what is overdue.
+ * Wakes the consumer for each subscription, in its lane. If a queue refuses a message, nothing is
+ * lost: the sweep finds what is overdue.
  *
- * @param database the name of the database that knows the subscriptions.
- * @returns whether the queues took every hint.
+ * @param database the name of the subscriptions' database.
+ * @returns whether the queues accepted every message.
  */
 export async function wake(
   env: Env,

@@ -18,17 +18,16 @@ import { succeeded } from "../webhooks/outcome.ts";
 
 const RETRY_DELAY_SECONDS = 10;
 
-/** The dispatches that an isolate has under way, by the database. */
+/** How many dispatches an isolate has in progress, by database. */
 export type Load = Map<string, number>;
 const THIS_ISOLATE: Load = new Map();
 
 /**
- * The queue door of deliveries: dispatches what is due to the subscriptions that the messages name.
- * A dispatch that waits for its subscribers goes on by itself, so that the queue does not wait with
- * it: the database holds all that is to be done, and the messages are hints.
+ * The queue door for deliveries: dispatches what is due to the subscriptions that the messages name.
+ * A dispatch that takes long continues in the background, so that the queue does not wait for its
+ * subscribers. Nothing is lost: the work is in the database, and the messages are only hints.
  *
- * @param attempt makes one attempt; another one stands in for the network in the simulation, where
- *   isolates have their `load` apart, too.
+ * @param attempt makes one attempt. The simulation replaces it, and gives each isolate its own `load`.
  */
 export async function consume(
   messages: readonly Message<WakeMessage>[],
@@ -46,7 +45,7 @@ export async function consume(
   );
 }
 
-/** Takes messages of one lane and one database. */
+/** Consumes the messages of one lane and one database. */
 async function consumeLane(
   messages: Message<WakeMessage>[],
   env: Env,
@@ -60,7 +59,7 @@ async function consumeLane(
     },
   ] = messages as [Message<WakeMessage>];
   const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
-  // Its first consumer may have died, and what it held is to be looked at when that hold ends.
+  // Their first consumer may have died: these subscriptions are woken again when its hold ends.
   const again = new Set(
     messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
   );
@@ -94,7 +93,7 @@ async function consumeLane(
   ctx.waitUntil(rest);
 }
 
-/** Dispatches, and sees to it that each subscription is woken when it has something due next. */
+/** Dispatches, then wakes each subscription again for when its next delivery is due. */
 async function dispatchAndWake(
   database: string,
   subscriptionIds: string[],
@@ -114,7 +113,7 @@ async function dispatchAndWake(
     sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     async tellGates(keyHashes, workspaceIds) {
       const bookmark = session.getBookmark();
-      // Keys are in the directory; its own dispatches have read them with what they claimed.
+      // Keys are in the directory: only there has the dispatch read them along with its claims.
       const hashes =
         database === DIRECTORY ? keyHashes : await findUsedKeys(env, workspaceIds, Date.now());
       if (bookmark !== null) await advanceGates(env, hashes, database, bookmark);
@@ -125,7 +124,7 @@ async function dispatchAndWake(
       return outcome;
     },
     ended(turn) {
-      // Those that end together are woken together.
+      // Turns that end together are woken together.
       if (ended.push(turn) > 1) return;
       waking.push(Promise.resolve().then(() => wakeAll(env, database, ended.splice(0), again)));
     },
@@ -162,23 +161,23 @@ async function wakeAll(
 }
 
 /**
- * When a subscription is to be woken next, in milliseconds from now; null when somebody else sees to
- * that, or nobody needs to.
+ * When to wake a subscription next, in milliseconds from now; null if another consumer does that, or
+ * nothing is due.
  *
- * @param again whether the hint that woke it has come before, its first consumer having died.
+ * @param again whether this hint was delivered before, because its first consumer died.
  */
 export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: number): number | null {
   const { dueAt, nextAt, heldUntil } = found;
-  // Whoever holds it looks for more before letting go.
+  // The dispatch that holds it looks for more before it lets go.
   if (heldUntil !== null) return again ? Math.max(0, heldUntil - now) : null;
   if (found.cancelling) return 0;
   if (dueAt === null || !found.owed) return null;
   const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
-  // Of a later time, whoever set it has sent a hint.
+  // Whoever set a later time has sent a hint for it.
   return held || waitMs <= EARLY_WAKE_MS ? waitMs : null;
 }
 
-/** The keys in use of the workspaces; none when the directory is away, which holds no delivery up. */
+/** The used keys of the workspaces; none if the directory does not answer, so deliveries go on. */
 async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Promise<string[]> {
   try {
     const keys = await query(openDirectory(env), findKeysOfWorkspaces(workspaceIds, now));
@@ -190,8 +189,8 @@ async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Prom
 }
 
 /**
- * Tells the keys' gates how new a read must be to find what is about to be posted: a subscriber may
- * ask for it at once, and be served by a replica. A gate that fails holds no delivery up.
+ * Tells the keys' gates how recent a read must be to find what is about to be posted: a subscriber may
+ * request it immediately, and be served by a replica. A gate that fails does not delay the delivery.
  */
 async function advanceGates(env: Env, keyHashes: string[], database: string, bookmark: string) {
   const told = await Promise.allSettled(

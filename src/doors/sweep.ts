@@ -17,9 +17,9 @@ import { parseEventsMaxBytes, trimEvents } from "../model/trimming.ts";
 import { goOn } from "../moving/move.ts";
 
 /**
- * The cron door: wakes what the queues have forgotten, sends the e-mails that are owed and deletes
- * what is past its retention. Each part runs whether or not another failed; a failure is thrown, so
- * that the platform shows the run as failed.
+ * The cron door: wakes subscriptions that the queues have forgotten, sends notices, deletes what is
+ * past its retention, and continues moves. Every part is tried even if others fail; a failure is
+ * thrown at the end, so that Cloudflare shows the scheduled job as failed.
  *
  * @param now Unix milliseconds.
  */
@@ -29,7 +29,7 @@ export async function sweep(env: Env, now: number): Promise<void> {
   if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
 }
 
-/** Sweeps one database; gives how many parts failed. */
+/** Sweeps one database. @returns how many parts failed. */
 async function sweepDatabase(env: Env, database: string, now: number): Promise<number> {
   const home = homeNamed(env, database);
   const { db } = home;
@@ -50,7 +50,7 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
   return failures.length;
 }
 
-/** Goes on with the workspaces that are leaving this database, one after another. */
+/** Continues the moves of workspaces that are leaving this database, one after another. */
 async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boolean): Promise<void> {
   if (hasOneDatabase(env)) return;
   const leaving = await commit(db, listMoves(MOVES_AT_ONCE));
@@ -61,7 +61,7 @@ async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boole
   if (failures.length > 0) throw failures[0];
 }
 
-/** Wakes what is overdue, from where the last sweep stopped. */
+/** Wakes overdue subscriptions, starting where the last sweep stopped. */
 async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promise<void> {
   const part = "overdue";
   const { wakes, after } = await findOverdue(db, await findPosition(db, part), now);

@@ -19,63 +19,64 @@ export type Admission =
       workspaceId: string;
       figures: Figures;
       /**
-       * The name of the database that the workspace lives in; left out, the directory's, by an object
-       * that a deployment has not reached yet.
+       * The name of the workspace's database. Absent means the directory's: during a deployment, an
+       * object may still run the previous version.
        */
       database?: string;
-      /** The bookmark of that database that what is read for this request must not be older than. */
+      /** A bookmark of that database: reads for this request must not be older. */
       bookmark: string | null;
     };
 
-/** Requests with the key that were answered 429 without asking its gate. */
+/** Requests with the key that an isolate answered 429 without asking the gate. */
 export interface RefusedElsewhere {
   count: number;
-  /** About when: Unix milliseconds. */
+  /** Roughly when, in Unix milliseconds. */
   at: number;
 }
 
 interface Kept {
-  /** Null for a key that is unknown, revoked or expired: no such key becomes good again. */
+  /** Null for a key that is unknown, revoked or expired: it will never be valid again. */
   standing: Omit<Standing, "database"> | null;
-  /** When it must be read anew, Unix milliseconds. */
+  /** When it must be read again, in Unix milliseconds. */
   until: number;
 }
 
-/** What is written of the window: with it, and so without a write of its own, the usage of the key. */
+/** What is stored: the key's window and, so that it takes no extra write, the key's usage. */
 interface KeptWindow extends Window {
-  /** Absent in what was written before usage was counted. */
+  /** Absent if it was stored before usage was counted. */
   hours?: HourUsage[];
 }
 
 /**
- * The gate of one API key, named by the key's hash: its standing and its quota, in one call. The
- * standing is read from the database once and kept until `forget`; the window is counted in memory,
- * and written twice a second at the most, without waiting for the disk. The count is exact, unless the
- * object is reset: then it forgets what was admitted since the last write.
+ * The gate of one API key, named by the key's hash. It checks standing and quota in one call. The
+ * standing is read from the database once and kept until `forget`. The window is counted in memory
+ * and stored at most twice a second, without waiting for the disk. The count is exact unless the
+ * object is reset: then requests admitted since the last write are forgotten.
  */
 export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
   #window = this.ctx.storage.kv.get<KeptWindow>("window");
   #hours = this.#window?.hours ?? [];
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
-  /** The database whose bookmark it is: that of the standing which was read last. */
+  /** The database that the bookmark belongs to, as of the last time the standing was read. */
   #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
-  /** Bookmarks of others. */
+  /** Bookmarks of other databases, in case the workspace turns out to have moved there. */
   readonly #early = new Map<string, string>();
-  /** When the window was written last, Unix milliseconds, and whether the next write is waiting. */
+  /** When the window was last stored, in Unix milliseconds. */
   #savedAt = 0;
+  /** Whether the next write is scheduled. */
   #saving = false;
-  /** The look-up under way, which every request that needs it shares. */
+  /** The look-up in progress, shared by all requests that need it. */
   #loading: Promise<void> | undefined;
-  /** Counts the calls of `forget`: what was read before the last one is out of date. */
+  /** How often `forget` was called: a standing read before the last call is out of date. */
   #forgotten = 0;
 
   /**
    * Decides on one request made with the key.
    *
    * @param keyHash the name of this object.
-   * @param at Unix milliseconds; the time of the decision when left out.
-   * @param elsewhere requests that were refused without asking, since this gate refused one.
+   * @param at Unix milliseconds; defaults to the current time.
+   * @param elsewhere requests that the isolate refused by itself since this gate refused one.
    */
   async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
     while (!this.#isFresh(at ?? Date.now())) {
@@ -84,12 +85,12 @@ export class KeyGate extends DurableObject<Env> {
       });
       await this.#loading;
     }
-    // From here on nothing waits: decisions are made one after the other.
+    // Nothing is awaited from here on, so decisions are made one after the other.
     if (elsewhere) this.#countRefused(elsewhere);
     return this.#decide(at ?? Date.now());
   }
 
-  /** The requests of the key, in the hours that had any, oldest first. */
+  /** The number of requests with the key in each hour that had any, oldest first. */
   usage(): HourUsage[] {
     return this.#hours;
   }
@@ -108,7 +109,7 @@ export class KeyGate extends DurableObject<Env> {
     };
     const { keyId, workspaceId, expiresAt } = standing;
     const window = windowAt(this.#window, rule, now);
-    // A request that is denied access counts too, or a denied client could ask without limit.
+    // Denied requests count too: otherwise a client without access could send any number.
     const taken = take(window, rule);
     if (taken) {
       this.#window = taken;
@@ -125,13 +126,13 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Raises the bookmark that is handed out with admissions; when this returns, for good.
+   * Raises the bookmark that admissions return. When this returns, the bookmark is stored.
    *
-   * @param database the name of the database that it is of.
+   * @param database the name of the database that the bookmark belongs to.
    */
   advance(bookmark: string, database = DIRECTORY): void {
     if (database !== this.#database) {
-      // The standing that says so may be on its way. Lost with the object, which then reads both anew.
+      // The workspace may just have moved there. In memory is enough: an evicted object reads both again.
       if (isOlder(this.#early.get(database) ?? null, bookmark)) this.#early.set(database, bookmark);
       return;
     }
@@ -140,7 +141,7 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.storage.kv.put("bookmark", bookmark);
   }
 
-  /** Goes over to another database, whose bookmarks have nothing to do with those before. */
+  /** Switches to another database; bookmarks of different databases cannot be compared. */
   #moveTo(database: string): void {
     if (database === this.#database) return;
     const early = this.#early.get(database);
@@ -152,24 +153,24 @@ export class KeyGate extends DurableObject<Env> {
     if (early !== undefined) this.advance(early, database);
   }
 
-  /** Drops the key's standing: the platform has changed it. When it returns, nothing old is admitted. */
+  /** Drops the standing, which the platform has changed. When this returns, it admits nothing more. */
   forget(): void {
     this.#forgotten++;
     this.#kept = undefined;
     this.ctx.storage.kv.delete("standing");
   }
 
-  /** Writes the window, now or a little later with what is counted until then. */
+  /** Stores the window, now or shortly, including what is counted until then. */
   #saveWindow(): void {
     if (this.#saving) return;
     const agoMs = Date.now() - this.#savedAt;
-    // Less than nothing after a clock was set back.
+    // Negative if the clock was set back.
     if (agoMs < 0 || agoMs >= WINDOW_WRITTEN_EVERY_MS) {
       this.#writeWindow();
       return;
     }
     this.#saving = true;
-    // An object is not evicted while a timer runs: only a reset can come in between.
+    // An object is not evicted while a timer is pending; only a reset can lose this write.
     setTimeout(() => this.#writeWindow(), WINDOW_WRITTEN_EVERY_MS - agoMs);
   }
 
@@ -185,27 +186,27 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Reads the standing, which notes the use of the key: at the first one, and then once an hour.
+   * Reads the standing, on first use and then once an hour; that also notes that the key is in use.
    *
-   * @param now when it begins, Unix milliseconds: from then on, the standing gets older.
+   * @param now Unix milliseconds: the standing ages from here on.
    */
   async #load(keyHash: string, now: number): Promise<void> {
     for (;;) {
       const forgotten = this.#forgotten;
       const { standing, database, bookmark } = await this.#read(keyHash, now);
-      // Forgotten while it was being read: it may be the old one.
+      // Changed while it was being read: this may be the old standing.
       if (forgotten !== this.#forgotten) continue;
-      // Read anew when its use is to be noted again, even if it was forgotten and read in between.
+      // Read again when its use must be noted again, even if it was forgotten and read in between.
       const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
       const staleAt = usedAt + STANDING_MAX_AGE_MS;
-      // And when the key expires, which the look-up then sees.
+      // And when the key expires: the look-up then no longer finds it.
       const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
       this.#kept = { standing, until: Math.min(staleAt, lastMs) };
-      // Not written: a flood of invented keys leaves nothing behind.
+      // Not stored, so that a flood of invented keys leaves nothing behind.
       if (!standing) return;
       const begins = this.#bookmark === null || database !== this.#database;
       this.#moveTo(database);
-      // From then on, whoever writes what this key shall see finds it used, and tells this gate.
+      // From now on, writers of data that this key may read find the key in use and tell its gate.
       if (begins && bookmark !== null) this.advance(bookmark, database);
       this.ctx.storage.kv.put("standing", this.#kept);
       return;
@@ -213,8 +214,8 @@ export class KeyGate extends DurableObject<Env> {
   }
 
   /**
-   * Reads the standing in the directory, and, of a workspace that lives in another database, its access
-   * there: whoever changes that does so before he looks for the keys that are in use.
+   * Reads the standing from the directory and, if the workspace lives in another database, its access
+   * from there. No change is missed: access is changed first, and the keys in use are looked up after.
    */
   async #read(keyHash: string, now: number) {
     for (let attempt = 1; ; attempt++) {

@@ -1,11 +1,11 @@
 import type { Figures } from "./window.ts";
 
-/** Keys, and addresses, that one isolate remembers. */
+/** How many keys, and how many addresses, one isolate remembers. */
 const REMEMBERED_MAX = 10_000;
-/** For how long an isolate refuses on its own what a gate has refused. */
+/** How long an isolate repeats a gate's refusal by itself. */
 const REFUSING_MS = 2_000;
 
-/** The names seen last, and what is known of each. */
+/** The most recently used names, and what is known about each. */
 class Recent<T> {
   readonly #values = new Map<string, T>();
 
@@ -14,7 +14,7 @@ class Recent<T> {
   }
 
   set(name: string, value: T): void {
-    // Deleted first: a map keeps the order in which names came in.
+    // Deleted first, because a map keeps insertion order.
     this.#values.delete(name);
     this.#values.set(name, value);
     const [oldest] = this.#values.keys();
@@ -26,29 +26,30 @@ class Recent<T> {
   }
 }
 
-/** What an isolate remembers of an admitted key: whose it is, for good, and what it has read where. */
+/** What an isolate remembers about an admitted key: whose it is, and how recent its reads were. */
 interface KnownKey {
   keyId: string;
   workspaceId: string;
-  /** The name of the database that the workspace lived in when the key was admitted last. */
+  /** The name of the workspace's database when the key was last admitted. */
   database: string;
-  /** The newest bookmark of that database that was read or handed out with the key. */
+  /** The newest bookmark of that database that was read, or returned by the gate. */
   bookmark: string | null;
 }
 
-/** Refusals whose window is used up, so that a flood costs no call to its gate. */
+/** Refusals because a window is used up, so that a flood does not call the gate each time. */
 class UsedUp<Refusal extends { figures: Figures }> {
   readonly #refusals = new Recent<{
     refusal: Refusal;
     resetAt: number;
     askAt: number;
-    /** Requests that were refused by it. */
+    /** How many requests it has refused. */
     count: number;
   }>();
 
   /**
-   * @param askedAt when the gate was asked: before it answered, so that no window is held too long.
-   * @param until when the refusal ends at the latest, Unix milliseconds.
+   * @param askedAt when the gate was asked, rather than when it answered, so that nothing is refused
+   *   after the window has ended.
+   * @param until when the refusal ends at the latest, in Unix milliseconds.
    */
   note(name: string, refusal: Refusal, askedAt: number, until = Number.POSITIVE_INFINITY): void {
     const resetAt = askedAt + refusal.figures.resetMs;
@@ -57,7 +58,7 @@ class UsedUp<Refusal extends { figures: Figures }> {
     this.#refusals.set(name, { refusal, resetAt, askAt, count });
   }
 
-  /** The refusal of what is known to be used up, as it is now; `null` when its gate must be asked. */
+  /** The refusal with figures as of `now`; null if the gate must be asked. */
   find(name: string, now: number): Refusal | null {
     const known = this.#refusals.get(name);
     if (!known || now >= known.askAt) return null;
@@ -66,7 +67,7 @@ class UsedUp<Refusal extends { figures: Figures }> {
     return { ...refusal, figures: { ...refusal.figures, remaining: 0, resetMs: resetAt - now } };
   }
 
-  /** Forgets a refusal, and gives it with how often, and about when, it was found. */
+  /** Forgets a refusal. @returns it, with how many requests it refused and roughly when. */
   take(name: string): { refusal: Refusal; count: number; at: number } | null {
     const known = this.#refusals.get(name);
     this.#refusals.delete(name);
@@ -78,17 +79,17 @@ class UsedUp<Refusal extends { figures: Figures }> {
   }
 }
 
-/** What a gate says of a key that it does not admit. */
+/** A gate's answer for a key that it does not admit. */
 export interface KeyRefusal {
   verdict: "access_denied" | "quota_exceeded";
   keyId: string;
   workspaceId: string;
   figures: Figures;
-  /** When the key expires, and is refused as unknown, Unix milliseconds; null for one without an end. */
+  /** When the key expires, after which it is unknown, in Unix milliseconds; null if it does not. */
   expiresAt: number | null;
 }
 
-// What this isolate has seen. None of it admits a request: it only spares waiting for the gates.
+// What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
 export const knownKeys = new Recent<KnownKey>();
 export const usedUpKeys = new UsedUp<KeyRefusal>();
 export const blockedAddresses = new UsedUp<{ figures: Figures }>();

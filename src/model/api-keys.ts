@@ -37,12 +37,12 @@ import {
   ROWS,
 } from "./page.ts";
 
-/** Inserts an API key, known by its hash only. */
+/** Inserts an API key; only its hash is stored. */
 export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
   return commit(db, insertFrom(apiKeys, key, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
 
-/** A key as those see it who tell its gate of a change. */
+/** What is needed to tell a key's gate about a change. */
 export interface GatedKey {
   keyHash: string;
   /** Null for a key that was never used: it has no gate, and must not get one before its first use. */
@@ -51,7 +51,7 @@ export interface GatedKey {
 
 const GATED_KEY = { keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt };
 
-/** Revokes a key for good and gives it; nothing when there is no such key. */
+/** Revokes a key for good. @returns the key, or nothing if there is no such key. */
 export function revokeKey(
   db: Database,
   key: { id: string } | { keyHash: string },
@@ -65,10 +65,12 @@ export function revokeKey(
 }
 
 /**
- * Replaces a live key that has no end yet by a new one of the same workspace and quota.
+ * Replaces a live key that does not expire yet by a new one for the same workspace with the same quota.
  *
- * @param endsAt when the old key is refused, Unix milliseconds; revoked at once unless later than `now`.
- * @returns the old key, whose gate must be told; or why it cannot be rolled.
+ * @param endsAt when the old key expires, in Unix milliseconds; unless that is later than `now`, it is
+ *   revoked immediately.
+ * @returns the old key, whose gate must be told.
+ * @throws InputError that says why the key cannot be rolled.
  */
 export function rollKey(
   oldId: string,
@@ -77,7 +79,7 @@ export function rollKey(
   now: number,
 ): Statements<GatedKey> {
   const { revokedAt, expiresAt } = apiKeys;
-  // Until it has been done: a second try changes nothing.
+  // No longer true once it is rolled, so a second try changes nothing.
   const isRollable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
   const statements = inOrder([
     insertFrom(
@@ -110,13 +112,17 @@ export function rollKey(
   });
 }
 
-/** True in SQL for a key that is neither revoked nor expired. */
+/** SQL condition: the key is neither revoked nor expired. */
 export function isLive(now: number | Placeholder): SQL | undefined {
   const { revokedAt, expiresAt } = apiKeys;
   return and(isNull(revokedAt), or(isNull(expiresAt), gt(expiresAt, now)));
 }
 
-/** Gives a live key another quota, null for the deployment's; nothing when there is no such key. */
+/**
+ * Changes the quota of a live key; null for the deployment's default.
+ *
+ * @returns the key, or nothing if there is no such live key.
+ */
 export function updateQuota(
   db: Database,
   id: string,
@@ -130,7 +136,7 @@ export function updateQuota(
   return commit(db, rows<GatedKey>(updated.getSQL()));
 }
 
-/** A workspace's live keys. */
+/** Lists a workspace's live keys. */
 export function listLiveKeys(db: Database, workspaceId: string, now: number): Promise<GatedKey[]> {
   const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
   return query(
@@ -145,12 +151,12 @@ export function listLiveKeys(db: Database, workspaceId: string, now: number): Pr
 interface ApiKeyEntry {
   keyId: string;
   createdAt: string;
-  /** The last use lies in the hour that begins then; null for a key that was never used. */
+  /** The key was last used within the hour after this time; null if it was never used. */
   lastUsedAt: string | null;
-  /** Null for the deployment's quota. */
+  /** Null for the deployment's default. */
   requestsPerWindow: number | null;
   revokedAt: string | null;
-  /** When a key that was rolled is refused; null for a key without an end. */
+  /** When a rolled key expires; null if it does not. */
   expiresAt: string | null;
 }
 
@@ -167,10 +173,10 @@ const page = prepared(
     .limit(ROWS),
 );
 
-/** A key as it is stored; times are Unix milliseconds. */
+/** A key as stored; times are in Unix milliseconds. */
 export type StoredKey = typeof apiKeys.$inferSelect;
 
-/** One page of a workspace's keys, newest first, revoked ones included. */
+/** One page of a workspace's keys, newest first, including revoked ones. */
 export async function listStoredKeys(
   db: Database,
   workspaceId: string,
@@ -179,7 +185,7 @@ export async function listStoredKeys(
   return listPage(db, page, { workspaceId }, request, byCreation, (row) => row);
 }
 
-/** The same, as the platform sees them. */
+/** One page of a workspace's keys, as the platform sees them. */
 export async function listApiKeys(
   db: Database,
   workspaceId: string,
@@ -197,29 +203,29 @@ export async function listApiKeys(
   return { items: entries, next };
 }
 
-/** What a gate must know of a key. */
+/** What a gate must know about a key. */
 export interface Standing {
   keyId: string;
   workspaceId: string;
-  /** The name of the database that the workspace lives in. */
+  /** The name of the workspace's database. */
   database: string;
-  /** Of a workspace that lives in another database, that one knows. */
+  /** Meaningless if the workspace lives in another database: then only that one knows. */
   accessGranted: boolean;
-  /** The key's own quota; null for the deployment's. */
+  /** The key's own quota; null for the deployment's default. */
   requestsPerWindow: number | null;
   lastUsedAt: number | null;
-  /** From then on the key is refused, Unix milliseconds; null for a key without an end. */
+  /** When the key expires, in Unix milliseconds; null if it does not. */
   expiresAt: number | null;
 }
 
-/** The standing of a key at `now`; `null` when it is unknown, revoked or expired. */
+/** The standing of a key at `now`; null if it is unknown, revoked or expired. */
 export function findStanding(db: Database, keyHash: string, now: number): Promise<Standing | null> {
   return commit(db, standingOf(keyHash, now));
 }
 
 /**
- * The standing of a key that is being used, and that it is: in one transaction, so that whoever changes
- * the key or its workspace either comes first, and is seen here, or finds the key used, and tells its
+ * Reads the standing of a key and notes that the key is in use, in one transaction. So a change to the
+ * key or its workspace either comes first, and is read here, or finds the key in use, and tells its
  * gate.
  */
 export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {

@@ -7,22 +7,22 @@ import { events, sizes, workspaces } from "../db/schema.ts";
 
 const DAY_MS = 86_400_000;
 
-/** How full a database is, and how fast it fills. */
+/** How full a database is, and how fast it grows. */
 export interface DatabaseFigures {
   sizeBytes: number;
-  /** What D1 lets it hold. */
+  /** The largest size that D1 allows. */
   maxBytes: number;
   /** Workspaces that live in it. */
   workspaces: number;
-  /** Events of the last 24 hours that are kept. */
+  /** Stored events of the last 24 hours. */
   eventsLastDay: number;
-  /** What it has grown by in a day, on average over the days that are known; null before there are two. */
+  /** Average growth per day, over the days on record; null until there are two. */
   bytesPerDay: number | null;
-  /** Days until it is full, if it goes on growing so; null when that is not known, or it does not grow. */
+  /** Days until it is full at this rate; null if the rate is unknown or it does not grow. */
   daysLeft: number | null;
 }
 
-/** What is known of a database that is away. */
+/** The figures of a database that does not answer. */
 export const NO_FIGURES = {
   sizeBytes: null,
   maxBytes: DATABASE_MAX_BYTES,
@@ -32,7 +32,7 @@ export const NO_FIGURES = {
   daysLeft: null,
 };
 
-/** Reads how full a database is. It reads a row for each workspace and for each event of the last day. */
+/** Finds the figures of a database. Reads one row per workspace and one per event of the last day. */
 export async function findFigures(db: Database, now: number): Promise<DatabaseFigures> {
   const [[living], [recent], kept, sizeBytes] = await commit(
     db,
@@ -40,7 +40,7 @@ export async function findFigures(db: Database, now: number): Promise<DatabaseFi
       select({ count: count() }).from(workspaces).where(isNull(workspaces.database)),
       select({ count: count() })
         .from(workspaces)
-        // Cross: one stretch of the events for each workspace.
+        // A cross join, so that SQLite reads one range of the events for each workspace.
         .crossJoin(events)
         .where(
           and(
@@ -74,13 +74,13 @@ export function findSize(db: Database): Promise<number> {
   return commit(db, sizeOf);
 }
 
-/** D1 says it with every answer. */
+/** Any query will do: D1 returns the size with every answer. */
 const sizeOf: Statements<number> = {
   queries: [{ sql: "SELECT 1", params: [] }],
   read: ([result]) => result?.meta.size_after ?? 0,
 };
 
-/** Notes the size of a database, once a day. */
+/** Inserts the size of a database, once a day. */
 export async function insertSize(db: Database, now: number): Promise<void> {
   const day = Math.floor(now / DAY_MS);
   const [known, bytes] = await commit(

@@ -36,8 +36,8 @@ export function insertWorkspace(
 }
 
 /**
- * Inserts the directory's line of a workspace that lives in another database. As if it had moved there:
- * nothing of it can be written here.
+ * Inserts the directory's entry for a workspace that lives in another database. It looks as if the
+ * workspace had moved there, so none of its data can be written here.
  */
 export function insertLine(
   directory: Database,
@@ -52,7 +52,7 @@ export function insertLine(
   );
 }
 
-/** Whether there is such a workspace. */
+/** Whether a workspace exists. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
   const found = await query(
     db,
@@ -62,14 +62,14 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
 }
 
 /**
- * True in SQL of what belongs to workspaces that live in this database, and not to one that is arriving
- * or has left something behind.
+ * SQL condition: the row belongs to a workspace that lives in this database, not to one that is still
+ * arriving or has moved away.
  */
 export function livesHere(workspaceId: Column): SQL {
   return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
 }
 
-/** Whether a workspace has access; null when it does not live in this database. */
+/** Whether a workspace has access; null if it does not live in this database. */
 export async function findAccess(db: Database, id: string): Promise<boolean | null> {
   const [row] = await query(db, access({ id }));
   return row?.accessGranted ?? null;
@@ -81,22 +81,22 @@ const access = prepared(
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );
 
-/** Subscriptions that a workspace may have, in SQL. */
+/** SQL expression: how many subscriptions a workspace may have. */
 export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
 
-/** What a link to the portal opens of a workspace. */
+/** What a link to the portal gives access to. */
 export interface PortalAccess {
   name: string;
   accessGranted: boolean;
-  /** Subscriptions that it may have. */
+  /** How many subscriptions it may have. */
   webhooksMax: number;
-  /** Whether the subscription that was asked for is one of the workspace. */
+  /** Whether the requested subscription belongs to the workspace. */
   webhookFound: boolean;
 }
 
 /**
- * What a link to the portal opens of a workspace, and of one of its subscriptions; `null` when there
- * is no such workspace.
+ * What a link to the portal gives access to in a workspace, and whether one subscription belongs to
+ * it; null if there is no such workspace.
  */
 export async function findPortalAccess(
   db: Database,
@@ -125,13 +125,13 @@ export async function findPortalAccess(
 /** A workspace as the platform sees it. */
 interface WorkspaceEntry {
   workspaceId: string;
-  /** Null, and so the next two, when its database is away. */
+  /** Like the next two, null if its database does not answer. */
   name: string | null;
   accessGranted: boolean | null;
-  /** Subscriptions that it may have. */
+  /** How many subscriptions it may have. */
   webhooksMax: number | null;
   createdAt: string;
-  /** The name of the database that it lives in. */
+  /** The name of its database. */
   database: string;
 }
 
@@ -155,22 +155,22 @@ const page = prepared(
 /**
  * One page of all workspaces, newest first.
  *
- * @param ask asks a database that the directory names; gives null when it is away.
+ * @param queryIfReachable queries a database by its name; returns null if it does not answer.
  */
 export async function listWorkspaces(
   directory: Database,
-  ask: <T>(database: string, question: (db: Database) => Promise<T>) => Promise<T | null>,
+  queryIfReachable: <T>(database: string, find: (db: Database) => Promise<T>) => Promise<T | null>,
   request: PageRequest,
 ): Promise<Listing<WorkspaceEntry>> {
   const { items, next } = await listPage(directory, page, {}, request, byCreation, (row) => row);
   const elsewhere = Map.groupBy(items, ({ database }) => database ?? DIRECTORY);
   elsewhere.delete(DIRECTORY);
-  const told = await Promise.all(
+  const found = await Promise.all(
     [...elsewhere].map(([database, lines]) =>
-      ask(database, (db) => query(db, entries(lines.map(({ id }) => id)))),
+      queryIfReachable(database, (db) => query(db, entries(lines.map(({ id }) => id)))),
     ),
   );
-  const known = new Map(told.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
+  const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
   const complete = items.map((line) => {
     const row = line.database === null ? line : known.get(line.id);
     return {
@@ -193,7 +193,7 @@ function entries(ids: string[]) {
   );
 }
 
-/** Those of the workspaces that there are. */
+/** The workspaces among these that exist. */
 export function findWorkspaces(ids: string[]) {
   return rows(
     select({ id: workspaces.id })
@@ -202,7 +202,7 @@ export function findWorkspaces(ids: string[]) {
   );
 }
 
-/** What may change of a workspace; what is null or left out stays. */
+/** The fields of a workspace to change; those that are null or absent stay as they are. */
 interface WorkspaceChanges {
   name?: string | null | undefined;
   adminEmails?: string[] | null | undefined;
@@ -210,8 +210,8 @@ interface WorkspaceChanges {
 }
 
 /**
- * Changes those of a workspace's fields that are given; gives 0 when there is no such workspace.
- * Owed e-mails go to its administrators as they are then.
+ * Changes fields of a workspace. Reads 0 if there is no such workspace. E-mails that are owed go to
+ * its new administrators.
  */
 export function updateWorkspace(
   id: string,
@@ -231,7 +231,7 @@ export function updateWorkspace(
   return readAs(statements, ([updated]) => updated);
 }
 
-/** Grants or denies a workspace access to the service. */
+/** Grants or denies a workspace access. Reads 0 if there is no such workspace. */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
   return write(update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)));
 }
@@ -251,7 +251,7 @@ const keys = prepared(
     .limit(GATES_TOLD_MAX),
 );
 
-/** The same of workspaces that live in another database than their keys. */
+/** The live, used keys of workspaces; for a dispatch in a database that holds no keys. */
 export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
   return rows(
     select({ keyHash: apiKeys.keyHash })
@@ -265,8 +265,8 @@ export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
 }
 
 /**
- * The live keys of the workspaces that the subscriptions belong to, without those that were never
- * used: a gate stays where it is first called, which is to be near its client.
+ * The live keys of the subscriptions' workspaces. Keys that were never used are left out: a gate stays
+ * in the place where it is first called, which should be near its client.
  */
 export function findKeysOfSubscriptions(subscriptionIds: string[], now: number) {
   return keys({ subscriptionIds: JSON.stringify(subscriptionIds), now });

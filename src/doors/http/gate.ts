@@ -15,9 +15,9 @@ import { logError } from "../../log.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
- * The gate of everything under `/v1`: admits a request whose key is good and has quota left, and
- * tells the handlers its workspace. A read with a key that was admitted here before starts while the
- * gate is still deciding, and what it found is dropped when the gate refuses.
+ * The gate of everything under `/v1`: admits a request if its key is valid and has quota left, and
+ * gives the handlers its workspace. If this isolate has admitted the key before, a read starts while
+ * the key's gate is still deciding; if the request is refused, its result is discarded.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
@@ -28,14 +28,14 @@ export const gate = createMiddleware<AppEnv>(async (c, next) => {
   const keyHash = await hashApiKey(key);
   refuseUsedUp(c, keyHash);
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
-  await (isRead ? read(c, next, keyHash) : write(c, next, keyHash));
+  await (isRead ? handleRead(c, next, keyHash) : handleWrite(c, next, keyHash));
 });
 
-/** Reads on a replica that is new enough for what the key's gate hands out. */
-async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+/** Serves a read from a replica that is at least as new as the bookmark of the key's gate. */
+async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   const known = knownKeys.get(keyHash);
   const admission = admit(c, keyHash);
-  // Looked at below, when the handler is done.
+  // Handled below, once the handler is done.
   admission.catch(() => {});
   if (known) c.set("workspaceId", known.workspaceId);
   const since = known ? pointOf(c, known) : await admission;
@@ -47,14 +47,14 @@ async function read(c: Context<AppEnv>, next: Next, keyHash: string): Promise<vo
     remember(c, keyHash, session.bookmarkOf(binding));
   } catch (refusal) {
     if (refusal === c.error) return;
-    // Else it would hand down its headers.
+    // Otherwise its headers would be kept.
     c.res = undefined;
     throw refusal;
   }
 }
 
-/** Writes, once admitted, and sees to it that the key reads its own writes wherever it reads next. */
-async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+/** Serves a write once it is admitted, and lets the key read its own writes everywhere. */
+async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   await admit(c, keyHash);
   const find = () => findHome(c.env, c.get("workspaceId"));
   const session = openMovingSession(c.env, c.get("home"), find);
@@ -69,16 +69,16 @@ async function write(c: Context<AppEnv>, next: Next, keyHash: string): Promise<v
     const { database } = session;
     await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
   } catch (error) {
-    // It is written all the same.
+    // The write itself has succeeded.
     logError("bookmark_lost", error, { requestId: c.get("requestId") });
   }
 }
 
 /**
- * Asks the key's gate.
+ * Asks the key's gate to admit the request.
  *
- * @returns the database of the workspace, and how new what is read there must be.
- * @throws ApiError when it refuses.
+ * @returns the workspace's database, and the bookmark that reads from it must not be older than.
+ * @throws ApiError if the gate refuses.
  */
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   const askedAt = Date.now();
@@ -109,20 +109,20 @@ function pointOf(
   return { binding: bindingOf(c.env, database), bookmark };
 }
 
-/** The requests that were answered 429 here since the gate was asked last: it counts them, too. */
+/** The requests answered 429 here since the gate was last asked, for the gate to count. */
 function takeRefused(keyHash: string): RefusedElsewhere | undefined {
   const known = usedUpKeys.take(keyHash);
   if (!known?.count || known.refusal.verdict !== "quota_exceeded") return undefined;
   return { count: known.count, at: known.at };
 }
 
-/** @throws ApiError for a key whose quota is known to be used up. */
+/** @throws ApiError if this isolate knows that the key's quota is used up. */
 function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
   const refusal = usedUpKeys.find(keyHash, Date.now());
   if (refusal) throw refuse(c, keyHash, refusal);
 }
 
-/** How a refusal is answered. */
+/** The error for a refusal. */
 function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiError {
   identify(c, refusal);
   if (refusal.verdict === "access_denied") {
@@ -132,7 +132,7 @@ function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiEr
   return rateLimited(refusal.figures);
 }
 
-/** Tells the handlers, the headers and the log whose request it is. */
+/** Notes whose request it is, for the handlers, the headers and the log. */
 function identify(
   c: Context<AppEnv>,
   { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict" | "expiresAt">,
@@ -154,12 +154,12 @@ function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null):
   });
 }
 
-/** The key of an `Authorization` header (RFC 6750; the scheme in any case); `null` without one. */
+/** The token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */
 export function parseBearer(header: string | undefined): string | null {
   return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
 }
 
-/** Counts a failed authentication against the address, and says how it is answered. */
+/** Counts an authentication failure against the address. @returns the error to answer with. */
 async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const name = addressOf(c);
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
@@ -174,7 +174,7 @@ async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   return rateLimited(figures);
 }
 
-/** What is left of the failure window of the address that a request comes from. */
+/** The failure window of the address that a request comes from. */
 export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
   return callObject(c.env.ADDRESS_GATE, addressOf(c), (gate) => gate.peek());
 }
