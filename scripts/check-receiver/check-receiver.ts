@@ -1,17 +1,17 @@
 /**
- * Sends test deliveries to a receiver of webhooks and reports which duties of one it fulfils:
+ * Sends test deliveries to a webhook receiver and reports whether it handles them correctly:
  *
  *     WEBHOOK_SECRET=whsec_… npm run check-receiver -- https://hooks.example.com/automations
  *
- * Exits 0 when every duty is fulfilled, 1 when one is not, 2 when it was called wrongly. The docs
- * page offers it as one file, which `scripts/assets.ts` makes of this one.
+ * Exits 0 if all checks passed, 1 if not, 2 if it was called incorrectly. The docs page offers it as a
+ * single file, which `scripts/assets.ts` bundles.
  */
 import { styleText } from "node:util";
 import { isCancel, password } from "@clack/prompts";
 import { type TargetFault, targetFault } from "../../src/webhooks/target.ts";
 import { parseArguments } from "../shared/command.ts";
+import { CHECKS, checkReceiver, type Finding, type Result } from "./checks.ts";
 import { adviceFor } from "./connection.ts";
-import { checkReceiver, DUTIES, type Finding, type Verdict } from "./duties.ts";
 
 const COMMAND =
   process.env.npm_lifecycle_event === "check-receiver"
@@ -20,31 +20,30 @@ const COMMAND =
 
 const USAGE = `${COMMAND} URL [--local]
 
-Sends eight test deliveries to URL, each with a header X-Service-Test that says what it is, and
-reports which duties of a receiver it fulfils. Three of them are right: the receiver will process
-two invented leads.
+Sends eight test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
+receiver handles them correctly. Three of them are valid: the receiver will process two invented leads.
 
-  --local         admits http and private addresses
-  WEBHOOK_SECRET  in the environment: what the receiver verifies with, the secret that
-                  POST /v1/webhooks answered; without it, a terminal asks for it
+  --local         allow http and private addresses
+  WEBHOOK_SECRET  environment variable: the secret that the receiver verifies with, as returned by
+                  POST /v1/webhooks; if it is not set, the terminal asks for it
 `;
 
 const FAULTS: Record<TargetFault, string> = {
-  invalid_url: "URL is none that could be posted to",
-  https_required: "URL must begin with https://; with --local, http:// is admitted too",
-  credentials_not_allowed: "URL must hold no user name and no password",
-  private_address: "URL leads to a private or local address; --local admits it",
+  invalid_url: "Not a valid URL",
+  https_required: "URL must start with https://; --local also allows http://",
+  credentials_not_allowed: "URL must not contain a user name or password",
+  private_address: "URL is a private or local address; --local allows it",
 };
 
 const COLOURS = {
-  fulfilled: "green",
-  broken: "red",
+  passed: "green",
+  failed: "red",
   unclear: "yellow",
   "not tested": "yellow",
-} as const satisfies Record<Verdict, string>;
+} as const satisfies Record<Result, string>;
 
-const COLUMNS = ["duty", "sent", "expected", "came", "verdict"] as const;
-const WIDEST_CAME = "TLS: certificate of another name";
+const COLUMNS = ["check", "sent", "expected", "got", "result"] as const;
+const WIDEST_GOT = "TLS: certificate for another name";
 
 class UsageError extends Error {}
 
@@ -65,73 +64,73 @@ function readUrl(): string {
   );
   if (values.secret !== undefined)
     throw new UsageError(
-      "The secret is not taken from the command line, where others can read it: set WEBHOOK_SECRET",
+      "The secret is not accepted on the command line, where others can read it: set WEBHOOK_SECRET",
     );
   const [url, ...rest] = positionals;
   if (url === undefined) throw new UsageError("URL is missing; --help shows the usage");
-  if (rest.length > 0) throw new UsageError(`one URL is expected, not ${positionals.length}`);
+  if (rest.length > 0) throw new UsageError(`expected one URL, got ${positionals.length}`);
   const fault = targetFault(url, values.local);
   if (fault !== null) throw new UsageError(FAULTS[fault]);
   return url;
 }
 
-/** What deliveries are signed with, from the environment, or asked for where somebody sits. */
+/** The secret that deliveries are signed with, from the environment or the terminal. */
 async function readSecret(): Promise<string> {
   const { WEBHOOK_SECRET } = process.env;
-  if (WEBHOOK_SECRET) return checked("WEBHOOK_SECRET", WEBHOOK_SECRET);
+  if (WEBHOOK_SECRET) return parseSecret("WEBHOOK_SECRET", WEBHOOK_SECRET);
   if (!process.stdin.isTTY || !process.stdout.isTTY)
-    throw new UsageError("Set WEBHOOK_SECRET to the secret that POST /v1/webhooks answered");
-  const answer = await password({ message: "The secret of the subscription, whsec_…" });
-  if (isCancel(answer)) throw new UsageError("Given up: nothing was sent");
-  return checked("The secret", answer ?? "");
+    throw new UsageError("Set WEBHOOK_SECRET to the secret that POST /v1/webhooks returned");
+  const answer = await password({ message: "The subscription's secret, whsec_…" });
+  if (isCancel(answer)) throw new UsageError("Cancelled: nothing was sent");
+  return parseSecret("The secret", answer ?? "");
 }
 
-function checked(name: string, secret: string): string {
+function parseSecret(name: string, secret: string): string {
   if (/^whsec_[A-Za-z0-9+/]{43}=$/.test(secret)) return secret;
-  throw new UsageError(`${name} must be whsec_ and 44 characters of base64, as it was shown`);
+  throw new UsageError(`${name} must be whsec_ and 44 characters of base64`);
 }
 
-/** Prints the table, row by row as the answers come, and what follows from it; the exit code. */
+/** Prints a row of the table as each result comes in, then a summary. @returns the exit code. */
 async function report(url: string, secret: string): Promise<number> {
   const widths = COLUMNS.map((column) => {
     const cells =
-      column === "came" ? [WIDEST_CAME] : column === "verdict" ? [] : DUTIES.map((d) => d[column]);
+      column === "got" ? [WIDEST_GOT] : column === "result" ? [] : CHECKS.map((c) => c[column]);
     return Math.max(column.length, ...cells.map(({ length }) => length));
   });
-  const row = (cells: readonly string[], verdict: string) =>
-    console.log([...cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)), verdict].join("  "));
+  const row = (cells: readonly string[], result: string) =>
+    console.log([...cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)), result].join("  "));
 
-  row(COLUMNS.slice(0, -1), "verdict");
+  row(COLUMNS.slice(0, -1), "result");
   row(
     widths.slice(0, -1).map((width) => "-".repeat(width)),
-    "-".repeat("fulfilled".length),
+    "-".repeat("not tested".length),
   );
   const findings: Finding[] = [];
   for await (const finding of checkReceiver(url, secret)) {
     findings.push(finding);
-    const { duty, sent, expected, came, verdict } = finding;
-    row([duty, sent, expected, came], styleText(COLOURS[verdict], verdict));
+    const { check, sent, expected, got, result } = finding;
+    row([check, sent, expected, got], styleText(COLOURS[result], result));
   }
-  console.log(`\n${count(findings)}`);
-  const advice = adviceFor(findings[0]?.came ?? "");
+  console.log(`\n${summarize(findings)}`);
+  const advice = adviceFor(findings[0]?.got ?? "");
   if (advice) console.log(advice);
-  for (const { duty, consequence, verdict } of findings)
-    if (verdict === "broken") console.log(`- ${duty}: ${consequence}.`);
-  if (findings.some(({ verdict }) => verdict === "unclear"))
+  for (const { check, consequence, result } of findings)
+    if (result === "failed") console.log(`- ${check}: ${consequence}.`);
+  if (findings.some(({ result }) => result === "unclear"))
     console.log(
-      "Unclear: it refuses what is right as well (is the secret its own?), answers 429, or does not answer.",
+      "Unclear: the receiver refuses valid deliveries too (does it have this secret?), answers 429, or does not answer.",
     );
   console.log(
-    "Not to be seen from outside: whether the repeated event was processed once, and whether signatures are compared in constant time.",
+    "What cannot be tested from outside: whether the repeated event is processed only once, and whether signatures are compared in constant time.",
   );
-  return findings.every(({ verdict }) => verdict === "fulfilled") ? 0 : 1;
+  return findings.every(({ result }) => result === "passed") ? 0 : 1;
 }
 
-/** How many duties have each verdict; what was not tested counts for nothing else. */
-function count(findings: Finding[]): string {
-  const tally = (verdict: Verdict) => findings.filter((f) => f.verdict === verdict).length;
-  const others = (["broken", "unclear", "not tested"] as const)
-    .filter((verdict) => tally(verdict) > 0)
-    .map((verdict) => `, ${tally(verdict)} ${verdict}`);
-  return `${tally("fulfilled")} of ${findings.length} duties fulfilled${others.join("")}.`;
+/** How many checks have each result. */
+function summarize(findings: Finding[]): string {
+  const count = (result: Result) => findings.filter((f) => f.result === result).length;
+  const others = (["failed", "unclear", "not tested"] as const)
+    .filter((result) => count(result) > 0)
+    .map((result) => `, ${count(result)} ${result}`);
+  return `${count("passed")} of ${findings.length} checks passed${others.join("")}.`;
 }

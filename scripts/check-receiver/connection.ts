@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 
-/** What Node calls the failures of a connection, in words. */
+/** Descriptions of Node's connection error codes. */
 const FAILURES: Record<string, string> = {
   ENOTFOUND: "DNS: no such name",
   EAI_AGAIN: "DNS: no answer",
@@ -15,38 +15,40 @@ const FAILURES: Record<string, string> = {
   CERT_HAS_EXPIRED: "TLS: certificate has expired",
   DEPTH_ZERO_SELF_SIGNED_CERT: "TLS: certificate is self-signed",
   SELF_SIGNED_CERT_IN_CHAIN: "TLS: certificate is self-signed",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "TLS: certificate chain has a gap",
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "TLS: certificate chain has a gap",
-  ERR_TLS_CERT_ALTNAME_INVALID: "TLS: certificate of another name",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "TLS: certificate chain is incomplete",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "TLS: certificate chain is incomplete",
+  ERR_TLS_CERT_ALTNAME_INVALID: "TLS: certificate for another name",
 };
 
-/** What to look at after a failure, by how it begins. */
+/** What to check after a failure, by how its description begins. */
 const ADVICE: Record<string, string> = {
-  "connection refused": "Is the receiver running, and are the address and the port in URL right?",
-  "closed without": "Is the port in URL that of the receiver, and is it http or https?",
-  "no HTTP": "Is the port in URL that of the receiver, and is it http or https?",
-  "DNS:": "Is the name in URL right, and published?",
-  "TLS: no agreement": "Does the receiver speak https on this port?",
-  "TLS:": "The service verifies certificates: use one of a public authority, with its chain.",
-  "host unreachable": "Is the address in URL right, and does a firewall let it be reached?",
-  "network unreachable": "Is the address in URL right, and does a firewall let it be reached?",
-  "no connection": "Is the address in URL right, and does a firewall let it be reached?",
+  "connection refused": "Is the receiver running, and are the address and port in URL correct?",
+  "closed without": "Does URL have the receiver's port, and the right scheme, http or https?",
+  "not HTTP": "Does URL have the receiver's port, and the right scheme, http or https?",
+  "DNS:": "Is the name in URL correct, and does it resolve?",
+  "TLS: handshake failed": "Does the receiver speak https on this port?",
+  "TLS:": "The service verifies certificates: use one from a public authority, with its chain.",
+  "host unreachable":
+    "Is the address in URL correct, and does the firewall allow connections to it?",
+  "network unreachable":
+    "Is the address in URL correct, and does the firewall allow connections to it?",
+  "no connection": "Is the address in URL correct, and does the firewall allow connections to it?",
 };
 
-/** What to look at when a delivery failed so; null when it is no failure of the connection. */
+/** What to check after a connection failure; null if it was not one. */
 export function adviceFor(failure: string): string | null {
   return Object.entries(ADVICE).find(([start]) => failure.startsWith(start))?.[1] ?? null;
 }
 
-/** Where `fetch` tells why a request failed; the error that it throws for it is not always at hand. */
+/** Where `fetch` publishes why a request failed; the error that it throws does not always say. */
 const CHANNELS = ["undici:client:connectError", "undici:request:error"];
 
-/** Watches the connections that `fetch` makes, until `end` says why one failed; null if none did. */
+/** Watches the connections that `fetch` makes; `end` returns why one failed, or null if none did. */
 export function watchConnections(): { end(): string | null } {
   let failure: string | null = null;
   const listen = (message: unknown) => {
     const { error } = message as { error: Error & { code?: string } };
-    // Being given up after the time that a receiver has is no failure of the connection.
+    // Aborting after the receiver's time limit is not a connection failure.
     if (error.name !== "AbortError" && error.name !== "TimeoutError") failure = describe(error);
   };
   for (const channel of CHANNELS) subscribe(channel, listen);
@@ -61,7 +63,7 @@ export function watchConnections(): { end(): string | null } {
 function describe({ code = "", name, message }: Error & { code?: string }): string {
   const known = FAILURES[code];
   if (known) return known;
-  if (name === "HTTPParserError") return "no HTTP";
-  if (code.startsWith("ERR_SSL_") || code === "EPROTO") return "TLS: no agreement";
+  if (name === "HTTPParserError") return "not HTTP";
+  if (code.startsWith("ERR_SSL_") || code === "EPROTO") return "TLS: handshake failed";
   return `no connection: ${code || message}`;
 }

@@ -11,12 +11,12 @@ export const SECRET = mintSecret();
 /** The command in the checkout. */
 export const CHECKER = join(ROOT, "scripts/check-receiver/check-receiver.ts");
 
-/** The output and exit code of the command; the duties by verdict. */
+/** Runs the command. @returns its output and exit code, and the checks by result. */
 export async function check(...args: string[]) {
   return checkWith(SECRET, [CHECKER, ...args]);
 }
 
-/** The same, with another secret in the environment, and another file to run. */
+/** Runs another file, with another secret in the environment. */
 export async function checkWith(secret: string, args: string[]) {
   const child = spawn(process.execPath, args, {
     env: { ...process.env, WEBHOOK_SECRET: secret },
@@ -32,9 +32,9 @@ export async function checkWith(secret: string, args: string[]) {
   });
   const code = await new Promise<number | null>((resolve) => child.on("close", resolve));
   const rows = stdout.split("\n").map((line) => line.split(/ {2,}/));
-  const duties = (verdict: string) =>
-    rows.filter((row) => row.length === 5 && row[4] === verdict).map(([duty]) => duty);
-  return { code, stdout, stderr, duties };
+  const checks = (result: string) =>
+    rows.filter((row) => row.length === 5 && row[4] === result).map(([check]) => check);
+  return { code, stdout, stderr, checks };
 }
 
 /** Whether a delivery is signed with `SECRET`, as seen at `now`. */

@@ -9,15 +9,15 @@ import { startReceiver } from "../../node/support/receiver.ts";
 import { CHECKER, check, checkWith, isGenuine, SECRET } from "../../support/checker.ts";
 import { until } from "../../support/until.ts";
 
-describe.concurrent("the checker says what is wrong with its call, and sends nothing:", () => {
+describe.concurrent("an incorrect call is explained, and nothing is sent:", () => {
   const PUBLIC = "https://hooks.example.com/";
   test.each([
     ["no URL", [], SECRET, "URL is missing"],
-    ["two URLs", [PUBLIC, PUBLIC], SECRET, "one URL is expected, not 2"],
-    ["no URL at all", ["hooks"], SECRET, "URL is none"],
-    ["http", ["http://hooks.example.com/"], SECRET, "URL must begin with https://"],
-    ["a private address", ["https://192.168.0.1/"], SECRET, "URL leads to a private"],
-    ["credentials", ["https://a:b@example.com/"], SECRET, "URL must hold no user"],
+    ["two URLs", [PUBLIC, PUBLIC], SECRET, "expected one URL, got 2"],
+    ["not a URL", ["hooks"], SECRET, "Not a valid URL"],
+    ["http", ["http://hooks.example.com/"], SECRET, "URL must start with https://"],
+    ["a private address", ["https://192.168.0.1/"], SECRET, "URL is a private"],
+    ["credentials", ["https://a:b@example.com/"], SECRET, "URL must not contain a user"],
     ["no secret", [PUBLIC], "", "Set WEBHOOK_SECRET"],
     ["an API key", [PUBLIC], "key_live_1", "WEBHOOK_SECRET must be whsec_"],
     ["half a secret", [PUBLIC], SECRET.slice(0, -5), "WEBHOOK_SECRET must be whsec_"],
@@ -25,7 +25,7 @@ describe.concurrent("the checker says what is wrong with its call, and sends not
       "a secret that others can read",
       [PUBLIC, "--secret", SECRET],
       "",
-      "not taken from the command",
+      "not accepted on the command line",
     ],
     ["another option", [PUBLIC, "--force"], SECRET, "Unknown option '--force'"],
   ])("%s", async (_name, args, secret, message) => {
@@ -50,7 +50,7 @@ describe.concurrent("the checker says what is wrong with its call, and sends not
 });
 
 test.runIf(process.platform === "linux")(
-  "a terminal is asked for the secret, and does not show it",
+  "the terminal asks for the secret, and does not show it",
   async () => {
     const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 401));
     const line = `stty cols 120 rows 40 && '${process.execPath}' '${CHECKER}' ${receiver.url} --local`;
@@ -62,16 +62,16 @@ test.runIf(process.platform === "linux")(
     child.stdout.on("data", (chunk) => {
       shown += chunk;
     });
-    await until(() => shown.includes("The secret of the subscription"), 20_000);
+    await until(() => shown.includes("The subscription's secret"), 20_000);
     child.stdin.write(`${SECRET}\r`);
     await once(child, "close");
     await receiver.close();
-    expect(shown).toContain("8 of 8 duties fulfilled.");
+    expect(shown).toContain("8 of 8 checks passed.");
     expect(shown).not.toContain(SECRET.slice(6));
   },
 );
 
-/** Takes away what Node 20 does not have, but for what this Node itself needs. */
+/** Removes what Node 20 does not have, except what this Node itself needs. */
 const AS_NODE_20 = `data:text/javascript,
   for (const [from, names] of [
     [Uint8Array.prototype, ["toHex", "toBase64", "setFromHex", "setFromBase64"]],
@@ -80,7 +80,7 @@ const AS_NODE_20 = `data:text/javascript,
     [Set.prototype, ["union", "intersection", "difference", "isSubsetOf", "isSupersetOf"]],
   ]) for (const name of names) delete from[name];`.replaceAll("\n", " ");
 
-test("the docs page offers the checker as one file, which runs by itself, on Node 20 too", async () => {
+test("the docs page offers the checker as a single file, which also runs on Node 20", async () => {
   const folder = mkdtempSync(join(tmpdir(), "checker-"));
   const file = join(folder, "check-receiver.mjs");
   copyFileSync(join(ROOT, "dist/assets/docs/check-receiver.mjs"), file);
@@ -95,7 +95,7 @@ test("the docs page offers the checker as one file, which runs by itself, on Nod
   const help = await checkWith("", [file, "--help"]);
   await receiver.close();
   rmSync(folder, { recursive: true });
-  expect(stdout).toContain("8 of 8 duties fulfilled.");
+  expect(stdout).toContain("8 of 8 checks passed.");
   expect(code).toBe(0);
   expect(help.stdout).toMatch(/^node check-receiver\.mjs URL /);
 });

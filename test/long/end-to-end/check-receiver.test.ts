@@ -13,13 +13,13 @@ import { type Example, freePort, RECEIVERS, reasonToSkip } from "../../node/supp
 import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { check, isGenuine, SECRET } from "../../support/checker.ts";
 
-const VALID = "accepts what is right";
-const UNSIGNED = "refuses what is unsigned";
+const VALID = "accepts a valid delivery";
+const UNSIGNED = "refuses a missing signature";
 const WRONG = "refuses a wrong signature";
 const CHANGED = "refuses a changed body";
-const OLD = "refuses an old time";
-const AHEAD = "refuses a time ahead";
-const REPEATED = "accepts a repetition";
+const OLD = "refuses an old timestamp";
+const AHEAD = "refuses a future timestamp";
+const REPEATED = "accepts a repeated event";
 const PROMPT = "answers within 10 s";
 const ALL = [VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD, REPEATED, PROMPT];
 
@@ -28,7 +28,7 @@ function timeOf({ headers }: Post): number {
   return Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]) * 1000;
 }
 
-describe.concurrent("the checker finds every duty fulfilled by", () => {
+describe.concurrent("all checks pass for", () => {
   for (const example of RECEIVERS) {
     const reason = reasonToSkip(example);
     const title = `examples/receivers/${example.file}${reason ? ` (skipped: ${reason})` : ""}`;
@@ -36,11 +36,11 @@ describe.concurrent("the checker finds every duty fulfilled by", () => {
       const port = await freePort();
       const receiver = await example.start(port, SECRET);
       const url = `http://127.0.0.1:${port}/webhooks`;
-      const { code, stdout, stderr, duties } = await check(url, "--local");
+      const { code, stdout, stderr, checks } = await check(url, "--local");
       await receiver.stop();
       expect(stderr).toBe("");
-      expect(duties("fulfilled")).toEqual(ALL);
-      expect(stdout).toContain("8 of 8 duties fulfilled.");
+      expect(checks("passed")).toEqual(ALL);
+      expect(stdout).toContain("8 of 8 checks passed.");
       expect(code).toBe(0);
       expect(receiver.lines).toHaveLength(2);
     });
@@ -54,12 +54,12 @@ test("docs/webhooks.md shows what the checker prints", async () => {
   const url = `http://127.0.0.1:${port}/webhooks`;
   const { stdout } = await check(url, "--local");
   await receiver.stop();
-  const shown = /```\n(duty [^`]+)```/.exec(readFileSync(join(ROOT, "docs/webhooks.md"), "utf8"));
+  const shown = /```\n(check [^`]+)```/.exec(readFileSync(join(ROOT, "docs/webhooks.md"), "utf8"));
   const withoutTimes = (text = "") => text.replace(/\d+ ms/g, "ms").replace(/ {2,}/g, "  ");
   expect(withoutTimes(stdout)).toBe(withoutTimes(shown?.[1]));
 });
 
-describe.concurrent("the checker names what is broken by a receiver that", () => {
+describe.concurrent("the checker reports what is wrong with a receiver that", () => {
   const seen = new Set<string>();
   const isRepeated = ({ body }: Post) => {
     const { id } = JSON.parse(body.toString());
@@ -69,52 +69,54 @@ describe.concurrent("the checker names what is broken by a receiver that", () =>
   test.each<[string, (post: Post) => number | Promise<number>, string[]]>([
     ["accepts anything", () => 204, [UNSIGNED, WRONG, CHANGED, OLD, AHEAD]],
     [
-      "ignores how old a delivery is",
+      "ignores how old a timestamp is",
       (post) => (isGenuine(post, Math.min(Date.now(), timeOf(post))) ? 204 : 401),
       [OLD],
     ],
     [
-      "ignores how far ahead a delivery is",
+      "ignores how far in the future a timestamp is",
       (post) => (isGenuine(post, Math.max(Date.now(), timeOf(post))) ? 204 : 401),
       [AHEAD],
     ],
     [
-      "compares nothing",
+      "does not compare signatures",
       (post) => (Math.abs(Date.now() - timeOf(post)) < 300_000 ? 204 : 401),
       [WRONG, CHANGED],
     ],
     [
-      "answers what it knows with 409",
+      "answers a repeated event with 409",
       (post) => (!isGenuine(post) ? 401 : isRepeated(post) ? 409 : 204),
       [REPEATED],
     ],
     [
-      "breaks down over what it should refuse",
+      "fails with 500 instead of refusing",
       (post) => (isGenuine(post) ? 204 : 500),
       [UNSIGNED, WRONG, CHANGED, OLD, AHEAD],
     ],
     [
-      "redirects what it should refuse",
+      "redirects instead of refusing",
       (post) => (isGenuine(post) ? 204 : 302),
       [UNSIGNED, WRONG, CHANGED, OLD, AHEAD],
     ],
-  ])("%s", async (_name, answer, broken) => {
+  ])("%s", async (_name, answer, failed) => {
     const receiver = await startReceiver(answer);
-    const { code, stdout, duties } = await check(receiver.url, "--local");
+    const { code, stdout, checks } = await check(receiver.url, "--local");
     await receiver.close();
-    expect(duties("broken")).toEqual(broken);
-    expect(duties("fulfilled")).toEqual(ALL.filter((duty) => !broken.includes(duty)));
-    for (const duty of broken) expect(stdout).toContain(`\n- ${duty}: `);
+    expect(checks("failed")).toEqual(failed);
+    expect(checks("passed")).toEqual(ALL.filter((check) => !failed.includes(check)));
+    for (const each of failed) expect(stdout).toContain(`\n- ${each}: `);
     expect(code).toBe(1);
   });
 
   test("answers after more than 10 s", async () => {
     const late = () => new Promise<number>((resolve) => setTimeout(resolve, 11_000, 204).unref());
     const receiver = await startReceiver(late);
-    const { code, stdout, duties } = await check(receiver.url, "--local");
+    const { code, stdout, checks } = await check(receiver.url, "--local");
     await receiver.close();
-    expect(duties("broken")).toEqual([VALID, PROMPT]);
-    expect(duties("not tested")).toEqual(ALL.filter((duty) => duty !== VALID && duty !== PROMPT));
+    expect(checks("failed")).toEqual([VALID, PROMPT]);
+    expect(checks("not tested")).toEqual(
+      ALL.filter((check) => check !== VALID && check !== PROMPT),
+    );
     expect(stdout).toContain("no answer in 10 s");
     expect(receiver.posts).toHaveLength(1);
     expect(code).toBe(1);
@@ -122,9 +124,9 @@ describe.concurrent("the checker names what is broken by a receiver that", () =>
 
   test("redirects", async () => {
     const receiver = await startReceiver(() => 307);
-    const { code, stdout, duties } = await check(receiver.url, "--local");
+    const { code, stdout, checks } = await check(receiver.url, "--local");
     await receiver.close();
-    expect(duties("broken")).toEqual([VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD]);
+    expect(checks("failed")).toEqual([VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD]);
     expect(stdout).toContain("307 (not followed)");
     expect(receiver.posts.map(({ path }) => path)).not.toContain("/elsewhere");
     expect(code).toBe(1);
@@ -132,16 +134,22 @@ describe.concurrent("the checker names what is broken by a receiver that", () =>
 
   test.each([
     ["refuses connections", () => null, "http", "connection refused", "Is the receiver running, "],
-    ["has no name", () => null, "https://receiver.invalid/", "DNS: ", "Is the name in URL right"],
     [
-      "speaks no TLS",
+      "has no DNS name",
+      () => null,
+      "https://receiver.invalid/",
+      "DNS: ",
+      "Is the name in URL correct",
+    ],
+    [
+      "does not speak TLS",
       () => createServer((_, response) => response.end()),
       "https",
-      "TLS: no agreement",
+      "TLS: handshake failed",
       "Does the receiver speak https",
     ],
     [
-      "has a certificate of its own making",
+      "has a self-signed certificate",
       selfSigned,
       "https",
       "TLS: certificate is self-signed",
@@ -152,39 +160,36 @@ describe.concurrent("the checker names what is broken by a receiver that", () =>
       () => createTcp((socket) => socket.destroy()),
       "http",
       "closed without an answer",
-      "Is the port in URL ",
+      "Does URL have the receiver's port",
     ],
     [
-      "speaks no HTTP",
+      "does not speak HTTP",
       () => createTcp((socket) => socket.end("SSH-2.0\r\n")),
       "http",
-      "no HTTP",
-      "Is the port in URL ",
+      "not HTTP",
+      "Does URL have the receiver's port",
     ],
-  ])(
-    "%s: why there is no answer, and what to look at",
-    async (_name, make, scheme, why, advice) => {
-      const port = await freePort();
-      const server = await make();
-      server?.listen(port, "127.0.0.1");
-      const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
-      const { code, stdout, duties } = await check(url, "--local");
-      server?.close();
-      expect(stdout).toContain(`  ${why}`);
-      expect(stdout).toContain(`\n0 of 8 duties fulfilled, 1 broken, 7 not tested.\n${advice}`);
-      expect(duties("broken")).toEqual([VALID]);
-      expect(duties("not tested")).toEqual(ALL.slice(1));
-      expect(code).toBe(1);
-    },
-  );
+  ])("%s: the reason, and what to check", async (_name, make, scheme, why, advice) => {
+    const port = await freePort();
+    const server = await make();
+    server?.listen(port, "127.0.0.1");
+    const url = scheme.includes(":") ? scheme : `${scheme}://127.0.0.1:${port}/`;
+    const { code, stdout, checks } = await check(url, "--local");
+    server?.close();
+    expect(stdout).toContain(`  ${why}`);
+    expect(stdout).toContain(`\n0 of 8 checks passed, 1 failed, 7 not tested.\n${advice}`);
+    expect(checks("failed")).toEqual([VALID]);
+    expect(checks("not tested")).toEqual(ALL.slice(1));
+    expect(code).toBe(1);
+  });
 
-  test("hangs up on what it should refuse: that proves nothing", async () => {
+  test("hangs up instead of refusing, which proves nothing", async () => {
     const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 0));
-    const { code, stdout, duties } = await check(receiver.url, "--local");
+    const { code, stdout, checks } = await check(receiver.url, "--local");
     await receiver.close();
-    expect(duties("fulfilled")).toEqual([VALID, REPEATED]);
-    expect(duties("unclear")).toEqual([UNSIGNED, WRONG, CHANGED, OLD, AHEAD, PROMPT]);
-    expect(stdout).toContain("\n2 of 8 duties fulfilled, 6 unclear.\n");
+    expect(checks("passed")).toEqual([VALID, REPEATED]);
+    expect(checks("unclear")).toEqual([UNSIGNED, WRONG, CHANGED, OLD, AHEAD, PROMPT]);
+    expect(stdout).toContain("\n2 of 8 checks passed, 6 unclear.\n");
     expect(code).toBe(1);
   });
 });
@@ -194,23 +199,23 @@ async function selfSigned() {
   return createSecureServer({ key, cert }, (_, response) => response.end());
 }
 
-test("a refusal proves nothing where what is right is refused, or where requests are counted", async () => {
-  for (const [answer, fulfilled] of [
+test("a refusal proves nothing if valid deliveries are refused too, or requests are limited", async () => {
+  for (const [answer, passed] of [
     [() => 401, [PROMPT]],
     [(post: Post) => (isGenuine(post) ? 204 : 429), [VALID, REPEATED, PROMPT]],
   ] as const) {
     const receiver = await startReceiver(answer);
-    const { code, duties } = await check(receiver.url, "--local");
+    const { code, checks } = await check(receiver.url, "--local");
     await receiver.close();
-    expect(duties("fulfilled")).toEqual(fulfilled);
-    expect(duties("unclear")).toEqual(
+    expect(checks("passed")).toEqual(passed);
+    expect(checks("unclear")).toEqual(
       expect.arrayContaining([UNSIGNED, WRONG, CHANGED, OLD, AHEAD]),
     );
     expect(code).toBe(1);
   }
 });
 
-test("the test deliveries say what they are, and both signatures are right or wrong together", async () => {
+test("test deliveries are labelled, and their two signatures are both valid or both invalid", async () => {
   const receiver = await startReceiver();
   await check(receiver.url, "--local");
   await receiver.close();
@@ -226,7 +231,7 @@ test("the test deliveries say what they are, and both signatures are right or wr
 
   const standard = new Webhook(SECRET);
   for (const { headers, body } of receiver.posts) {
-    const isRight = ["valid", "repeated"].includes(String(headers["x-service-test"]));
+    const isValid = ["valid", "repeated"].includes(String(headers["x-service-test"]));
     const at = Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]);
     const tooFarAhead = at - Date.now() / 1000 > 300;
     const service = () => {
@@ -235,7 +240,7 @@ test("the test deliveries say what they are, and both signatures are right or wr
     };
     const verify = () => standard.verify(body, headers as Record<string, string>);
     for (const family of [service, verify])
-      if (isRight) expect(family).not.toThrow();
+      if (isValid) expect(family).not.toThrow();
       else expect(family).toThrow();
   }
 });

@@ -7,24 +7,25 @@ import { mintSecret, signatureHeaders } from "../../src/webhooks/signature.ts";
 import { watchConnections } from "./connection.ts";
 
 /**
- * `unclear`: what came proves nothing: no answer, or a refusal where what is right is refused as
- * well, or for its number (429). `not tested`: the first delivery got no answer.
+ * `unclear`: the answer proves nothing. There was none, or it was a refusal from a receiver that also
+ * refuses valid deliveries or limits the number of requests (429). `not tested`: the first delivery
+ * got no answer.
  */
-export type Verdict = "fulfilled" | "broken" | "unclear" | "not tested";
+export type Result = "passed" | "failed" | "unclear" | "not tested";
 
-/** A duty of a receiver (contract, Delivery 3 and 4), and how it is put to the test. */
-export interface Duty {
-  duty: string;
+/** Something that every receiver must do (contract, Delivery 3 and 4), and how it is tested. */
+export interface Check {
+  check: string;
   sent: string;
   expected: string;
-  /** What follows when it is broken. */
+  /** What happens if the receiver does not do it. */
   consequence: string;
 }
 
-/** What a receiver made of a duty. */
-export interface Finding extends Duty {
-  came: string;
-  verdict: Verdict;
+/** The result of a check. */
+export interface Finding extends Check {
+  got: string;
+  result: Result;
 }
 
 interface TestDelivery {
@@ -32,7 +33,7 @@ interface TestDelivery {
   body: string;
 }
 
-interface Trial extends Duty {
+interface Trial extends Check {
   /** The value of `X-Service-Test`. */
   label: string;
   make(secret: string, now: number): Promise<TestDelivery[]>;
@@ -47,21 +48,21 @@ interface Attempt {
 
 const SIX_MINUTES_MS = 6 * 60_000;
 const TIMEOUT_SECONDS = POST_TIMEOUT_MS / 1000;
-const FORGERY = "whoever knows the URL can invent events";
+const FORGERY = "anyone who knows the URL can forge events";
 
 const VALID: Trial = {
   label: "valid",
-  duty: "accepts what is right",
-  sent: "a right delivery",
+  check: "accepts a valid delivery",
+  sent: "a valid delivery",
   expected: "2xx",
-  consequence: "every event is tried again for three days, then the subscription is disabled",
+  consequence: "every event is retried for three days, then the subscription is disabled",
   make: async (secret, now) => [await signed(secret, testLead(now), now)],
 };
 
 const OTHERS: Trial[] = [
   {
     label: "no-signature",
-    duty: "refuses what is unsigned",
+    check: "refuses a missing signature",
     sent: "no signature",
     expected: "4xx",
     consequence: FORGERY,
@@ -69,7 +70,7 @@ const OTHERS: Trial[] = [
   },
   {
     label: "wrong-signature",
-    duty: "refuses a wrong signature",
+    check: "refuses a wrong signature",
     sent: "signed with another secret",
     expected: "4xx",
     consequence: FORGERY,
@@ -77,10 +78,10 @@ const OTHERS: Trial[] = [
   },
   {
     label: "tampered-body",
-    duty: "refuses a changed body",
+    check: "refuses a changed body",
     sent: "body changed after signing",
     expected: "4xx",
-    consequence: "whoever has seen one delivery can write others",
+    consequence: "anyone who has seen one delivery can forge others",
     make: async (secret, now) => {
       const { headers, body } = await signed(secret, testLead(now), now);
       return [{ headers, body: body.replace("Camille", "Camilla") }];
@@ -88,26 +89,26 @@ const OTHERS: Trial[] = [
   },
   {
     label: "stale",
-    duty: "refuses an old time",
+    check: "refuses an old timestamp",
     sent: "t six minutes old",
     expected: "4xx",
-    consequence: "a delivery that was overheard can be sent again for ever",
+    consequence: "an intercepted delivery can be replayed forever",
     make: async (secret, now) => [await signed(secret, testLead(now), now - SIX_MINUTES_MS)],
   },
   {
     label: "future",
-    duty: "refuses a time ahead",
+    check: "refuses a future timestamp",
     sent: "t six minutes ahead",
     expected: "4xx",
-    consequence: "a delivery that bears a later time can be sent again until then",
+    consequence: "a delivery with a future timestamp can be replayed until that time",
     make: async (secret, now) => [await signed(secret, testLead(now), now + SIX_MINUTES_MS)],
   },
   {
     label: "repeated",
-    duty: "accepts a repetition",
+    check: "accepts a repeated event",
     sent: "the same id twice",
     expected: "2xx, 2xx",
-    consequence: "an event that comes again counts as failed, and comes again and again",
+    consequence: "an event that is sent again counts as failed, and is retried again and again",
     make: async (secret, now) => {
       const lead = testLead(now);
       return [await signed(secret, lead, now), await signed(secret, lead, now)];
@@ -115,22 +116,21 @@ const OTHERS: Trial[] = [
   },
 ];
 
-const PROMPTNESS: Duty = {
-  duty: `answers within ${TIMEOUT_SECONDS} s`,
+const PROMPTNESS: Check = {
+  check: `answers within ${TIMEOUT_SECONDS} s`,
   sent: "all of the above",
   expected: `< ${TIMEOUT_SECONDS} s`,
-  consequence: "a late answer counts as none; store the event, answer, and work afterwards",
+  consequence: "a late answer counts as a failure; store the event, answer, then process it",
 };
 
-/** Every duty that `checkReceiver` tries, in its order. */
-export const DUTIES: Duty[] = [VALID, ...OTHERS, PROMPTNESS];
+/** All checks, in order. */
+export const CHECKS: Check[] = [VALID, ...OTHERS, PROMPTNESS];
 
 /**
- * Sends labelled test deliveries to `url`, signed and posted by the code of the service, and says
- * of each duty what came of it. They follow one another; without any answer to the first one, no
- * other is sent.
+ * Sends labelled test deliveries to `url`, one after another, signed and posted by the service's own
+ * code, and yields the result of each check. If the first one gets no answer, no others are sent.
  *
- * @param secret what the receiver verifies with: `whsec_…`.
+ * @param secret the secret that the receiver verifies with: `whsec_…`.
  */
 export async function* checkReceiver(url: string, secret: string): AsyncGenerator<Finding> {
   const attempts: Attempt[] = [];
@@ -139,17 +139,17 @@ export async function* checkReceiver(url: string, secret: string): AsyncGenerato
     for (const delivery of await trial.make(secret, Date.now()))
       made.push(await attempt(url, trial.label, delivery));
     attempts.push(...made);
-    return { made, came: made.map(describe).join(", ") };
+    return { made, got: made.map(describe).join(", ") };
   };
   const valid = await send(VALID);
   const acceptsValid = accepted(valid.made);
-  yield { ...VALID, came: valid.came, verdict: acceptsValid ? "fulfilled" : "broken" };
+  yield { ...VALID, got: valid.got, result: acceptsValid ? "passed" : "failed" };
   const hasAnswered = valid.made.every(({ outcome }) => outcome.kind === "answered");
   for (const trial of OTHERS) {
     if (hasAnswered) {
-      const { made, came } = await send(trial);
-      yield { ...trial, came, verdict: judge(trial.expected, made, acceptsValid) };
-    } else yield { ...trial, came: "–", verdict: "not tested" };
+      const { made, got } = await send(trial);
+      yield { ...trial, got, result: judge(trial.expected, made, acceptsValid) };
+    } else yield { ...trial, got: "–", result: "not tested" };
   }
   yield { ...PROMPTNESS, ...judgePromptness(attempts) };
 }
@@ -163,37 +163,38 @@ async function attempt(url: string, label: string, delivery: TestDelivery): Prom
   return { outcome, durationMs: Math.round(performance.now() - startedAt), failure };
 }
 
-/** Whether the attempts were accepted, or refused, as expected; a refusal counts for what it says. */
-function judge(expected: string, attempts: Attempt[], acceptsValid: boolean): Verdict {
+/** Whether the attempts were accepted or refused as expected, if the answers prove anything. */
+function judge(expected: string, attempts: Attempt[], acceptsValid: boolean): Result {
   const statuses = attempts.flatMap(({ outcome }) =>
     outcome.kind === "answered" ? [outcome.status] : [],
   );
-  const tells = acceptsValid && !statuses.includes(429) && statuses.length === attempts.length;
+  const isConclusive =
+    acceptsValid && !statuses.includes(429) && statuses.length === attempts.length;
   if (expected === "4xx") {
-    if (!statuses.every((status) => status >= 400 && status < 500)) return "broken";
-    return tells ? "fulfilled" : "unclear";
+    if (!statuses.every((status) => status >= 400 && status < 500)) return "failed";
+    return isConclusive ? "passed" : "unclear";
   }
-  if (accepted(attempts)) return "fulfilled";
-  return tells ? "broken" : "unclear";
+  if (accepted(attempts)) return "passed";
+  return isConclusive ? "failed" : "unclear";
 }
 
 function accepted(attempts: Attempt[]): boolean {
   return attempts.every(({ outcome }) => succeeded(outcome));
 }
 
-function judgePromptness(attempts: Attempt[]): Pick<Finding, "came" | "verdict"> {
+function judgePromptness(attempts: Attempt[]): Pick<Finding, "got" | "result"> {
   const late = attempts.find(({ outcome }) => outcome.kind === "timed_out");
-  if (late) return { came: describe(late), verdict: "broken" };
+  if (late) return { got: describe(late), result: "failed" };
   const answered = attempts.filter(({ outcome }) => outcome.kind === "answered");
-  if (answered.length === 0) return { came: "–", verdict: "not tested" };
-  if (answered.length < attempts.length) return { came: "not all answered", verdict: "unclear" };
+  if (answered.length === 0) return { got: "–", result: "not tested" };
+  if (answered.length < attempts.length) return { got: "not all answered", result: "unclear" };
   const slowest = Math.max(...answered.map(({ durationMs }) => durationMs));
-  return { came: `slowest ${slowest} ms`, verdict: "fulfilled" };
+  return { got: `slowest ${slowest} ms`, result: "passed" };
 }
 
 function describe({ outcome, durationMs, failure }: Attempt): string {
   if (outcome.kind === "timed_out") return failure ?? `no answer in ${TIMEOUT_SECONDS} s`;
-  if (outcome.kind !== "answered") return failure ?? "not sent: a port that fetch refuses";
+  if (outcome.kind !== "answered") return failure ?? "not sent: fetch blocks this port";
   const redirects = outcome.status >= 300 && outcome.status < 400;
   return `${outcome.status}${redirects ? " (not followed)" : ""} in ${durationMs} ms`;
 }
@@ -207,7 +208,7 @@ async function signed(
   return { headers: await signatureHeaders(secret, delivery.id, body, now), body };
 }
 
-/** An event like a real one, about nobody: the e-mail and the number are reserved for examples. */
+/** A realistic event about nobody: the e-mail address and number are reserved for examples. */
 function testLead(now: number): WebhookDelivery {
   return {
     id: randomId("event"),
