@@ -5,7 +5,7 @@ import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-worker
 import { defineConfig } from "vitest/config";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
-/** Loaded once, bundled, rather than module by module in every test file. */
+/** Packages that are bundled once instead of being loaded module by module in each test file. */
 const BUNDLED = [
   "drizzle-orm",
   "drizzle-orm/d1",
@@ -20,8 +20,8 @@ const BUNDLED = [
 ];
 
 /**
- * What clients, the platform and other platforms see: of it, what reads or writes the data of
- * workspaces, or with `ALL_DOORS` everything, which takes a minute or two more.
+ * The tests of the doors that are repeated with several databases: those that read or write
+ * workspaces' data, or, with `ALL_DOORS`, all of them, which takes a minute or two more.
  */
 const DOORS = (
   process.env.ALL_DOORS
@@ -33,7 +33,7 @@ const DOORS = (
       ]
 ).map((name) => `test/worker/doors/${name}.test.ts`);
 
-/** Tests that run in workerd, with the bindings of wrangler.toml and some more. */
+/** Tests that run in workerd, with the bindings of wrangler.toml and `more`. */
 function inWorkerd(
   name: string,
   include: string[],
@@ -47,7 +47,7 @@ function inWorkerd(
           ...more,
           bindings: {
             MIGRATIONS: (await readD1Migrations("./migrations")).flatMap(({ queries }) => queries),
-            // Whatever a local .dev.vars says.
+            // Overrides a local .dev.vars.
             ALLOW_LOCAL_WEBHOOKS: "false",
             WEBHOOK_ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
             API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
@@ -64,7 +64,7 @@ function inWorkerd(
       include,
       globalSetup: ["./test/node/support/assets.ts"],
       setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
-      // A hanging test fails; one on a busy machine does not.
+      // Long enough for a busy machine; a test that hangs still fails.
       testTimeout: 60_000,
       hookTimeout: 60_000,
       deps: { optimizer: { ssr: { enabled: true, include: BUNDLED } } },
@@ -72,7 +72,7 @@ function inWorkerd(
   };
 }
 
-/** Tests that run in Node, on the built Worker or without it. */
+/** Tests that run in Node, with or without the built Worker. */
 function inNode(name: string, include: string[]) {
   return {
     test: {
@@ -86,18 +86,18 @@ function inNode(name: string, include: string[]) {
   };
 }
 
-// It would list the given secrets for every test file.
+// Otherwise wrangler lists the secrets for every test file.
 process.env.WRANGLER_LOG = "error";
 
-// To the runtime, an error that an RPC method throws to its caller is also an uncaught exception.
+// The runtime also reports an error that an RPC method throws to its caller as an uncaught exception.
 for (const stream of [process.stdout, process.stderr]) {
   const write = stream.write.bind(stream);
   stream.write = ((text: string, ...rest: []) =>
     String(text).startsWith("uncaught exception") || write(text, ...rest)) as typeof write;
 }
 
-// The databases of the Worker's tests lie in memory where there is room, which a container may lack: in
-// a file, each commit waits for the disk.
+// The databases of the Worker's tests are kept in memory if there is room, which a container may lack:
+// on disk, every commit waits.
 const MEMORY = "/dev/shm";
 const DISK = tmpdir();
 if (existsSync(MEMORY) && spaceIn(MEMORY) > 2 ** 31) process.env.TMPDIR = MEMORY;
@@ -107,17 +107,17 @@ function spaceIn(folder: string): number {
   return bavail * bsize;
 }
 
-// Commands that tests start, some two hundred, read their scripts from a cache.
+// A cache for the scripts of the commands that tests start, about two hundred times.
 process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cache/node");
 
 export default defineConfig({
   test: {
-    // Some files mostly wait: for holds, for timeouts of ten seconds.
+    // More than there are cores: some files mostly wait, for holds and ten-second timeouts.
     maxWorkers: 3,
     reporters: ["dot"],
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
-      // The same doors where three databases are bound, and workspaces live in the second one.
+      // The same doors with three databases; workspaces live in the second one.
       inWorkerd("databases", ["test/databases/**/*.test.ts", ...DOORS], {
         d1Databases: { DB_2: "second", DB_3: "third" },
         bindings: { HOME: "DB_2" },

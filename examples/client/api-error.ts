@@ -2,18 +2,18 @@ import type { components } from "./api.js";
 
 type ErrorBody = components["schemas"]["Error"];
 
-/** An answer other than 2xx. Branch on `code`: several codes share a status. */
+/** A response other than 2xx. Branch on `code`: several codes share a status. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
-  /** Null when the answer came from something in between, such as a proxy. */
+  /** Null if the response came from something in between, such as a proxy. */
   readonly code: ErrorBody["error"]["code"] | null;
-  /** What helps to mend the request; empty when nothing does. */
+  /** What is wrong with the request; may be empty. */
   readonly details: ErrorBody["error"]["details"];
-  /** Finds the request in the logs of the service: quote it when you write to the support. */
+  /** Identifies the request in the service's logs: quote it when you contact support. */
   readonly requestId: string | null;
 
-  /** @param body the answer's body: an object if it was JSON, else its text. */
+  /** @param body the response body: parsed if it is JSON, else its text. */
   constructor(response: Response, body: unknown) {
     const error = isErrorBody(body) ? body.error : null;
     super(error ? `${error.code}: ${error.message}` : `HTTP status ${response.status}`);

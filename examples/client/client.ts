@@ -12,21 +12,21 @@ export type Run = Schemas["Run"];
 export type Subscription = Schemas["Webhook"];
 
 export interface Settings {
-  /** Where the API is, without `/v1`: `https://api.example.com`. */
+  /** The address of the API, without `/v1`: `https://api.example.com`. */
   url: string;
   apiKey: string;
-  /** How long one call may wait for its quota in all; 120 when left out. */
+  /** How long one call may wait for quota in total; default 120. */
   maxWaitSeconds?: number;
 }
 
 export interface Options {
-  /** Ends the call, and its waiting, with the signal's reason. */
+  /** Aborts the call, even while it waits, with the signal's reason. */
   signal?: AbortSignal;
 }
 
 /**
- * The API, typed. Lists are read page by page while they are iterated, newest first. A call that is
- * refused for its quota waits and is sent again; every other refusal is thrown as an `ApiError`.
+ * The API, typed. Lists are fetched page by page as they are iterated, newest first. A call beyond the
+ * quota waits and is retried; any other error response is thrown as an `ApiError`.
  */
 export class Client {
   readonly #api: Api<paths>;
@@ -49,12 +49,12 @@ export class Client {
     return dataOf(this.#api.GET("/v1/automations/{id}", { params: { path: { id } }, ...options }));
   }
 
-  /** Pausing what is paused changes nothing. The answer is the automation as it is now. */
+  /** Pauses an automation; no change if it is already paused. @returns the automation. */
   pauseAutomation(id: string, options?: Options): Promise<Automation> {
     return this.#control(id, "paused", options);
   }
 
-  /** Activating what is active changes nothing. The answer is the automation as it is now. */
+  /** Activates an automation; no change if it is already active. @returns the automation. */
   activateAutomation(id: string, options?: Options): Promise<Automation> {
     return this.#control(id, "active", options);
   }
@@ -74,7 +74,7 @@ export class Client {
     );
   }
 
-  /** The `secret` in the answer verifies deliveries. Keep it: no later answer holds it. */
+  /** The `secret` in the response verifies deliveries. Store it: no other response contains it. */
   createSubscription(
     subscription: Schemas["WebhookCreation"],
     options?: Options,
@@ -98,7 +98,7 @@ export class Client {
   }
 }
 
-/** An answer as openapi-fetch gives it. */
+/** A response as openapi-fetch returns it. */
 type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 type Page<T> = { data: T[]; next_cursor: string | null };
 
@@ -108,7 +108,7 @@ async function dataOf<T>(answer: Answer<T>): Promise<T> {
   return data as T;
 }
 
-/** Follows the cursor from page to page; an empty one is the first. */
+/** Follows the cursor from page to page; an empty cursor is the first page. */
 async function* readPages<T>(
   read: (query: { limit: number; cursor: string }) => Answer<Page<T>>,
 ): AsyncGenerator<T> {
@@ -121,8 +121,8 @@ async function* readPages<T>(
 }
 
 /**
- * Sends a request again after each 429, once its `Retry-After` has passed: what was refused so has
- * had no effect. The 429 itself is the answer when that would take more than `maxWaitSeconds` in all.
+ * Retries a request after each 429, once `Retry-After` has passed; a refused request had no effect.
+ * Returns the 429 if the waits would exceed `maxWaitSeconds` in total.
  */
 async function fetchWithinQuota(request: Request, maxWaitSeconds: number): Promise<Response> {
   let waited = 0;

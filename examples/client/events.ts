@@ -1,4 +1,4 @@
-/** Subscribes this machine to every event and prints what comes; Ctrl-C ends the subscription. */
+/** Subscribes this machine to all events and prints them as they arrive; Ctrl-C unsubscribes. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { buffer } from "node:stream/consumers";
@@ -6,7 +6,7 @@ import { run } from "./run.js";
 import { SignatureError, verifyDelivery, type WebhookDelivery } from "./webhooks.js";
 
 const { PORT = "8080" } = process.env;
-/** Where the service reaches this machine. A deployed one needs HTTPS and a public host: a tunnel. */
+/** The URL at which the service reaches this machine; for a deployed one, the HTTPS URL of a tunnel. */
 const { RECEIVER_URL = `http://127.0.0.1:${PORT}` } = process.env;
 
 await run(async (client) => {
@@ -28,9 +28,9 @@ await run(async (client) => {
       response.writeHead(error instanceof SignatureError ? 401 : 500).end();
     }
   });
-  console.log(`Events arrive at ${RECEIVER_URL}. Ctrl-C ends the subscription.`);
+  console.log(`Listening for events at ${RECEIVER_URL}. Ctrl-C unsubscribes.`);
 
-  // Not once: npm passes on a Ctrl-C that this process has had from the terminal already.
+  // Not `once`: npm also passes on the Ctrl-C that the terminal has already sent to this process.
   await new Promise((resolve) => process.on("SIGINT", resolve));
   await client.deleteSubscription(id);
   server.close();
@@ -40,12 +40,12 @@ await run(async (client) => {
 function describe({ type, data }: WebhookDelivery): string {
   switch (type) {
     case "lead.created":
-      return `${data.name} came by ${data.source}`;
+      return `${data.name} (${data.source})`;
     case "run.completed":
       return `${data.trigger_type}: ${data.status}`;
     case "automation.status_changed":
       return `${data.name} is ${data.status}`;
     default:
-      return "is of a kind that came after this client";
+      return "unknown to this version of the client";
   }
 }

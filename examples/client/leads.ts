@@ -1,4 +1,4 @@
-/** Prints every lead of the workspace, newest first, one JSON line each. */
+/** Prints all leads of the workspace, newest first, one JSON text per line. */
 import { run } from "./run.js";
 
 await run(async (client) => {

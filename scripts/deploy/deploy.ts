@@ -1,19 +1,19 @@
 /**
- * `npm run deploy`: brings the Worker onto a Cloudflare account, the first time and every time.
+ * `npm run deploy`: deploys the Worker to a Cloudflare account, for the first time or again.
  *
- * What it needs to know is asked in a terminal, and read from the environment elsewhere
- * (CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS,
- * PORTAL_SIGNING_KEYS). The order:
+ * In a terminal, it asks for what it needs. Without one, it reads CLOUDFLARE_API_TOKEN,
+ * CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS and PORTAL_SIGNING_KEYS from
+ * the environment. The steps:
  *
- * 1. the account and the secrets: without them nothing is begun;
- * 2. the databases, made if they are not there: wrangler would make them with the Worker, too late
- *    for 3;
- * 3. their migrations: what they change must suit the code that still serves;
- * 4. a look at the directory: every database that workspaces live in is bound;
- * 5. the Worker with its Durable Objects and its secrets: the deployment finds the databases by their
- *    names and makes the queues.
+ * 1. choose the account and complete the secrets: nothing is changed without them;
+ * 2. create the databases that do not exist: wrangler would create them along with the Worker, which is
+ *    too late for step 3;
+ * 3. migrate them: the migrations must suit the version that still serves;
+ * 4. check the directory: every database that workspaces live in must be bound;
+ * 5. deploy the Worker with its Durable Objects and secrets: wrangler finds the databases by their
+ *    names and creates the queues.
  *
- * Each step finds what an earlier run has done and leaves it alone.
+ * A step that was done before is skipped.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -29,8 +29,8 @@ import {
   makeDatabases,
   migrateDatabases,
   missingDatabases,
-  namesIn,
-  parse,
+  parseJson,
+  parseNames,
 } from "./databases.ts";
 import {
   answered,
@@ -49,21 +49,22 @@ const Deployment = z.object({
   targets: z.array(z.string()).optional(),
 });
 
-/** The secret that its owner may have already; the others are made. */
+/** The secret that the user may already have; the others are generated. */
 const ASKED_FOR: SecretName = "WEBHOOK_ENCRYPTION_KEYS";
 
 const USAGE = `npm run deploy -- [--dry-run] [--config FILE]
 
-Brings the Worker onto a Cloudflare account: makes its databases, applies their migrations, asks for
-the encryption key or makes one, makes the other secrets, and deploys. Run it again for each new version.
+Deploys the Worker to a Cloudflare account: creates its databases, applies their migrations, asks for
+the encryption key or generates one, generates the other secrets, and deploys. Run it again for each
+new version.
 
-  --dry-run  looks at the account, if anybody is logged in, and builds the Worker; says what would be
-             done, and changes nothing
+  --dry-run  check the account, if you are logged in, and build the Worker; show what would be done,
+             and change nothing
   --config FILE
-             deploys by another configuration than wrangler.toml
+             use another configuration than wrangler.toml
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, ${SECRET_NAMES.join(", ")}
-             in the environment: what it needs to know where nobody can be asked
+             environment variables: what it needs when there is no terminal to ask in
 `;
 
 const { values } = parseArguments(USAGE, {
@@ -72,7 +73,7 @@ const { values } = parseArguments(USAGE, {
 });
 const dryRun = values["dry-run"];
 const config = resolve(values.config ?? join(ROOT, "wrangler.toml"));
-/** What each call of wrangler is given besides. */
+/** Arguments of every wrangler call. */
 const everyCall = values.config ? [`--config=${config}`] : [];
 const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
 
@@ -84,10 +85,10 @@ try {
 
 async function deploy(): Promise<void> {
   const { given, env } = takeSecrets(process.env);
-  const stranger = openWrangler(env, everyCall);
-  const me = await whoAmI(stranger);
-  if (dryRun && !me.loggedIn) return rehearse(stranger, given, null);
-  const accountId = await chooseAccount(stranger, me);
+  const anyAccount = openWrangler(env, everyCall);
+  const me = await whoAmI(anyAccount);
+  if (dryRun && !me.loggedIn) return rehearse(anyAccount, given, null);
+  const accountId = await chooseAccount(anyAccount, me);
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
     everyCall,
@@ -106,8 +107,8 @@ async function deploy(): Promise<void> {
 }
 
 /**
- * Parts the secrets from the rest of the environment: they go to wrangler in a file, and are not left in
- * what it sees.
+ * Separates the secrets from the rest of the environment: wrangler gets them in a file, not in its
+ * environment.
  */
 function takeSecrets(environment: NodeJS.ProcessEnv) {
   const env = { ...environment };
@@ -122,7 +123,7 @@ function takeSecrets(environment: NodeJS.ProcessEnv) {
   return { given, env };
 }
 
-/** The account to deploy to; null when wrangler knows it. @throws Error when nobody is logged in. */
+/** The account to deploy to; null if wrangler knows it. @throws Error if you are not logged in. */
 async function chooseAccount(
   wrangler: Wrangler,
   found: z.infer<typeof WhoAmI>,
@@ -142,7 +143,9 @@ async function chooseAccount(
   if ((await readConfig(config)).account_id) return null;
   if (!interactive) {
     const ids = accounts.map(({ id }) => id).join(", ");
-    throw new Error(`Set CLOUDFLARE_ACCOUNT_ID: these credentials reach several accounts, ${ids}.`);
+    throw new Error(
+      `Set CLOUDFLARE_ACCOUNT_ID: these credentials have access to several accounts: ${ids}.`,
+    );
   }
   const options = accounts.map(({ id, name }) => ({ value: id, label: name }));
   return answered(select({ message: "Which account?", options }));
@@ -150,22 +153,22 @@ async function chooseAccount(
 
 async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
   const { stdout, complaint } = await wrangler.ask("whoami", "--json");
-  const answer = WhoAmI.safeParse(parse(stdout));
-  if (!answer.success) throw new Error(`Cloudflare cannot be asked who you are:\n${complaint}`);
+  const answer = WhoAmI.safeParse(parseJson(stdout));
+  if (!answer.success) throw new Error(`Cloudflare does not say who is logged in:\n${complaint}`);
   return answer.data;
 }
 
 /**
- * Says what a deployment would do, and builds the Worker.
+ * Builds the Worker and prints what a deployment would do.
  *
- * @param lacks what the account lacks; null when nobody is logged in to look.
+ * @param lacks what the account lacks; null if you are not logged in.
  */
 async function rehearse(
   wrangler: Wrangler,
   given: Secrets,
   lacks: { secrets: SecretName[]; databases: ConfiguredDatabase[] } | null,
 ): Promise<void> {
-  const unless = lacks ? "" : ", unless it is there";
+  const unless = lacks ? "" : ", unless it exists";
   const secrets = lacks?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
   const databases = await databasesIn(await readConfig(config));
   const toMake = lacks?.databases ?? databases.filter(({ hasId }) => !hasId);
@@ -173,29 +176,29 @@ async function rehearse(
   const steps = [
     ...(lacks ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
     ...secrets.map((name) =>
-      name === ASKED_FOR ? `ask for ${name}, or make it${unless}` : `make ${name}${unless}`,
+      name === ASKED_FOR ? `ask for ${name}, or generate it${unless}` : `generate ${name}${unless}`,
     ),
-    ...toMake.map(({ name }) => `make the database ${name}${unless}`),
-    `apply the migrations that ${another ? "each database" : "the database"} lacks`,
+    ...toMake.map(({ name }) => `create the database ${name}${unless}`),
+    `apply the missing migrations${another ? " to each database" : ""}`,
     "deploy the Worker",
   ];
   const code = await wrangler.show(["deploy", "--dry-run"]);
   if (code !== 0) throw new Error("The Worker cannot be built.");
-  if (!lacks) console.log("Nobody is logged in to Cloudflare: the account was not looked at.");
+  if (!lacks) console.log("Not logged in to Cloudflare: the account was not checked.");
   console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
-/** The names of the secrets that neither the environment nor the Worker has. */
+/** The secrets that neither the environment nor the Worker has. */
 async function missingSecrets(wrangler: Wrangler, given: Secrets): Promise<SecretName[]> {
   const wanted = SECRET_NAMES.filter((name) => !given[name]);
   if (wanted.length === 0) return [];
   const answer = await wrangler.ask("secret", "list", "--format", "json");
   const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
-  const there = firstTime ? [] : namesIn(answer, "The Worker's secrets");
+  const there = firstTime ? [] : parseNames(answer, "The Worker's secrets");
   return wanted.filter((name) => !there.includes(name));
 }
 
-/** The missing secrets, asked for or made. @throws Error when nobody can be asked. */
+/** Asks for the missing secrets, or generates them. @throws Error if there is no terminal to ask in. */
 async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
   if (interactive) return askForSecrets(missing);
   if (missing.includes(ASKED_FOR))
@@ -206,27 +209,27 @@ async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
   return makeSecrets(missing);
 }
 
-/** @throws Error when the new code does not serve. */
+/** Deploys the Worker. @throws Error if the new version does not serve. */
 async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   using folder = openPrivateFolder();
   const report = join(folder.path, "report.ndjson");
   const news = Object.keys(secrets).length > 0;
   const options = news ? ["--secrets-file", writeSecretsFile(folder, secrets)] : [];
   const code = await wrangler.show(["deploy", ...options], { WRANGLER_OUTPUT_FILE_PATH: report });
-  const deployment = existsSync(report) ? readReport(readFileSync(report, "utf8")) : null;
-  // Declining one of wrangler's questions ends it without an error.
+  const deployment = existsSync(report) ? parseReport(readFileSync(report, "utf8")) : null;
+  // If the user declines a prompt of wrangler's, it exits without an error.
   if (code !== 0 || !deployment?.version_id)
-    throw new Error("The Worker was not deployed; what served before still does.");
+    throw new Error("The Worker was not deployed; the previous version still serves.");
   const address = deployment.targets?.find((target) => target.startsWith("https://"));
-  console.log(`Deployed${address ? `: ${address}` : ""}. Make a workspace and a key in it:
+  console.log(`Deployed${address ? `: ${address}` : ""}. Create a workspace and a key for it:
   npm run platform -- --remote createWorkspace '{ "name": "…" }'
   npm run platform -- --remote createApiKey '{ "workspaceId": "wks_…" }'`);
 }
 
-/** The deployment in what wrangler reports, a line of JSON for each thing it did. */
-function readReport(lines: string): z.infer<typeof Deployment> | null {
+/** Finds the deployment in wrangler's report, one JSON text per line. */
+function parseReport(lines: string): z.infer<typeof Deployment> | null {
   for (const line of lines.split("\n")) {
-    const { success, data } = Deployment.safeParse(parse(line));
+    const { success, data } = Deployment.safeParse(parseJson(line));
     if (success) return data;
   }
   return null;

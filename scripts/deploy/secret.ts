@@ -5,21 +5,21 @@ import { type CANCEL_SYMBOL, isCancel, log, password, select, text } from "@clac
 import { parseKeyRing } from "../../src/contract/key-ring.ts";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
 
-/** @throws Error that says what is wrong with it, without a word of it. */
+/** @throws Error that says what is wrong with the secret, without showing any of it. */
 export function checkSecret(name: SecretName, secret: string): void {
   parseKeyRing(name, secret);
 }
 
-/** Makes the secrets of these names. The id of their keys is the day. */
+/** Generates secrets. The id of their keys is the date. */
 export function makeSecrets(names: SecretName[]): Secrets {
   const id = `k${new Date().toISOString().slice(0, 10).replaceAll("-", "")}`;
   return Object.fromEntries(names.map((name) => [name, makeSecret(id)]));
 }
 
 /**
- * Asks for the encryption key where it is missing, or makes it, and makes what else is missing.
+ * Asks for the encryption key if it is missing, or generates it; generates the other missing secrets.
  *
- * @throws Error when the user gives up.
+ * @throws Error if the user cancels.
  */
 export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
   const entered = missing.includes("WEBHOOK_ENCRYPTION_KEYS") ? await askForEncryptionKey() : {};
@@ -29,7 +29,7 @@ export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
   return { ...entered, ...made };
 }
 
-/** What the user enters; nothing, when one is to be made. */
+/** The key that the user enters; nothing if one is to be generated. */
 async function askForEncryptionKey(): Promise<Secrets> {
   const name = "WEBHOOK_ENCRYPTION_KEYS";
   const choice = await answered(
@@ -50,23 +50,23 @@ async function offerCopy(made: Secrets): Promise<void> {
   const [id] = Object.values(made)[0]?.split(":") ?? [];
   const names = Object.keys(made).join(" and ");
   log.info(
-    `${names}: Cloudflare shows them to nobody, and to change one takes the old one: keep a copy.`,
+    `${names}: Cloudflare never shows them, and you need the old one to rotate one: keep a copy.`,
   );
   for (;;) {
     const file = await answered(
       text({
-        message: "Where to? A new file, for your eyes only; empty for no copy.",
+        message: "Where to? A new file that only you can read; leave empty for no copy.",
         initialValue: join(homedir(), `public-api.${id}.txt`),
       }),
     );
-    // What was emptied comes back as nothing.
+    // An empty answer comes back as undefined.
     const fault = file?.trim() ? keepCopy(file.trim(), made) : null;
     if (fault === null) return;
     log.error(fault);
   }
 }
 
-/** Writes secrets to a file that is not there yet. @returns what went wrong, if anything. */
+/** Writes secrets to a new file. @returns why that failed; null if it did not. */
 function keepCopy(file: string, secrets: Secrets): string | null {
   const lines = Object.entries(secrets).map(([name, secret]) => `${name}="${secret}"\n`);
   try {
@@ -74,7 +74,7 @@ function keepCopy(file: string, secrets: Secrets): string | null {
     return null;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    return code === "EEXIST" ? `${file} is there already.` : `${file} cannot be written: ${code}`;
+    return code === "EEXIST" ? `${file} already exists.` : `${file} cannot be written: ${code}`;
   }
 }
 
@@ -87,29 +87,29 @@ function faultOf(name: SecretName, secret: string): string | undefined {
   }
 }
 
-/** What was answered. @throws Error when the question was cancelled. */
+/** Awaits the answer to a prompt. @throws Error if the user cancels. */
 export async function answered<T>(question: Promise<T | typeof CANCEL_SYMBOL>): Promise<T> {
   const answer = await question;
-  if (isCancel(answer)) throw new Error("Given up: nothing was deployed.");
+  if (isCancel(answer)) throw new Error("Cancelled: nothing was deployed.");
   return answer;
 }
 
-/** A folder that only this user can read; it goes with this process, however that ends. */
+/** A folder that only this user can read; it is deleted however this process ends. */
 export interface PrivateFolder extends Disposable {
   path: string;
 }
 
-/** Makes a folder outside the checkout. */
+/** Creates a private folder outside the checkout. */
 export function openPrivateFolder(): PrivateFolder {
   const path = mkdtempSync(join(tmpdir(), "deploy-"));
   const remove = () => rmSync(path, { recursive: true, force: true });
   process.on("exit", remove);
-  // A signal ends wrangler, and its end ours: until then, none may end this process at once.
+  // A signal ends wrangler first, and then this process: it must not end immediately.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => {});
   return { path, [Symbol.dispose]: remove };
 }
 
-/** Writes secrets as wrangler reads them. @returns the file. */
+/** Writes secrets in the format that wrangler reads. @returns the file. */
 export function writeSecretsFile(folder: PrivateFolder, secrets: Secrets): string {
   const file = join(folder.path, "secrets.json");
   writeFileSync(file, JSON.stringify(secrets), { mode: 0o600 });

@@ -2,15 +2,15 @@ import { type IncomingMessage, type OutgoingHttpHeaders, request as post } from 
 import { request as postSecurely } from "node:https";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
 
-/** What the service is answered. */
+/** The answer to give to the service. */
 export interface Answer {
   status: number;
   headers: OutgoingHttpHeaders;
-  /** Why the target gave no answer; the status is then 502. */
+  /** Why the target did not answer; the status is then 502. */
   failure: string | null;
 }
 
-/** Headers of a connection, not of the message that it carries. */
+/** Headers that belong to a connection rather than to the message. */
 const HOP_HEADERS = new Set([
   "host",
   "connection",
@@ -19,7 +19,7 @@ const HOP_HEADERS = new Set([
   "content-length",
 ]);
 
-/** Posts a delivery to `target`: the same bytes and headers. @returns what the target answered. */
+/** Posts a delivery to `target` with the same bytes and headers. @returns the target's answer. */
 export function forward(target: URL, delivery: IncomingMessage, body: Buffer): Promise<Answer> {
   const headers = ["Host", target.host, "Content-Length", String(body.length)];
   for (let i = 0; i < delivery.rawHeaders.length; i += 2) {

@@ -19,36 +19,35 @@ import { type Answer, forward } from "./forward.ts";
 
 const USAGE = `npm run listen -- [--forward URL]
 
-Shows the events of the sample workspace of the running local server, as they are posted. It has a
-subscription of its own, which Ctrl-C removes. Cause an event with npm run trigger.
+Shows the events of the local server's sample workspace as they are posted. It has its own
+subscription, which Ctrl-C removes. To cause an event: npm run trigger.
 
-  --forward URL  posts each delivery there too, the same bytes and headers, and gives the service the
-                 answer; verify with the signing secret that this prints
+  --forward URL  also post each delivery to URL, with the same bytes and headers, and return its answer
+                 to the service; your receiver verifies with the signing secret that is printed
 `;
 
-/** Where listeners are posted to: by its path, a later one knows what an earlier one left. */
+/** The path that listeners receive on; it identifies the subscriptions that killed listeners left. */
 const PATH = "/npm-run-listen";
 
-/** How often each event that is still to be delivered has failed, by its id. */
+/** How often each undelivered event has failed, by event id. */
 const failures = new Map<string, number>();
 
 interface Subscription {
   id: string;
-  /** What its deliveries are signed with. */
   secret: string;
 }
 
 const { values } = parseArguments(USAGE, { forward: { type: "string" } });
 try {
-  await listen(values.forward === undefined ? null : readTarget(values.forward));
+  await listen(values.forward === undefined ? null : parseTarget(values.forward));
 } catch (error) {
   fail(error);
 }
 
-function readTarget(text: string): URL {
+function parseTarget(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url && /^https?:$/.test(url.protocol)) return url;
-  throw new Error("--forward: a URL that begins with http:// or https:// is expected");
+  throw new Error("--forward: expected a URL that starts with http:// or https://");
 }
 
 async function listen(target: URL | null): Promise<void> {
@@ -65,7 +64,7 @@ async function listen(target: URL | null): Promise<void> {
   });
   removeAtEnd(api, subscribed);
   const { secret } = await subscribed;
-  console.log(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C ends it.`);
+  console.log(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
   console.log(`Signing secret: ${secret}`);
 }
 
@@ -89,7 +88,7 @@ function isOpen(port: number): Promise<boolean> {
   });
 }
 
-/** Removes the subscription when this process is told to end, then ends it. */
+/** Removes the subscription when this process is told to end, then exits. */
 function removeAtEnd(api: LocalApi, subscribed: Promise<Subscription>): void {
   let isEnding = false;
   const end = async () => {
@@ -98,10 +97,10 @@ function removeAtEnd(api: LocalApi, subscribed: Promise<Subscription>): void {
     try {
       const { id } = await subscribed;
       await api("DELETE", `/v1/webhooks/${id}`);
-      console.log("\nNo longer listening: the subscription is removed.");
+      console.log("\nStopped listening and removed the subscription.");
       process.exit(0);
     } catch {
-      fail("The local server has gone: the next `npm run listen` removes the subscription.");
+      fail("The local server is gone: the next `npm run listen` removes the subscription.");
     }
   };
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, end);
@@ -112,18 +111,18 @@ async function receive(target: URL | null, request: IncomingMessage, response: S
     const body = await buffer(request);
     const answer = target ? await forward(target, request, body) : null;
     show(request, body, answer);
-    if (answer) sayWhatFollows(readEvent(body).id, answer.status);
+    if (answer) showNextAttempt(parseEvent(body).id, answer.status);
     response.writeHead(answer?.status ?? 204, answer?.headers).end();
   } catch {
-    // The service broke off. It will try again.
+    // The service closed the connection. It will retry.
     response.destroy();
   }
 }
 
-/** Writes a delivery: a line about it, its signature, and its body as it came. */
+/** Prints a delivery: a summary, its signature, and its body as received. */
 function show({ headers }: IncomingMessage, body: Buffer, answer: Answer | null): void {
   const time = new Date().toTimeString().slice(0, 8);
-  const { id, type } = readEvent(body);
+  const { id, type } = parseEvent(body);
   const words = [time, type, id];
   if (answer) words.push(`${answer.status}${answer.failure ? ` (${answer.failure})` : ""}`);
   console.log(`\n${words.join("  ")}`);
@@ -131,8 +130,8 @@ function show({ headers }: IncomingMessage, body: Buffer, answer: Answer | null)
   console.log(body.toString());
 }
 
-/** Says after a failed attempt when the next one comes. */
-function sayWhatFollows(id: string, status: number): void {
+/** After a failed attempt, says when the next one will be. */
+function showNextAttempt(id: string, status: number): void {
   if (status >= 200 && status < 300) {
     failures.delete(id);
     return;
@@ -140,20 +139,20 @@ function sayWhatFollows(id: string, status: number): void {
   const count = (failures.get(id) ?? 0) + 1;
   failures.set(id, count);
   const waitSeconds = RETRY_WAITS_SECONDS[count - 1];
-  // The wait has jitter, and one that Retry-After asks for, or that other deliveries caused, is longer.
+  // At the earliest: jitter, Retry-After or other failures can make it longer.
   console.log(
     waitSeconds === undefined
-      ? "Failed for the last time: the service does not try again."
-      : `Failed: the service tries again in ${inWords(waitSeconds)} at the earliest.`,
+      ? "Failed for the last time: the service will not retry."
+      : `Failed: the service retries in ${formatWait(waitSeconds)} at the earliest.`,
   );
 }
 
-function inWords(seconds: number): string {
+function formatWait(seconds: number): string {
   if (seconds < 60) return `${seconds} s`;
   return seconds < 3600 ? `${seconds / 60} min` : `${seconds / 3600} h`;
 }
 
-function readEvent(body: Buffer): { id: string; type: string } {
+function parseEvent(body: Buffer): { id: string; type: string } {
   try {
     return JSON.parse(body.toString());
   } catch {

@@ -7,20 +7,21 @@ import { WORDS } from "./words.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote]
 
-Calls a method of the Platform door and shows its answer: as a table in a terminal, as JSON otherwise.
+Calls a method of the Platform door and prints its answer: as a table in a terminal, else as JSON.
 
-  INPUT            JSON in quotes, or a file that holds it, or - for standard input
-  --json           as JSON in a terminal too
-  --ndjson         of exportWorkspace: all pages, one item a line; of recordAutomations, recordLeads
-                   and recordRuns: INPUT is a file, or -, with one record a line, as many as you like
-  --workspace ID   the workspace of those records, with --ndjson
-  --remote         of the deployed Worker instead of the local server
-  METHOD --help    what the method takes, field by field, with examples
+  INPUT            JSON in quotes, or a file that contains it, or - for standard input
+  --json           print JSON in a terminal too
+  --ndjson         with exportWorkspace: print all pages, one item per line; with recordAutomations,
+                   recordLeads and recordRuns: INPUT is a file, or -, with one record per line, any
+                   number of them
+  --workspace ID   with --ndjson: the workspace to record into
+  --remote         call the deployed Worker instead of the local server
+  METHOD --help    show the method's input, field by field, with examples
 `;
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
 
-/** The help of the command: its methods, what each does and what each takes. */
+/** The command's help: all methods, with what each does and its input. */
 export function describeMethods(): string {
   const methods = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
   const about = methods.map((method) =>
@@ -29,7 +30,7 @@ export function describeMethods(): string {
   return `${USAGE}\n${about.join("\n\n")}`;
 }
 
-/** The help of one method, with what each field means. */
+/** The help for one method, with the meaning of each field. */
 export function describeMethod(method: PlatformMethod): string {
   const { about, examples } = WORDS[method];
   const command = `npm run platform -- ${method}`;
@@ -43,19 +44,19 @@ export function describeMethod(method: PlatformMethod): string {
     "",
     ...fieldLines(method, true),
     "",
-    "INPUT is JSON in quotes, or a file that holds it, or - for standard input:",
+    "INPUT is JSON in quotes, or a file that contains it, or - for standard input:",
     "",
     ...lines,
     ...linesHelp(method, command),
   ].join("\n");
 }
 
-/** How a method takes, or gives, one record a line. */
+/** How a method reads or prints one record per line. */
 function linesHelp(method: PlatformMethod, command: string): string[] {
   if (method === "exportWorkspace")
     return [
       "",
-      "With --ndjson, all pages, one item a line:",
+      "With --ndjson, all pages, one item per line:",
       "",
       `  ${command} '{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
     ];
@@ -63,7 +64,7 @@ function linesHelp(method: PlatformMethod, command: string): string[] {
   const file = `${recordsField(method)}.ndjson`;
   return [
     "",
-    `With --ndjson, INPUT is a file, or -, with one record a line, as many as you like; they are recorded`,
+    `With --ndjson, INPUT is a file, or -, with one record per line, any number of them; they are recorded`,
     `${RECORDS_MAX} at a time:`,
     "",
     `  ${command} ${file} --ndjson --workspace wks_…`,
@@ -71,11 +72,11 @@ function linesHelp(method: PlatformMethod, command: string): string[] {
   ];
 }
 
-/** One line a field of a method's input: its name, its type and, on demand, what it means. */
+/** A line per field of a method's input: its name, its type and, if wanted, its meaning. */
 function fieldLines(method: PlatformMethod, withMeaning: boolean): string[] {
   const shape = z.toJSONSchema(PLATFORM_INPUTS[method], { io: "input", unrepresentable: "any" });
   const rows = rowsOf(shape, shape.$defs ?? {}, WORDS[method].fields);
-  if (rows.length === 0) return ["  takes nothing"];
+  if (rows.length === 0) return ["  no input"];
   return align(rows.map((cells) => (withMeaning ? cells : cells.slice(0, 2))));
 }
 
@@ -101,7 +102,7 @@ function rowsOf(
   });
 }
 
-/** The schema itself, instead of a reference to it or of its being null. */
+/** The schema behind a reference or a nullable schema. */
 function resolve(schema: JsonSchema, named: Record<string, JsonSchema>): JsonSchema {
   if (schema.$ref) return resolve(named[schema.$ref.replace("#/$defs/", "")] ?? {}, named);
   const real = schema.anyOf?.find(({ type }) => type !== "null");

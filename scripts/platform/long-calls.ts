@@ -4,16 +4,16 @@ import type { PlatformDoor } from "../shared/platform-door.ts";
 import { openMeter } from "./meter.ts";
 
 /**
- * Writes all pages of an export to standard output, one item a line (NDJSON).
+ * Writes all pages of an export to standard output, one item per line (NDJSON).
  *
- * @throws Error that says where to go on.
+ * @throws Error that says how to continue.
  */
 export async function exportLines(
   door: PlatformDoor,
   input: PlatformInput<"exportWorkspace">,
 ): Promise<void> {
   const meter = openMeter(EXPORT_KINDS.length, "Exporting");
-  // Whoever reads may stop: `print` then fails, which is enough.
+  // If the reader of a pipe stops, `print` fails, which is enough.
   process.stdout.on("error", () => {});
   let { cursor = null } = input;
   let count = 0;
@@ -31,13 +31,15 @@ export async function exportLines(
     meter.end(text());
     if (cursor === null) throw error;
     const rest = JSON.stringify({ ...input, cursor });
-    throw new Error(`${(error as Error).message}\nWhat is written is whole; go on with '${rest}'`);
+    throw new Error(
+      `${(error as Error).message}\nThe output so far is complete; continue with '${rest}'`,
+    );
   }
   meter.show(EXPORT_KINDS.length, text());
   meter.end(text());
 }
 
-/** Writes to standard output, once the reader of a pipe has taken what came before. */
+/** Writes to standard output, at the pace of a pipe's reader. */
 function print(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
@@ -45,9 +47,9 @@ function print(text: string): Promise<void> {
 }
 
 /**
- * Erases a workspace, however many calls it takes. When it is interrupted, the same command goes on.
+ * Erases a workspace, in as many calls as it takes. If it is interrupted, run the command again.
  *
- * @throws Error when others record into the workspace as fast.
+ * @throws Error if others record into the workspace just as fast.
  */
 export async function eraseAll(door: PlatformDoor, input: PlatformInput<"eraseWorkspace">) {
   let answer = await door.call("eraseWorkspace", input);

@@ -1,16 +1,16 @@
 import { progress } from "@clack/prompts";
 import { openProgress } from "../shared/command.ts";
 
-/** Shows how far a command is. */
+/** Shows the progress of a command. */
 export interface Meter {
-  /** @param done so much of the total. */
+  /** @param done how much of the total is done. */
   show(done: number, text: string): void;
   end(text: string): void;
 }
 
 /**
- * Opens a meter on standard error: standard output is for what the command gives. In a terminal it is a
- * bar, if `total` is known; else a line now and then.
+ * Opens a meter on standard error; standard output is for results. In a terminal, it is a progress bar
+ * if `total` is known; otherwise it prints a line now and then.
  */
 export function openMeter(total: number | null, first: string): Meter {
   if (!process.stderr.isTTY || total === null) {

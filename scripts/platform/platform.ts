@@ -1,5 +1,5 @@
 /**
- * Calls a method of the Platform door and shows its answer: as JSON, or as a table in a terminal.
+ * Calls a method of the Platform door and prints its answer: as a table in a terminal, else as JSON.
  *
  *     npm run platform -- createWorkspace '{ "name": "Agence Lumière" }'
  *     npm run platform -- createWorkspace --help
@@ -15,14 +15,14 @@ import { eraseAll, exportLines } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
 try {
-  const answer = await run();
+  const answer = await callMethod();
   if (answer !== null) console.log(answer);
 } catch (error) {
   fail(error);
 }
 
-/** What is to be printed; null when it has been. */
-async function run(): Promise<string | null> {
+/** Calls the method. @returns what to print; null if it has been printed already. */
+async function callMethod(): Promise<string | null> {
   const { values, positionals } = parseArguments(
     describeMethods(),
     {
@@ -38,13 +38,13 @@ async function run(): Promise<string | null> {
   if (!isMethod(method))
     throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
   if ((values as { help?: boolean }).help) return describeMethod(method);
-  if (rest.length > 0) throw new Error("one method and one JSON text, in quotes, are expected");
+  if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
   const print = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
   const { ndjson, workspace, remote } = values;
   if (ndjson && takesLines(method)) {
-    if (workspace === undefined) throw new Error("--workspace ID is expected with --ndjson");
-    if (positionals.length < 2) throw new Error("a file, or -, is expected with --ndjson");
+    if (workspace === undefined) throw new Error("--ndjson needs --workspace ID");
+    if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");
     expectReadable(given);
     await using door = await openPlatformDoor({ remote });
     return print(await recordLines(door, method, workspace, given));
@@ -53,8 +53,8 @@ async function run(): Promise<string | null> {
     throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
   if (workspace !== undefined)
     throw new Error("--workspace is for methods that record, with --ndjson");
-  const input = parse(method, await readText(given));
-  // The server would say the same, later.
+  const input = parseText(method, await readText(given));
+  // The server would report the same, but later.
   parseInput(method, input);
   await using door = await openPlatformDoor({ remote });
   if (ndjson) {
@@ -70,7 +70,7 @@ function isMethod(name: string): name is PlatformMethod {
   return Object.hasOwn(PLATFORM_INPUTS, name);
 }
 
-/** The JSON text that is given: itself, or in a file, or `-`, in standard input. */
+/** Reads the input: JSON as given, or from a file, or, for `-`, from standard input. */
 async function readText(given: string): Promise<string> {
   if (/^\s*[{[]/.test(given)) return given;
   if (given === "-") return text(process.stdin);
@@ -78,26 +78,26 @@ async function readText(given: string): Promise<string> {
   return readFileSync(given, "utf8");
 }
 
-/** @throws Error in one sentence, unless `file` is one that can be read, or `-`. */
+/** @throws Error in one sentence, unless `file` is a readable file, or `-`. */
 function expectReadable(file: string): void {
   try {
     if (file === "-") return;
     accessSync(file, constants.R_OK);
-    // As reading it would say.
+    // The same error as reading it.
     if (statSync(file).isDirectory()) throw Object.assign(new Error(), { code: "EISDIR" });
   } catch (error) {
     throw new Error(`${file} cannot be read (${(error as NodeJS.ErrnoException).code})`);
   }
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: whatever it holds, the schema of the method judges it
-function parse(method: PlatformMethod, text: string): any {
+// biome-ignore lint/suspicious/noExplicitAny: the schema of the method checks it
+function parseText(method: PlatformMethod, text: string): any {
   try {
     return JSON.parse(text);
   } catch (error) {
     if (takesLines(method) && isLines(text))
       throw new Error(
-        "the input is several JSON texts, one a line: --ndjson --workspace ID records them",
+        "the input has one JSON text per line: use --ndjson --workspace ID to record them",
       );
     throw new Error(`the input is not JSON: ${(error as Error).message}`);
   }

@@ -6,7 +6,7 @@ import { parseInput, type Recorded } from "../../src/contract/platform.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
 import { openMeter } from "./meter.ts";
 
-/** The methods that take many records, and the field of their input that holds them. */
+/** The methods that take many records, and the input field that contains them. */
 const FIELDS = {
   recordAutomations: "automations",
   recordLeads: "leads",
@@ -19,18 +19,18 @@ export function takesLines(method: string): method is LinesMethod {
   return Object.hasOwn(FIELDS, method);
 }
 
-/** The field of a method's input that holds its records. */
+/** The input field that contains a method's records. */
 export function recordsField(method: LinesMethod): string {
   return FIELDS[method];
 }
 
-/** A record, and the line of the input that it stands on. */
+/** A record and its line number. */
 interface Line {
   number: number;
   record: unknown;
 }
 
-/** A line is wrong: nothing of the call that it belongs to is recorded. */
+/** A line is invalid: nothing in the same call is recorded. */
 class LineError extends Error {
   readonly number: number;
 
@@ -41,11 +41,11 @@ class LineError extends Error {
 }
 
 /**
- * Records what stands in a file (`-`: in standard input), one record a line (NDJSON), in calls of a
- * hundred, one after the other.
+ * Records the lines of a file, or of standard input (`-`), one record per line (NDJSON), a hundred per
+ * call, one call after another.
  *
- * @throws Error that names the first line that is wrong, and says which lines are recorded and how to go
- *   on. Of the hundred that holds the wrong line, and of those after it, nothing is.
+ * @throws Error that names the first invalid line, which lines are recorded, and how to continue.
+ *   Nothing is recorded of the hundred with the invalid line, or after it.
  */
 export async function recordLines(
   door: PlatformDoor,
@@ -73,13 +73,13 @@ export async function recordLines(
       number++;
       bytes += Buffer.byteLength(line) + 1;
       if (line.trim() === "") continue;
-      lines.push(readLine(method, workspaceId, line, number));
+      lines.push(parseLine(method, workspaceId, line, number));
       if (lines.length === RECORDS_MAX) await send();
     }
     await send();
   } catch (error) {
     throw new Error(
-      `${(error as Error).message}\n${standing(error as Error, method, lastLine, done)}`,
+      `${(error as Error).message}\n${describeProgress(error as Error, method, lastLine, done)}`,
     );
   } finally {
     meter.end(text());
@@ -87,29 +87,28 @@ export async function recordLines(
   return done;
 }
 
-/** What is recorded when an error ends it, and how to go on. */
-function standing(
+/** Says what was recorded before an error, and how to continue. */
+function describeProgress(
   error: Error,
   method: LinesMethod,
   lastLine: number,
   { created }: { created: number },
 ): string {
-  const stays = "what is recorded stays as it is.";
+  const advice = "recorded lines stay unchanged.";
   const recorded = `Lines 1 to ${lastLine} are recorded (${created.toLocaleString("en-US")} new)`;
   if (error instanceof LineError)
     return lastLine === 0
-      ? `Nothing is recorded. Mend line ${error.number} and run it again.`
-      : `${recorded}, and none after them. Mend line ${error.number} and run it again: ${stays}`;
-  // What the door refuses is not recorded; whether a call was that broke off, nobody knows.
+      ? `Nothing is recorded. Fix line ${error.number} and run it again.`
+      : `${recorded}, and no later lines. Fix line ${error.number} and run it again: ${advice}`;
+  // A refused call records nothing; a call that was cut off may have.
   const isRefused = error.message.startsWith(`${method}: `);
   if (lastLine === 0 && isRefused) return "Nothing is recorded.";
-  if (isRefused) return `${recorded}, and none after them.`;
-  const after =
-    lastLine === 0 ? "Some lines may be recorded" : `${recorded}; some after them may be`;
-  return `${after}. Run it again: ${stays}`;
+  if (isRefused) return `${recorded}, and no later lines.`;
+  const after = lastLine === 0 ? "Some lines may be recorded" : `${recorded}; later lines may be`;
+  return `${after}. Run it again: ${advice}`;
 }
 
-/** The size of a file in bytes; null of what has none, such as a pipe. */
+/** The size of a file in bytes; null if it has none, such as a pipe. */
 function sizeOf(file: string): number | null {
   const found = file === "-" ? null : statSync(file);
   return found?.isFile() ? found.size : null;
@@ -119,21 +118,21 @@ function open(file: string): Readable {
   return file === "-" ? process.stdin : createReadStream(file);
 }
 
-/** @throws Error that names the line: the server would say the same, without its number. */
-function readLine(method: LinesMethod, workspaceId: string, line: string, number: number): Line {
+/** Parses a line. @throws LineError if it is invalid; the server would not name the line. */
+function parseLine(method: LinesMethod, workspaceId: string, line: string, number: number): Line {
   let record: unknown;
   try {
     record = JSON.parse(line);
   } catch (error) {
-    throw new LineError(number, `not JSON: ${inOneLine((error as Error).message)}`);
+    throw new LineError(number, `not JSON: ${withoutLine((error as Error).message)}`);
   }
-  const read = { number, record };
+  const parsed = { number, record };
   try {
-    parseInput(method, toInput(method, workspaceId, [read]));
+    parseInput(method, toInput(method, workspaceId, [parsed]));
   } catch (error) {
-    throw atLine(error as Error, method, [read]);
+    throw atLine(error as Error, method, [parsed]);
   }
-  return read;
+  return parsed;
 }
 
 async function call(
@@ -153,12 +152,12 @@ function toInput(method: LinesMethod, workspaceId: string, lines: Line[]) {
   return { workspaceId, [FIELDS[method]]: lines.map(({ record }) => record) };
 }
 
-/** The parser's message of a text of one line: `(line 1 column 5)` would contradict the file's line. */
-function inOneLine(message: string): string {
+/** Drops the parser's `(line 1 column 5)`, which would contradict the line number in the file. */
+function withoutLine(message: string): string {
   return message.replace(/ at position \d+ \(line 1 column (\d+)\)/, " at column $1");
 }
 
-/** The same error, with the number of a line for the record's place in the call, such as `leads[3]`. */
+/** Names the line instead of the record's index in the call, such as `leads[3]`. */
 function atLine(error: Error, method: LinesMethod, lines: Line[]): Error {
   const place = new RegExp(`^(?:${method}: )?${FIELDS[method]}\\[(\\d+)\\](?=[.:])`);
   const [start = "", index] = place.exec(error.message) ?? [];

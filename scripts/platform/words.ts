@@ -1,7 +1,7 @@
 import { PAGE_LIMIT, SUBSCRIPTIONS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformInput, PlatformMethod } from "../../src/contract/platform.ts";
 
-/** The fields of an input, those within it by their paths, as in `leads.agent.name`. */
+/** The fields of an input; nested ones by their paths, such as `leads.agent.name`. */
 type FieldOf<T> = T extends readonly (infer Item)[]
   ? FieldOf<Item>
   : T extends object
@@ -11,9 +11,9 @@ type FieldOf<T> = T extends readonly (infer Item)[]
 interface Words<Input> {
   /** What the method does. */
   about: string;
-  /** What its fields mean, where their names do not say it. */
+  /** What its fields mean, if their names do not say it. */
   fields: { [F in FieldOf<Input>]?: string };
-  /** Inputs as one may write them. */
+  /** Example inputs. */
   examples: Input[];
 }
 
@@ -32,26 +32,26 @@ const RECORDED_ONCE = "your own id; each is recorded once";
 
 const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
 
-/** The methods of the Platform door in words, for its help. */
+/** The descriptions of the Platform door's methods, for the command's help. */
 export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
   createWorkspace: {
     about: "Creates a workspace that has access to the service.",
     fields: {
       name: WORKSPACE_NAME,
       adminEmails: ADMINISTRATORS,
-      database: "binding of its database; by default the one with the most room",
+      database: "binding of its database; default: the smallest one",
     },
     examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
   },
   databases: {
     about:
-      "Lists the bound databases: how full each is, how fast it fills, and when it will be full.",
+      "Lists the bound databases: how full each is, how fast it grows, and when it will be full.",
     fields: {},
     examples: [{}],
   },
   moveWorkspace: {
     about:
-      "Moves a workspace to another database while it is in use. Call it until it is done; moving it back where it lives ends a move that is still copying.",
+      "Moves a workspace to another database while it is in use. Call it until it is done. Moving it to the database it lives in cancels a move that is still copying.",
     fields: { workspaceId, database: "binding of the database to move to" },
     examples: [{ workspaceId, database: "DB_2" }],
   },
@@ -86,7 +86,7 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
     examples: [{}],
   },
   setWorkspaceAccess: {
-    about: "Grants or revokes a workspace's access, at once.",
+    about: "Grants or denies a workspace access, with immediate effect.",
     fields: {
       workspaceId,
       granted: "false: its keys get 403 and its pending deliveries are cancelled",
@@ -108,7 +108,7 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
     examples: [{ workspaceId }, { workspaceId, requestsPerWindow: 6000 }],
   },
   updateApiKey: {
-    about: "Changes a live API key's quota, at once.",
+    about: "Changes a live API key's quota, with immediate effect.",
     fields: { keyId, requestsPerWindow: "the key's own quota; null: QUOTA_REQUESTS" },
     examples: [{ keyId, requestsPerWindow: 6000 }],
   },
@@ -117,12 +117,12 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
       "Replaces an API key; both keys are valid until the overlap ends. The new key is shown only once.",
     fields: {
       keyId,
-      overlapSeconds: "how long the old key stays valid; 0 revokes it at once",
+      overlapSeconds: "how long the old key stays valid; 0 revokes it immediately",
     },
     examples: [{ keyId, overlapSeconds: 86_400 }],
   },
   revokeApiKey: {
-    about: "Revokes an API key for good, at once.",
+    about: "Revokes an API key for good, with immediate effect.",
     fields: { keyId, apiKey: "instead of keyId: the key itself, for instance one that has leaked" },
     examples: [{ keyId }, { apiKey: "key_live_…" }],
   },
@@ -287,7 +287,7 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
       "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once.",
     fields: {
       webhookId,
-      overlapSeconds: "how long the old secret also signs; default: 24 h; 0 ends it at once",
+      overlapSeconds: "how long the old secret also signs; default: 24 h; 0: not at all",
     },
     examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
   },

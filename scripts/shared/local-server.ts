@@ -14,7 +14,7 @@ export interface LocalServer {
 /** Finds the server started by `npm start`. @throws Error if none is running or it is not ready. */
 export async function findLocalServer(): Promise<LocalServer> {
   const base = await findHolder(join(ROOT, ".wrangler"));
-  if (base === null) throw new Error("The local server does not run: start it with `npm start`.");
+  if (base === null) throw new Error("The local server is not running: start it with `npm start`.");
   const state = readState();
   if (!state?.apiKey) throw new Error("The local server is not ready yet: try again in a moment.");
   return { base, workspaceId: state.workspaceId, apiKey: state.apiKey };

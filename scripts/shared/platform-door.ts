@@ -110,7 +110,7 @@ async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
 }
 
 function noServer(): Error {
-  return new Error("The local server does not run: start it with `npm start`.");
+  return new Error("The local server is not running: start it with `npm start`.");
 }
 
 async function openRemoteDoor(): Promise<PlatformDoor> {

@@ -1,7 +1,8 @@
-/** A line of a server's output, as it is to be written; null when it is left out. */
+/** What to do with a line of a server's output. */
 export interface LogLine {
+  /** The text to log; null to drop the line. */
   text: string | null;
-  /** Whether it belongs into the terminal too. */
+  /** Whether to show it in the terminal too. */
   isNews: boolean;
 }
 
@@ -12,11 +13,11 @@ const REFUSED = /\[ERROR\] Uncaught Error: (?<refusal>[a-z][\w.[\]]*: .*?)(?: Er
 const STACK = /^(\s+at .*|\s*)$/;
 
 /**
- * Makes a reader of a server's lines, without colours, that leaves out false alarms. When a Platform
- * method throws, its caller is told why. If the caller is another process, the runtime also
+ * Makes a filter for a server's lines, without colours, that drops false alarms. When a Platform method
+ * throws, its caller gets the error. If the caller is another process, the runtime also
  *
- * - calls the error uncaught, with a stack, which is of no use where an input was wrong;
- * - says afterwards that the Worker had hung: the session has ended while a call on it was open.
+ * - logs the error as uncaught, with a stack, which does not help if the input was invalid;
+ * - logs afterwards that the Worker's code had hung, because the session ended with a call open.
  */
 export function openLogLines(): (line: string) => LogLine {
   let hasThrown = false;

@@ -1,6 +1,6 @@
 /**
- * Makes the sample workspace of a running local server ready, in a process of its own: what reaches
- * the Platform door is large, and is needed once a start.
+ * Prepares the sample workspace of a running local server, in a separate process: the code that reaches
+ * the Platform door takes much memory, and each start needs it only once.
  *
  *     node scripts/start/prepare.ts http://localhost:8787 http://127.0.0.1:8788/webhooks
  */
@@ -9,8 +9,8 @@ import { freshLead } from "../shared/sample.ts";
 import { linkPortal, openSampleWorkspace, subscribe } from "./sample-workspace.ts";
 
 const [base, receiverUrl] = process.argv.slice(2);
-if (!base || !receiverUrl) throw new Error("name the server and the receiver");
-// On a busy machine a server that has just started is found only after some seconds.
+if (!base || !receiverUrl) throw new Error("expected the addresses of the server and the receiver");
+// On a busy machine, it takes some seconds to find a server that has just started.
 await using door = await openPlatformDoor({ patienceMs: 30_000 });
 const state = await openSampleWorkspace(door, base);
 await subscribe(state, base, receiverUrl);

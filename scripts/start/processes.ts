@@ -12,56 +12,57 @@ import { openLogLines } from "./log-lines.ts";
 export interface Output {
   /** All of it. */
   log: Writable;
-  /** A line that must not go unseen: it tells of an error, or of a refused input. */
+  /** Called with each line that must be seen: an error, or a refused input. */
   onNews: (line: string) => void;
 }
 
 /** A process that was started here. */
 export interface Run {
-  /** Its exit code when it has ended; null if a signal ended it. */
+  /** Resolves with its exit code when it ends; null if a signal ended it. */
   ended: Promise<number | null>;
-  /** Ends it and all that it started. */
+  /** Ends it and every process that it started. */
   stop(): Promise<void>;
 }
 
 const WRANGLER = join(ROOT, "node_modules/wrangler/wrangler-dist/cli.js");
 const STOP_PATIENCE_MS = 5_000;
 
-/** How the server tells what became of itself, and of its Worker's source. */
+/** What the server logs when it crashes, and when its source fails to build or builds again. */
 const CRASHED = /The Workers runtime crashed/;
 const NOT_BUILT = /\[ERROR\] Build failed/;
 const BUILT = /server updated and ready/;
 
 /** A server that was started here. */
 export interface ServerRun extends Run {
-  /** Resolves when it takes requests. */
+  /** Resolves when it accepts requests. */
   ready: Promise<void>;
   isRunning(): boolean;
-  /** Whether the source of its Worker cannot be built: until it can, it lets requests wait. */
+  /** Whether the Worker's source does not build; requests wait until it does. */
   isBroken(): boolean;
 }
 
-/** Loaded before the server: ends it when the process that started it has gone, however it went. */
+/** Imported by the server first: ends it when the process that started it is gone, even if killed. */
 const LEASH = `data:text/javascript,${encodeURIComponent(
   'process.once("disconnect", () => process.kill(process.pid, "SIGTERM")); process.channel?.unref();',
 )}`;
 
-/** Brings a local database up to date. @param binding what it is bound as. */
+/** Migrates a local database. @param binding its binding. */
 export function migrate(binding: string, output: Output): Run {
   const child = runNode([WRANGLER, "d1", "migrations", "apply", binding, "--local"], output);
   return toRun(child);
 }
 
-/** Makes the sample workspace ready, with `receiverUrl` as a subscriber of the server at `base`. */
+/** Prepares the sample workspace of the server at `base`, with a subscription for `receiverUrl`. */
 export function prepare(base: string, receiverUrl: string, output: Output): Run {
   return toRun(runNode([join(ROOT, "scripts/start/prepare.ts"), base, receiverUrl], output));
 }
 
 /**
- * Serves the Worker on `port`, and anew whenever its source changes; webhooks may go to http and
- * private addresses.
+ * Serves the Worker on `port`, rebuilt whenever its source changes. Webhooks may use http and private
+ * addresses.
  *
- * @param onCrash is told when a part of it has crashed, and was replaced: it may answer or not.
+ * @param onCrash called when a part of the server has crashed and been replaced; it may or may not
+ *   answer afterwards.
  */
 export function serve(port: number, output: Output, onCrash: () => void): ServerRun {
   let isBroken = false;
@@ -91,7 +92,7 @@ export function serve(port: number, output: Output, onCrash: () => void): Server
 /**
  * Runs Node in a process group of its own, so that Ctrl-C does not reach it past `stop`.
  *
- * @param onLine is given each line, without colours.
+ * @param onLine called with each line, without colours.
  */
 function runNode(
   args: string[],
@@ -134,7 +135,7 @@ function toRun(child: ChildProcess): Run {
   return { ended, stop };
 }
 
-/** Ends at once whatever is left of a process and of those that it started. */
+/** Kills what is left of a process and of those that it started. */
 function killGroup({ pid }: ChildProcess): void {
   try {
     if (pid !== undefined) process.kill(-pid, "SIGKILL");

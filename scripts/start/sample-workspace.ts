@@ -8,11 +8,11 @@ import type { PlatformDoor } from "../shared/platform-door.ts";
 import { loadSample } from "../shared/sample.ts";
 
 /**
- * Opens the sample workspace of the last start, or makes one where the storage holds none any more:
- * with access, a key that works, and the sample data. What is there already stays as it is.
+ * Opens the sample workspace of the last start, or creates one if the storage no longer has it. It has
+ * access, a valid key, and the sample data; existing data is left unchanged.
  *
  * @param base address of the local server, such as `http://localhost:8787`.
- * @returns its state, which the next start finds.
+ * @returns its state, which is also stored for the next start.
  */
 export async function openSampleWorkspace(
   door: PlatformDoor,
@@ -64,8 +64,8 @@ async function isAccepted(base: string, apiKey: string): Promise<boolean> {
 }
 
 /**
- * Subscribes `url` to every kind of event, unless an earlier start did and its secret is known; in a
- * deployment without webhooks there is nothing to be done.
+ * Subscribes `url` to every kind of event, unless an earlier start did and its secret is known. Does
+ * nothing in a deployment that does not serve webhooks.
  */
 export async function subscribe(
   state: LocalState & { apiKey: string },
@@ -77,7 +77,7 @@ export async function subscribe(
     const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
     const known = data.find(({ id }) => id === state.webhook?.id);
     if (known?.url === url && known.disabled_at === null) return;
-    // Those whose secret is lost, or whose port was another.
+    // Subscriptions whose secret is lost, or whose port has changed.
     for (const old of data)
       if (old === known || old.url === url) await api("DELETE", `/v1/webhooks/${old.id}`);
     const { id, secret } = await api<z.infer<typeof WebhookWithSecret>>("POST", "/v1/webhooks", {
@@ -91,7 +91,7 @@ export async function subscribe(
   }
 }
 
-/** Makes a link to the portal of the sample workspace, for a day; there is none where PORTAL is off. */
+/** Creates a portal link for the sample workspace, valid for a day; none if PORTAL is off. */
 export async function linkPortal(door: PlatformDoor, workspaceId: string): Promise<void> {
   const state = readState();
   if (!state) return;

@@ -1,6 +1,6 @@
 /**
- * `npm start`: the whole service on this machine, with sample data and a subscriber that shows the
- * signed webhooks as they arrive. Ctrl-C ends all of it.
+ * `npm start`: the whole service on this machine, with sample data and a receiver that shows the
+ * signed webhooks as they arrive. Ctrl-C stops everything.
  */
 import { createWriteStream } from "node:fs";
 import { connect } from "node:net";
@@ -20,9 +20,9 @@ import { migrate, type Output, prepare, type Run } from "./processes.ts";
 const USAGE = `npm start
 
 Runs the whole service on this machine, with sample data and a receiver that shows the signed
-webhooks as they arrive. Ctrl-C ends all of it; the next start finds the data as it was left.
+webhooks as they arrive. Ctrl-C stops everything; the next start uses the same data.
 
-  PORT  in the environment: the port of the API, 8787 when left out; the receiver takes the next one
+  PORT  environment variable: the port of the API, 8787 by default; the receiver uses the next one
 `;
 
 const DEFAULT_PORT = 8787;
@@ -30,7 +30,7 @@ const DATA = join(ROOT, ".wrangler");
 const LOG_FILE = join(DATA, "start.log");
 const LOG_NAME = relative(process.cwd(), LOG_FILE);
 
-/** What runs, to be ended in reverse order. */
+/** What to stop at the end, in reverse order. */
 const running = new AsyncDisposableStack();
 let ending = false;
 
@@ -52,7 +52,7 @@ async function start(port: number): Promise<void> {
   const output = openOutput();
   console.log("Starting: the database, the server, the sample data…");
   for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
-    await finish(migrate(binding, output), `The database ${name} could not be brought up to date`);
+    await finish(migrate(binding, output), `The database ${name} could not be migrated`);
   const keeper = { running, logName: LOG_NAME, say, fail };
   const { base, tickEachMinute } = await keepServing(port, output, keeper);
   const introduced = Promise.withResolvers<void>();
@@ -67,10 +67,10 @@ async function start(port: number): Promise<void> {
 function readPort(): number {
   const port = Number(process.env.PORT || DEFAULT_PORT);
   if (Number.isInteger(port) && port > 0 && port < 65535) return port;
-  throw new Error("PORT must be a whole number from 1 to 65534: the receiver takes the next one.");
+  throw new Error("PORT must be a whole number from 1 to 65534: the receiver uses the next one.");
 }
 
-/** @throws Error when something answers on `port` already. */
+/** @throws Error if something already answers on `port`. */
 async function refuseTaken(port: number): Promise<void> {
   const taken = await new Promise<boolean>((resolve) => {
     const socket = connect({ port, host: "localhost" }, () => {
@@ -80,10 +80,12 @@ async function refuseTaken(port: number): Promise<void> {
     socket.on("error", () => resolve(false));
   });
   if (taken)
-    throw new Error(`Port ${port} is taken: end what uses it, or choose another: PORT=… npm start`);
+    throw new Error(
+      `Port ${port} is in use: stop what uses it, or choose another one: PORT=… npm start`,
+    );
 }
 
-/** The log of this start; errors show up in the terminal too. */
+/** The log of this start; errors are shown in the terminal too. */
 function openOutput(): Output {
   const log = createWriteStream(LOG_FILE);
   log.on("error", ({ message }) => fail(`The log cannot be written: ${message}.`));
@@ -94,8 +96,8 @@ function openOutput(): Output {
 }
 
 /**
- * Makes the Worker's local secrets that are missing. Webhooks sealed with a lost one are lost; a key that
- * is none any more is made anew with the sample data.
+ * Creates the Worker's missing local secrets. Webhook secrets encrypted with a lost one cannot be
+ * decrypted any more, so the receiver subscribes again; an API key that is no longer valid is replaced.
  */
 function prepareSecrets(): void {
   const state = readState();
@@ -103,7 +105,7 @@ function prepareSecrets(): void {
   if (made.includes("WEBHOOK_ENCRYPTION_KEYS") && state) writeState({ ...state, webhook: null });
 }
 
-/** @throws Error that begins with `complaint`, when the process ends otherwise than well. */
+/** Waits for a process. @throws Error that begins with `complaint` if it fails. */
 async function finish(run: Run, complaint: string): Promise<void> {
   running.defer(() => run.stop());
   if ((await run.ended) !== 0) throw new Error(`${complaint}: see ${LOG_NAME}.`);
@@ -126,8 +128,8 @@ async function introduce(base: string): Promise<void> {
   const curl = `curl -H 'Authorization: Bearer ${apiKey}'`;
   const control = `${curl} -X PATCH -H 'Content-Type: application/json' -d '{"status":"${change}"}'`;
   console.log(`
-The API is on ${base}, its docs on ${base}/docs.
-The log of the server is in ${LOG_NAME}. Ctrl-C ends everything.
+The API is at ${base}, its docs at ${base}/docs.
+The server's log is ${LOG_NAME}. Ctrl-C stops everything.
 
   Workspace  ${workspaceId}
   API key    ${apiKey}
@@ -140,14 +142,14 @@ Three requests to paste into another terminal:
 
   ${curl} '${base}/v1/leads?limit=2'
 `);
-  if (!webhook) console.log("This deployment serves no webhooks: nothing arrives here.\n");
+  if (!webhook) console.log("This deployment does not serve webhooks: none will arrive here.\n");
   else if (automation)
     console.log(
-      `The second one ${change === "paused" ? "pauses" : "activates"} “${automation.name}”: its signed event shows up here, as every new lead and run does.\n`,
+      `The second one ${change === "paused" ? "pauses" : "activates"} “${automation.name}”: its signed event appears here, like every new lead and run.\n`,
     );
 }
 
-/** An automation that a client can pause, or else activate; null when there is none. */
+/** An automation that a client can pause, or else one that it can activate; null if there is neither. */
 async function findControllable(api: LocalApi): Promise<Automation | null> {
   try {
     const { data } = await api<Page<Automation>>("GET", "/v1/automations?limit=100");
@@ -179,7 +181,7 @@ function subjectOf(delivery: (Receipt & { verdict: "accepted" })["delivery"]): s
   }
 }
 
-/** Writes a line with the time of day. */
+/** Prints a line with the time of day. */
 function say(text: string): void {
   console.log(`${new Date().toTimeString().slice(0, 8)}  ${text}`);
 }
@@ -189,14 +191,14 @@ async function fail(message: string): Promise<void> {
   await end(1);
 }
 
-/** npm, when it is ended, does not always tell the script that it runs: that one then has no parent. */
+/** Ends with npm, which does not always pass a signal on: this process then loses its parent. */
 function endWithNpm(): void {
   if (!process.env.npm_lifecycle_event) return;
   const parent = process.ppid;
   setInterval(() => process.ppid !== parent && end(0), 1_000).unref();
 }
 
-/** Ends everything, then this process; only the first call counts. */
+/** Stops everything, then exits; only the first call counts. */
 async function end(code: number): Promise<void> {
   if (ending) return;
   ending = true;

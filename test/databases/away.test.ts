@@ -34,12 +34,12 @@ const lines = keepLog();
 
 afterEach(() => void vi.useRealTimers());
 
-/** What was logged of an event. */
+/** The log lines with this event name. */
 function logged(event: string): Record<string, unknown>[] {
   return lines.map((line) => JSON.parse(line)).filter((line) => line.event === event);
 }
 
-/** A workspace with a subscription, in a database. */
+/** A workspace with a subscription, in the given database. */
 async function openSubscribed(database: DatabaseName, behaviour = "ok") {
   const workspace = await openWorkspaceIn(database);
   const url = subscriberUrl(behaviour);
@@ -50,7 +50,7 @@ async function openSubscribed(database: DatabaseName, behaviour = "ok") {
   return { ...workspace, id: body.id, url };
 }
 
-/** The same, owed events since `now` that nobody was woken for. */
+/** A subscribed workspace that is owed events since `now`, without a wake message. */
 async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
   const subscribed = await openSubscribed(database);
   const db = openDatabase(databaseOf(database));
@@ -59,7 +59,7 @@ async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
   return subscribed;
 }
 
-/** The deployment in which DB_3 is away, whose queues keep what they are sent. */
+/** The deployment with DB_3 away and queues that keep their messages. */
 function withoutThird(way: (typeof WAYS)[number]) {
   const { env: bindings, fast, slow } = isolated();
   return { env: { ...bindings, DB_3: awayDatabase(way) } as Env, fast, slow };
@@ -71,7 +71,7 @@ interface Hint {
   database?: string;
 }
 
-/** A batch of hints, and what has become of each so far. */
+/** A batch of wake messages, and the outcome of each so far. */
 function batchOf(hints: Hint[]) {
   const fates: string[] = hints.map(() => "");
   const messages = hints.map((body, i) => ({
@@ -90,7 +90,7 @@ function batchOf(hints: Hint[]) {
 }
 
 describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
-  test("what DB and DB_2 owe is delivered, in the same batch", async () => {
+  test("deliveries in DB and DB_2 are made, in the same batch", async () => {
     const [first, second, third] = [
       await openOwed("DB"),
       await openOwed("DB_2"),
@@ -115,7 +115,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
     expect(await door.ledger({ workspaceId: third.workspaceId })).toMatchObject({ pending: 1 });
   });
 
-  test("its hints keep the queue of the others for seconds at the most, however many come", async () => {
+  test("its wake messages delay the others by a few seconds at most, however many there are", async () => {
     const third = await openOwed("DB_3");
     const deployment = withoutThird(way);
     const load = new Map();
@@ -133,7 +133,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
     expect(await receivedBy(second)).toHaveLength(1);
   });
 
-  test("the sweep wakes, expires and notes the sizes of the others", async () => {
+  test("the sweep wakes, expires and measures the others", async () => {
     const now = Date.UTC(2029, 5, 5, 12);
     const owed = [
       await openOwed("DB", now - 61_000),
@@ -156,14 +156,14 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
     expect(new Set(failed)).toEqual(new Set(["DB_3"]));
   });
 
-  test("records of the others are recorded, and its own come back in order", async () => {
+  test("records for the others are stored, and its own come back in order", async () => {
     const [first, second, third] = [
       await openWorkspaceIn("DB"),
       await openWorkspaceIn("DB_2"),
       await openWorkspaceIn("DB_3"),
     ];
     const { env: bindings } = withoutThird(way);
-    // More than one transaction holds, the one that fails first.
+    // More than fits into one transaction; the first message fails.
     const bulky = "x".repeat(20_000);
     const note = (reference: string) =>
       leadReport(reference, { customFields: { a: bulky, b: bulky, c: bulky } });
@@ -180,18 +180,18 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
     expect(logged("records_failed")).toMatchObject([{ database: "DB_3" }]);
     for (const { api } of [first, second])
       expect((await api.get<{ data: unknown[] }>("/v1/leads")).body.data).toHaveLength(8);
-    // The next batch waits for it no more.
+    // The next batch does not wait for it.
     const again = Date.now();
     const next = await ingestBodies([lead(third, 100), lead(second, 101)], bindings);
     expect(next.acknowledged).toEqual([1]);
     expect(Date.now() - again).toBeLessThan(5_000);
-    // What came back is recorded when it is there again, and asked anew.
+    // Once it is back, what came back is recorded.
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 61_000 });
     const back = await ingestBodies([lead(third, 0)], isolated().env);
     expect(back.acknowledged).toEqual([0]);
   });
 
-  test("reads and writes in the others are answered, and its own are 500 or wait", async () => {
+  test("requests to the others are served; its own get 500 or wait", async () => {
     const [first, second, third] = [
       await openWorkspaceIn("DB"),
       await openWorkspaceIn("DB_2"),
@@ -209,7 +209,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
       expect((await openApi(third.apiKey, fetch).get("/v1/leads")).status).toBe(500);
   });
 
-  test("the Platform door records in the others, and manages them", async () => {
+  test("the Platform door works for the others", async () => {
     const { workspaceId, keyId } = await openWorkspaceIn("DB_2");
     const platform = new Platform(createExecutionContext(), withoutThird(way).env);
     const leads = [leadReport("1")];
@@ -224,7 +224,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
 });
 
 describe("while the directory is away", () => {
-  test.each(WAYS)("what DB_2 owes is delivered all the same: it %s", async (way) => {
+  test.each(WAYS)("deliveries in DB_2 are still made: it %s", async (way) => {
     const second = await openOwed("DB_2");
     const bindings = { ...isolated().env, DB: awayDatabase(way) } as Env;
     const { messages, fates } = batchOf([
@@ -239,7 +239,7 @@ describe("while the directory is away", () => {
 });
 
 describe("a wake", () => {
-  test("of each database dispatches what that one owes", async () => {
+  test("dispatches the deliveries of its database", async () => {
     const owed = [await openOwed("DB"), await openOwed("DB_2"), await openOwed("DB_3")];
     const { messages, fates } = batchOf([
       { subscriptionId: owed[0]?.id ?? "", lane: "fast" },
@@ -256,7 +256,7 @@ describe("a wake", () => {
     }
   });
 
-  test("goes on in its database: what is left is woken there, and what fails", async () => {
+  test("leads to further wakes in the same database, for what is left or fails", async () => {
     const second = await openOwed("DB_2", Date.now(), 3);
     const deployment = isolated();
     const { messages } = batchOf([{ subscriptionId: second.id, lane: "fast", database: "DB_2" }]);
@@ -268,7 +268,7 @@ describe("a wake", () => {
   });
 
   test.each([["DB_9"], ["KEY_GATE"], [""], [7]])(
-    "that names %j, which is no database, comes back, is logged and harms no other",
+    "that names %j, which is not a database, comes back, is logged and does not affect others",
     async (database) => {
       const second = await openOwed("DB_2");
       const { messages, fates } = batchOf([
@@ -288,7 +288,7 @@ describe("a wake", () => {
   );
 });
 
-test("a record whose line names a database that is not bound comes back, and harms no other", async () => {
+test("a record for a workspace in a database that is not bound comes back, and does not affect others", async () => {
   const [broken, sound] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_2")];
   await env.DB.prepare("UPDATE workspaces SET database = 'DB_7' WHERE id = ?")
     .bind(broken.workspaceId)

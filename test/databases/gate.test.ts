@@ -23,7 +23,7 @@ import { keepLog } from "../support/log-lines.ts";
 const door = exports.Platform;
 const lines = keepLog();
 
-/** A bookmark that is newer than any that these tests read. */
+/** A bookmark that is newer than any of these tests'. */
 const NEW = "ffffffff-00000000-00000000-00000000000000000000000000000000";
 const OLD = "00000000-00000000-00000000-00000000000000000000000000000000";
 
@@ -51,7 +51,7 @@ describe("the standing of a key", () => {
     },
   );
 
-  test("changes with access, which its database knows", async () => {
+  test("changes with access, which is stored in its workspace's database", async () => {
     const { workspaceId, admit, api, gate } = await openGated("DB_2");
     expect((await api.get("/v1/leads")).status).toBe(200);
     await door.setWorkspaceAccess({ workspaceId, granted: false });
@@ -66,7 +66,7 @@ describe("the standing of a key", () => {
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
   });
 
-  test("ends when the key is revoked, wherever its workspace lives", async () => {
+  test("ends when the key is revoked, wherever the workspace lives", async () => {
     for (const database of NAMES) {
       const { keyId, api, gate } = await openGated(database);
       expect((await api.get("/v1/leads")).status).toBe(200);
@@ -77,10 +77,10 @@ describe("the standing of a key", () => {
     }
   });
 
-  test("that was being read while access was withdrawn is read again", async () => {
+  test("is read again if access was withdrawn during the look-up", async () => {
     const { workspaceId, keyHash, gate } = await openGated("DB_2");
     const verdict = await runInDurableObject(gate(), async (object: KeyGate) => {
-      // Its database answers when the withdrawal is done, with what was true before.
+      // The database answers after the withdrawal, with what was true before.
       const { DB_2 } = (object as unknown as { env: Record<string, D1Database> }).env as {
         DB_2: D1Database;
       };
@@ -108,7 +108,7 @@ describe("the standing of a key", () => {
       });
       const admission = object.admit(keyHash);
       await asked.promise;
-      // It tells this gate, which is in use since it has asked.
+      // This gate is told, because its look-up has marked the key as used.
       await door.setWorkspaceAccess({ workspaceId, granted: false });
       held.resolve();
       return (await admission).verdict;
@@ -118,7 +118,7 @@ describe("the standing of a key", () => {
 });
 
 describe("network hops", () => {
-  test.each(NAMES)("of a read in %s are two cold and one hot", async (database) => {
+  test.each(NAMES)("of a read in %s: two when cold, one when hot", async (database) => {
     const { workspaceId, apiKey } = await openGated(database);
     const id = await recordAutomation(workspaceId);
     const { overrides, taken } = countHops(databaseOf(database));
@@ -130,7 +130,7 @@ describe("network hops", () => {
     }
   });
 
-  test("of a hot read in DB_2 need no directory", async () => {
+  test("of a hot read in DB_2 do not include the directory", async () => {
     const { workspaceId, apiKey, api } = await openGated("DB_2");
     await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await api.get("/v1/leads");
@@ -139,8 +139,8 @@ describe("network hops", () => {
   });
 });
 
-describe("bookmarks of one database never meet another's", () => {
-  test("raised for another one before the standing is read, it waits for it", async () => {
+describe("bookmarks of different databases are never compared: one", () => {
+  test("for another database, raised before the standing is read, is kept until then", async () => {
     const { gate, admit } = await openGated("DB_2");
     await gate().advance(NEW, "DB_2");
     await gate().advance(NEW, "DB_3");
@@ -148,9 +148,9 @@ describe("bookmarks of one database never meet another's", () => {
     expect(await admit()).toMatchObject({ database: "DB_2", bookmark: NEW });
   });
 
-  test("of the directory is no bookmark of DB_2", async () => {
+  test("of the directory is not used for DB_2", async () => {
     const { gate, admit } = await openGated("DB_2");
-    // By a deployment that knew one database.
+    // Stored by a deployment with one database.
     await gate().advance(NEW);
     const { bookmark } = (await admit()) as { bookmark: string };
     expect(bookmark).not.toBe(NEW);
@@ -161,7 +161,7 @@ describe("bookmarks of one database never meet another's", () => {
     expect(await admit()).toMatchObject({ database: "DB_2", bookmark });
   });
 
-  test("is dropped when the workspace is found in another database", async () => {
+  test("is dropped when the workspace has moved to another database", async () => {
     const { workspaceId, gate, admit } = await openGated("DB_2");
     await admit();
     await gate().advance(NEW, "DB_2");
@@ -179,7 +179,7 @@ describe("bookmarks of one database never meet another's", () => {
     expect(await admit()).toMatchObject({ database: "DB" });
   });
 
-  test("raised while the standing is read that names its database is kept", async () => {
+  test("raised while the standing is being read is kept", async () => {
     const { workspaceId, gate, admit } = await openGated("DB_2");
     await admit();
     await relocate(workspaceId, "DB_3");
@@ -190,7 +190,7 @@ describe("bookmarks of one database never meet another's", () => {
   });
 });
 
-/** Lets a workspace live elsewhere from now on: its row there, and its line in the directory. */
+/** Makes a workspace live elsewhere: moves its row, and updates the directory. */
 async function relocate(workspaceId: string, to: DatabaseName): Promise<void> {
   const line = to === "DB" ? null : to;
   await env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
@@ -205,8 +205,8 @@ async function relocate(workspaceId: string, to: DatabaseName): Promise<void> {
     .run();
 }
 
-describe("an isolate that remembers another database than the gate hands out", () => {
-  test("reads again in the right one, and answers from no other", async () => {
+describe("an isolate that remembers a different database than the gate returns", () => {
+  test("reads again from the right one, and discards the first result", async () => {
     const { workspaceId, api, keyHash } = await openGated("DB_2");
     await door.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Of DB_2" })] });
     expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Of DB_2");
@@ -221,7 +221,7 @@ describe("an isolate that remembers another database than the gate hands out", (
     expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Of DB_3");
   });
 
-  test("writes in the right one", async () => {
+  test("writes to the right one", async () => {
     const { workspaceId, api, keyHash } = await openGated("DB_2");
     await api.get("/v1/webhooks");
     await relocate(workspaceId, "DB_3");
@@ -243,7 +243,7 @@ describe("an isolate that remembers another database than the gate hands out", (
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [{ id: created.body.id }] });
   });
 
-  test.each(WAYS)("does not mind that it is away: it %s", async (way) => {
+  test.each(WAYS)("does not fail if that one is away: it %s", async (way) => {
     const { workspaceId, apiKey, keyHash, api } = await openGated("DB_3");
     await api.get("/v1/leads");
     await relocate(workspaceId, "DB_2");
@@ -254,8 +254,8 @@ describe("an isolate that remembers another database than the gate hands out", (
   });
 });
 
-describe("reads that began before the database was known", () => {
-  test("end in the one that is required, those side by side too", async () => {
+describe("reads that started before the database was known", () => {
+  test("end in the required one, also if they are concurrent", async () => {
     const { promise, resolve } = Promise.withResolvers<{ binding: D1Database; bookmark: null }>();
     const session = new EarlySession({ binding: databaseOf("DB_2"), bookmark: null }, promise);
     const db = openDatabase(session);
@@ -277,7 +277,7 @@ describe("reads that began before the database was known", () => {
   });
 });
 
-test("a line of the directory that names a database that is not bound fails its own requests alone", async () => {
+test("a workspace in a database that is not bound only fails its own requests", async () => {
   const [broken, sound] = [await openGated("DB_2"), await openGated("DB_2")];
   await env.DB.prepare("UPDATE workspaces SET database = 'DB_7' WHERE id = ?")
     .bind(broken.workspaceId)

@@ -21,7 +21,7 @@ import { keepLog } from "../support/log-lines.ts";
 const door = exports.Platform;
 keepLog();
 
-/** A workspace with a subscription that its key made. */
+/** A workspace with a subscription created with its key. */
 async function openSubscribed(database: DatabaseName, behaviour = "ok") {
   const workspace = await openWorkspaceIn(database);
   const url = subscriberUrl(behaviour);
@@ -32,7 +32,7 @@ async function openSubscribed(database: DatabaseName, behaviour = "ok") {
   return { ...workspace, webhookId: body.id, url };
 }
 
-/** Waits until the ledger of a workspace says so. */
+/** Waits until the ledger of a workspace shows these counts. */
 function ledgerOf(workspaceId: string) {
   return expect.poll(() => door.ledger({ workspaceId }), { timeout: 15_000 });
 }
@@ -52,13 +52,13 @@ async function exportAll(workspaceId: string): Promise<ExportItem[]> {
 }
 
 describe("every method works for a workspace of DB_2", () => {
-  /** The methods that a test here has called. */
+  /** The methods that these tests have called. */
   const called = new Set<string>();
   const all = new Proxy(door, {
     get(_, name: string) {
       called.add(name);
       const methods = door as unknown as Record<string, (input: unknown) => Promise<unknown>>;
-      // Called on the door: a remote method has no `call`.
+      // Called on the stub: a remote method has no `call`.
       return (input: unknown) => methods[name]?.(input);
     },
   }) as typeof door;
@@ -147,13 +147,13 @@ describe("every method works for a workspace of DB_2", () => {
     );
   });
 
-  test("each of them", () => {
+  test("each method was called", () => {
     expect([...called].toSorted()).toEqual(Object.keys(PLATFORM_INPUTS).toSorted());
   });
 });
 
 describe("a workspace of another database", () => {
-  test("has its data there, and its keys in DB", async () => {
+  test("has its data there and its keys in DB", async () => {
     const { workspaceId, apiKey, keyId } = await openSubscribed("DB_2");
     await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
     expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "moves", "workspaces"]);
@@ -165,7 +165,7 @@ describe("a workspace of another database", () => {
     for (const name of NAMES) expect(await tablesWith(name, apiKey)).toEqual([]);
   });
 
-  test("is unknown when nobody knows it, in the same words as with one database", async () => {
+  test("that does not exist is refused in the same words as with one database", async () => {
     const workspaceId = "wks_nobody";
     const sentences = await Promise.all([
       errorOf(door.recordLeads({ workspaceId, leads: [leadReport("1")] })),
@@ -181,7 +181,7 @@ describe("a workspace of another database", () => {
     expect(unknown).toBe("disableWebhook: webhookId: no such subscription");
   });
 
-  test("is exported with its keys, as one of DB is", async () => {
+  test("is exported with its keys, like one in DB", async () => {
     const kinds: string[][] = [];
     for (const database of NAMES) {
       const { workspaceId, keyId } = await openSubscribed(database);
@@ -204,16 +204,16 @@ describe("a workspace of another database", () => {
     const platform = new Platform(createExecutionContext(), bindings);
     const startedAt = Date.now();
     expect(await platform.listDeliveries({ webhookId })).toMatchObject({ items: [] });
-    // It did not wait for the one that is away.
+    // It does not wait for the database that is away.
     expect(Date.now() - startedAt).toBeLessThan(2_000);
-    // Nobody can say that there is none.
+    // It cannot know that the subscription does not exist.
     const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
     expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
   });
 });
 
 describe("erasing a workspace of another database", () => {
-  /** A workspace of which every table that holds something of one holds something. */
+  /** A workspace with rows in every table that can contain any. */
   async function openFull() {
     const workspace = await openSubscribed("DB_2", "status-500");
     const { workspaceId, webhookId } = workspace;
@@ -227,7 +227,7 @@ describe("erasing a workspace of another database", () => {
     return workspace;
   }
 
-  test("leaves nothing in either, and the key is refused", async () => {
+  test("leaves nothing in either database, and the key is refused", async () => {
     const other = await openFull();
     const { workspaceId, webhookId, keyId, api } = await openFull();
     expect((await api.get("/v1/leads")).status).toBe(200);
@@ -241,10 +241,10 @@ describe("erasing a workspace of another database", () => {
     expect((await other.api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("goes on after it was interrupted between the two", async () => {
+  test("continues after an interruption between the two", async () => {
     const { workspaceId, keyId, api } = await openFull();
     await api.get("/v1/leads");
-    // The directory answers up to the last piece, which is its own.
+    // The directory answers until the last chunk, which is its own.
     let isLeft = true;
     const away = awayDatabase("rejects");
     const DB = new Proxy(databaseOf("DB"), {
@@ -275,7 +275,7 @@ describe("erasing a workspace of another database", () => {
       for (const id of [workspaceId, keyId]) expect(await tablesWith(name, id)).toEqual([]);
   });
 
-  test("is not done while its database is not bound, though no other one is", async () => {
+  test("is not done while its database is not bound, even if only one is", async () => {
     const { workspaceId, api } = await openFull();
     const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
     expect([DB_2, DB_3]).not.toContain(undefined);
@@ -290,7 +290,7 @@ describe("erasing a workspace of another database", () => {
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
 
-  test("goes on after its database was away", async () => {
+  test("continues after its database was away", async () => {
     const { workspaceId, api } = await openFull();
     const bindings = deploymentWith({ DB_2: awayDatabase("rejects") });
     const platform = new Platform(createExecutionContext(), bindings);
@@ -302,8 +302,8 @@ describe("erasing a workspace of another database", () => {
   });
 });
 
-describe("a database that went back in time", () => {
-  test("without a workspace that the directory names, lets it be erased", async () => {
+describe("a database that was restored to an earlier state", () => {
+  test("without a workspace that is in the directory: the workspace can be erased", async () => {
     const { workspaceId, keyId, api } = await openWorkspaceIn("DB_2");
     await databaseOf("DB_2").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
     expect((await api.get("/v1/leads")).status).toBe(500);
@@ -312,7 +312,7 @@ describe("a database that went back in time", () => {
     for (const id of [workspaceId, keyId]) expect(await tablesWith("DB", id)).toEqual([]);
   });
 
-  test("with a workspace that the directory has erased, lets it be erased by a line of its own", async () => {
+  test("with a workspace that the directory has erased: it can be erased after re-inserting its row", async () => {
     const { workspaceId } = await openSubscribed("DB_2", "status-500");
     await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await databaseOf("DB")
@@ -335,7 +335,7 @@ describe("a database that went back in time", () => {
 });
 
 describe("the ledger and the backlog", () => {
-  test("add up over all databases, and are told of each", async () => {
+  test("add up over all databases, and can be shown for one", async () => {
     const before = { ledger: await door.ledger({}), backlog: await door.backlog({}) };
     const each = await Promise.all(NAMES.map((database) => door.ledger({ database })));
     const delivered = (await openSubscribed("DB")).workspaceId;
@@ -369,7 +369,7 @@ describe("the ledger and the backlog", () => {
     });
   });
 
-  test("of all do not add up when those of one database do not", async () => {
+  test("do not add up if those of one database do not", async () => {
     const { workspaceId } = await openSubscribed("DB_3");
     await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
@@ -386,13 +386,13 @@ describe("the ledger and the backlog", () => {
     expect((await door.ledger({})).addsUp).toBe(true);
   });
 
-  test("are refused of a database that is not bound", async () => {
+  test("are refused for a database that is not bound", async () => {
     const sentence = "database: no database is bound as DB_9; there is DB, DB_2, DB_3";
     expect(await errorOf(door.ledger({ database: "DB_9" }))).toBe(`ledger: ${sentence}`);
     expect(await errorOf(door.backlog({ database: "DB_9" }))).toBe(`backlog: ${sentence}`);
   });
 
-  test("of a workspace that nothing was recorded in are empty", async () => {
+  test("are empty for a workspace without records", async () => {
     const { workspaceId } = await openWorkspaceIn("DB_3");
     expect(await door.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
   });

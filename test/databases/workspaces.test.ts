@@ -28,7 +28,7 @@ function doorOf(bindings: Env): Platform {
   return new Platform(createExecutionContext(), bindings);
 }
 
-/** Fills a database with some megabytes, which stay. */
+/** Fills a database with some megabytes. */
 async function fill(name: DatabaseName, megabytes: number): Promise<void> {
   const db = databaseOf(name);
   await db.exec("CREATE TABLE IF NOT EXISTS ballast (bytes BLOB)");
@@ -36,7 +36,7 @@ async function fill(name: DatabaseName, megabytes: number): Promise<void> {
     await db.prepare("INSERT INTO ballast VALUES (zeroblob(1000000))").run();
 }
 
-/** Where a workspace lives, as the list says. */
+/** Where a workspace lives, according to the list. */
 async function homeOf(workspaceId: string): Promise<string | undefined> {
   const { items } = await door.listWorkspaces({});
   return items.find((item) => item.workspaceId === workspaceId)?.database;
@@ -49,18 +49,18 @@ describe("a new workspace", () => {
     await fill("DB_2", 2);
   });
 
-  test.each(NAMES)("lives where its creation says: %s", async (database) => {
+  test.each(NAMES)("lives in the database given: %s", async (database) => {
     const { workspaceId } = await door.createWorkspace({ name: "Agence", database });
     expect(await homeOf(workspaceId)).toBe(database);
     for (const name of NAMES) {
-      // The line of the directory, and what keeps it from being more than that.
+      // Only its entry in the directory, and what keeps its data out.
       const line = name === "DB" ? ["moves", "workspaces"] : [];
       const expected = name === database ? ["workspaces"] : line;
       expect(await tablesWith(name, workspaceId)).toEqual(expected);
     }
   });
 
-  test("is refused a database that is not bound, by the name of the parameter", async () => {
+  test("is refused in a database that is not bound; the error names the parameter", async () => {
     const before = await tablesWith("DB", "Agence nulle part");
     for (const database of ["DB_4", "DB_1", "KEY_GATE", "db_2", "__proto__"]) {
       const refused = door.createWorkspace({ name: "Agence nulle part", database });
@@ -70,7 +70,7 @@ describe("a new workspace", () => {
     expect(await tablesWith("DB", "Agence nulle part")).toEqual(before);
   });
 
-  test("lives in the smallest database when its creation names none", async () => {
+  test("lives in the smallest database by default", async () => {
     const { workspaceId } = await door.createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB_3");
     await fill("DB_3", 3);
@@ -78,7 +78,7 @@ describe("a new workspace", () => {
     expect(await homeOf(next.workspaceId)).toBe("DB_2");
   });
 
-  test("passes over databases that are closed, unless its creation names one", async () => {
+  test("is not created in a closed database, unless the call names it", async () => {
     const door = doorOf({ ...deploymentWith({}), DATABASES_CLOSED: "DB_2, DB_3" } as Env);
     const { workspaceId } = await door.createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB");
@@ -86,7 +86,7 @@ describe("a new workspace", () => {
     expect(await homeOf(named.workspaceId)).toBe("DB_2");
   });
 
-  test.each(WAYS)("passes over a database that is away: it %s", async (way) => {
+  test.each(WAYS)("is not placed in a database that is away: it %s", async (way) => {
     const bindings = deploymentWith({ DB_2: awayDatabase(way) });
     const { workspaceId } = await doorOf(bindings).createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB_3");
@@ -95,7 +95,7 @@ describe("a new workspace", () => {
     ]);
   });
 
-  test("names what its database knows of it there alone", async () => {
+  test("has its name and settings only in its own database", async () => {
     const { workspaceId } = await door.createWorkspace({
       name: "Agence Lumière",
       adminEmails: ["zoe@example.com"],
@@ -114,7 +114,7 @@ describe("a new workspace", () => {
 });
 
 describe("listWorkspaces", () => {
-  test("pages over the workspaces of all databases, newest first, without a gap", async () => {
+  test("pages through the workspaces of all databases, newest first, without gaps", async () => {
     const made: string[] = [];
     for (let i = 0; i < 150; i++) {
       const database = NAMES[i % 3] as DatabaseName;
@@ -136,7 +136,7 @@ describe("listWorkspaces", () => {
     }
   });
 
-  test.each(WAYS)("shows the others when a database is away: it %s", async (way) => {
+  test.each(WAYS)("shows the others if a database is away: it %s", async (way) => {
     const [here, there] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_3")];
     const bindings = deploymentWith({ DB_3: awayDatabase(way) });
     const { items } = await doorOf(bindings).listWorkspaces({});
@@ -156,7 +156,7 @@ describe("listWorkspaces", () => {
 });
 
 describe("databases", () => {
-  test("shows how full each database is, and what lives in it", async () => {
+  test("shows how full each database is, and how many workspaces and events it has", async () => {
     const before = (await door.databases({})).items;
     const { workspaceId } = await openWorkspaceIn("DB_2");
     await subscribe(workspaceId);
@@ -178,7 +178,7 @@ describe("databases", () => {
     }
   });
 
-  test.each(WAYS)("shows the others when one is away: it %s", async (way) => {
+  test.each(WAYS)("shows the others if one is away: it %s", async (way) => {
     const bindings = deploymentWith({ DB_3: awayDatabase(way) });
     const { items } = await doorOf(bindings).databases({});
     expect(items).toMatchObject([
@@ -188,7 +188,7 @@ describe("databases", () => {
     ]);
   });
 
-  test("knows after two days how fast a database fills, and for how long there is room", async () => {
+  test("shows after two days how fast a database grows, and when it will be full", async () => {
     const figures = async () =>
       (await door.databases({})).items.find(({ database }) => database === "DB_3");
     const db = openDatabase(databaseOf("DB_3"));
@@ -206,14 +206,14 @@ describe("databases", () => {
       bytesPerDay,
       daysLeft: Math.floor((DATABASE_MAX_BYTES - (after?.sizeBytes ?? 0)) / bytesPerDay),
     });
-    // It shrank: nobody knows when it is full.
+    // It shrank, so when it will be full is unknown.
     await databaseOf("DB_3").exec(
       "UPDATE sizes SET bytes = 1000000000 WHERE day < (SELECT max(day) FROM sizes)",
     );
     expect(await figures()).toMatchObject({ daysLeft: null });
   });
 
-  test("are noted by the sweep once a day, each in itself, for 30 days", async () => {
+  test("are measured by the sweep once a day; sizes are kept in each database for 30 days", async () => {
     const sizesOf = async (name: DatabaseName) =>
       (await databaseOf(name).prepare("SELECT day, bytes FROM sizes ORDER BY day").all()).results;
     for (const name of NAMES) await databaseOf(name).exec("DELETE FROM sizes");
@@ -235,7 +235,7 @@ describe("databases", () => {
   });
 });
 
-test("env holds what the tests say", () => {
+test("the tests run with three databases", () => {
   expect(
     Object.keys(env)
       .filter((name) => name.startsWith("DB"))

@@ -29,12 +29,12 @@ export function deployedWith(overrides: Partial<Env>): Fetch {
   return deployedAs({ ...env, ...atHome(overrides) });
 }
 
-/** The same with all of its bindings, by their names. */
+/** Another deployment of the Worker, with exactly these bindings. */
 export function deployedAs(bindings: Env): Fetch {
   return async (request) => {
     const context = createExecutionContext();
     const response = await app.fetch(request, bindings, context);
-    // Read first: an answer may end only when the request's body has been read.
+    // The request body is read first: the response may not end before.
     const body = response.body && (await response.arrayBuffer());
     await waitOnExecutionContext(context);
     return new Response(body, response);

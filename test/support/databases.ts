@@ -1,18 +1,18 @@
 import { env, exports } from "cloudflare:workers";
 import { openApi } from "./api.ts";
 
-/** The databases that are bound where these tests run. */
+/** The databases that are bound in these tests. */
 export const NAMES = ["DB", "DB_2", "DB_3"] as const;
 export type DatabaseName = (typeof NAMES)[number];
 
 const bindings = env as Env & Record<DatabaseName, D1Database>;
 
-/** The real database of that name. */
+/** The real database with this name. */
 export function databaseOf(name: DatabaseName): D1Database {
   return bindings[name];
 }
 
-/** The deployment with other databases in the place of some. */
+/** The deployment with some databases replaced. */
 export function deploymentWith(databases: Partial<Record<DatabaseName, D1Database>>): Env {
   return { ...env, ...databases };
 }
@@ -20,7 +20,7 @@ export function deploymentWith(databases: Partial<Record<DatabaseName, D1Databas
 /** How a database is away. */
 export const WAYS = ["rejects", "hangs"] as const;
 
-/** A database of which every call is rejected, as D1 does, or never answered. */
+/** A database that rejects every call, as D1 does, or never answers. */
 export function awayDatabase(way: (typeof WAYS)[number]): D1Database {
   const call = () =>
     way === "hangs"
@@ -37,14 +37,14 @@ export function awayDatabase(way: (typeof WAYS)[number]): D1Database {
   return db;
 }
 
-/** A workspace that lives in a database, with a key, and the API as this key sees it. */
+/** A workspace in the given database, with a key, and the API as seen with this key. */
 export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${database}`) {
   const { workspaceId } = await exports.Platform.createWorkspace({ name, database });
   const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId });
   return { database, workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 
-/** The tables of a database that hold a text anywhere, such as the id of a workspace. */
+/** The tables of a database that contain a text anywhere, such as a workspace's id. */
 export async function tablesWith(database: DatabaseName, text: string): Promise<string[]> {
   const db = databaseOf(database);
   const tables = await db

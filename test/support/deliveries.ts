@@ -239,7 +239,7 @@ export async function failAt(
   }
 }
 
-/** Lets a waiting subscription be posted to at once. */
+/** Makes the next post to a waiting subscription due now. */
 export async function endWait(subscriptionId: string): Promise<void> {
   await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, subscriptionId));
 }

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { HOME_DB } from "./home.ts";
 
 /**
- * Bindings whose calls are made at once but answered in rounds: a round ends when every pending
+ * Bindings whose calls are made immediately but answered in rounds: a round ends when every pending
  * call has its answer and nothing else is running. Rounds are the network hops on the critical
  * path.
  */

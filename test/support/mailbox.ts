@@ -12,8 +12,8 @@ export interface Email {
 }
 
 /**
- * The deployment's e-mail binding, which keeps what it sends. `fails` gives the code of the error that
- * a try ends with, `true` for an error without one.
+ * An e-mail binding that keeps what it is given. `fails` returns the error code that a send fails with;
+ * `true` for an error without a code.
  */
 export function mailbox(
   fails: (email: Email) => string | boolean | Promise<boolean> = () => false,

@@ -1,7 +1,7 @@
 import { HOME_DB } from "./home.ts";
 
 /**
- * D1 whose transactions are done at once, but whose answers arrive in an order chosen by the test.
+ * D1 that executes transactions immediately, but answers in an order chosen by the test.
  */
 export function orderedDatabase() {
   const held: ((() => void) | null)[] = [];

@@ -12,7 +12,7 @@ export async function openPortal(workspaceId: string, fetch?: Parameters<typeof 
   return portalOf(await portalToken(workspaceId), fetch);
 }
 
-/** The same with a token. */
+/** The portal API, as used with a token. */
 export function portalOf(token: string, fetch?: Parameters<typeof openApi>[1]) {
   const api = openApi(token, fetch);
   const under = (path: string) => `/portal/api${path}`;

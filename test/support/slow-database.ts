@@ -1,8 +1,8 @@
 import { HOME_DB } from "./home.ts";
 
 /**
- * D1 whose queries are done at once, but whose answers arrive when `release` is called; `reading`
- * resolves when an answer is waiting.
+ * D1 that executes queries immediately, but answers when `release` is called; `reading` resolves when
+ * an answer is waiting.
  */
 export function slowDatabase() {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();

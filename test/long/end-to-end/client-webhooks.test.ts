@@ -157,7 +157,7 @@ describe("npm run events", () => {
     if (stdout) createInterface({ input: stdout }).on("line", (line) => lines.push(line));
     const url = `http://127.0.0.1:${port}`;
     await until(() => lines.length > 0);
-    expect(lines).toEqual([`Events arrive at ${url}. Ctrl-C ends the subscription.`]);
+    expect(lines).toEqual([`Listening for events at ${url}. Ctrl-C unsubscribes.`]);
 
     await client.pauseAutomation(automationId);
     await recordLead(workspaceId, "lead-1");
@@ -176,7 +176,7 @@ describe("npm run events", () => {
         .toSorted(),
     ).toEqual([
       "automation.status_changed evt_… Réponse aux formulaires publicitaires – Agence Lumière Lyon is paused",
-      "lead.created evt_… Zoë “€” 🌻 came by widget",
+      "lead.created evt_… Zoë “€” 🌻 (widget)",
       "run.completed evt_… lead_ads: partial",
     ]);
 

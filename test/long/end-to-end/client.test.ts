@@ -123,16 +123,16 @@ describe("the example client", () => {
   test.each([
     ["no address", { API_URL: "", API_KEY: "" }, "Set API_URL and API_KEY."],
     ["no key", { API_KEY: "" }, "Set API_KEY."],
-    ["an address that is none", { API_URL: "localhost" }, "API_URL is no URL: localhost"],
+    ["an invalid address", { API_URL: "localhost" }, "API_URL is not a URL: localhost"],
     [
       "a wrong key",
       { API_KEY: "key_live_1" },
-      "URL does not accept API_KEY (401 invalid_api_key): is the key whole, and of this service?",
+      "URL does not accept API_KEY (401 invalid_api_key): is the key complete, and is it for this service?",
     ],
     [
       "no server",
       { API_URL: "http://localhost:2" },
-      "URL does not answer (ECONNREFUSED): is API_URL right, and does the service run?",
+      "URL does not answer (ECONNREFUSED): is API_URL correct, and is the service running?",
     ],
   ])("ends with one sentence, at %s", async (_, differences, sentence) => {
     const { apiKey } = await openWorkspace();

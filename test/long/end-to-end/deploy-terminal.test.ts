@@ -23,7 +23,7 @@ useFolders();
 
 // `script` of Debian gives a program a terminal.
 describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () => {
-  /** Runs it in a terminal; `say` answers once `question` stands there. */
+  /** Runs it in a terminal; `say` waits for `question` and answers it. */
   function startInTerminal() {
     const command = `stty cols 120 rows 40 && '${process.execPath}' '${DEPLOY}'`;
     const run = start(["script", "-qec", command, "/dev/null"], { TERM: "xterm", CI: "" });
@@ -34,7 +34,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     return { run, say, end: ended(run) };
   }
 
-  test("makes the secrets, keeps a copy where it is told, and deploys with them", async () => {
+  test("generates the secrets, writes a copy to the given file, and deploys with them", async () => {
     openAccount();
     const { say, end } = startInTerminal();
     await say("Generate one", "\r");
@@ -80,12 +80,12 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     });
   });
 
-  test("makes nothing when a question is cancelled", async () => {
+  test("changes nothing if a question is cancelled", async () => {
     openAccount();
     const { say, end } = startInTerminal();
     await say("Generate one", "\u0003");
     const { code, output } = await end;
-    expect(output).toContain("Given up: nothing was deployed.");
+    expect(output).toContain("Cancelled: nothing was deployed.");
     expect(code).toBe(1);
     expect(readAccount()).toMatchObject({ databases: [], secrets: null });
   });

@@ -22,7 +22,7 @@ import type { Call, FakeAccount } from "./fake-wrangler.ts";
 
 useFolders();
 
-/** Deploys where nobody can be asked. */
+/** Deploys without a terminal. */
 async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
   const run = start([process.execPath, DEPLOY, ...args], env);
   run.stdin.end();
@@ -34,7 +34,7 @@ const FIRST = ["whoami", "secret list json", "d1 list", "d1 create public-api"];
 const ALWAYS = ["d1 migrations apply DB", "d1 execute DB", "deploy"];
 
 describe("npm run deploy with several databases", () => {
-  /** A configuration with three of them, and one binding that is none of ours. */
+  /** A configuration with three databases of the service, and one that is not the service's. */
   function withThree(): string {
     const block = (binding: string, name: string) =>
       `\n[[d1_databases]]\nbinding = "${binding}"\ndatabase_name = "${name}"\n`;
@@ -46,7 +46,7 @@ describe("npm run deploy with several databases", () => {
   }
   const LISTED = ["whoami", "secret list json", "d1 list"];
 
-  test("makes and migrates each of them before the code goes out", async () => {
+  test("creates and migrates each of them before it deploys", async () => {
     openAccount({ databases: ["public-api", "reports"], migrated: ["reports"], secrets: SECRETS });
     const { code, output, calls } = await deploy({}, "--config", withThree());
     expect(output).toContain("Deployed: ");
@@ -73,47 +73,49 @@ describe("npm run deploy with several databases", () => {
     expect(commandsOf(again.calls)).toEqual([...LISTED, ...commandsOf(calls).slice(5)]);
   });
 
-  test("deploys nothing when one of them cannot be migrated", async () => {
+  test("deploys nothing if one of them cannot be migrated", async () => {
     openAccount({ secrets: SECRETS, fails: "d1 migrations apply DB_2" });
     const { code, output, calls } = await deploy({}, "--config", withThree());
     expect(output).toContain(
-      "The database public-api-2 could not be brought up to date: nothing was deployed.",
+      "The database public-api-2 could not be migrated: nothing was deployed.",
     );
     expect(code).toBe(1);
     expect(commandsOf(calls).at(-1)).toBe("d1 migrations apply DB_2");
   });
 
-  test("deploys nothing that would not find the workspaces of one of them", async () => {
+  test("deploys nothing if workspaces live in a database that is not bound", async () => {
     openAccount({ secrets: SECRETS, living: { DB_2: 3, DB_7: 12 } });
     const { code, output, calls } = await deploy({}, "--config", withThree());
     expect(output).toContain(
-      "wrangler.toml does not bind DB_7, where workspaces live (12): nothing was deployed.",
+      "wrangler.toml does not bind DB_7, but workspaces live there (12): nothing was deployed.",
     );
     expect(code).toBe(1);
     expect(commandsOf(calls)).not.toContain("deploy");
     openAccount({ migrated: ["reports"], secrets: SECRETS, living: { DB_2: 3 } });
     expect((await deploy({}, "--config", withThree())).code).toBe(0);
-    expect((await deploy({})).output).toContain("does not bind DB_2, where workspaces live (3)");
+    expect((await deploy({})).output).toContain(
+      "does not bind DB_2, but workspaces live there (3)",
+    );
   });
 
-  test("--dry-run shows each that would be made", async () => {
+  test("--dry-run lists the databases that would be created", async () => {
     openAccount({ databases: ["public-api"], secrets: SECRETS });
     const config = withThree();
     const { code, output } = await deploy({}, "--dry-run", "--config", config);
     expect(output).toContain(`Nothing was changed. A deployment would
-  - make the database public-api-2
-  - make the database public-api-3
-  - apply the migrations that each database lacks
+  - create the database public-api-2
+  - create the database public-api-3
+  - apply the missing migrations to each database
   - deploy the Worker
 `);
     expect(code).toBe(0);
     openAccount({ loggedIn: false });
     const alone = await deploy(SECRETS, "--dry-run", "--config", config);
     expect(alone.output).toContain(`
-  - make the database public-api, unless it is there
-  - make the database public-api-2, unless it is there
-  - make the database public-api-3, unless it is there
-  - apply the migrations that each database lacks
+  - create the database public-api, unless it exists
+  - create the database public-api-2, unless it exists
+  - create the database public-api-3, unless it exists
+  - apply the missing migrations to each database
 `);
   });
 
@@ -131,13 +133,13 @@ describe("npm run deploy with several databases", () => {
   });
 });
 
-describe("npm run deploy, where nobody can be asked", () => {
-  test("makes the database, migrates it and deploys with the secrets, in this order", async () => {
+describe("npm run deploy without a terminal", () => {
+  test("creates the database, migrates it and deploys with the secrets, in this order", async () => {
     openAccount();
     const { code, output, calls } = await deploy(SECRETS);
     expect(output).toContain("Deployed: https://public-api.example.workers.dev");
     expect(code).toBe(0);
-    // The secrets are at hand: the Worker need not be asked for them.
+    // All secrets are given, so the Worker's are not listed.
     expect(commandsOf(calls)).toEqual([
       ...FIRST.filter((c) => c !== "secret list json"),
       ...ALWAYS,
@@ -146,7 +148,7 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(readAccount().secrets).toEqual(SECRETS);
   });
 
-  test("makes the other secrets by itself, once", async () => {
+  test("generates the other secrets, once", async () => {
     openAccount();
     const first = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
     expect(first.code).toBe(0);
@@ -164,7 +166,7 @@ describe("npm run deploy, where nobody can be asked", () => {
     expect(readAccount().secrets).toEqual(secrets);
   });
 
-  test("gives them to a Worker that was deployed before there were any, and leaves the first", async () => {
+  test("adds missing secrets to a Worker that was deployed before they existed, and keeps the others", async () => {
     openAccount({ secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } });
     const { code, calls } = await deploy();
     expect(code).toBe(0);
@@ -174,7 +176,7 @@ describe("npm run deploy, where nobody can be asked", () => {
     });
   });
 
-  test("shows the secrets to nobody, and leaves no file with them", async () => {
+  test("never shows the secrets, and leaves no file with them", async () => {
     openAccount();
     const { output, calls } = await deploy(SECRETS);
     for (const secret of Object.values(SECRETS)) {
@@ -203,36 +205,36 @@ describe("npm run deploy, where nobody can be asked", () => {
       "deploy --dry-run",
     ]);
     expect(output).toContain(`Nothing was changed. A deployment would
-  - ask for WEBHOOK_ENCRYPTION_KEYS, or make it
-  - make API_KEY_CHECKSUM_KEYS
-  - make PORTAL_SIGNING_KEYS
-  - make the database public-api
-  - apply the migrations that the database lacks
+  - ask for WEBHOOK_ENCRYPTION_KEYS, or generate it
+  - generate API_KEY_CHECKSUM_KEYS
+  - generate PORTAL_SIGNING_KEYS
+  - create the database public-api
+  - apply the missing migrations
   - deploy the Worker
 `);
     expect(code).toBe(0);
     await deploy(SECRETS);
     const again = await deploy({}, "--dry-run");
-    expect(again.output).toContain("would\n  - apply the migrations");
+    expect(again.output).toContain("would\n  - apply the missing migrations");
   });
 
-  test("--dry-run without a login shows the steps, and says that it saw no account", async () => {
+  test("--dry-run without a login shows the steps, and says that it has not checked the account", async () => {
     openAccount({ loggedIn: false });
     const { code, output, calls } = await deploy({ PORTAL_SIGNING_KEYS: SECRET }, "--dry-run");
     expect(commandsOf(calls)).toEqual(["whoami", "deploy"]);
-    expect(output).toContain(`Nobody is logged in to Cloudflare: the account was not looked at.
+    expect(output).toContain(`Not logged in to Cloudflare: the account was not checked.
 Nothing was changed. A deployment would
   - need a login: \`npx wrangler login\`, or CLOUDFLARE_API_TOKEN
-  - ask for WEBHOOK_ENCRYPTION_KEYS, or make it, unless it is there
-  - make API_KEY_CHECKSUM_KEYS, unless it is there
-  - make the database public-api, unless it is there
-  - apply the migrations that the database lacks
+  - ask for WEBHOOK_ENCRYPTION_KEYS, or generate it, unless it exists
+  - generate API_KEY_CHECKSUM_KEYS, unless it exists
+  - create the database public-api, unless it exists
+  - apply the missing migrations
   - deploy the Worker
 `);
     expect(code).toBe(0);
   });
 
-  test("the second time makes nothing and needs no secret", async () => {
+  test("the second time creates nothing and needs no secrets", async () => {
     openAccount();
     await deploy(SECRETS);
     const before = readAccount();
@@ -252,14 +254,14 @@ Nothing was changed. A deployment would
       FIRST.slice(0, 2),
     ],
     [
-      "a secret that is none",
+      "an invalid encryption key",
       {},
       { WEBHOOK_ENCRYPTION_KEYS: "c2VjcmV0" },
       "WEBHOOK_ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes",
       [],
     ],
     [
-      "a secret of the checksums that is none",
+      "an invalid checksum key",
       {},
       { ...SECRETS, API_KEY_CHECKSUM_KEYS: "k1=c2VjcmV0" },
       "API_KEY_CHECKSUM_KEYS: entry 1 is not id:base64 of 32 bytes",
@@ -275,7 +277,7 @@ Nothing was changed. A deployment would
         ],
       },
       { WEBHOOK_ENCRYPTION_KEYS: SECRET },
-      "Set CLOUDFLARE_ACCOUNT_ID: these credentials reach several accounts, a1, a2.",
+      "Set CLOUDFLARE_ACCOUNT_ID: these credentials have access to several accounts: a1, a2.",
       ["whoami"],
     ],
     [
@@ -286,34 +288,34 @@ Nothing was changed. A deployment would
       FIRST.slice(0, 2),
     ],
     [
-      "a database that cannot be made",
+      "a database that cannot be created",
       { secrets: SECRETS, fails: "d1 create" },
       {},
-      "The database public-api could not be made:\nA request to the Cloudflare API failed.",
+      "The database public-api could not be created:\nA request to the Cloudflare API failed.",
       FIRST,
     ],
     [
       "a migration that fails",
       { secrets: SECRETS, fails: "d1 migrations" },
       {},
-      "The database public-api could not be brought up to date: nothing was deployed.",
+      "The database public-api could not be migrated: nothing was deployed.",
       [...FIRST, ...ALWAYS.slice(0, 1)],
     ],
     [
       "a deployment that fails",
       { fails: "deploy" },
       SECRETS,
-      "The Worker was not deployed; what served before still does.",
+      "The Worker was not deployed; the previous version still serves.",
       [...FIRST.filter((command) => command !== "secret list json"), ...ALWAYS],
     ],
     [
-      "a deployment that ends well without having deployed",
+      "a deployment that exits with 0 without having deployed",
       { secrets: SECRETS, declines: "deploy" },
       {},
-      "The Worker was not deployed; what served before still does.",
+      "The Worker was not deployed; the previous version still serves.",
       [...FIRST, ...ALWAYS],
     ],
-  ])("stops at %s, and says so", async (_, differences, env, sentence, commands) => {
+  ])("stops at %s, and says why", async (_, differences, env, sentence, commands) => {
     openAccount(differences);
     const { code, output, calls } = await deploy(env);
     expect(output).toContain(sentence);
@@ -325,7 +327,7 @@ Nothing was changed. A deployment would
     if (file) expect(existsSync(dirname(file))).toBe(false);
   });
 
-  test("leaves no file with the secret when it is ended while it deploys", async () => {
+  test("leaves no file with the secret if it is ended during the deployment", async () => {
     openAccount({ hangs: "deploy" });
     const run = start([process.execPath, DEPLOY], { WEBHOOK_ENCRYPTION_KEYS: SECRET });
     const end = ended(run);
@@ -337,7 +339,7 @@ Nothing was changed. A deployment would
     expect(existsSync(dirname(file))).toBe(false);
   });
 
-  test("with the real wrangler and no account, says that nobody is logged in", async () => {
+  test("with the real wrangler and no account, says that you are not logged in", async () => {
     openAccount();
     rmSync(join(home(), "wrangler"));
     const { code, output } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });

@@ -6,22 +6,22 @@ import { afterEach, beforeEach } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { Call, FakeAccount } from "./fake-wrangler.ts";
 
-/** A secret that the Worker takes. */
+/** A valid secret. */
 export const SECRET = "k1:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
-/** All secrets, as a pipeline gives them. */
+/** All secrets, as a pipeline provides them. */
 export const SECRETS = {
   WEBHOOK_ENCRYPTION_KEYS: SECRET,
   API_KEY_CHECKSUM_KEYS: `c1:${Buffer.alloc(32, "c").toString("base64")}`,
   PORTAL_SIGNING_KEYS: `p1:${Buffer.alloc(32, "p").toString("base64")}`,
 };
-/** A secret that was made, in the words of its day. */
+/** A generated secret; its id is the date. */
 export const MADE = /^k\d{8}:[A-Za-z0-9+/]{43}=$/;
 /** What `npm run deploy` runs. */
 export const DEPLOY = join(ROOT, "scripts/deploy/deploy.ts");
 
 let folder = "";
 
-/** The folder of the test that runs: home, temporary files, and the `wrangler` that stands in. */
+/** The folder of the current test: home, temporary files, and the fake `wrangler`. */
 export function home(): string {
   return folder;
 }

@@ -26,7 +26,7 @@ beforeAll(async () => {
 }, 90_000);
 afterAll(() => server.stop());
 
-/** Starts `npm run listen`; gives it, and the secret that it prints. */
+/** Starts `npm run listen`. @returns it, with the secret that it prints. */
 async function listen(...args: string[]): Promise<Command & { secret: string }> {
   const listener = server.start("listen", ...args);
   await until(() => listener.output().includes("Signing secret"), 30_000);
@@ -41,7 +41,7 @@ async function run(command: string, ...args: string[]) {
   return { code, output: started.output() };
 }
 
-/** Where the listeners that are subscribed receive. */
+/** The URLs of the subscribed listeners. */
 async function listeners(): Promise<string[]> {
   const api = openApi(server.base, String(server.state.apiKey));
   const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
@@ -61,7 +61,7 @@ describe("npm run listen", () => {
   });
   afterAll(() => target.close());
 
-  test("forwards every kind of event that npm run trigger causes, to the byte, and shows it", async () => {
+  test("shows every kind of event that npm run trigger causes, and forwards it byte for byte", async () => {
     const listener = await listen("--forward", `${target.url}/hook?from=listen`);
     expect(listener.output()).toContain(`forwarding to ${target.url}/hook?from=listen.`);
     for (const kind of WEBHOOK_EVENTS) {
@@ -73,7 +73,7 @@ describe("npm run listen", () => {
       const event = JSON.parse(body.toString());
       expect([path, event.type]).toEqual(["/hook?from=listen", kind]);
       expect(output).toBe(`${kind}  ${event.data.id}\n`);
-      // Both signatures are over the bytes.
+      // Both signatures match these bytes.
       const signed = headers["x-service-signature"];
       expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
       const { "webhook-id": id, "webhook-timestamp": time } = headers;
@@ -100,13 +100,13 @@ describe("npm run listen", () => {
     await endByCtrlC(listener);
   });
 
-  test("gives the service the answer of the target, which then tries again", async () => {
+  test("returns the target's answer to the service, which retries", async () => {
     answer = { status: 503, headers: { "Retry-After": "1" } };
     const listener = await listen("--forward", target.url);
     await run("trigger", "lead.created");
     await until(() => listener.output().includes("  503\n"));
     await until(() =>
-      listener.output().endsWith("\nFailed: the service tries again in 10 s at the earliest.\n"),
+      listener.output().endsWith("\nFailed: the service retries in 10 s at the earliest.\n"),
     );
     answer = 200;
     const first = target.posts.at(-1) as Post;
@@ -115,7 +115,7 @@ describe("npm run listen", () => {
     await endByCtrlC(listener);
   });
 
-  test("shows 502 while the target is down, and the service tries again", async () => {
+  test("shows 502 while the target is down, and the service retries", async () => {
     const gone = await startReceiver();
     await gone.close();
     const listener = await listen("--forward", gone.url);
@@ -123,13 +123,13 @@ describe("npm run listen", () => {
     const refusals = () => listener.output().split("  502 (ECONNREFUSED)\n").length - 1;
     await until(() => refusals() === 1);
     await until(() => refusals() === 2, 40_000);
-    await until(() => listener.output().endsWith("tries again in 1 min at the earliest.\n"));
+    await until(() => listener.output().endsWith("retries in 1 min at the earliest.\n"));
     expect(await endByCtrlC(listener)).toBe(0);
     const [, after = ""] = listener.output().split("in 1 min at the earliest.\n");
-    expect(after).toBe("\nNo longer listening: the subscription is removed.\n");
+    expect(after).toBe("\nStopped listening and removed the subscription.\n");
   });
 
-  test("works beside another one, and Ctrl-C removes its own subscription only", async () => {
+  test("works alongside another listener, and Ctrl-C only removes its own subscription", async () => {
     const [one, two] = await Promise.all([listen(), listen()]);
     expect(one.secret).not.toBe(two.secret);
     expect(await listeners()).toHaveLength(2);
@@ -141,7 +141,7 @@ describe("npm run listen", () => {
     expect(await listeners()).toEqual([]);
   });
 
-  test("removes what a killed one left, when it starts", async () => {
+  test("removes the subscription of a killed listener when it starts", async () => {
     const killed = await listen();
     const [left] = await listeners();
     killed.child.kill("SIGKILL");
@@ -155,7 +155,7 @@ describe("npm run listen", () => {
   test.each(["localhost:3000", "ftp://localhost/"])("refuses to forward to %s", async (url) => {
     expect(await run("listen", "--forward", url)).toEqual({
       code: 1,
-      output: "--forward: a URL that begins with http:// or https:// is expected\n",
+      output: "--forward: expected a URL that starts with http:// or https://\n",
     });
   });
 });
@@ -170,12 +170,12 @@ test.each([
 });
 
 test.each([["listen"], ["trigger", "lead.created"]])(
-  "npm run %s says in one sentence that no server runs",
+  "npm run %s says in one sentence that no server is running",
   async (command, ...args) => {
     const folder = copyCheckout();
     const started = startIn(folder, command, args);
     expect(await started.ended).toBe(1);
-    expect(started.output()).toBe("The local server does not run: start it with `npm start`.\n");
+    expect(started.output()).toBe("The local server is not running: start it with `npm start`.\n");
     rmSync(folder, { recursive: true, force: true });
   },
 );

@@ -9,7 +9,11 @@ import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
-import { PLATFORM_INPUTS, type PlatformMethod, parseInput } from "../../../src/contract/platform.ts";
+import {
+  PLATFORM_INPUTS,
+  type PlatformMethod,
+  parseInput,
+} from "../../../src/contract/platform.ts";
 import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 const METHODS = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
@@ -31,7 +35,7 @@ const makeWorkspace = () => command.makeWorkspace();
 const countLeads = (workspaceId: string) => command.countLeads(workspaceId);
 
 describe("npm run platform", () => {
-  test("prints what a method answers as JSON, for programs", async () => {
+  test("prints a method's answer as JSON, for programs", async () => {
     const { code, stdout, stderr } = await platform("createWorkspace", '{ "name": "Agence" }');
     expect(stderr).toBe("");
     expect(JSON.parse(stdout)).toEqual({ workspaceId: expect.stringMatching(/^wks_/) });
@@ -39,7 +43,7 @@ describe("npm run platform", () => {
   });
 
   test.runIf(process.platform === "linux")(
-    "shows it as a table in a terminal, unless JSON is asked for",
+    "prints a table in a terminal, unless JSON is requested",
     async () => {
       const { stdout } = await inTerminal("scripts/platform/platform.ts ledger");
       expect(stdout).toMatch(/^created {15}\d+\r$/m);
@@ -50,33 +54,36 @@ describe("npm run platform", () => {
     },
   );
 
-  test.runIf(process.platform === "linux")("shows a list as columns, one row an item", async () => {
-    const workspaceId = await makeWorkspace();
-    const input = JSON.stringify({ workspaceId });
-    const show = async (method: string, text: string) =>
-      (await inTerminal(`scripts/platform/platform.ts ${method} '${text}'`)).stdout.split("\r\n");
-    expect(await show("listWebhooks", input)).toEqual(["No items.", ""]);
-    const apiKey = String((await runtime.env.PLATFORM.createApiKey({ workspaceId })).apiKey);
-    for (const path of ["one", "two"])
-      await openApi(runtime.url.origin, apiKey)("POST", "/v1/webhooks", {
-        url: `http://localhost:1/${path}`,
-        events: ["lead.created", "run.completed"],
-      });
-    const [head, two, one, end] = await show("listWebhooks", input);
-    expect(head).toMatch(/^webhookId +url +events +createdAt +disabledAt +state +/);
-    expect(two).toMatch(
-      /^whk_\S+ {2}http:\/\/localhost:1\/two {2}lead\.created, run\.completed {2}\S+Z +none +healthy +none +0 +/,
-    );
-    expect(one).toContain("http://localhost:1/one");
-    expect(one?.indexOf("healthy")).toBe(head?.indexOf("state"));
-    expect(end).toBe("");
-    // A page with another one behind it.
-    for (let count = 0; count < 101; count++) await makeWorkspace();
-    const lines = await show("listWorkspaces", "{}");
-    expect(lines[0]).toMatch(/^workspaceId +name +/);
-    expect(lines.slice(1, 101).every((line) => line.startsWith("wks_"))).toBe(true);
-    expect(lines.slice(101)).toEqual(["", expect.stringMatching(/^nextCursor {2}\S+$/), ""]);
-  });
+  test.runIf(process.platform === "linux")(
+    "prints a list in columns, one row per item",
+    async () => {
+      const workspaceId = await makeWorkspace();
+      const input = JSON.stringify({ workspaceId });
+      const show = async (method: string, text: string) =>
+        (await inTerminal(`scripts/platform/platform.ts ${method} '${text}'`)).stdout.split("\r\n");
+      expect(await show("listWebhooks", input)).toEqual(["No items.", ""]);
+      const apiKey = String((await runtime.env.PLATFORM.createApiKey({ workspaceId })).apiKey);
+      for (const path of ["one", "two"])
+        await openApi(runtime.url.origin, apiKey)("POST", "/v1/webhooks", {
+          url: `http://localhost:1/${path}`,
+          events: ["lead.created", "run.completed"],
+        });
+      const [head, two, one, end] = await show("listWebhooks", input);
+      expect(head).toMatch(/^webhookId +url +events +createdAt +disabledAt +state +/);
+      expect(two).toMatch(
+        /^whk_\S+ {2}http:\/\/localhost:1\/two {2}lead\.created, run\.completed {2}\S+Z +none +healthy +none +0 +/,
+      );
+      expect(one).toContain("http://localhost:1/one");
+      expect(one?.indexOf("healthy")).toBe(head?.indexOf("state"));
+      expect(end).toBe("");
+      // A page that is followed by another.
+      for (let count = 0; count < 101; count++) await makeWorkspace();
+      const lines = await show("listWorkspaces", "{}");
+      expect(lines[0]).toMatch(/^workspaceId +name +/);
+      expect(lines.slice(1, 101).every((line) => line.startsWith("wks_"))).toBe(true);
+      expect(lines.slice(101)).toEqual(["", expect.stringMatching(/^nextCursor {2}\S+$/), ""]);
+    },
+  );
 
   test.each([
     [["createUser"], "createUser: no such method; npm run platform -- --help lists them"],
@@ -87,7 +94,7 @@ describe("npm run platform", () => {
       "recordLeads: leads[0].source, leads[0].agent are missing; leads[0].reference: ",
     ],
     [["createApiKey"], "createApiKey: workspaceId is missing\n"],
-    [["ledger", "{}", "{}"], "one method and one JSON text, in quotes, are expected"],
+    [["ledger", "{}", "{}"], "expected one method and one JSON text, in quotes"],
     [["ledger", "--jsno"], "Unknown option '--jsno'"],
     [["ledger", '{ "workspaceId": "wks_unknown" }'], "ledger: workspaceId: no such workspace\n"],
   ])("says in one sentence what is wrong with %j", async (args, sentence) => {
@@ -98,7 +105,7 @@ describe("npm run platform", () => {
     expect(code).toBe(1);
   });
 
-  test("leads from a leaked key to its revocation, and shows it", async () => {
+  test("revokes a leaked key by its text, which it does not print", async () => {
     const workspaceId = await makeWorkspace();
     const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
     const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }));
@@ -108,17 +115,17 @@ describe("npm run platform", () => {
     expect(listed.stdout + listed.stderr + revoked.stderr).not.toContain(String(apiKey));
   });
 
-  test("says that no server runs", async () => {
+  test("says that no server is running", async () => {
     const elsewhere = { WRANGLER_REGISTRY_PATH: join(registry, "empty") };
     const { code, stderr } = await run(
       [process.execPath, "scripts/platform/platform.ts", "ledger"],
       elsewhere,
     );
-    expect(stderr).toBe("The local server does not run: start it with `npm start`.\n");
+    expect(stderr).toBe("The local server is not running: start it with `npm start`.\n");
     expect(code).toBe(1);
   });
 
-  test("says that nobody is logged in, when the deployed Worker is meant", async () => {
+  test("says that you are not logged in, with --remote", async () => {
     const command = [process.execPath, "scripts/platform/platform.ts", "ledger", "--remote"];
     const { code, stdout, stderr } = await run(command, {
       HOME: registry,
@@ -147,12 +154,12 @@ describe("npm run platform", () => {
     expect((await platform()).stdout).toBe(stdout);
   });
 
-  test("says of the methods that take a file of lines how they do", async () => {
+  test("--help says how methods take a file of lines", async () => {
     const general = (await platform("--help")).stdout;
     expect(general).toMatch(/^npm run platform -- METHOD INPUT \[--ndjson\] \[--workspace ID\] /);
     for (const method of METHODS) {
       const { stdout } = await platform(method, "--help");
-      expect(stdout).toContain("a file that holds it, or - for standard input");
+      expect(stdout).toContain("a file that contains it, or - for standard input");
       const records = /^record/.test(method);
       expect(stdout.includes(".ndjson --ndjson --workspace wks_…\n")).toBe(records);
       expect(stdout.includes(`${method} - --ndjson --workspace wks_…`)).toBe(records);
@@ -160,7 +167,7 @@ describe("npm run platform", () => {
     expect((await platform("exportWorkspace", "--help")).stdout).toContain("--ndjson > ");
   });
 
-  test("METHOD --help shows one, with types, meanings and examples that are right", async () => {
+  test("METHOD --help shows one method, with types, meanings and valid examples", async () => {
     const { stdout } = await platform("createApiKey", "--help");
     expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
     expect(stdout).toMatch(/^ {2}workspaceId +string, up to 100 characters +wks_…$/m);
@@ -173,7 +180,7 @@ describe("npm run platform", () => {
   });
 });
 
-test("a table shows an object within an item compactly, and items of several kinds as JSON", () => {
+test("a table shows a nested object compactly, and items of several kinds as JSON", () => {
   const attempt = { at: "2026-11-01T00:00:00.000Z", status: null, outcome: "timed_out" };
   const page = {
     items: [
@@ -209,7 +216,7 @@ describe("exportWorkspace --ndjson", () => {
     }
   });
 
-  /** The lines of an export, read. */
+  /** The parsed lines of an export. */
   const itemsOf = (text: string) =>
     text
       .trimEnd()
@@ -220,7 +227,7 @@ describe("exportWorkspace --ndjson", () => {
       .filter(({ kind }) => kind === "lead")
       .map(({ id }) => id);
 
-  test("writes all pages, one item a line, and nothing else", async () => {
+  test("prints all pages, one item per line, and nothing else", async () => {
     const { code, stdout, stderr } = await platform(
       "exportWorkspace",
       JSON.stringify({ workspaceId }),
@@ -232,7 +239,7 @@ describe("exportWorkspace --ndjson", () => {
     expect(leadsOf(stdout).toSorted()).toEqual(ids.toSorted());
   });
 
-  test("goes on from a cursor", async () => {
+  test("continues from a cursor", async () => {
     const { nextCursor: cursor, items } = await runtime.env.PLATFORM.exportWorkspace({
       workspaceId,
     });
@@ -247,7 +254,7 @@ describe("exportWorkspace --ndjson", () => {
   });
 
   test.runIf(process.platform === "linux")(
-    "draws a bar on standard error, in a terminal",
+    "shows a progress bar on standard error, in a terminal",
     async () => {
       const file = join(registry, "export.ndjson");
       const { stdout: shown } = await inTerminal(
@@ -259,7 +266,7 @@ describe("exportWorkspace --ndjson", () => {
     },
   );
 
-  test("is refused of another method", async () => {
+  test("is refused with other methods", async () => {
     const { code, stderr } = await platform("ledger", "--ndjson");
     expect(stderr).toContain(
       "--ndjson is for exportWorkspace and methods that record, not for ledger",
@@ -269,7 +276,7 @@ describe("exportWorkspace --ndjson", () => {
 });
 
 describe("eraseWorkspace", () => {
-  test("erases the whole workspace, and says so; run again, it is done", async () => {
+  test("erases the whole workspace, and can be run again", async () => {
     const workspaceId = await makeWorkspace();
     await seed("--leads", "3000", "--workspace", workspaceId);
     for (let time = 0; time < 2; time++) {
@@ -280,7 +287,7 @@ describe("eraseWorkspace", () => {
     expect(await countLeads(workspaceId)).toBe(0);
   });
 
-  /** A door behind which so many rows remain after each call. */
+  /** A door that reports these numbers of remaining rows, one per call. */
   const doorOf = (remaining: number[]) => {
     const left = [...remaining];
     const call = async () => {
@@ -296,7 +303,7 @@ describe("eraseWorkspace", () => {
     expect(left).toEqual([]);
   });
 
-  test("gives up where others record as fast, and says how to go on", async () => {
+  test("gives up if others record just as fast, and says how to continue", async () => {
     const { door } = doorOf([5_000, 5_000]);
     await expect(eraseAll(door, { workspaceId: "wks_1" })).rejects.toThrow(
       "5,000 rows remain: stop recording into the workspace, and run this again",
@@ -304,7 +311,7 @@ describe("eraseWorkspace", () => {
   });
 });
 
-test("the door waits for a server that is found late, for as long as it is told to", async () => {
+test("the door waits for a server that starts late, as long as it is told to", async () => {
   const later = mkdtempSync(join(tmpdir(), "registry-"));
   const script = `
     const { openPlatformDoor } = await import("${join(ROOT, "scripts/shared/platform-door.ts")}");

@@ -14,7 +14,7 @@ afterAll(() => command.close());
 describe("an input in a file, or in standard input", () => {
   const input = '{ "name": "Agence" }';
 
-  test("is read like one in quotes", async () => {
+  test("is read like JSON in quotes", async () => {
     const file = join(command.registry, "input.json");
     writeFileSync(file, input);
     const created = { workspaceId: expect.stringMatching(/^wks_/) };
@@ -31,14 +31,14 @@ describe("an input in a file, or in standard input", () => {
     [["createWorkspace", "scripts"], "scripts cannot be read (EISDIR)\n"],
     [["createWorkspace", "README.md"], "the input is not JSON: "],
     [["createWorkspace", "-"], "the input is not JSON: "],
-  ])("is named in one sentence when it cannot be read: %j", async (args, sentence) => {
+  ])("is named in one sentence if it cannot be read: %j", async (args, sentence) => {
     const { code, stdout, stderr } = await command.platform(...args);
     expect(stderr.startsWith(sentence)).toBe(true);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
   });
 });
 
-describe("records, one a line", () => {
+describe("records, one per line", () => {
   const leadOf = (n: number) => ({
     reference: `line-${n}`,
     source: "crm",
@@ -69,7 +69,7 @@ describe("records, one a line", () => {
     expect(await command.countLeads(workspaceId)).toBe(260);
   });
 
-  test("are automations and runs too", async () => {
+  test("may also be automations and runs", async () => {
     const automation = {
       reference: "a",
       type: "social_messages",
@@ -86,11 +86,11 @@ describe("records, one a line", () => {
     const run = { reference: "r", automationId, status: "success", triggerType: "message" };
     writeFileSync(file, linesOf([run]));
     expect(JSON.parse((await record("recordRuns")).stdout)).toEqual({ recorded: 1, created: 1 });
-    // What only the server knows is told with the number of the line, too.
+    // An error that only the server can find names the line too.
     writeFileSync(file, `\n${linesOf([run, { ...run, reference: "s", automationId: "aut_1" }])}`);
     const refused = await record("recordRuns");
     expect(refused.stderr).toBe(
-      "line 3: automationId: no such automation in this workspace\nNothing is recorded. Mend line 3 and run it again.\n",
+      "line 3: automationId: no such automation in this workspace\nNothing is recorded. Fix line 3 and run it again.\n",
     );
     expect(refused.code).toBe(1);
   });
@@ -104,29 +104,29 @@ describe("records, one a line", () => {
       'line 251: reference is missing; Unrecognized key: "a"\n',
     ],
     ["a text", '"lead"', "line 251: Invalid input: expected object"],
-  ])("end at a line that is wrong, which is named: %s", async (_, wrong, sentence) => {
+  ])("stop at an invalid line, which is named: %s", async (_, wrong, sentence) => {
     writeFileSync(file, [linesOf(leads(250)), wrong, linesOf(leads(400).slice(300))].join("\n"));
     const { code, stdout, stderr } = await record("recordLeads");
     expect(stderr.startsWith(sentence)).toBe(true);
     expect(stderr.split("\n").slice(1)).toEqual([
-      "Lines 1 to 200 are recorded (200 new), and none after them. Mend line 251 and run it again: what is recorded stays as it is.",
+      "Lines 1 to 200 are recorded (200 new), and no later lines. Fix line 251 and run it again: recorded lines stay unchanged.",
       "",
     ]);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(await command.countLeads(workspaceId)).toBe(200);
   });
 
-  test("say that nothing is recorded when a line of the first hundred is wrong, and where", async () => {
+  test("say that nothing is recorded if a line of the first hundred is invalid, and which", async () => {
     writeFileSync(file, `\n${linesOf(leads(2))}\n{"reference" 1}\n${linesOf(leads(3))}`);
     const { code, stderr } = await record("recordLeads");
     expect(stderr).toBe(
-      "line 4: not JSON: Expected ':' after property name in JSON at column 14\nNothing is recorded. Mend line 4 and run it again.\n",
+      "line 4: not JSON: Expected ':' after property name in JSON at column 14\nNothing is recorded. Fix line 4 and run it again.\n",
     );
     expect(code).toBe(1);
     expect(await command.countLeads(workspaceId)).toBe(0);
   });
 
-  test("say what may be recorded when the server goes away meanwhile", async () => {
+  test("say what may be recorded if the server goes away meanwhile", async () => {
     writeFileSync(file, linesOf(leads(250)));
     let calls = 0;
     const call = async () => {
@@ -135,42 +135,42 @@ describe("records, one a line", () => {
     };
     const door = { call } as unknown as PlatformDoor;
     await expect(recordLines(door, "recordLeads", workspaceId, file)).rejects.toThrow(
-      "The local server has gone.\nLines 1 to 100 are recorded (100 new); some after them may be. Run it again: what is recorded stays as it is.",
+      "The local server has gone.\nLines 1 to 100 are recorded (100 new); later lines may be. Run it again: recorded lines stay unchanged.",
     );
   });
 
-  test("of an unknown workspace are not recorded", async () => {
+  test("for an unknown workspace are not recorded", async () => {
     writeFileSync(file, linesOf(leads(2)));
     const args = ["--ndjson", "--workspace", "wks_unknown"];
     const { stderr } = await command.platform("recordLeads", file, ...args);
     expect(stderr).toBe("recordLeads: workspaceId: no such workspace\nNothing is recorded.\n");
   });
 
-  test("are known for what they are when --ndjson is forgotten", async () => {
+  test("are recognised if --ndjson is forgotten", async () => {
     writeFileSync(file, linesOf(leads(2)));
     const { code, stderr } = await command.platform("recordLeads", file);
     expect(stderr).toBe(
-      "the input is several JSON texts, one a line: --ndjson --workspace ID records them\n",
+      "the input has one JSON text per line: use --ndjson --workspace ID to record them\n",
     );
     expect(code).toBe(1);
   });
 
-  test.runIf(process.platform === "linux")("are counted by a bar in a terminal", async () => {
-    writeFileSync(file, linesOf(leads(300)));
-    const { stdout } = await command.inTerminal(
-      `scripts/platform/platform.ts recordLeads ${file} --ndjson --workspace ${workspaceId}`,
-    );
-    expect(stdout).toContain("━");
-    expect(stdout).toContain("300 leads recorded");
-    expect(stdout).toMatch(/^created {3}300\r$/m);
-  });
+  test.runIf(process.platform === "linux")(
+    "are counted by a progress bar in a terminal",
+    async () => {
+      writeFileSync(file, linesOf(leads(300)));
+      const { stdout } = await command.inTerminal(
+        `scripts/platform/platform.ts recordLeads ${file} --ndjson --workspace ${workspaceId}`,
+      );
+      expect(stdout).toContain("━");
+      expect(stdout).toContain("300 leads recorded");
+      expect(stdout).toMatch(/^created {3}300\r$/m);
+    },
+  );
 
   test.each([
-    [
-      ["recordLeads", "--ndjson", "--workspace", "wks_1"],
-      "a file, or -, is expected with --ndjson\n",
-    ],
-    [["recordLeads", "x.ndjson", "--ndjson"], "--workspace ID is expected with --ndjson\n"],
+    [["recordLeads", "--ndjson", "--workspace", "wks_1"], "--ndjson needs a file, or -\n"],
+    [["recordLeads", "x.ndjson", "--ndjson"], "--ndjson needs --workspace ID\n"],
     [
       ["recordLeads", "missing", "--ndjson", "--workspace", "wks_1"],
       "missing cannot be read (ENOENT)\n",

@@ -21,13 +21,13 @@ async function platform(...args: string[]) {
 }
 
 describe("the terminal of npm start", () => {
-  test("shows nothing of a call of the platform", async () => {
-    // The event of the start itself.
+  test("shows nothing for a successful Platform call", async () => {
+    // Wait for the event that the start itself causes.
     await until(() => server.output().includes("signature verified"));
     const before = server.output();
     const { code } = await platform("ledger");
     expect(code).toBe(0);
-    // What the runtime has to say, it says a moment later.
+    // The runtime would log a false alarm a moment later.
     await setTimeout(1_000);
     expect(server.output()).toBe(before);
     expect(server.log()).not.toContain("had hung");
@@ -68,20 +68,20 @@ describe("the terminal of npm start", () => {
 });
 
 test.runIf(process.platform === "linux")(
-  "npm start starts a server again that has ended, with the same data",
+  "npm start restarts a server that has ended, with the same data",
   async () => {
     const api = openApi(server.base, String(server.state.apiKey));
     const before = await api<Page<Lead>>("GET", "/v1/leads");
     const [wrangler] = childrenOf(Number(server.child.pid));
     process.kill(Number(wrangler), "SIGKILL");
-    await until(() => server.output().includes("The server ended, and is started again"));
+    await until(() => server.output().includes("The server ended; restarting it"));
     await until(() => server.output().includes("The server is back."), 60_000);
     expect(await api<Page<Lead>>("GET", "/v1/leads")).toEqual(before);
   },
 );
 
 test.runIf(process.platform === "linux")(
-  "npm start starts a server again that does not answer any more, and says so in one line",
+  "npm start restarts a server that stopped answering, and says so in one line",
   { timeout: 120_000 },
   async () => {
     const api = openApi(server.base, String(server.state.apiKey));
@@ -91,14 +91,14 @@ test.runIf(process.platform === "linux")(
     process.kill(Number(frontOf(server)), "SIGKILL");
     await until(() => said().includes("The server is back."), 60_000);
     expect(said()).toMatch(
-      /^[\d:]{8} {2}The server does not answer any more, and is started again \(see \S+\)\.\n[\d:]{8} {2}The server is back\.\n$/,
+      /^[\d:]{8} {2}The server stopped answering; restarting it \(see \S+\)\.\n[\d:]{8} {2}The server is back\.\n$/,
     );
     expect(await api<Page<Lead>>("GET", "/v1/leads")).toEqual(before);
   },
 );
 
 test.runIf(process.platform === "linux")(
-  "npm start leaves a server alone whose source cannot be built, or whose Worker alone crashed",
+  "npm start does not restart a server whose source does not build, or whose Worker alone crashed",
   { timeout: 120_000 },
   async () => {
     const shown = server.output().length;
@@ -119,7 +119,7 @@ test.runIf(process.platform === "linux")(
   },
 );
 
-/** The processes of the runtime: the one that takes requests, and the one behind it. */
+/** The processes of the runtime: the proxy that accepts requests, and the Worker behind it. */
 function workerdsOf({ child }: LocalServer): number[] {
   const [wrangler = 0] = childrenOf(Number(child.pid));
   return childrenOf(wrangler).filter((pid) => commandOf(pid).includes("workerd"));

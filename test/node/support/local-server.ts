@@ -8,16 +8,16 @@ import { ROOT } from "../../../scripts/shared/checkout.ts";
 import type { LocalState } from "../../../scripts/shared/local-state.ts";
 import { until } from "../../support/until.ts";
 
-/** A command of `package.json` that runs. */
+/** A running command of `package.json`. */
 export interface Command {
   child: ChildProcess;
-  /** What it has written so far, to both outputs. */
+  /** Its output so far, standard output and standard error. */
   output(): string;
   /** Its exit code. */
   ended: Promise<number | null>;
 }
 
-/** `npm start` in a copy of this checkout, with data and ports of its own. */
+/** `npm start` in a copy of this checkout, with its own data and ports. */
 export interface LocalServer {
   base: string;
   /** The copy. */
@@ -26,23 +26,23 @@ export interface LocalServer {
   state: LocalState;
   /** What its terminal shows. */
   output(): string;
-  /** What is in its log file. */
+  /** The content of its log file. */
   log(): string;
   /** Starts a command in the copy, as npm does. */
   start(command: string, ...args: string[]): Command;
   stop(): Promise<void>;
 }
 
-/** What a copy does not need: what is made anew, and what it shares. */
+/** What is not copied: generated files, and what the copy shares. */
 const LEFT_OUT = new Set(["node_modules", ".git", ".wrangler", ".dev.vars", "dist"]);
 
-/** What a run of tests may have set for this checkout, and a copy has to itself. */
+/** Environment variables that tests may have set for this checkout and a copy must not inherit. */
 const ownEnv = (folder: string) => ({
   WRANGLER_REGISTRY_PATH: join(folder, ".wrangler/registry"),
   WRANGLER_LOG: undefined,
 });
 
-/** Copies this checkout without its data. @returns the folder, for its caller to remove. */
+/** Copies this checkout without its data. @returns the folder, which the caller must remove. */
 export function copyCheckout(): string {
   const folder = mkdtempSync(join(tmpdir(), "checkout-"));
   const filter = (path: string) => !LEFT_OUT.has(basename(path));
@@ -69,7 +69,7 @@ export async function startLocalServer(
     rmSync(folder, { recursive: true, force: true });
   };
   try {
-    await until(() => /(shows up|arrives) here/.test(server.output()), 60_000);
+    await until(() => /(appears|will arrive) here/.test(server.output()), 60_000);
   } catch {
     await stop();
     throw new Error(`npm start did not get ready: ${server.output()}`);

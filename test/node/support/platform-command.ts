@@ -27,7 +27,7 @@ export async function openPlatformCommand() {
       env: { ...process.env, WRANGLER_REGISTRY_PATH: registry, ...env },
       stdio: ["pipe", "pipe", "pipe"],
     });
-    // A command that does not read it may have ended.
+    // A command that does not read its input may already have ended.
     child.stdin.on("error", () => {}).end(stdin);
     const end: End = { code: null, stdout: "", stderr: "" };
     child.stdout.on("data", (chunk) => {
@@ -45,7 +45,7 @@ export async function openPlatformCommand() {
     registry,
     run,
     platform: (...args: string[]) => run([...script, ...args]),
-    /** The same with standard input. */
+    /** Runs the command with this standard input. */
     platformWith: (stdin: string, ...args: string[]) => run([...script, ...args], {}, stdin),
     /** Runs a script in a terminal, which Debian's `script` provides. */
     inTerminal(command: string): Promise<End> {
