@@ -29,7 +29,7 @@ function renderEntry(document: Document, entry: Entry): string {
     ${isEvent ? renderParameters("Headers", document, operation.parameters) : ""}
     ${isEvent ? "" : renderParameters("Parameters", document, operation.parameters)}
     ${renderBody(document, operation, isEvent)}
-    ${isEvent ? "" : renderAnswers(document, operation)}
+    ${isEvent ? "" : renderResponses(document, operation)}
   </div>
   <div class="sample">
     ${isEvent ? renderEventSample(operation) : renderSample(document, entry)}
@@ -52,22 +52,22 @@ function renderBody(document: Document, { requestBody }: Part, isEvent: boolean)
   return `<h4>${isEvent ? "Payload" : "Body"}</h4>${renderFields(document, schema)}`;
 }
 
-function renderAnswers(document: Document, { responses }: Part): string {
+function renderResponses(document: Document, { responses }: Part): string {
   const all = Object.entries<Part>(responses).map(([status, part]): [string, Part] => [
     status,
     document.follow(part),
   ]);
   const good = all.filter(([status]) => Number(status) < 400);
   const bad = all.filter(([status]) => Number(status) >= 400);
-  const answers = good.map(
+  const shown = good.map(
     ([status, { description, content }]) =>
-      `<h4>Answer <span class="status good">${status}</span></h4><p>${toInline(description)}</p>${content ? renderFields(document, content["application/json"].schema) : ""}`,
+      `<h4>Response <span class="status good">${status}</span></h4><p>${toInline(description)}</p>${content ? renderFields(document, content["application/json"].schema) : ""}`,
   );
   const errors = bad.map(
     ([status, { description }]) =>
       `<li><span class="status">${status}</span><div>${toHtml(description)}</div></li>`,
   );
-  return `${answers.join("")}<details class="errors"><summary>Errors <span class="count">${errors.length} statuses</span></summary><ul>${errors.join("")}</ul></details>`;
+  return `${shown.join("")}<details class="errors"><summary>Errors <span class="count">${errors.length} statuses</span></summary><ul>${errors.join("")}</ul></details>`;
 }
 
 /** The fields of a schema; nested fields are folded. */
@@ -109,7 +109,7 @@ function renderSample(document: Document, entry: Entry): string {
   const [status, part] = Object.entries<Part>(operation.responses)[0] ?? ["", {}];
   const example = document.follow(part).content?.["application/json"].example;
   const answer = example
-    ? codeBlock(JSON.stringify(example, null, 2), "json", `Answer ${status}`)
+    ? codeBlock(JSON.stringify(example, null, 2), "json", `Response ${status}`)
     : `<p class="nothing">The response is <span class="status good">${status}</span>, without a body.</p>`;
   return codeBlock(toCurl(ORIGIN, entry), "sh", "Request") + answer + renderTry(entry);
 }

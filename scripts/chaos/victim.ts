@@ -81,7 +81,7 @@ export class Victim {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** Ends the process and the runtime that it started, at once. */
+  /** Kills the process and the runtime that it started. */
   async #end(): Promise<void> {
     const child = this.#child;
     if (!child?.pid) return;

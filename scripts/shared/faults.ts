@@ -5,7 +5,7 @@ export interface Fault {
   message: string;
   /** `after`: the service did what was asked, and only its reply is lost. */
   moment: "before" | "after";
-  /** Whether the calling code retries at once. */
+  /** Whether the calling code retries immediately. */
   retried: boolean;
   /** Properties that the runtime sets on the error. */
   marks?: { retryable?: boolean; durableObjectReset?: boolean; overloaded?: boolean };

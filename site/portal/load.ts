@@ -22,7 +22,7 @@ export interface Loaded<T> {
  * Keeps the result of `load` on the screen up to date: it is reloaded at a slow interval while the
  * page is visible, when the page becomes visible again, and when the network returns.
  *
- * @param key what is loaded: another key loads at once.
+ * @param key what is loaded: another key loads immediately.
  */
 export function useLoad<T>(load: () => Promise<T>, key = "", refreshMs = REFRESH_MS): Loaded<T> {
   const [shown, setShown] = useState<{ key: string; data: T | null; fault: Fault | null }>({

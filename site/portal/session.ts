@@ -1,6 +1,6 @@
 /**
  * The reader's session. The token comes in the link's fragment, which browsers do not send to
- * servers. It is removed from the address at once, so that neither the history nor a copied address
+ * servers. It is removed from the address immediately, so that neither the history nor a copied address
  * contains it, and kept for this tab only: a reload must not require a new link.
  */
 

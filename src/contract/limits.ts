@@ -58,9 +58,9 @@ export const UNORDERED_FIRST_WAIT_SECONDS = 5;
 export const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait before retrying a message that could not be recorded; doubles each time. */
 export const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
-/** Where several databases are bound, the others wait no longer than this for one of them... */
+/** With several databases, the maximum time that the others wait for one that does not answer... */
 export const INGEST_DATABASE_MAX_MS = 10_000;
-/** ...and then do without it for this long. */
+/** ...and how long they then go on without it. */
 export const INGEST_AWAY_MS = 60_000;
 
 /** Maximum time, in seconds, that a rolled API key may still be used. */
@@ -69,12 +69,12 @@ export const KEY_OVERLAP_MAX_SECONDS = 604_800;
 /** How long a rotated webhook secret signs alongside the new one, in seconds. */
 export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const;
 /**
- * A rotation returns this much later if a dispatch is posting to the subscription: by then, every
- * post that starts is signed with the new secret. `CONFIRMED_MS`, and what a post may wait for
- * before it is sent.
+ * How long a rotation waits before it returns if a dispatch is posting to the subscription: after
+ * that, every post that starts is signed with the new secret. `CONFIRMED_MS`, plus the longest time
+ * between starting a post and sending it.
  */
 export const ROTATION_MS = 2_000;
-/** Maximum earlier secrets that sign at once for one subscription. */
+/** Maximum earlier secrets that sign concurrently for one subscription. */
 export const EARLIER_SECRETS_MAX = 4;
 
 /** How long a portal link is valid, in minutes. */
@@ -112,7 +112,7 @@ export const RETRY_WAITS_SECONDS = [
 ] as const;
 
 /**
- * Waits are lengthened by up to this share, so that failed deliveries do not all return at once.
+ * Waits are lengthened by up to this share, so that failed deliveries do not all return at the same time.
  */
 export const RETRY_JITTER = 0.2;
 
@@ -243,34 +243,34 @@ export const REMOVED_RUNS_PIECES = 20;
 /** and the time after which a sweep starts no more of them. */
 export const REMOVED_RUNS_MAX_MS = 20_000;
 
-/** Rows of a workspace that are copied to another database at once, and how much text at the most. */
+/** Maximum rows of a workspace that are copied to another database in one step, and maximum bytes. */
 export const COPIED_AT_ONCE = 1_000;
 export const COPIED_BYTES_AT_ONCE = 1_000_000;
-/** Writes made meanwhile that are copied after it at once, within the same bytes. */
+/** Maximum changes, noted since copying began, that are copied in one step; the same bytes apply. */
 export const CHANGES_AT_ONCE = 1_000;
-/** Workspaces that one sweep goes on with, of those that leave one database. */
+/** Maximum moves that one sweep continues, of the workspaces leaving one database. */
 export const MOVES_AT_ONCE = 100;
-/** Whoever moves a workspace has it for so long, and goes on. */
+/** How long a process that moves a workspace owns the move, unless it renews that. */
 export const MOVER_MS = 15_000;
-/** How long one call, or one sweep, goes on moving a workspace. */
+/** How long one call, or one sweep, works on moving a workspace. */
 export const MOVE_MAX_MS = 20_000;
-/** Once nobody holds a subscription, what a dispatch may still have to say has this long. */
+/** How long to wait, once no subscription is held, for the last outcomes of dispatches. */
 export const DRAINED_MS = 300;
-/** What a workspace leaves behind is deleted so long after it has gone: reads under way have ended. */
+/** How long after a move what the workspace left behind is deleted: reads in progress have ended. */
 export const LEFT_BEHIND_MS = 60_000;
-/** How long a write waits for a workspace that is changing its database. */
+/** How long a write waits for a workspace that is being switched to another database. */
 export const MOVING_WAIT_MS = 5_000;
 
-/** What one D1 database may hold (developers.cloudflare.com/d1/platform/limits). */
+/** Maximum size of a D1 database (https://developers.cloudflare.com/d1/platform/limits/). */
 export const DATABASE_MAX_BYTES = 10_000_000_000;
-/** Days for which the daily sizes of a database are kept. */
+/** Days for which a database's daily sizes are kept. */
 export const SIZES_KEPT_DAYS = 30;
-/** A question that is put to several databases is answered without the one that takes longer. */
+/** How long a database may take to answer before the others are used without it. */
 export const DATABASE_PATIENCE_MS = 5_000;
 
-/** How long the token of a transaction is kept: longer than any retry can take. */
+/** How long a transaction's token is kept: longer than any retry can take. */
 export const COMMITS_KEPT_MS = 3_600_000;
 /** Maximum tokens that one sweep deletes. */
 export const COMMITS_FORGOTTEN_MAX = 20_000;
-/** How often at most a gate writes its key's window; an object that is reset loses that much. */
+/** Minimum time between two writes of a key's window; a reset loses the counts of that time. */
 export const WINDOW_WRITTEN_EVERY_MS = 500;

@@ -2,7 +2,7 @@
 interface D1ErrorRule {
   /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
   message: string;
-  /** Whether to retry at once; applies to reads and idempotent writes. */
+  /** Whether to retry immediately; applies to reads and idempotent writes. */
   retried: boolean;
   /** Whether the transaction may have been committed despite the error. */
   mayBeCommitted: boolean;
@@ -50,7 +50,7 @@ export const D1_ERRORS: readonly D1ErrorRule[] = [
   { message: "internal error; reference =", ...PASSES },
 ];
 
-/** Whether to retry at once after this error of D1 or of a Durable Object. */
+/** Whether to retry immediately after this error of D1 or of a Durable Object. */
 export function isRetryable(error: unknown): boolean {
   if (!(error instanceof Error) || final.has(error)) return false;
   if ("overloaded" in error && error.overloaded) return false;

@@ -40,7 +40,7 @@ Authorization: Bearer key_live_…
 
 Keys are created in the workspace settings, under API. A key belongs to one workspace and selects it: requests never name a workspace. A key gives access to the whole workspace, so keep it on your servers.
 
-- A key that is missing, malformed, unknown or revoked gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`; the answer does not tell which. A revoked key stops working at once.
+- A key that is missing, malformed, unknown or revoked gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`; the response does not say which. A revoked key stops working immediately.
 - A valid key of a workspace without access to the service gives 403 \`workspace_access_denied\`. Such requests count against the quota, but the answer stays 403 when it is used up.
 - Too many failures from one address give 429, independently of any key's quota.`;
 

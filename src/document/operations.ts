@@ -93,7 +93,7 @@ export const PATHS = {
       tags: ["Automations"],
       summary: "Pause or activate an automation",
       description:
-        "Takes effect at once and is announced to subscribers of `automation.status_changed`. If the automation already has that status, the answer is still 200, `updated_at` does not change and nothing is announced, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
+        "Takes effect immediately and is announced to subscribers of `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` does not change and nothing is announced, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
       parameters: parameters("AutomationId"),
       requestBody: body("AutomationControl", { status: PAUSED.status }),
       responses: {

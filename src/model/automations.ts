@@ -178,7 +178,7 @@ export function upsertAutomations(
         LEFT JOIN ${automations} AS known ON known.id = r.value
       WHERE ${isNew}`),
     ...chunks.map((chunk) =>
-      // Rare, so all at once: a changed type moves the automation's runs to the other list.
+      // Rare, so all in one statement: a changed type moves the automation's runs to the other list.
       update(runs)
         .set({ crm: sql`NOT ${bare(runs.crm)}` })
         .where(

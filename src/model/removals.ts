@@ -17,7 +17,7 @@ import { isWritable } from "./holds.ts";
 type Removal = typeof removals.$inferSelect;
 
 /**
- * Removes automations of the workspace. They and their runs disappear from the API at once;
+ * Removes automations of the workspace. They and their runs disappear from the API immediately;
  * `cleanUpAutomations` deletes the rows. An automation that is recorded again has a new generation
  * of runs. One created after the removal was sent is not affected. Reads how many were removed.
  */

@@ -56,7 +56,7 @@ export function isRotatable(subscriptionId: string, until: number | null, now: n
 
 /**
  * Replaces a subscription's secret. The old one signs alongside it until `until`; null ends all
- * earlier secrets at once. Applied a second time, it could undo a later rotation: see `commitOnce`.
+ * earlier secrets immediately. Applied a second time, it could undo a later rotation: see `commitOnce`.
  *
  * @param sealed the new secret; sealed texts are unique.
  * @param until Unix milliseconds.

@@ -16,7 +16,7 @@ export class TooManySecrets extends InputError {}
  * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm. When
  * this returns, every post is signed with the new secret: the receiver may change it at once.
  *
- * @param overlapSeconds 0 ends all earlier secrets at once.
+ * @param overlapSeconds 0 ends all earlier secrets immediately.
  * @throws UnknownInput if there is no such subscription; TooManySecrets.
  */
 export async function rotateSecret(

@@ -12,7 +12,7 @@ const errors: Record<ErrorCode, string> = {
   webhook_not_found: "This subscription does not exist in the workspace.",
   route_not_found: "This deployment does not offer that.",
   automation_not_controllable: "This automation cannot be activated or paused.",
-  rate_limited: "Too many requests at once.",
+  rate_limited: "Too many requests.",
   internal_error: "Something failed on our side. Try again in a moment.",
 };
 
@@ -83,9 +83,9 @@ export const en = {
   faults: {
     offline: "The server cannot be reached. Check your connection.",
     rateLimited: (seconds: number) =>
-      `Too many requests at once. The page tries again in ${count(seconds, "second", "seconds")}.`,
+      `Too many requests. The page tries again in ${count(seconds, "second", "seconds")}.`,
     waitBefore: (seconds: number) =>
-      `Too many requests at once. Try again in ${count(seconds, "second", "seconds")}.`,
+      `Too many requests. Try again in ${count(seconds, "second", "seconds")}.`,
     stale: "What you see may be out of date.",
     reference: (id: string) => `Reference: ${id}`,
     notFound: "There is nothing here",
@@ -251,7 +251,7 @@ export const en = {
   secret: {
     button: "New secret…",
     title: "Create a new secret",
-    text: "Deliveries are signed with the new secret at once. The current one can keep signing alongside it for a while, so that you can switch your server without losing an event.",
+    text: "Deliveries are signed with the new secret immediately. The current one can keep signing alongside it for a while, so that you can switch your server without losing an event.",
     overlap: "The current secret keeps signing",
     overlaps: { now: "Not at all", hour: "For 1 hour", day: "For 24 hours", week: "For 7 days" },
     submit: "Create a new secret",

@@ -7,7 +7,7 @@ import type { AppEnv } from "./context.ts";
  * HTTP/1.1 server that has not read a body must close the connection after its answer (RFC 9112,
  * section 9.3), and the next request that the client has already sent on it would be lost.
  *
- * The client does not have to wait: the whole answer is sent at once, but its stream only ends when
+ * The client does not have to wait: the whole answer is sent immediately, but its stream only ends when
  * the body has been read. After the end, the runtime provides no more of the body, not even in
  * `waitUntil`.
  */
@@ -46,7 +46,7 @@ async function drain(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<v
   }
 }
 
-/** Sends an answer at once, and ends it when `allRead` resolves. */
+/** Sends an answer immediately, and ends it when `allRead` resolves. */
 async function sendUntil(
   allRead: Promise<void>,
   bytes: Uint8Array,

@@ -71,7 +71,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
       expect(await section.getByText("Try it").count(), summary).toBe(isEvent ? 0 : 1);
       const text = await section.innerText();
       if (isEvent) expect(text, summary).not.toMatch(/key_live|Authorization|Errors/);
-      else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Answer 2"));
+      else expect(text.indexOf("Errors"), summary).toBeGreaterThan(text.indexOf("Response 2"));
     }
     expect(await faults()).toEqual([]);
   });

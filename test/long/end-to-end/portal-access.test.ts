@@ -85,7 +85,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     await close();
   });
 
-  test("ends with the link, at once or during use", async () => {
+  test("ends with the link, before or during use", async () => {
     const workspaceId = await stage.makeWorkspace();
     const linkUntil = async (endsAt: number) => {
       const token = await signPortalToken(PORTAL_SIGNING_KEYS, { workspaceId, endsAt });

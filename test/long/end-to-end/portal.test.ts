@@ -133,7 +133,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(new Set(stage.receiver.posts.map((post) => String(post.body)))).toEqual(new Set([body]));
   });
 
-  test("a pending delivery is sent at once when its receiver has been fixed", async () => {
+  test("a pending delivery is sent immediately when its receiver has been fixed", async () => {
     const id = await stage.subscribe(workspaceId);
     stage.answerWith(503);
     await stage.recordLeads(workspaceId);

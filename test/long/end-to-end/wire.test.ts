@@ -234,7 +234,7 @@ describe("a connection", () => {
     }
   });
 
-  test("gets its response at once, and survives, if the body comes later", async () => {
+  test("gets its response immediately, and survives, if the body comes later", async () => {
     const { socket, text } = open();
     const startedAt = performance.now();
     socket.write(keeping("POST /v1/webhooks", JSON_TYPE, "Content-Length: 1000\r\n\r\n{"));

@@ -214,8 +214,8 @@ class Scenario {
   }
 
   /**
-   * Events for everyone, twice, once it is known who is fast: a subscriber that answers at once is
-   * posted to at once, whoever else there is.
+   * Events for everyone, twice, once it is known who is fast: a subscriber that answers immediately is
+   * posted to immediately, whoever else there is.
    */
   async #checkPrompt(): Promise<void> {
     const { world } = this;
@@ -246,7 +246,7 @@ class Scenario {
         );
         if (late[0])
           throw new Violation(
-            `${id} answers at once, and waited ${late[0].startedAt - recordedAt} ms`,
+            `${id} answers immediately, and waited ${late[0].startedAt - recordedAt} ms`,
           );
       }
     }

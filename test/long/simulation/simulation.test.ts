@@ -91,7 +91,7 @@ describe("the simulation", () => {
       "slow subscriptions have their own queue",
       "delivery/wake.ts",
       [["slow: env.REDELIVERIES", "slow: env.DELIVERIES"]],
-      /answers at once, and waited/,
+      /answers immediately, and waited/,
     ],
     [
       "what is withdrawn is not posted",

@@ -229,7 +229,7 @@ describe("the pace of a subscription", () => {
     expect(paceAfter(closed, took(OK), took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
   });
 
-  test.each([429, 503])("backs off at once after a %i that asks for a wait", (status) => {
+  test.each([429, 503])("backs off immediately after a %i that asks for a wait", (status) => {
     const pace = { ...NEW, postsAtOnce: 6 };
     const closed = { ...NEW, backoff: 1, failures: 1, failingSince: NOW + 100 };
     const wait = (seconds: number) => ({ ...closed, nextAt: NOW + 100 + seconds * SECOND_MS });

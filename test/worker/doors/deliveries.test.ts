@@ -140,7 +140,7 @@ describe("the next wake of a subscription", () => {
 
   test.each<[string, Partial<Found>, boolean, boolean, number | null]>([
     ["with nothing pending: none", {}, true, false, null],
-    ["with more due: at once", { dueAt: NOW - 1 }, true, false, 0],
+    ["with more due: immediately", { dueAt: NOW - 1 }, true, false, 0],
     ["with more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
     ["that waits: after the wait", { dueAt: NOW, nextAt: NOW + 10_000 }, true, false, 10_000],
     ["that woke a little early: again", { dueAt: NOW + 5_000 }, false, false, 5_000],
@@ -152,7 +152,7 @@ describe("the next wake of a subscription", () => {
       false,
       null,
     ],
-    ["with more to cancel: at once", { cancelling: true }, false, false, 0],
+    ["with more to cancel: immediately", { cancelling: true }, false, false, 0],
     ["that another dispatch holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
     ["whose wake came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
   ])("%s", (_, found, held, again, expected) => {

@@ -99,7 +99,7 @@ describe("listApiKeys", () => {
 });
 
 describe("updateApiKey", () => {
-  test("changes the quota of a live key at once, and does not affect its count", async () => {
+  test("changes the quota of a live key immediately, and does not affect its count", async () => {
     const { keyId, api } = await openWorkspace({ requestsPerWindow: 2 });
     await api.get("/v1/leads");
     await api.get("/v1/leads");
@@ -234,7 +234,7 @@ describe("rollApiKey", () => {
       );
   });
 
-  test("leaves an expiring key revocable at once", async () => {
+  test("leaves an expiring key revocable", async () => {
     const { keyId, api } = await openWorkspace();
     await api.get("/v1/leads");
     await Platform.rollApiKey({ keyId, overlapSeconds: 60 });

@@ -215,7 +215,7 @@ describe("redeliver", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
-  test("tries a failing subscription at once, and a named event that is waiting", async () => {
+  test("tries a failing subscription immediately, and a named event that is waiting", async () => {
     const now = Date.now();
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(503));
@@ -236,7 +236,7 @@ describe("redeliver", () => {
     await expect.poll(() => statesOf(id)).toEqual({ delivered: 1, pending: 1 });
   });
 
-  test("for a time range tries a failing subscription at once, even if nothing is to be sent again", async () => {
+  test("for a time range tries a failing subscription immediately, even if nothing is to be sent again", async () => {
     const now = Date.now();
     const { id, url } = await owed(1, now - HOUR_MS);
     await db

@@ -93,7 +93,7 @@ describe("rotateWebhookSecret", () => {
     expect(await earlierOf(id)).toEqual([]);
   });
 
-  test("with an overlap of 0 ends every earlier secret at once", async () => {
+  test("with an overlap of 0 ends every earlier secret immediately", async () => {
     const workspaceId = await createWorkspace();
     const subscription = await subscribe(workspaceId);
     const webhookId = subscription.id;

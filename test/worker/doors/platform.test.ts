@@ -76,7 +76,7 @@ describe("missing fields", () => {
       { workspaceId: "wks_1", leads: Array.from({ length: 4 }, () => ({})) },
       "leads[3].reference and 2 more are missing",
     ],
-  ])("are named all at once: %j", async (input, message) => {
+  ])("are all named together: %j", async (input, message) => {
     expect(await errorOf(Platform.recordLeads(wrong(input)))).toContain(message);
   });
 });

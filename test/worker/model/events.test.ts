@@ -64,7 +64,7 @@ describe("an event", () => {
     },
   );
 
-  test("is due at once, with no attempts", async () => {
+  test("is due immediately, with no attempts", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, NOW);

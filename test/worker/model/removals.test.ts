@@ -52,7 +52,7 @@ async function openRemoved(runs: number) {
 const db = openDatabase(env.DB);
 
 describe("a removed automation with 20,000 runs", () => {
-  test("disappears from the API at once with its runs, and is then deleted in chunks", async () => {
+  test("disappears from the API immediately with its runs, and is then deleted in chunks", async () => {
     const { workspaceId, api, id, kept, keptRuns, listed } = await openRemoved(20_000);
     expect(await count("runs", "automation_id", id)).toBe(20_000);
     const check = async () => {
