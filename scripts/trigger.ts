@@ -27,7 +27,7 @@ Causes one event in the sample workspace of the running local server, as the pla
 /** The reference of the automation that this command pauses, and whose runs it records. */
 const AUTOMATION = "trigger";
 
-/** Causes each kind of event. Each gives the id of the record that the event tells of. */
+/** Causes each kind of event, and returns the id of the record that it is about. */
 const TRIGGERS: Record<WebhookEvent, (door: PlatformDoor, server: LocalServer) => Promise<string>> =
   {
     "lead.created": async (door, { workspaceId }) => {

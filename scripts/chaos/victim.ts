@@ -125,7 +125,7 @@ export class Victim {
 
   /**
    * A request over HTTP, repeated until it is answered. A 5xx is only accepted if it was a fault
-   * that nobody retries or, with `isTriedOnce`, any fault.
+   * that is never retried or, with `isTriedOnce`, any fault.
    */
   request(
     method: string,
@@ -146,7 +146,7 @@ export class Victim {
       const text = await response.text();
       if (status < 500) return { answer: { status, text } };
       const cause = response.headers.get("X-Cause") ?? text;
-      // A mover that was killed at its switch lets writes wait until the sweep goes on with it.
+      // If the runtime was killed during a switch, writes wait until the sweep continues the move.
       if (kills === this.kills && !MOVING.test(cause) && !isExcused(cause, isTriedOnce))
         this.failures.push(`${method} ${path} answered ${status}: ${cause}`);
       return null;

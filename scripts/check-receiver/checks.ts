@@ -13,7 +13,7 @@ import { watchConnections } from "./connection.ts";
  */
 export type Result = "passed" | "failed" | "unclear" | "not tested";
 
-/** Something that every receiver must do (contract, Delivery 3 and 4), and how it is tested. */
+/** Something that every receiver must do (docs/webhooks.md), and how it is tested. */
 export interface Check {
   check: string;
   sent: string;

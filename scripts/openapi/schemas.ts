@@ -23,7 +23,7 @@ export interface Comparison {
 
 /**
  * Enumerations whose new values are announced and break nobody: a new channel adds a type of
- * automation (contract, Versioning), and a reason only adds detail to its error code.
+ * automation (CHANGELOG.md), and a reason only adds detail to its error code.
  */
 const GROWING = new Set(["AutomationType", "ErrorReason"]);
 

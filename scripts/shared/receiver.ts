@@ -16,8 +16,8 @@ export function receiverUrl(port: number): string {
 }
 
 /**
- * Starts a subscriber that does what the contract requires (Delivery 3): it rejects what is not
- * signed with its secret or not recent, and recognises what it has received before.
+ * Starts a subscriber that does what docs/webhooks.md requires: it rejects what is not signed with its
+ * secret or not recent, and recognises what it has received before.
  *
  * @param secret the current signing secret; null before there is a subscription.
  * @returns the server, for the caller to close.

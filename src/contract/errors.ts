@@ -1,6 +1,6 @@
 /**
- * The closed list of error codes (contract, Errors), each with its HTTP statuses, the usual one first,
- * and its French message. The enum, the type and the OpenAPI responses derive from this table.
+ * The closed list of error codes, each with its HTTP statuses, the usual one first, and its French
+ * message. The enum, the type and the OpenAPI responses derive from this table.
  */
 export const ERRORS = {
   invalid_request: {

@@ -1,5 +1,5 @@
 import { toHex } from "./bytes.ts";
-/** The prefix of each kind of id (contract, Identifiers; the last two are internal). */
+/** The prefix of each kind of id; the last two are internal. */
 export const ID_PREFIXES = {
   automation: "aut_",
   agent: "agt_",

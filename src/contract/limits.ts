@@ -3,7 +3,7 @@
  * wrangler.toml.
  */
 
-/** Items per page (contract, Limits: page size). */
+/** Items per page. */
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 
 /** Maximum size of a request body, in bytes. */
@@ -92,7 +92,7 @@ export const USAGE_HOURS = 24;
 /** Maximum deliveries that one page of a filtered list examines. */
 export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
-/** How long a subscriber may take to answer (contract, Limits: webhook acknowledgement). */
+/** How long a subscriber may take to answer (docs/webhooks.md). */
 export const POST_TIMEOUT_MS = 10_000;
 
 /** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */

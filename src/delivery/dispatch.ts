@@ -26,18 +26,18 @@ export interface DispatchTools {
   random(): number;
   sleep(ms: number): Promise<void>;
   /**
-   * Sees to it that reads with the keys of the workspaces find what was claimed.
+   * Makes sure that reads with the workspaces' keys find what was claimed.
    *
-   * @param keyHashes those keys that this database knows.
+   * @param keyHashes their keys, as far as they are in this database.
    */
   tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
   /**
    * Makes one attempt.
    *
    * @param db the database that the event is in.
-   * @throws InvocationLimit when the platform lets this invocation post no more; EventErased when
-   *   there is nothing to post any more; anything else when
-   *   it could not be tried, through no fault of the subscriber.
+   * @throws InvocationLimit if this invocation may not make more requests; EventErased if there is
+   *   nothing left to post; anything else if the attempt could not be made, through no fault of the
+   *   subscriber.
    */
   attempt(delivery: Claimed, target: Target, db: Database): Promise<Outcome>;
   /** Takes a subscription whose turn has ended, and which may have more due, now or later. */

@@ -16,7 +16,7 @@ import { PARAMETERS, PATHS } from "./operations.ts";
 import { requestBodies } from "./requests.ts";
 import { HEADERS, RESPONSES } from "./responses.ts";
 
-/** The version of the contract (contract, Versioning). */
+/** The version of the API contract; CHANGELOG.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
 /** The pagination envelope of a list of `item`. */

@@ -2,8 +2,7 @@ import type { ErrorCode } from "../contract/errors.ts";
 import { CODES, ERROR_EXAMPLES, type ErrorExample } from "./errors.ts";
 
 /**
- * The headers of every response (contract, Endpoints: common rule 2), and those specific to 401 and
- * 429.
+ * The headers of every response, and those specific to 401 and 429.
  */
 export const HEADERS = {
   "Cache-Control": header("Always `no-store`: the data is personal.", {

@@ -24,7 +24,7 @@ export type Control =
 const ROUNDS = 50;
 
 /**
- * Pauses or activates an automation and announces it (contract, States and transitions). Writes
+ * Pauses or activates an automation and announces it. Writes
  * nothing if it already has that status. If several clients race, one wins each round and the
  * others read the automation again. Each round takes the time anew, so that times follow the order
  * of the changes.

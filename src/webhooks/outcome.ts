@@ -11,7 +11,7 @@ export type Outcome =
 /** The runtime lets this invocation make no more requests. */
 export class InvocationLimit extends Error {}
 
-/** Whether the subscriber acknowledged: any 2xx (contract, Delivery 4). */
+/** Whether the subscriber acknowledged: any 2xx (docs/webhooks.md). */
 export function succeeded(outcome: Outcome): boolean {
   return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
 }

@@ -26,7 +26,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  // An immutable file is the same for everybody and for ever: no need to look up a rate limit
+  // An immutable file is the same for everyone, forever: no need to look up a rate limit
   // window.
   const immutable = c.get("immutable");
   const unmetered = immutable || c.get("unmetered");

@@ -56,7 +56,7 @@ export function readAccount(): FakeAccount {
   return JSON.parse(readFileSync(join(folder, "account.json"), "utf8"));
 }
 
-/** The calls up to now; a call that is being written is none yet. */
+/** The calls so far, without one that is still being written. */
 export function readCalls(): Call[] {
   const file = join(folder, "calls");
   if (!existsSync(file)) return [];

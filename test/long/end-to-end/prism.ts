@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 
-/** A fault that Prism finds in a request or its response; `location` starts with which of them. */
+/** A fault that Prism finds in a request or its response; `location` starts with `request` or `response`. */
 interface Violation {
   location: string[];
   severity: string;
