@@ -92,15 +92,15 @@ async function simulateAll(): Promise<void> {
   const progress = openProgress();
   for (let seed = first; seed < first + seeds; seed++) {
     progress(`seeds ${first} to ${first + seeds - 1}: at ${seed}`);
-    const report = await simulate(seed, doors);
-    totals.events += report.events;
-    totals.posts += report.posts;
-    totals.crashes += report.crashes;
-    for (const fault of report.injected) injected.add(fault);
-    totals.simulatedHours += report.simulatedMs / 3_600_000;
-    if (values.verbose || report.violation) console.log(report.history.join("\n"));
-    if (report.violation) {
-      console.log(`seed ${seed} failed: ${report.violation}`);
+    const result = await simulate(seed, doors);
+    totals.events += result.events;
+    totals.posts += result.posts;
+    totals.crashes += result.crashes;
+    for (const fault of result.injected) injected.add(fault);
+    totals.simulatedHours += result.simulatedMs / 3_600_000;
+    if (values.verbose || result.violation) console.log(result.history.join("\n"));
+    if (result.violation) {
+      console.log(`seed ${seed} failed: ${result.violation}`);
       console.log(`npm run simulate -- --seeds 1 --from ${seed}`);
       // Not `exit`, which truncates a long history in a pipe.
       process.exitCode = 1;

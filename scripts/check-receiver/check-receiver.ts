@@ -48,7 +48,7 @@ const WIDEST_GOT = "TLS: certificate for another name";
 class UsageError extends Error {}
 
 try {
-  process.exitCode = await report(readUrl(), await readSecret());
+  process.exitCode = await checkAndPrint(parseUrl(), await askForSecret());
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
   console.error(error.message);
@@ -56,7 +56,7 @@ try {
 }
 
 /** The receiver to check. */
-function readUrl(): string {
+function parseUrl(): string {
   const { values, positionals } = parseArguments(
     USAGE,
     { secret: { type: "string" }, local: { type: "boolean", default: false } },
@@ -75,7 +75,7 @@ function readUrl(): string {
 }
 
 /** The secret that deliveries are signed with, from the environment or the terminal. */
-async function readSecret(): Promise<string> {
+async function askForSecret(): Promise<string> {
   const { WEBHOOK_SECRET } = process.env;
   if (WEBHOOK_SECRET) return parseSecret("WEBHOOK_SECRET", WEBHOOK_SECRET);
   if (!process.stdin.isTTY || !process.stdout.isTTY)
@@ -91,7 +91,7 @@ function parseSecret(name: string, secret: string): string {
 }
 
 /** Prints a row of the table as each result comes in, then a summary. @returns the exit code. */
-async function report(url: string, secret: string): Promise<number> {
+async function checkAndPrint(url: string, secret: string): Promise<number> {
   const widths = COLUMNS.map((column) => {
     const cells =
       column === "got" ? [WIDEST_GOT] : column === "result" ? [] : CHECKS.map((c) => c[column]);

@@ -212,11 +212,13 @@ async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
 /** Deploys the Worker. @throws Error if the new version does not serve. */
 async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   using folder = openPrivateFolder();
-  const report = join(folder.path, "report.ndjson");
+  const outputFile = join(folder.path, "output.ndjson");
   const news = Object.keys(secrets).length > 0;
   const options = news ? ["--secrets-file", writeSecretsFile(folder, secrets)] : [];
-  const code = await wrangler.show(["deploy", ...options], { WRANGLER_OUTPUT_FILE_PATH: report });
-  const deployment = existsSync(report) ? parseReport(readFileSync(report, "utf8")) : null;
+  const code = await wrangler.show(["deploy", ...options], {
+    WRANGLER_OUTPUT_FILE_PATH: outputFile,
+  });
+  const deployment = existsSync(outputFile) ? parseOutput(readFileSync(outputFile, "utf8")) : null;
   // If the user declines a prompt of wrangler's, it exits without an error.
   if (code !== 0 || !deployment?.version_id)
     throw new Error("The Worker was not deployed; the previous version still serves.");
@@ -226,8 +228,8 @@ async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   npm run platform -- --remote createApiKey '{ "workspaceId": "wks_…" }'`);
 }
 
-/** Finds the deployment in wrangler's report, one JSON text per line. */
-function parseReport(lines: string): z.infer<typeof Deployment> | null {
+/** Finds the deployment in what wrangler did, one JSON text per line. */
+function parseOutput(lines: string): z.infer<typeof Deployment> | null {
   for (const line of lines.split("\n")) {
     const { success, data } = Deployment.safeParse(parseJson(line));
     if (success) return data;

@@ -38,7 +38,7 @@ parseArguments(USAGE, {});
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => end(0));
 endWithNpm();
 try {
-  await start(readPort());
+  await start(parsePort());
 } catch (error) {
   await fail(error instanceof Error ? error.message : String(error));
 }
@@ -64,7 +64,7 @@ async function start(port: number): Promise<void> {
   introduced.resolve();
 }
 
-function readPort(): number {
+function parsePort(): number {
   const port = Number(process.env.PORT || DEFAULT_PORT);
   if (Number.isInteger(port) && port > 0 && port < 65535) return port;
   throw new Error("PORT must be a whole number from 1 to 65534: the receiver uses the next one.");

@@ -47,7 +47,7 @@ export async function loadDoors(src: string): Promise<Doors> {
 }
 
 /** The result of one seed. */
-export interface Report {
+export interface SimulationResult {
   seed: number;
   /** The violation; null if every invariant held. */
   violation: string | null;
@@ -96,7 +96,7 @@ const AGENT = { reference: "agent", name: "Agent" };
 /**
  * Simulates one world: some hours of work and faults, then days in which everything must settle.
  */
-export async function simulate(seed: number, doors: Doors): Promise<Report> {
+export async function simulate(seed: number, doors: Doors): Promise<SimulationResult> {
   const world = new World(seed);
   const restore = world.install();
   const startedAt = world.now;
