@@ -30,7 +30,7 @@ export function allHomes(env: Env): Home[] {
   return databaseNames(env).map((name) => homeNamed(env, name));
 }
 
-const line = prepared(
+const entry = prepared(
   select({ database: workspaces.database })
     .from(workspaces)
     .where(eq(workspaces.id, sql.placeholder("id"))),
@@ -42,7 +42,7 @@ const line = prepared(
  */
 export async function findHome(env: Env, workspaceId: string): Promise<Home> {
   if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
-  const [row] = await query(openDirectory(env), line({ id: workspaceId }));
+  const [row] = await query(openDirectory(env), entry({ id: workspaceId }));
   return homeNamed(env, row?.database ?? DIRECTORY);
 }
 
@@ -82,12 +82,12 @@ export async function findDatabases(
   const known = new Map(workspaceIds.map((id) => [id, DIRECTORY]));
   if (hasOneDatabase(env)) return known;
   const { id, database } = workspaces;
-  const lines = rows(
+  const entries = rows(
     select({ id, database })
       .from(workspaces)
       .where(inArray(id, sql`(SELECT value FROM json_each(${JSON.stringify(workspaceIds)}))`)),
   );
-  for (const row of await query(openDirectory(env), lines))
+  for (const row of await query(openDirectory(env), entries))
     known.set(row.id, row.database ?? DIRECTORY);
   return known;
 }

@@ -62,8 +62,8 @@ export function closeKeys(
     select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt }).from(apiKeys).where(isOf),
     select({ database }).from(workspaces).where(eq(id, workspaceId)),
   ]);
-  return readAs(statements, ([, keys, [line]]) =>
-    line ? { keys, database: line.database ?? DIRECTORY } : null,
+  return readAs(statements, ([, keys, [entry]]) =>
+    entry ? { keys, database: entry.database ?? DIRECTORY } : null,
   );
 }
 

@@ -39,16 +39,16 @@ export function insertWorkspace(
  * Inserts the directory's entry for a workspace that lives in another database. It looks as if the
  * workspace had moved there, so none of its data can be written here.
  */
-export function insertLine(
+export function insertDirectoryEntry(
   directory: Database,
   { id, createdAt, database }: { id: string; createdAt: number; database: string },
 ) {
-  const line = { id, createdAt, database, name: "", adminEmails: [] };
+  const entry = { id, createdAt, database, name: "", adminEmails: [] };
   const move = { workspaceId: id, state: "left", other: database, since: createdAt } as const;
   const ifNew = sql`WHERE true ON CONFLICT DO NOTHING`;
   return commit(
     directory,
-    inOrder([insertFrom(workspaces, line, ifNew), insertFrom(moves, move, ifNew)]),
+    inOrder([insertFrom(workspaces, entry, ifNew), insertFrom(moves, move, ifNew)]),
   );
 }
 
@@ -166,20 +166,20 @@ export async function listWorkspaces(
   const elsewhere = Map.groupBy(items, ({ database }) => database ?? DIRECTORY);
   elsewhere.delete(DIRECTORY);
   const found = await Promise.all(
-    [...elsewhere].map(([database, lines]) =>
-      queryIfReachable(database, (db) => query(db, entries(lines.map(({ id }) => id)))),
+    [...elsewhere].map(([database, listed]) =>
+      queryIfReachable(database, (db) => query(db, entries(listed.map(({ id }) => id)))),
     ),
   );
   const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
-  const complete = items.map((line) => {
-    const row = line.database === null ? line : known.get(line.id);
+  const complete = items.map((entry) => {
+    const row = entry.database === null ? entry : known.get(entry.id);
     return {
-      workspaceId: line.id,
+      workspaceId: entry.id,
       name: row?.name ?? null,
       accessGranted: row?.accessGranted ?? null,
       webhooksMax: row?.webhooksMax ?? null,
-      createdAt: isoTime(line.createdAt),
-      database: line.database ?? DIRECTORY,
+      createdAt: isoTime(entry.createdAt),
+      database: entry.database ?? DIRECTORY,
     };
   });
   return { items: complete, next };

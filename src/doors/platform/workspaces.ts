@@ -11,7 +11,7 @@ import { listLiveKeys } from "../../model/api-keys.ts";
 import { findSize } from "../../model/databases.ts";
 import { withdrawWorkspace } from "../../model/subscriptions.ts";
 import {
-  insertLine,
+  insertDirectoryEntry,
   insertWorkspace,
   listWorkspaces,
   updateAccess,
@@ -36,7 +36,7 @@ export const workspaceMethods = {
     await insertWorkspace(home.db, workspace);
     // Last, so that the directory never points to a workspace that is not there yet.
     if (home.database !== DIRECTORY)
-      await insertLine(openDirectory(env), { ...workspace, database: home.database });
+      await insertDirectoryEntry(openDirectory(env), { ...workspace, database: home.database });
     return { workspaceId };
   },
 
