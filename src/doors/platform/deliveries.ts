@@ -38,8 +38,7 @@ export const deliveryMethods = {
     const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
     const home = await openHomeOfWebhook(env, webhookId);
     const owed = await redeliverAgain(home.db, webhookId, eventIds ?? range, now);
-    if (!owed)
-      throw new InputError("webhookId: it is disabled, or its workspace does not have access");
+    if (!owed) throw new InputError("webhookId: it is disabled, or its workspace has no access");
     ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane: owed.lane }]));
     return { count: owed.count };
   },

@@ -50,8 +50,7 @@ export const webhookMethods = {
     const now = Date.now();
     const { db } = await findHomeOfWebhook(env, webhookId);
     const subscription = await findSubscription(db, webhookId, now);
-    if (!subscription.accessGranted)
-      throw new InputError("webhookId: its workspace does not have access");
+    if (!subscription.accessGranted) throw new InputError("webhookId: its workspace has no access");
     return sendTestEvent(env, subscription, type, now);
   },
 
