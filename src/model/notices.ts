@@ -96,8 +96,8 @@ function isNext(now: number): SQL {
 }
 
 /**
- * Addresses the e-mails that a workspace is still owed to its new administrators: those who left get
- * no more, and those who came get the notices that not everybody has been sent.
+ * Readdresses the e-mails that a workspace is still owed. Former administrators get no more of them; new
+ * ones get each notice that at least one administrator has not been sent yet.
  */
 export function readdress(
   workspaceId: string,

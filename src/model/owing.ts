@@ -129,8 +129,8 @@ const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
 const queued = alias(deliveries, "queued");
 
 /**
- * In SQL, when the next redelivery to the subscription may be due: after those that wait for their
- * turn. Only a redelivery is due in the future before its first attempt.
+ * SQL expression: when the subscription's next redelivery may be due, which is after all that are
+ * scheduled. Only redeliveries are due in the future before their first attempt.
  */
 function endOfQueue(subscriptionId: string, now: number): SQL {
   return sql`coalesce((SELECT max(${now}, ${queued.dueAt} + ${SPACING_MS}) FROM ${deliveries} AS queued
@@ -139,24 +139,24 @@ function endOfQueue(subscriptionId: string, now: number): SQL {
     ORDER BY ${queued.dueAt} DESC LIMIT 1), ${now})`;
 }
 
-/** When a delivery is due that has just been inserted, until all of the call get their turns. */
+/** The due time of a delivery that has just been inserted, until the call schedules all of them. */
 const UNTIMED = -1;
 
 /**
  * Makes the events' deliveries pending, spaced out in order. Does nothing if the subscription has
  * ended in the meantime, because nobody would cancel them. Reads how many it made pending.
  *
- * @param isAtOnce whether they go ahead of the redeliveries that wait for their turn.
+ * @param isFirst whether they go ahead of the redeliveries that are already scheduled.
  */
 export function oweAgain(
   subscriptionId: string,
   eventIds: string[],
   states: readonly RedeliveryState[],
-  isAtOnce: boolean,
+  isFirst: boolean,
   now: number,
 ): Statements<number> {
   const missed = sql`json_each(${pairsOf(subscriptionId, eventIds)}) AS missed`;
-  const startsAt = isAtOnce ? sql`${now}` : endOfQueue(subscriptionId, now);
+  const startsAt = isFirst ? sql`${now}` : endOfQueue(subscriptionId, now);
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries}
     WHERE ${deliveries.subscriptionId} = ${subscriptionId} AND ${deliveries.eventId} = missed.value->>1)`;
   const subscription = sql`${subscriptions} ON ${subscriptions.id} = missed.value->>0 AND ${IS_OWED}`;

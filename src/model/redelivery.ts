@@ -99,11 +99,11 @@ export async function redeliverEvents(
   if (unknown >= 0)
     throw new UnknownInput(
       `eventIds[${unknown}]`,
-      "no such event, or of no kind that the subscription lists",
+      "no such event, or the subscription does not list its kind",
     );
   const wanted = found.filter(({ isOwable, isWaiting }) => isOwable || isWaiting).length;
   if (wanted === 0) return 0;
-  // All of them, so that each has the same turn whenever they are named again.
+  // All of them, so that each keeps its time if they are named again.
   const ids = [...known];
   const counts = inOrder([
     oweAgain(subscriptionId, ids, ALL_STATES, true, now),
@@ -114,9 +114,9 @@ export async function redeliverEvents(
 }
 
 /**
- * Owes the events of a range again, behind the redeliveries to the subscription that wait for their
- * turn: however many calls there are, they are due at one limited rate. Adds nothing more once the
- * subscription is no longer active.
+ * Owes the events of a range again, after the subscription's redeliveries that are already scheduled:
+ * the rate is limited, however many calls there are. Adds nothing more once the subscription is no
+ * longer active.
  *
  * @returns how many deliveries it made pending.
  */
@@ -135,7 +135,7 @@ export async function redeliverRange(
     after = last.id;
     const ids = chunk.map(({ id }) => id);
     const owed = oweAgain(subscriptionId, ids, range.states, false, now);
-    // Unknown after a lost reply: all of them, unless another call was faster.
+    // Unknown after a lost reply: probably all of them.
     count += (await commitOnce(db, owed, now)) ?? ids.length;
   }
 }

@@ -14,7 +14,7 @@ export class TooManySecrets extends InputError {}
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap. Another
  * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm. When
- * this returns, every post is signed with the new secret: the receiver may change it at once.
+ * this returns, every post is signed with the new secret, so the receiver may switch immediately.
  *
  * @param overlapSeconds 0 ends all earlier secrets immediately.
  * @throws UnknownInput if there is no such subscription; TooManySecrets.
@@ -41,5 +41,5 @@ export async function rotateSecret(
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 
-/** What is known of a rotation whose reply was lost. */
+/** The assumed result of a rotation whose reply was lost. */
 const UNKNOWN_WHETHER_HELD: Rotation = { verdict: "done", isHeld: true };

@@ -14,7 +14,7 @@ const refusals: string[] = [];
 beforeAll(async () => {
   runtime = await startRuntime();
   receiver = await startReceiver(async ({ headers, body }) => {
-    // Verified when it arrives, as a receiver does that answers late.
+    // Verified on arrival, like a receiver that answers late.
     const webhook = new Webhook(secret.replace("whsec_", ""));
     try {
       webhook.verify(body, headers as Record<string, string>);
@@ -32,7 +32,7 @@ afterAll(async () => {
   await receiver.close();
 });
 
-test("under a stream of events, a receiver that changes its secret when it gets the new one refuses nothing", async () => {
+test("a receiver that switches to a new secret as soon as it has it refuses nothing, under a stream of events", async () => {
   const { PLATFORM } = runtime.env;
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
   const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
@@ -65,7 +65,7 @@ test("under a stream of events, a receiver that changes its secret when it gets 
     });
     secret = String(rotated.secret);
   }
-  // The second overlap ends meanwhile.
+  // The second overlap ends in the meantime.
   await sleep(2_500);
   isOver = true;
   await stream;

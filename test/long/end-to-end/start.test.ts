@@ -33,7 +33,7 @@ describe("the terminal of npm start", () => {
     expect(server.log()).not.toContain("had hung");
   });
 
-  test("shows a link to the portal, in which the event of the start can be seen", async () => {
+  test("shows a link to the portal, which shows the event that the start caused", async () => {
     await until(() => server.output().includes("signature verified"));
     const shown = /Portal +(\S+)\/portal#(\S+)/.exec(server.output());
     const [, origin, token] = shown ?? [];

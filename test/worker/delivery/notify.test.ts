@@ -111,7 +111,7 @@ describe("administrators who change while e-mails are owed", () => {
   const { Platform } = exports;
   const later = NOW + HOUR_MS;
 
-  test("are told instead of those who left, once each", async () => {
+  test("are told instead of former ones, once each", async () => {
     const { id, workspaceId } = await disabled(["typo@example.com", ...ADMINS]);
     const fails = ({ to }: Email) => (to === "admin@example.com" ? false : "E_INTERNAL");
     await sendNotices(db, mailbox(fails).env, NOW);
@@ -132,7 +132,7 @@ describe("administrators who change while e-mails are owed", () => {
     ]);
   });
 
-  test("are not told of what all others have been told", async () => {
+  test("are not sent a notice that everyone else has been sent", async () => {
     const { workspaceId } = await disabled(ADMINS);
     await sendNotices(db, mailbox().env, NOW);
     await Platform.updateWorkspace({ workspaceId, adminEmails: ["new@example.com"] });
@@ -141,7 +141,7 @@ describe("administrators who change while e-mails are owed", () => {
     expect(mail.tried).toEqual([]);
   });
 
-  test("of another workspace change nothing, nor does another name", async () => {
+  test("of another workspace change nothing, and neither does a new name", async () => {
     const { id, workspaceId } = await disabled(ADMINS);
     const other = await disabled(ADMINS);
     await sendNotices(db, mailbox(() => "E_INTERNAL").env, NOW);

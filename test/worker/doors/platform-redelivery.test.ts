@@ -108,7 +108,7 @@ describe("redeliver", () => {
     });
   });
 
-  test("for several ranges sends ten per second in all, and each event once, however many calls", async () => {
+  test("for several ranges sends ten per second in total, and each event once, however many calls", async () => {
     const { id } = await owed(300, T0);
     await dispatchAt(T0, [id], answered(200));
     const now = T0 + HOUR_MS;
@@ -131,7 +131,7 @@ describe("redeliver", () => {
     expect((due.at(-1) ?? 0) - now).toBeLessThan(30_100);
   });
 
-  test("for a range follows what is still being redelivered, but not a retry that is hours away", async () => {
+  test("for a range waits for scheduled redeliveries, but not for a retry that is hours away", async () => {
     const { id, drafts } = await owed(4, T0);
     await dispatchAt(T0, [id], answered(200));
     const [late, ...ids] = drafts.map((draft) => draft.id).toSorted();
@@ -187,7 +187,7 @@ describe("redeliver", () => {
     expect(await deliveriesTo(id)).toEqual(once);
   });
 
-  test("of the same named events sends ten per second, however often it is called", async () => {
+  test("for the same named events sends ten per second, however often it is called", async () => {
     const now = T0 + HOUR_MS;
     const { id, drafts } = await owed(10, T0);
     await dispatchAt(T0, [id], answered(200));
