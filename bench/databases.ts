@@ -5,11 +5,11 @@ import type { Figures } from "./figures.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 import { median, quantile } from "./statistics.ts";
 
-/** Workspaces that are recorded for at once, spread evenly over the databases. */
+/** Workspaces that record concurrently, spread evenly over the databases. */
 const WORKSPACES = 4;
 const COUNTS = [1, 2, 4];
 const QUIET_MS = 4_000;
-/** A client reads, waits this long, and reads again. */
+/** The pause between two reads of a client. */
 const READ_EVERY_MS = 10;
 
 interface Durations {
@@ -19,8 +19,8 @@ interface Durations {
 }
 
 /**
- * What several databases change: how much is recorded and delivered, and how long reads take beside a
- * busy workspace.
+ * Measures what several databases change: how much is recorded and delivered, and how long reads take
+ * next to a busy workspace.
  *
  * @param options.bundle that of `bench/worker.ts`.
  */
@@ -66,8 +66,8 @@ export async function measureDatabases({
 }
 
 /**
- * Leads recorded and events delivered a second, for the same four workspaces in one database, in two
- * and in four. Rounds of all alternate.
+ * Measures leads recorded and events delivered per second, for the same four workspaces in one
+ * database, in two and in four. Rounds of all three alternate.
  *
  * @param options names the bundle of `bench/worker.ts`.
  */
@@ -105,7 +105,7 @@ async function openWorld(options: RuntimeOptions, databases: number) {
   return { runtime, receiver, databases, silent, listening, ...figures };
 }
 
-/** What a database is bound as. @param index from 0. */
+/** The binding of a database. @param index from 0. */
 function nameOf(index: number): string {
   return index === 0 ? "DB" : `DB_${index + 1}`;
 }
@@ -125,7 +125,7 @@ async function deliverToAll(world: World, leads: number): Promise<number> {
   return ((leads * WORKSPACES) / (performance.now() - startedAt)) * 1000;
 }
 
-/** Records leads in calls of 100, one after another, inside of the Worker. */
+/** Records leads in calls of 100, one after another, inside the Worker. */
 async function record(runtime: Runtime, workspace: string, leads: number): Promise<void> {
   const query = new URLSearchParams({ workspace, leads: "100", calls: String(leads / 100) });
   const answer = await fetch(new URL(`/bench/floor/record?${query}`, runtime.url));
@@ -133,7 +133,7 @@ async function record(runtime: Runtime, workspace: string, leads: number): Promi
   if (!answer.ok) throw new Error(`recording was answered ${answer.status}`);
 }
 
-/** How long `GET /v1/leads` takes, in a database where nothing else goes on. */
+/** How long `GET /v1/leads` takes in an idle database. */
 interface Neighbour {
   busy: "none" | "the other database" | "the same database";
   readP50Ms: number;
@@ -141,8 +141,8 @@ interface Neighbour {
 }
 
 /**
- * Times reads of a workspace while another one has leads recorded without a pause: in the other
- * database, in the same one, and not at all. Rounds of all alternate.
+ * Times reads of a workspace while leads are constantly recorded for another one: in the other
+ * database, in the same one, and not at all. Rounds of all three alternate.
  */
 async function measureNeighbours(options: RuntimeOptions, rounds: number): Promise<Neighbour[]> {
   const runtime = await startRuntime({ ...options, databases: 2 });
@@ -173,7 +173,7 @@ async function measureNeighbours(options: RuntimeOptions, rounds: number): Promi
   }));
 }
 
-/** Milliseconds that each read took, one after the other. */
+/** How long each of several consecutive reads took, in milliseconds. */
 async function readFor(runtime: Runtime, apiKey: string, durationMs: number): Promise<number[]> {
   const times: number[] = [];
   const endsAt = performance.now() + durationMs;

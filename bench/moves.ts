@@ -5,16 +5,16 @@ import type { Figures } from "./figures.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";
 
 const TABLES = ["leads", "events", "deliveries"];
-/** Somebody reads, or records a lead, waits this long, and does it again. */
+/** The pause between two reads, and between two recorded leads. */
 const PAUSE_MS = 50;
 /**
- * How far away the databases are. Were they here, in the same thread, the mover would never wait, and
- * let nobody else have a turn.
+ * The simulated distance of the databases. In the same thread, without any, the mover would never wait
+ * and never let other work run.
  */
 const ROUND_TRIP_MS = 5;
 
 /**
- * Moves a workspace from one database to another while somebody reads its leads and the platform
+ * Moves a workspace from one database to another while a client reads its leads and the platform
  * records new ones, whose events are delivered.
  *
  * @param options.bundle that of `bench/worker.ts`.
@@ -94,7 +94,7 @@ async function request(url: URL, apiKey: string): Promise<void> {
   if (!answer.ok) throw new Error(`${url.pathname} was answered ${answer.status}`);
 }
 
-/** Does something again and again; gives the milliseconds that each time took. */
+/** Repeats an action. @returns how long each run took, in milliseconds. */
 async function repeat(work: () => Promise<unknown>, isOver: () => boolean): Promise<number[]> {
   const times: number[] = [];
   while (!isOver()) {

@@ -9,12 +9,12 @@ import { until } from "../test/support/until.ts";
 import type { Figures } from "./figures.ts";
 import { openWorkspace } from "./isolation.ts";
 
-/** They record in turn, so that none has the end of a table to itself. */
+/** Several workspaces, which record in turn, so that none always writes to the end of a table. */
 const WORKSPACES = 4;
 const AT_ONCE = 100;
 const AGENT = { reference: "agence-lumiere", name: "Agence Lumière" };
 
-/** A table or an index, and the bytes of its pages for each record. */
+/** The size of a table or index per record, in bytes of its pages. */
 interface Size {
   name: string;
   table: string;
@@ -22,9 +22,9 @@ interface Size {
 }
 
 /**
- * Bytes that the database keeps for a lead and for a run, and for a settled event of each with one
- * delivery: what each of many adds to the pages of its tables and indexes. They are recorded and
- * delivered as in production, and measured in the database's file.
+ * Measures the bytes that a lead and a run take in the database, and a settled event of each with one
+ * delivery: the average over many, in the pages of all tables and indexes. They are recorded and
+ * delivered as in production.
  */
 export async function measureSizes(options: SizesOptions) {
   const leads = await measureOf("lead.created", options);
@@ -40,7 +40,7 @@ export async function measureSizes(options: SizesOptions) {
   };
   const rowsOf = (sizes: Size[], tables: string[], of: string) =>
     sizes
-      // The indexes of what is pending are empty, but for a page.
+      // The indexes of pending deliveries are empty except for one page.
       .filter(({ table, bytes }) => tables.includes(table) && bytes >= 5)
       .map(({ name, bytes }) => ({ of, "table or index": name, bytes }));
   const rows = [
@@ -63,7 +63,7 @@ function bytesOf(sizes: Size[], tables: string[]): number {
   return own.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Sizes in a database whose events are all of one kind. */
+/** The sizes in a database whose events are all of one kind. */
 async function measureOf(kind: WebhookEvent, { quick, ...options }: SizesOptions): Promise<Size[]> {
   const count = quick ? 2_000 : 20_000;
   const persist = mkdtempSync(join(tmpdir(), "bench-sizes-"));
@@ -77,7 +77,7 @@ async function measureOf(kind: WebhookEvent, { quick, ...options }: SizesOptions
   }
 }
 
-/** Records as many leads, and a run for each; the events of one kind are delivered and settled. */
+/** Records leads and a run for each; the events of one kind are delivered and settled. */
 async function recordAll(runtime: Runtime, kind: WebhookEvent, count: number): Promise<void> {
   const { PLATFORM } = runtime.env;
   const receiver = await startReceiver();
@@ -133,7 +133,7 @@ function runOf(number: number, automationId: string, leadId: string) {
   };
 }
 
-/** The size of each table and index, by what each of `count` records adds to it. */
+/** The size of each table and index, divided by `count` records. */
 function readSizes(persist: string, count: number): Size[] {
   const files = readdirSync(persist, { recursive: true, encoding: "utf8" });
   for (const file of files.filter((name) => name.endsWith(".sqlite"))) {

@@ -2,19 +2,19 @@ import { sql } from "drizzle-orm";
 import type { WebhookDelivery } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
-import { LEAD_AS_JSON, leadFromJson, toLead } from "./leads.ts";
+import { LEAD_AS_JSON, parseLeadRow, toLead } from "./leads.ts";
 
 /*
  * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is
- * stored, except for `lead.created`: a lead never changes, so its row is all that is needed to write
- * the body again. A run or an automation may have changed since its event.
+ * stored, except for `lead.created`: a lead never changes, so the same body can be made from its row
+ * at any time. A run or an automation may have changed since its event.
  *
- * A field that is added to leads is therefore also in events that were recorded before, and are posted
- * or redelivered after it.
+ * A field that is added to leads therefore also appears in earlier events that are posted or redelivered
+ * from then on.
  */
 
-/** Writes the body of an event. @param createdAt Unix milliseconds. */
-export function writeBody<T extends WebhookDelivery>(
+/** The body of an event, as JSON. @param createdAt Unix milliseconds. */
+export function serializeBody<T extends WebhookDelivery>(
   id: string,
   type: T["type"],
   createdAt: number,
@@ -23,7 +23,7 @@ export function writeBody<T extends WebhookDelivery>(
   return JSON.stringify({ id, type, created_at: isoTime(createdAt), data });
 }
 
-/** What a query selects of an event for `bodyOf`. */
+/** The fields to select for `bodyOf`. */
 export const BODY = {
   eventId: events.id,
   createdAt: events.createdAt,
@@ -34,7 +34,7 @@ export const BODY = {
   >`(SELECT ${LEAD_AS_JSON} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`,
 };
 
-/** An event, with what `BODY` selects of it. */
+/** What `BODY` selects. */
 export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | "leadId"> {
   eventId: string;
   storedBody: string | null;
@@ -42,8 +42,8 @@ export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | 
   lead: string | null;
 }
 
-/** The body of an event; null if what it is made from was not read, or is there no more. */
+/** The body of an event; null if its source was not read, or no longer exists. */
 export function bodyOf({ eventId, createdAt, storedBody, leadId, lead }: BodyRow): string | null {
   if (leadId === null) return storedBody;
-  return lead && writeBody(eventId, "lead.created", createdAt, toLead(leadFromJson(lead)));
+  return lead && serializeBody(eventId, "lead.created", createdAt, toLead(parseLeadRow(lead)));
 }

@@ -12,7 +12,7 @@ import {
 } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
-import { writeBody } from "./bodies.ts";
+import { serializeBody } from "./bodies.ts";
 import { listDue, type Wake } from "./due.ts";
 import { IS_OWED } from "./holds.ts";
 
@@ -32,7 +32,7 @@ export function draftEvent<T extends WebhookDelivery>(
   now: number,
 ): Draft {
   const id = newEventId(now);
-  return { id, subject: data.id, body: writeBody<T>(id, type, now, data) };
+  return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 
 /** Drafts the event that announces a new lead. Its body is not stored: see bodies.ts. */

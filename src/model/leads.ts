@@ -92,13 +92,13 @@ export function findLeads(named: { workspaceId: string; id: string }[]) {
   );
 }
 
-/** A lead's row in SQL, as JSON for `leadFromJson`. */
+/** SQL expression: a lead's row as JSON, for `parseLeadRow`. */
 export const LEAD_AS_JSON = sql<string>`json_object(${list(
   Object.entries(SHOWN).flatMap(([name, column]) => [sql.raw(`'${name}'`), column]),
 )})`;
 
-/** Reads a row that `LEAD_AS_JSON` wrote. */
-export function leadFromJson(json: string): LeadRow {
+/** Parses the JSON that `LEAD_AS_JSON` returns. */
+export function parseLeadRow(json: string): LeadRow {
   const row = JSON.parse(json);
   return { ...row, customFields: JSON.parse(row.customFields) };
 }
