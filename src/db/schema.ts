@@ -338,12 +338,17 @@ export const sweepPositions = sqliteTable("sweep_positions", {
 });
 
 /**
- * `copying`: it lives here, and its rows are being copied to another database. `draining`: nothing new
- * is posted meanwhile, so that nobody holds its subscriptions. `closed`: whoever writes is refused.
- * `gone`: it lives there, and what it left behind is deleted. `left`: nothing of it is here.
- * `arriving`: its rows are being copied to this database. `arrived`: it lives here, and whoever writes
- * waits until everybody knows. `cancelled`: it stays, and the other database is to be told. `erasing`:
- * it is being erased; or `gone`, within a transaction that deletes.
+ * The state of a workspace in one of the two databases of its move.
+ *
+ * - `copying`: it lives here, and its rows are being copied to the other database.
+ * - `draining`: as `copying`, but no new holds on its subscriptions begin.
+ * - `closed`: writes are refused; the switch is in progress.
+ * - `gone`: it lives in the other database; what it left here is to be deleted.
+ * - `left`: nothing of it is left here but its directory entry.
+ * - `arriving`: its rows are being copied to this database.
+ * - `arrived`: it lives here, but writes are refused until the gates of its keys have been told.
+ * - `cancelled`: it stays here; the other database is still to be told.
+ * - `erasing`: it is being erased; also within the transactions that delete what it left behind.
  */
 export type MoveState =
   | "copying"
@@ -356,17 +361,17 @@ export type MoveState =
   | "cancelled"
   | "erasing";
 
-/** Workspaces that go from one database to another, in both. Triggers look at it (migrations/*.sql). */
+/** Workspaces that move between two databases; a row in each. Triggers read it (migrations/*.sql). */
 export const moves = sqliteTable("moves", {
   workspaceId: text("workspace_id").primaryKey(),
   state: text().$type<MoveState>().notNull(),
   /** The name of the other database. */
   other: text().notNull(),
-  /** Where copying goes on; null once all has been copied that was there in the beginning. */
+  /** Where copying continues; null once all rows that existed at the start have been copied. */
   position: text({ mode: "json" }).$type<MovePosition>(),
-  /** Since when it is in this state: Unix milliseconds. */
+  /** When it entered this state, in Unix milliseconds. */
   since: integer().notNull(),
-  /** Who moves it, and until when nobody else may. */
+  /** The mover that owns the move, and until when; another one may then take over. */
   movedBy: text("moved_by"),
   movedUntil: integer("moved_until").notNull().default(0),
 });

@@ -14,7 +14,7 @@ import { deleteExpired, parseRetention } from "../model/retention.ts";
 import { deleteEndedSecrets } from "../model/secrets.ts";
 import { findPosition, updatePosition } from "../model/sweep-positions.ts";
 import { parseEventsMaxBytes, trimEvents } from "../model/trimming.ts";
-import { goOn } from "../moving/move.ts";
+import { continueMove } from "../moving/move.ts";
 
 /**
  * The cron door: wakes subscriptions that the queues have forgotten, sends notices, deletes what is
@@ -57,7 +57,7 @@ async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boole
   if (leaving.length === 0) return;
   const failures: unknown[] = [];
   for (const { workspaceId } of leaving)
-    await goOn(env, database, workspaceId, mayGoOn).catch((error) => failures.push(error));
+    await continueMove(env, database, workspaceId, mayGoOn).catch((error) => failures.push(error));
   if (failures.length > 0) throw failures[0];
 }
 

@@ -228,7 +228,7 @@ export class KeyGate extends DurableObject<Env> {
       const accessGranted = await findAccess(openDatabase(home), standing.workspaceId);
       if (accessGranted !== null)
         return { standing: { ...standing, accessGranted }, database, bookmark: home.getBookmark() };
-      // Unless it has moved in between.
+      // It may have moved in between.
       if (attempt === 2) throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
     }
   }

@@ -28,37 +28,37 @@ import {
 } from "./export-parts.ts";
 
 /*
- * How the rows of a workspace get from one database to another: read as JSON in the one, written from
- * it in the other, as they are.
+ * Copying the rows of a workspace from one database, the source, to another, the target: read as they
+ * are, passed on as JSON, and written unchanged.
  */
 
-/** Rows that follow those of a kind. */
+/** Child rows, which are copied along with their parents. */
 interface Followers {
   table: SQLiteTable;
-  /** Which ones follow a row. */
+  /** SQL condition: they belong to the parent row. */
   where: SQL | undefined;
-  /** Columns that are written with something else than what was read. */
+  /** Columns that are written with another value than was read. */
   replaced?: Record<string, SQL>;
 }
 
 interface Kind {
-  /** As triggers note it in `changes`. */
+  /** The name that triggers use in `changes`. */
   name: string;
   table: SQLiteTable & { workspaceId: Column };
-  /** What tells a row from all others of its workspace; of a delivery, its subscription and its event. */
+  /** What identifies a row within its workspace. */
   key: Column[];
-  /** What makes a row large: bytes, read without reading the row. */
+  /** SQL expression: the approximate size of a row in bytes, without reading all of it. */
   weight: SQL;
-  /** By what a row that is there already is known in the other database. */
+  /** What identifies a row that the target already has. */
   conflict: Column[];
   followers?: Followers;
-  /** True in SQL where the other database has what a row refers to. */
+  /** SQL condition: the target has the rows that a row refers to. */
   refersToCopied?: SQL;
-  /** What comes before rows are deleted: nothing refers to them, and nothing personal stays readable. */
+  /** Statements before rows are deleted: they drop references to them, and overwrite personal data. */
   release?: (isGone: SQL) => SQLWrapper[];
 }
 
-/** Kinds in an order in which none refers to one behind it. */
+/** The kinds of rows, ordered so that none refers to a later one. */
 const KINDS: Kind[] = [
   {
     name: "automation",
@@ -74,7 +74,7 @@ const KINDS: Kind[] = [
     key: [leads.id],
     weight: sql`octet_length(${leads.customFields})`,
     conflict: [leads.id],
-    // That its runs have lost it may be a later change.
+    // Its runs may only lose the link in a later change.
     release: (isGone) => [
       update(runs)
         .set({ leadId: null })
@@ -130,7 +130,7 @@ const KINDS: Kind[] = [
     table: notices,
     key: [notices.id],
     weight: sql`octet_length(${notices.events})`,
-    // Its number is another one there.
+    // Its id is different in the target.
     conflict: [notices.subscriptionId, notices.failingSince, notices.kind],
     followers: {
       table: emails,
@@ -145,10 +145,10 @@ const KINDS: Kind[] = [
   },
 ];
 
-/** Columns that the other database gives by itself. */
-const OWN: Column[] = [notices.id];
+/** Columns that the target fills by itself. */
+const GENERATED: Column[] = [notices.id];
 
-/** A row by the names of its fields, as the database stores them, and those that follow it. */
+/** A row by field name, as stored, with its child rows. */
 type CopiedRow = Record<string, unknown> & { followers?: Record<string, unknown>[] };
 
 /** Rows of one kind, in the order in which they are copied. */
@@ -156,8 +156,8 @@ export interface Piece {
   kind: number;
   rows: CopiedRow[];
   /**
-   * Where the next piece begins; null after the last one of the kind. Rows that were inserted since then
-   * are among the changes.
+   * Where the next piece begins; null after the last one of the kind. Rows that are inserted later are
+   * among the changes.
    */
   next: Position | null;
 }
@@ -167,7 +167,7 @@ export const KINDS_COPIED = KINDS.length;
 
 const columnsOf = (table: SQLiteTable) => Object.entries<Column>(getTableColumns(table));
 
-/** What a query selects to have whole rows, with those that follow each. */
+/** The columns to select for whole rows, with their child rows. */
 function wholeRow({ table, followers }: Kind): SQL[] {
   const own = columnsOf(table).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`);
   if (!followers) return own;
@@ -183,8 +183,8 @@ function toCopied({ followers, ...row }: Record<string, unknown>): CopiedRow {
   return followers === undefined ? row : { ...row, followers: JSON.parse(followers as string) };
 }
 
-/** Reads the next rows of a kind, as many as one piece holds. */
-export function readPiece(
+/** Reads the next piece: as many rows of a kind as fit. */
+export function findPiece(
   workspaceId: string,
   kind: number,
   after: Position | null,
@@ -194,7 +194,7 @@ export function readPiece(
   const selected = [...wholeRow(one), sql`${one.weight} AS weight`];
   const next = selectRows(part, workspaceId, selected, after, COPIED_AT_ONCE);
   const order = list(namesOf(part.position));
-  // The first one always, and others while there is room.
+  // Always the first row, and others while there is room.
   const piece = sql`SELECT * FROM (
       SELECT *, sum(weight) OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) - weight AS before
       FROM (${next}))
@@ -215,26 +215,26 @@ export function readPiece(
   });
 }
 
-/** What a row weighs, and all those before it. */
+/** The size of a row, and of all rows before it. */
 interface Weighed {
   weight: number;
   before: number;
 }
 
-/** Rows that were written since copying began, as they are now. */
+/** Rows written since copying began, in their current state. */
 export interface ChangedRows {
-  /** Of each kind, the rows that are there. */
+  /** The rows that exist, by kind. */
   rows: CopiedRow[][];
-  /** Of each kind, the keys of those that are there no more. */
+  /** The keys of the rows that no longer exist, by kind. */
   gone: string[][][];
-  /** The number of the last change that this includes; null when there is none. */
+  /** The number of the last change included; null if there are none. */
   through: number | null;
-  /** Whether there were no more changes. */
+  /** Whether these were all changes. */
   isAll: boolean;
 }
 
-/** Reads the first rows that have been written since copying began, in one state of the database. */
-export function readChanges(workspaceId: string): Statements<ChangedRows> {
+/** Reads the oldest changes since copying began, in one consistent state of the database. */
+export function findChanges(workspaceId: string): Statements<ChangedRows> {
   const isOf = sql`${changes.workspaceId} = ${workspaceId}`;
   const weights = KINDS.map(({ name, table, key, conflict, weight }) => {
     const of = list([changes.id, changes.eventId].slice(0, key.length));
@@ -244,7 +244,7 @@ export function readChanges(workspaceId: string): Statements<ChangedRows> {
   const weighed = sql`SELECT ${changes.number} AS number,
       coalesce(CASE ${changes.kind} ${sql.join(weights, sql` `)} END, 0) AS weight
     FROM ${changes} WHERE ${isOf} ORDER BY ${changes.number} LIMIT ${CHANGES_AT_ONCE}`;
-  // The first one always, and others while there is room.
+  // Always the first row, and others while there is room.
   const first = sql`SELECT number FROM (
       SELECT number, sum(weight) OVER (ORDER BY number ROWS UNBOUNDED PRECEDING) - weight AS before
       FROM (${weighed}))
@@ -287,28 +287,28 @@ export function readChanges(workspaceId: string): Statements<ChangedRows> {
   });
 }
 
-/** Rows of the workspace, where keys alone would not lead to them. */
+/** SQL condition: the row is in the workspace; only needed if the workspace is part of its key. */
 function isWithin({ table, conflict }: Pick<Kind, "table" | "conflict">, workspaceId: string): SQL {
   return conflict.includes(table.workspaceId) ? eq(table.workspaceId, workspaceId) : sql`true`;
 }
 
-/** The field of a table that a column is. */
+/** The field name of a column. */
 function fieldOf({ table }: Kind, column: Column): string {
   return columnsOf(table).find(([, own]) => own === column)?.[0] ?? "";
 }
 
-/** Writes a piece. */
-export function writePiece({ kind, rows: copied }: Piece): Statements<unknown> {
+/** Upserts a piece. */
+export function upsertPiece({ kind, rows: copied }: Piece): Statements<unknown> {
   return writeRows(kind, copied);
 }
 
 /**
- * Writes copied rows, in place of what is there of them. A row that refers to what is not there yet is
- * left out: both are among the changes that follow, in order.
+ * Upserts copied rows. A row that refers to a row that the target does not have yet is left out: both
+ * are among the changes, which follow in order.
  */
 function writeRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
   const { table, conflict, followers, refersToCopied = sql`true` } = KINDS[kind] as Kind;
-  const own = columnsOf(table).filter(([, column]) => !OWN.includes(column));
+  const own = columnsOf(table).filter(([, column]) => !GENERATED.includes(column));
   const kept = own.filter(([, column]) => !conflict.includes(column));
   return inOrder(
     jsonParameters(copied).map((chunk) => {
@@ -332,14 +332,14 @@ function writeRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
   );
 }
 
-/** Writes what has changed: rows in place of what is there of them, and nothing in place of those that are gone. */
-export function writeChanges(
+/** Applies changes: upserts the rows that exist, and deletes those that no longer do. */
+export function applyChanges(
   workspaceId: string,
   { rows: there, gone }: ChangedRows,
 ): Statements<unknown> {
   const kinds = [...KINDS.entries()];
   return inOrder([
-    // Anew: some that followed may be there no more.
+    // Written again, because some may no longer exist.
     inOrder(kinds.map(([i, kind]) => deleteFollowers(kind, there[i] ?? []))),
     inOrder(kinds.map(([i]) => writeRows(i, there[i] ?? []))),
     inOrder(
@@ -366,8 +366,8 @@ function deleteFollowers(kind: Kind, of: CopiedRow[]): Statements<unknown> {
 }
 
 function deleteRows({ table, key, followers, release }: Kind, isWithin: SQL, keys: string[][]) {
-  // Of what has another key there, nothing is ever deleted.
-  if (keys.length === 0 || key.some((column) => OWN.includes(column))) return inOrder([]);
+  // Rows with generated keys are never deleted.
+  if (keys.length === 0 || key.some((column) => GENERATED.includes(column))) return inOrder([]);
   const values = key.map((_, i) => sql.raw(`value->>${i}`));
   const isGone = sql`${isWithin} AND (${list(key)}) IN (SELECT ${list(values)} FROM json_each(${JSON.stringify(keys)}))`;
   return inOrder([

@@ -146,14 +146,14 @@ export const PARTS: Part[] = [
     kind: "notice",
     table: notices,
     sources: ofWorkspace(notices),
-    // Not by `id`: another database has another one.
+    // Not by `id`, which differs between databases.
     position: [notices.subscriptionId, notices.failingSince, notices.kind],
     atOnce: LARGE,
     nested: { kind: "email", table: emails, where: eq(emails.noticeId, notices.id) },
   },
 ];
 
-/** Where in its part a row is. */
+/** The position of a row within its part. */
 export type Position = (string | number)[];
 
 /**
@@ -179,12 +179,12 @@ export function selectRows(
   return sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${list(names)} LIMIT ${limit}`;
 }
 
-/** The names under which `selectRows` gives positions. */
+/** The names under which `selectRows` returns positions. */
 export function namesOf(position: Column[]): SQL[] {
   return position.map((_, i) => sql.raw(`p${i}`));
 }
 
-/** The position of a row that `selectRows` gave. */
+/** The position of a row that `selectRows` returned. */
 export function positionOf({ position }: Part, row: Record<string, unknown>): Position {
   return position.map((_, i) => row[`p${i}`] as string | number);
 }

@@ -43,8 +43,8 @@ export const IS_SETTLED_HERE = sql`NOT EXISTS (SELECT 1 FROM ${moves}
   WHERE ${moves.workspaceId} = ${subscriptions.workspaceId} AND ${moves.state} NOT IN ('copying', 'cancelled'))`;
 
 /**
- * True in SQL of what belongs to a workspace that may be written here: not to one that is arriving, that
- * has left something behind, or that is closed.
+ * SQL condition: the workspace may be written to in this database. It is not arriving or closed, and has
+ * not moved away.
  */
 export function isWritable(workspaceId: Column): SQL {
   return sql`NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.workspaceId} = ${workspaceId}

@@ -13,15 +13,15 @@ import {
 import { IS_FREE, NOBODY } from "./holds.ts";
 
 /*
- * The states of a workspace that goes from one database, where it lives, to another. `MoveState` says
- * what each means. Only who has taken the move changes them. Every write of a mover checks, in its own
- * transaction, that it still has the move: it may have hung, and another one may have gone on.
+ * Moving a workspace from one database, the source, to another, the target. `MoveState` explains the
+ * states. Only the mover that owns the move changes them. Each of its writes checks, in the same
+ * transaction, that it still owns the move: it may have hung, and another one taken over.
  */
 
-/** A move as the database that the workspace leaves knows it. */
+/** A move, as stored in the source. */
 export type Move = typeof moves.$inferSelect;
 
-/** The row of a workspace, as it is copied. */
+/** The fields of a workspace that move with it. */
 export type Workspace = Pick<
   typeof workspaces.$inferSelect,
   "id" | "name" | "adminEmails" | "accessGranted" | "webhooksMax" | "createdAt"
@@ -30,8 +30,8 @@ export type Workspace = Pick<
 const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
 
 /**
- * Fails the transaction that it is part of, unless the mover has the move, in one of these states:
- * `isOvertaken` knows the error.
+ * Fails its transaction unless the mover owns the move and the move is in one of these states;
+ * `isOvertaken` recognises the error.
  */
 export function expectMover(
   workspaceId: string,
@@ -45,7 +45,7 @@ export function expectMover(
   );
 }
 
-/** Whether a transaction failed because its mover has the move no more. */
+/** Whether a transaction failed because its mover no longer owns the move. */
 export function isOvertaken(error: unknown): boolean {
   return (
     error instanceof Error &&
@@ -53,7 +53,7 @@ export function isOvertaken(error: unknown): boolean {
   );
 }
 
-/** The move of a workspace that this database has a part in; undefined without one. */
+/** The move of a workspace in which this database takes part; undefined if there is none. */
 export function findMove(workspaceId: string): Statements<Move | undefined> {
   const found = rows(select(allOf()).from(moves).where(isOf(workspaceId)));
   return readAs(found, ([move]) => move);
@@ -65,8 +65,8 @@ const allOf = () => {
 };
 
 /**
- * Workspaces that are leaving this database, or have left something behind: first those whose writes
- * wait, then those whose deliveries do, and those that need the most time last.
+ * The moves of workspaces that are leaving this database or have left data behind. Those whose writes
+ * are waiting come first, then those whose deliveries are; those that take longest come last.
  */
 export function listMoves(limit: number): Statements<Move[]> {
   const states: MoveState[] = ["closed", "draining", "cancelled", "gone", "copying"];
@@ -83,7 +83,7 @@ export function listMoves(limit: number): Statements<Move[]> {
   );
 }
 
-/** The row of a workspace that lives in this database; undefined where it does not. */
+/** A workspace that lives in this database; undefined if it does not. */
 export function findLiving(id: string): Statements<Workspace | undefined> {
   const { name, adminEmails, accessGranted, webhooksMax, createdAt } = workspaces;
   const fields = { id: workspaces.id, name, adminEmails, accessGranted, webhooksMax, createdAt };
@@ -96,17 +96,17 @@ export function findLiving(id: string): Statements<Workspace | undefined> {
 }
 
 /**
- * Begins a move, where the workspace is to arrive: its line, which names the database that it lives in,
- * and nothing else yet. Nothing happens where it is arriving already, or lives by now.
+ * Begins a move at the target: inserts an entry that names the source, and nothing else yet. Changes
+ * nothing if the workspace is already arriving, or lives there.
  *
- * @returns its move there, as it is then.
+ * @returns the move as stored in the target afterwards.
  */
 export function expectArrival(
   { id, createdAt }: Workspace,
   from: string,
   now: number,
 ): Statements<Move | undefined> {
-  // Of a move that was never begun where the workspace lives, nothing else is here.
+  // If the move was never begun at the source, the target has nothing else.
   const isFree = sql`${moves.state} IN ('left', 'arriving')`;
   const livesElsewhere = sql`${workspaces.id} = ${id} AND ${workspaces.database} IS NOT NULL`;
   const statements = inOrder([
@@ -124,7 +124,7 @@ export function expectArrival(
   return readAs(statements, ([, , move]) => move);
 }
 
-/** Begins a move, where the workspace lives: from now on, what is written of it is noted. */
+/** Begins a move at the source: from now on, triggers note the workspace's changes. */
 export function beginMove(workspaceId: string, to: string, now: number): Statements<unknown> {
   const start: MovePosition = { kind: 0, after: null };
   return write(
@@ -136,9 +136,9 @@ export function beginMove(workspaceId: string, to: string, now: number): Stateme
 }
 
 /**
- * Keeps a workspace from being moved while it is erased, where it lives.
+ * Prevents a workspace from being moved while it is erased.
  *
- * @returns its move, if it is on its way: then it cannot be erased.
+ * @returns its move if it is already moving; then it cannot be erased.
  */
 export function beginErasure(workspaceId: string, now: number): Statements<Move | undefined> {
   const statements = inOrder([
@@ -152,7 +152,7 @@ export function beginErasure(workspaceId: string, now: number): Statements<Move 
   return readAs(statements, ([, move]) => (move && isMoving(move) ? move : undefined));
 }
 
-/** Takes a move, unless somebody else has it; gives it when it is taken. */
+/** Takes over a move unless another mover owns it. @returns the move; undefined if another one does. */
 export function takeMove(
   workspaceId: string,
   mover: string,
@@ -168,7 +168,7 @@ export function takeMove(
   return readAs(statements, ([, move]) => (move?.movedBy === mover ? move : undefined));
 }
 
-/** Keeps everybody else from writing where the workspace arrives, those who took the move before included. */
+/** Takes over the move at the target: from now on, earlier movers can no longer write there. */
 export function takeArrival(workspaceId: string, mover: string): Statements<unknown> {
   return write(
     update(moves)
@@ -178,10 +178,10 @@ export function takeArrival(workspaceId: string, mover: string): Statements<unkn
 }
 
 /**
- * Notes in the directory who moves a workspace between two other databases: of movers, only the one who did
- * so last changes its line.
+ * Takes over the directory's entry, for a move between two other databases: only the last mover that
+ * has done so can change it.
  */
-export function takeLine(
+export function takeDirectoryEntry(
   workspaceId: string,
   to: string,
   mover: string,
@@ -194,8 +194,8 @@ export function takeLine(
   );
 }
 
-/** Gives a move back, for whoever comes next; until then, it keeps no deliveries waiting. */
-export function giveBackMove(workspaceId: string, mover: string): Statements<unknown> {
+/** Releases a move for the next mover; until then, deliveries need not wait. */
+export function releaseMove(workspaceId: string, mover: string): Statements<unknown> {
   const state = sql`CASE ${moves.state} WHEN 'draining' THEN 'copying' ELSE ${moves.state} END`;
   return write(
     update(moves)
@@ -204,7 +204,7 @@ export function giveBackMove(workspaceId: string, mover: string): Statements<unk
   );
 }
 
-/** Notes how far copying has come. */
+/** Stores how far copying has come. */
 export function updatePosition(
   workspaceId: string,
   position: MovePosition | null,
@@ -212,8 +212,8 @@ export function updatePosition(
   return write(update(moves).set({ position }).where(isOf(workspaceId)));
 }
 
-/** Keeps a move for who has it. */
-export function keepMove(workspaceId: string, now: number): Statements<unknown> {
+/** Renews a mover's ownership of a move. */
+export function renewMove(workspaceId: string, now: number): Statements<unknown> {
   return write(
     update(moves)
       .set({ movedUntil: now + MOVER_MS })
@@ -221,7 +221,7 @@ export function keepMove(workspaceId: string, now: number): Statements<unknown> 
   );
 }
 
-/** Forgets changes that have been copied. */
+/** Deletes changes that have been copied. */
 export function deleteChanges(workspaceId: string, through: number): Statements<unknown> {
   return write(
     deleteFrom(changes).where(
@@ -230,8 +230,8 @@ export function deleteChanges(workspaceId: string, through: number): Statements<
   );
 }
 
-/** Goes on to another state. */
-export function changeState(
+/** Changes the state of a move. */
+export function updateState(
   workspaceId: string,
   state: MoveState,
   now: number,
@@ -246,29 +246,29 @@ const held = prepared(
     .limit(1),
 );
 
-/** Whether a dispatch holds some subscription of the workspace. */
+/** Whether a dispatch holds any subscription of the workspace. */
 export function isHeld(workspaceId: string, now: number): Statements<boolean> {
   return readAs(held({ workspaceId, now, ...NOBODY }), ([one]) => one !== undefined);
 }
 
 /**
- * The workspace lives where it has arrived, as it was last where it comes from; its events are yet to
- * be measured. Nobody writes there before `openHere`. Done once, it stays so.
+ * Makes the workspace live in the target, with its final fields; its events are still to be measured.
+ * It cannot be written to before `openArrived`. Safe to apply twice.
  */
-export function liveHere({ id, ...fields }: Workspace, now: number): Statements<unknown> {
+export function arrive({ id, ...fields }: Workspace, now: number): Statements<unknown> {
   const unmeasured = { sweptTo: "", sizedTo: "", sizedBytes: 0, trimmedTo: "" };
   return inOrder([
     update(workspaces)
       .set({ ...fields, ...unmeasured, database: null })
       .where(and(eq(workspaces.id, id), isNotNull(workspaces.database))),
-    changeState(id, "arrived", now),
+    updateState(id, "arrived", now),
   ]);
 }
 
 /**
- * Notes that a workspace lives in another database.
+ * Makes this database point to another one, where the workspace lives.
  *
- * @param before what the row says until then: null where the workspace lived.
+ * @param before the database that it pointed to; null if the workspace lived here.
  */
 export function pointTo(
   workspaceId: string,
@@ -282,8 +282,8 @@ export function pointTo(
   );
 }
 
-/** Lets everybody write where the workspace has arrived. */
-export function openHere(workspaceId: string, mover: string): Statements<unknown> {
+/** Allows writes to a workspace that has arrived. */
+export function openArrived(workspaceId: string, mover: string): Statements<unknown> {
   return write(
     deleteFrom(moves).where(
       and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arrived")),
@@ -291,15 +291,15 @@ export function openHere(workspaceId: string, mover: string): Statements<unknown
   );
 }
 
-/** Ends a move that has not come to its switch: the workspace stays, and only the other database must be told. */
+/** Cancels a move that has not reached its switch, at the source; the target is still to be told. */
 export function cancelMove(workspaceId: string, now: number): Statements<unknown> {
   return inOrder([
     deleteFrom(changes).where(eq(changes.workspaceId, workspaceId)),
-    changeState(workspaceId, "cancelled", now),
+    updateState(workspaceId, "cancelled", now),
   ]);
 }
 
-/** What has been copied is deleted: the workspace does not arrive. Nothing happens where that is known. */
+/** Cancels a move at the target: the copied rows are to be deleted. Changes nothing if already done. */
 export function cancelArrival(
   workspaceId: string,
   mover: string,
@@ -312,7 +312,7 @@ export function cancelArrival(
   );
 }
 
-/** Forgets a move that has ended. */
+/** Deletes a move that has ended. */
 export function deleteMove(workspaceId: string): Statements<unknown> {
   return write(deleteFrom(moves).where(isOf(workspaceId)));
 }

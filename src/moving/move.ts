@@ -9,54 +9,55 @@ import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
 import { listLiveKeys } from "../model/api-keys.ts";
 import {
+  applyChanges,
+  findChanges,
+  findPiece,
   KINDS_COPIED,
-  readChanges,
-  readPiece,
-  writeChanges,
-  writePiece,
+  upsertPiece,
 } from "../model/copying.ts";
 import { listDue } from "../model/due.ts";
 import {
+  arrive,
   beginMove,
   cancelArrival,
   cancelMove,
-  changeState,
   deleteChanges,
   deleteMove,
   expectArrival,
   expectMover,
   findLiving,
   findMove,
-  giveBackMove,
   isHeld,
   isOvertaken,
-  keepMove,
-  liveHere,
   type Move,
-  openHere,
+  openArrived,
   pointTo,
+  releaseMove,
+  renewMove,
   takeArrival,
-  takeLine,
+  takeDirectoryEntry,
   takeMove,
   updatePosition,
+  updateState,
   type Workspace,
 } from "../model/moves.ts";
 import { eraseLeftBehind } from "../model/workspace-erasure.ts";
 
-/** How far a move has come. */
+/** The progress of a move. */
 export interface MoveProgress {
-  /** Whether the workspace lives in the database that it was to be moved to. */
+  /** Whether the workspace lives in the requested database. */
   done: boolean;
-  /** What is being done: `copying`, `draining`, `closed`, `cancelled`; null when nothing is. */
+  /** The state of the move: `copying`, `draining`, `closed`, `cancelled`; null if there is none. */
   state: MoveState | null;
 }
 
 /**
- * Moves a workspace to another database, or goes on with it; back to the one that it lives in, it ends
- * a move that has not come to its switch. Waits for somebody else who has the move, and may have died.
+ * Moves a workspace to another database, or continues a move. Moving it to the database that it lives
+ * in cancels a move that has not reached its switch. If another mover owns the move, it may have died;
+ * this one waits until it can take over.
  *
  * @param mayGoOn whether there is time for more.
- * @throws InputError for a workspace that is being moved elsewhere, or erased.
+ * @throws InputError if the workspace is being moved elsewhere, or erased.
  */
 export async function moveWorkspace(
   env: Env,
@@ -70,7 +71,7 @@ export async function moveWorkspace(
     const state = move?.state ?? null;
     if (state === null || state === "left") {
       if (from === to) return { done: true, state: null };
-      // Somebody has ended it.
+      // Another call has cancelled it.
       if (hasBegun) return { done: false, state: null };
       await begin(env, workspaceId, from, to);
       hasBegun = true;
@@ -81,9 +82,9 @@ export async function moveWorkspace(
       hasBegun ||= from !== to;
     } else if (state === "erasing")
       throw new InputError("workspaceId: this workspace is being erased");
-    // It lives there, and whoever died before it was open left that to be done.
+    // It has arrived, but its mover died before it opened the workspace.
     const leaving = move?.state === "arrived" ? move.other : from;
-    await goOn(env, leaving, workspaceId, mayGoOn);
+    await continueMove(env, leaving, workspaceId, mayGoOn);
     if (!mayGoOn()) return progressOf(env, workspaceId, to);
     await sleep(RETRY_MS);
   }
@@ -102,15 +103,15 @@ async function begin(env: Env, workspaceId: string, from: string, to: string): P
   if (!workspace) return;
   const now = Date.now();
   const arrival = await inTime(to, commit(target, expectArrival(workspace, from, now)));
-  // It lives there by now: somebody else was faster.
+  // It already lives there: another mover was faster.
   if (!arrival) return;
   if (arrival.state !== "arriving" || arrival.other !== from)
     throw new InputError(`database: what this workspace left in ${to} is still being deleted`);
   await commit(source, beginMove(workspaceId, to, now));
 }
 
-/** Goes on with the move of a workspace that is leaving a database, while there is time. */
-export async function goOn(
+/** Continues the move of a workspace that is leaving a database, while there is time. */
+export async function continueMove(
   env: Env,
   from: string,
   workspaceId: string,
@@ -122,11 +123,11 @@ export async function goOn(
 
 const RETRY_MS = 250;
 
-/** The mover has lost its move to another one, which goes on with it. */
+/** Another mover has taken over. */
 class Overtaken extends Error {}
 
-/** The states in which a workspace is on its way to the other database. */
-const ON_ITS_WAY: MoveState[] = ["copying", "draining", "closed", "cancelled"];
+/** The states before a workspace lives in the other database. */
+const BEFORE_ARRIVAL: MoveState[] = ["copying", "draining", "closed", "cancelled"];
 
 class Mover {
   readonly #mover = crypto.randomUUID();
@@ -149,9 +150,10 @@ class Mover {
   }
 
   /**
-   * Goes on while there is time; a closed workspace is switched in any case, because its writes wait.
+   * Works on the move while there is time. A closed workspace is switched in any case, because its
+   * writes are waiting.
    *
-   * @param end `cancelled` ends a move that has not come to its switch.
+   * @param end `cancelled` cancels a move that has not reached its switch.
    */
   async work(mayGoOn: () => boolean, end?: "cancelled"): Promise<void> {
     try {
@@ -161,20 +163,20 @@ class Mover {
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
     } finally {
-      await commit(this.#source, giveBackMove(this.#id, this.#mover));
+      await commit(this.#source, releaseMove(this.#id, this.#mover));
       if (this.#move.state === "draining") await this.#wakeHere();
     }
   }
 
   /**
-   * Takes the move, and keeps those who had it from writing where the workspace arrives. Taken twice:
-   * who hung in between may have been overtaken by somebody who has done that since.
+   * Takes over the move, and stops its earlier movers from writing to the target. The source is taken
+   * twice: if this mover hung in between, another one may have taken over.
    *
-   * @throws Overtaken when somebody else has the move.
+   * @throws Overtaken if another mover owns the move.
    */
   async #take(): Promise<void> {
     await this.#takeHere();
-    if (!ON_ITS_WAY.includes(this.#move.state)) return;
+    if (!BEFORE_ARRIVAL.includes(this.#move.state)) return;
     await commit(this.#target, takeArrival(this.#id, this.#mover));
     await this.#takeHere();
   }
@@ -185,7 +187,7 @@ class Mover {
     this.#move = move;
   }
 
-  /** Commits statements unless the mover has lost the move: then nothing is written. @throws Overtaken */
+  /** Commits statements. @throws Overtaken if another mover has taken over; nothing is written then. */
   async #commit<R>(db: Database, states: MoveState[], statements: Statements<R>): Promise<R> {
     const expected = expectMover(this.#id, this.#mover, states);
     try {
@@ -198,9 +200,9 @@ class Mover {
     }
   }
 
-  /** The same where the workspace comes from; the mover keeps the move. */
+  /** Commits statements at the source, and renews the ownership of the move. */
   #atSource<R>(statements: Statements<R>): Promise<R> {
-    const kept = inOrder([keepMove(this.#id, Date.now()), statements]);
+    const kept = inOrder([renewMove(this.#id, Date.now()), statements]);
     return this.#commit(
       this.#source,
       [this.#move.state],
@@ -208,7 +210,7 @@ class Mover {
     );
   }
 
-  /** One step. While writes wait for it, it is tried again as long as there is time. */
+  /** Takes one step. While writes are waiting, a failed step is retried as long as there is time. */
   async #stepOrRetry(mayGoOn: () => boolean): Promise<boolean> {
     try {
       return await this.#step(mayGoOn);
@@ -220,12 +222,12 @@ class Mover {
     }
   }
 
-  /** One step; gives whether there may be another one. */
+  /** Takes one step. @returns whether there may be another one. */
   async #step(mayGoOn: () => boolean): Promise<boolean> {
     switch (this.#move.state) {
       case "copying":
         if (this.#move.position) await this.#copyPiece(this.#move.position);
-        // While it is written to, there are always some.
+        // A busy workspace always has some: the last ones are copied while it drains.
         else if (!(await this.#copyChanges())) await this.#enter("draining");
         return true;
       case "draining":
@@ -247,7 +249,7 @@ class Mover {
 
   async #enter(state: MoveState): Promise<void> {
     const now = Date.now();
-    await this.#atSource(changeState(this.#id, state, now));
+    await this.#atSource(updateState(this.#id, state, now));
     this.#entered(state, now);
   }
 
@@ -256,7 +258,7 @@ class Mover {
     log("move", { workspace: this.#id, from: this.#from, to: this.#move.other, state });
   }
 
-  /** Ends a move that has not come to its switch, even while the other database is away. */
+  /** Cancels a move that has not reached its switch, even if the other database does not answer. */
   async #cancel(): Promise<void> {
     await this.#takeHere();
     if (this.#move.state !== "copying" && this.#move.state !== "draining") return;
@@ -266,30 +268,30 @@ class Mover {
     await this.#wakeHere();
   }
 
-  /** Wakes what has waited while it drained. */
+  /** Wakes subscriptions that had to wait while the workspace drained. */
   async #wakeHere(): Promise<void> {
     await wake(this.#env, this.#from, await commit(this.#source, listDue(this.#id, Date.now())));
   }
 
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
-    const piece = await commit(this.#source, readPiece(this.#id, kind, after));
-    if (piece.rows.length > 0) await this.#commit(this.#target, ["arriving"], writePiece(piece));
+    const piece = await commit(this.#source, findPiece(this.#id, kind, after));
+    if (piece.rows.length > 0) await this.#commit(this.#target, ["arriving"], upsertPiece(piece));
     const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
     const position = next.kind < KINDS_COPIED ? next : null;
     await this.#atSource(updatePosition(this.#id, position));
     this.#move = { ...this.#move, position };
   }
 
-  /** Copies the first of what has been written meanwhile; gives whether that left any behind. */
+  /** Copies the oldest of the rows written since copying began. @returns whether there are more. */
   async #copyChanges(): Promise<boolean> {
-    const changed = await commit(this.#source, readChanges(this.#id));
+    const changed = await commit(this.#source, findChanges(this.#id));
     if (changed.through === null) return false;
-    await this.#commit(this.#target, ["arriving"], writeChanges(this.#id, changed));
+    await this.#commit(this.#target, ["arriving"], applyChanges(this.#id, changed));
     await this.#atSource(deleteChanges(this.#id, changed.through));
     return !changed.isAll;
   }
 
-  /** Closes the workspace once nobody holds its subscriptions; nothing new is posted meanwhile. */
+  /** Closes the workspace once none of its subscriptions is held; no new holds begin meanwhile. */
   async #drain(): Promise<boolean> {
     const now = Date.now();
     if (await commit(this.#source, isHeld(this.#id, now))) {
@@ -300,13 +302,13 @@ class Mover {
     return true;
   }
 
-  /** From here on whoever writes waits: what is left is copied, and the workspace lives there. */
+  /** Switches the workspace to the target, while writes wait. The last changes are copied first. */
   async #switch(): Promise<void> {
     while (await this.#copyChanges());
     const [id, mover, to] = [this.#id, this.#mover, this.#move.other];
     const workspace = await commit(this.#source, findLiving(id));
     if (workspace) await this.#point(workspace);
-    // What is written there is found by everybody who reads afterwards.
+    // From now on, every read goes to the target.
     const keys = await listLiveKeys(openDirectory(this.#env), id, Date.now());
     await Promise.all(
       keys
@@ -315,25 +317,26 @@ class Mover {
     );
     const [, wakes] = await commit(
       this.#target,
-      inOrder([openHere(id, mover), listDue(id, Date.now())]),
+      inOrder([openArrived(id, mover), listDue(id, Date.now())]),
     );
     await this.#enter("gone");
     await wake(this.#env, to, wakes);
   }
 
-  /** Lets everybody find the workspace in the other database, last where it comes from. */
+  /** Makes the workspace live in the target, for everyone who looks it up; the source comes last. */
   async #point(workspace: Workspace): Promise<void> {
     const [id, from, to] = [this.#id, this.#from, this.#move.other];
     const directory = openDirectory(this.#env);
     const isBetweenOthers = from !== DIRECTORY && to !== DIRECTORY;
-    // Before `liveHere`, which fails if somebody has moved it on since.
-    if (isBetweenOthers) await commit(directory, takeLine(id, to, this.#mover, Date.now()));
-    await this.#commit(this.#target, ["arriving", "arrived"], liveHere(workspace, Date.now()));
+    // Before `arrive`, which fails if the workspace has since been moved on.
+    if (isBetweenOthers)
+      await commit(directory, takeDirectoryEntry(id, to, this.#mover, Date.now()));
+    await this.#commit(this.#target, ["arriving", "arrived"], arrive(workspace, Date.now()));
     if (isBetweenOthers) await this.#commit(directory, ["left", "gone"], pointTo(id, from, to));
     await this.#atSource(pointTo(id, null, to));
   }
 
-  /** Deletes what the workspace has left behind, once reads that began before are over. */
+  /** Deletes what the workspace left behind, once reads in progress have ended. */
   async #cleanUp(mayGoOn: () => boolean): Promise<boolean> {
     if (Date.now() - this.#move.since < LEFT_BEHIND_MS) return false;
     while (!(await this.#atSource(eraseLeftBehind(this.#id)))) if (!mayGoOn()) return false;

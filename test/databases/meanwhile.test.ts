@@ -12,7 +12,7 @@ import { Platform as Door } from "../../src/doors/platform.ts";
 import { sweep } from "../../src/doors/sweep.ts";
 import { hashApiKey } from "../../src/gate/api-key.ts";
 import type { KeyGate } from "../../src/gate/key-gate.ts";
-import { readChanges } from "../../src/model/copying.ts";
+import { findChanges } from "../../src/model/copying.ts";
 import { listMoves } from "../../src/model/moves.ts";
 import { moveWorkspace } from "../../src/moving/move.ts";
 import {
@@ -33,7 +33,7 @@ import {
 import { isolated, subscriberUrl } from "../support/deliveries.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
-import { losing } from "../support/lost-reply.ts";
+import { lossyDatabase } from "../support/lost-reply.ts";
 import { mailbox } from "../support/mailbox.ts";
 import {
   allDelivered,
@@ -91,7 +91,7 @@ describe("while a workspace is copied", () => {
       leadReport(`large-${i}`, { customFields: { text } }),
     );
     await Platform.recordLeads({ workspaceId, leads });
-    const changed = await commit(openDatabase(databaseOf("DB_2")), readChanges(workspaceId));
+    const changed = await commit(openDatabase(databaseOf("DB_2")), findChanges(workspaceId));
     expect(changed.isAll).toBe(false);
     expect(JSON.stringify(changed.rows).length).toBeLessThan(
       COPIED_BYTES_AT_ONCE + 2 * text.length,
@@ -181,7 +181,7 @@ test("a write whose reply was lost at the switch is not made once more in the ot
     const row = databaseOf(name).prepare("SELECT sealed_secret FROM subscriptions WHERE id = ?");
     return (await row.bind(webhookId).first<{ sealed_secret: string }>())?.sealed_secret;
   };
-  const DB_2 = losing("reply", async () => {
+  const DB_2 = lossyDatabase("reply", async () => {
     // Somebody else makes another secret, and the workspace moves, before it is tried again.
     await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
     await moved(workspaceId, "DB_3");

@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { goOn, moveWorkspace } from "../../src/moving/move.ts";
+import { continueMove, moveWorkspace } from "../../src/moving/move.ts";
 import { leadReport } from "../support/api.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -111,7 +111,7 @@ describe("a mover that hung", () => {
     const late = hangingBefore(
       (name, sql) => name === "DB_2" && /DELETE FROM "?events|delete from "events"/.test(sql),
     );
-    const hung = goOn(late.env, "DB_2", workspaceId, always);
+    const hung = continueMove(late.env, "DB_2", workspaceId, always);
     await late.hung;
     await expireLeases();
     await cleanUp();
