@@ -19,7 +19,7 @@ const { Platform } = exports;
 const databases = env as unknown as Record<string, D1Database>;
 const TABLES = ["automations", "leads", "runs", "subscriptions", "events", "deliveries", "notices"];
 
-/** How many rows of the workspace each database has, by its name. */
+/** The number of the workspace's rows in each database that has any. */
 async function rowsIn(workspaceId: string): Promise<Record<string, number>> {
   const counts = ["DB", "DB_2", "DB_3"].map(async (name) => {
     const db = databases[name] as D1Database;
@@ -33,7 +33,7 @@ async function rowsIn(workspaceId: string): Promise<Record<string, number>> {
   return Object.fromEntries((await Promise.all(counts)).filter(([, n]) => n > 0));
 }
 
-/** All that is kept of a workspace. */
+/** Everything stored about a workspace. */
 async function exported(workspaceId: string): Promise<ExportItem[]> {
   const items: ExportItem[] = [];
   let cursor: string | null = null;
@@ -47,7 +47,7 @@ async function exported(workspaceId: string): Promise<ExportItem[]> {
   return items;
 }
 
-/** A workspace with something of everything: runs, subscriptions, deliveries in all states. */
+/** A workspace with rows of every kind: runs, subscriptions, deliveries in all states. */
 async function openFull() {
   const workspace = await openWorkspace();
   const { workspaceId, api } = workspace;
@@ -131,7 +131,7 @@ describe("moveWorkspace", () => {
     expect(comparable(await exported(workspaceId)).filter(isKept)).toEqual(before.filter(isKept));
   });
 
-  test("is noticed by nobody who reads, writes, pauses or subscribes meanwhile", async () => {
+  test("goes unnoticed by those who read, record, pause or subscribe meanwhile", async () => {
     const { workspaceId, api } = await openWorkspace();
     const url = subscriberUrl();
     const events = ["lead.created", "automation.status_changed"];
@@ -311,7 +311,7 @@ describe("a move", () => {
     expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual(ids);
   });
 
-  test("to a database that is not bound, or of a workspace that nobody knows, is refused", async () => {
+  test("is refused to a database that is not bound, and for an unknown workspace", async () => {
     const { workspaceId } = await openWorkspace();
     const move = (input: { workspaceId: string; database: string }) =>
       errorOf(Platform.moveWorkspace(input));
@@ -366,7 +366,7 @@ describe("a move", () => {
     expect((await api.get<Page>("/v1/webhooks")).body.data).toEqual([]);
   });
 
-  test("goes on by itself, with each sweep", async () => {
+  test("is continued by each sweep", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     let steps = 0;
