@@ -94,6 +94,14 @@ async function answerMove(request: Request, env: Env): Promise<Response> {
   return new Response();
 }
 
+/** Runs the queue door, and waits for the dispatches that it goes on without. */
+async function consumeToEnd(batch: MessageBatch, env: Env, ctx: ExecutionContext): Promise<void> {
+  const underWay: Promise<unknown>[] = [];
+  const waitUntil = (work: Promise<unknown>) => void underWay.push(work);
+  await worker.queue(batch, metered(env), Object.assign(Object.create(ctx), { waitUntil }));
+  await Promise.all(underWay);
+}
+
 export class Platform extends ShippedPlatform {
   constructor(ctx: ExecutionContext, env: Env) {
     super(ctx, metered(env));
@@ -111,7 +119,7 @@ export default {
       return new Response();
     }
     if (pathname.startsWith("/bench/control/"))
-      return answerControl(request, async (batch) => worker.queue(batch, metered(env), ctx));
+      return answerControl(request, (batch) => consumeToEnd(batch, env, ctx));
     const naive = "/bench/naive";
     const roundTripMs = Number(request.headers.get("X-Bench-Round-Trip-Ms") ?? 0);
     const bindings = distant(metered(env), roundTripMs);
