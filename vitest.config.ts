@@ -33,6 +33,12 @@ const DOORS = (
       ]
 ).map((name) => `test/worker/doors/${name}.test.ts`);
 
+/** Three databases; workspaces live in the second one. */
+const THREE_DATABASES = {
+  d1Databases: { DB_2: "second", DB_3: "third" },
+  bindings: { HOME: "DB_2" },
+};
+
 /** Tests that run in workerd, with the bindings of wrangler.toml and `more`. */
 function inWorkerd(
   name: string,
@@ -117,11 +123,8 @@ export default defineConfig({
     reporters: ["dot"],
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
-      // The same doors with three databases; workspaces live in the second one.
-      inWorkerd("databases", ["test/databases/**/*.test.ts", ...DOORS], {
-        d1Databases: { DB_2: "second", DB_3: "third" },
-        bindings: { HOME: "DB_2" },
-      }),
+      inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
+      inWorkerd("doors", DOORS, THREE_DATABASES),
       inNode("node", ["test/node/**/*.test.ts"]),
       inNode("long", ["test/long/**/*.test.ts"]),
     ],
