@@ -132,9 +132,17 @@ test("the portal API answers 403 once the workspace has no access, and changes n
   expect(await portal.get("/webhooks")).toMatchObject({ status: 200 });
 });
 
+/** Waits, if need be, until at least half a minute of the clock's minute is left. */
+async function untilEarlyInMinute(): Promise<void> {
+  const leftMs = 60_000 - (Date.now() % 60_000);
+  if (leftMs < 30_000) await new Promise((resolve) => setTimeout(resolve, leftMs + 100));
+}
+
 test("the portal API answers 429 for one workspace's excess, and affects no other", async () => {
   const { workspaceId, id, url } = await openOwed();
   const [portal, other] = [await openPortal(workspaceId), await openOwed()];
+  // Locally, requests are counted by the clock's minutes.
+  await untilEarlyInMinute();
   const asked = await Promise.all(Array.from({ length: 285 }, () => portal.get("/workspace")));
   expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([200]));
   const sent = Array.from({ length: 16 }, () =>
