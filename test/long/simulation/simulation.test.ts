@@ -34,8 +34,8 @@ function plant(name: string, file: string, edits: [string, string][]): string {
 
 describe("the simulation", () => {
   test("finds no violated invariant in sixty worlds", () => {
-    const { status, output } = simulate("--seeds", "60", "--from", "1");
-    expect(output).toContain("60 seeds, 0 violations");
+    const { status, output } = simulate("--seeds", "45", "--from", "1");
+    expect(output).toContain("45 seeds, 0 violations");
     // Every error of the table, before the commit and after it.
     expect(output).toMatch(/ (\d+) of \1 faults of D1,/);
     expect(status).toBe(0);
