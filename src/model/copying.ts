@@ -1,15 +1,13 @@
-import { and, type Column, eq, getTableColumns, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { type Column, eq, getTableColumns, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import type { ExportKind } from "../contract/export.ts";
 import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_BYTES_AT_ONCE } from "../contract/limits.ts";
 import { bare, excluded, list, update } from "../db/builder.ts";
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../db/client.ts";
 import {
-  attempts,
   automations,
   changes,
   deliveries,
-  earlierSecrets,
-  emails,
   events,
   leads,
   notices,
@@ -37,13 +35,11 @@ interface Followers {
   table: SQLiteTable;
   /** SQL condition: they belong to the parent row. */
   where: SQL | undefined;
-  /** Columns that are written with another value than was read. */
-  replaced?: Record<string, SQL>;
 }
 
 interface Kind {
-  /** The name that triggers use in `changes`. */
-  name: string;
+  /** The name that triggers use in `changes`, and that exports use. */
+  name: ExportKind;
   table: SQLiteTable & { workspaceId: Column };
   /** What identifies a row within its workspace. */
   key: Column[];
@@ -51,7 +47,10 @@ interface Kind {
   weight: SQL;
   /** What identifies a row that the target already has. */
   conflict: Column[];
+  /** Left out if they are those that an export nests. */
   followers?: Followers;
+  /** Columns of the child rows that are written with another value than was read. */
+  replaced?: Record<string, SQL>;
   /** SQL condition: the target has the rows that a row refers to. */
   refersToCopied?: SQL;
   /** Statements before rows are deleted: they drop references to them, and overwrite personal data. */
@@ -98,10 +97,6 @@ const KINDS: Kind[] = [
     key: [subscriptions.id],
     weight: sql`octet_length(${subscriptions.url})`,
     conflict: [subscriptions.id],
-    followers: {
-      table: earlierSecrets,
-      where: eq(earlierSecrets.subscriptionId, subscriptions.id),
-    },
   },
   {
     name: "event",
@@ -117,13 +112,6 @@ const KINDS: Kind[] = [
     key: [deliveries.subscriptionId, deliveries.eventId],
     weight: sql`100`,
     conflict: [deliveries.subscriptionId, deliveries.eventId],
-    followers: {
-      table: attempts,
-      where: and(
-        eq(attempts.subscriptionId, deliveries.subscriptionId),
-        eq(attempts.eventId, deliveries.eventId),
-      ),
-    },
   },
   {
     name: "notice",
@@ -132,15 +120,11 @@ const KINDS: Kind[] = [
     weight: sql`octet_length(${notices.events})`,
     // Its id is different in the target.
     conflict: [notices.subscriptionId, notices.failingSince, notices.kind],
-    followers: {
-      table: emails,
-      where: eq(emails.noticeId, notices.id),
-      replaced: {
-        noticeId: sql`(SELECT ${notices.id} FROM ${notices}
-          WHERE ${notices.subscriptionId} = r.value->>'subscriptionId'
-            AND ${notices.failingSince} = r.value->>'failingSince'
-            AND ${notices.kind} = r.value->>'kind')`,
-      },
+    replaced: {
+      noticeId: sql`(SELECT ${notices.id} FROM ${notices}
+        WHERE ${notices.subscriptionId} = r.value->>'subscriptionId'
+          AND ${notices.failingSince} = r.value->>'failingSince'
+          AND ${notices.kind} = r.value->>'kind')`,
     },
   },
 ];
@@ -153,7 +137,6 @@ type CopiedRow = Record<string, unknown> & { followers?: Record<string, unknown>
 
 /** Rows of one kind, in the order in which they are copied. */
 export interface Piece {
-  kind: number;
   rows: CopiedRow[];
   /**
    * Where the next piece begins; null after the last one of the kind. Rows that are inserted later are
@@ -165,11 +148,18 @@ export interface Piece {
 /** How many kinds of rows there are to copy. */
 export const KINDS_COPIED = KINDS.length;
 
+const partOf = ({ name }: Kind) => PARTS.find(({ kind }) => kind === name) as Part;
+
+const followersOf = (kind: Kind): Followers | undefined => kind.followers ?? partOf(kind).nested;
+
 const columnsOf = (table: SQLiteTable) => Object.entries<Column>(getTableColumns(table));
 
 /** The columns to select for whole rows, with their child rows. */
-function wholeRow({ table, followers }: Kind): SQL[] {
-  const own = columnsOf(table).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`);
+function wholeRow(kind: Kind): SQL[] {
+  const followers = followersOf(kind);
+  const own = columnsOf(kind.table).map(
+    ([name, column]) => sql`${column} AS ${sql.identifier(name)}`,
+  );
   if (!followers) return own;
   const fields = columnsOf(followers.table).flatMap(([name, column]) => [sql`${name}`, column]);
   return [
@@ -190,7 +180,7 @@ export function findPiece(
   after: Position | null,
 ): Statements<Piece> {
   const one = KINDS[kind] as Kind;
-  const part = PARTS.find((each) => each.kind === one.name) as Part;
+  const part = partOf(one);
   const selected = [...wholeRow(one), sql`${one.weight} AS weight`];
   const next = selectRows(part, workspaceId, selected, after, COPIED_AT_ONCE);
   const order = list(namesOf(part.position));
@@ -205,7 +195,6 @@ export function findPiece(
       found.length === COPIED_AT_ONCE ||
       (last && last.before + last.weight >= COPIED_BYTES_AT_ONCE);
     return {
-      kind,
       next: last && isFull ? positionOf(part, last) : null,
       rows: found.map(({ before, weight, ...row }) => {
         for (const i of part.position.keys()) delete row[`p${i}`];
@@ -297,17 +286,14 @@ function fieldOf({ table }: Kind, column: Column): string {
   return columnsOf(table).find(([, own]) => own === column)?.[0] ?? "";
 }
 
-/** Upserts a piece. */
-export function upsertPiece({ kind, rows: copied }: Piece): Statements<unknown> {
-  return writeRows(kind, copied);
-}
-
 /**
- * Upserts copied rows. A row that refers to a row that the target does not have yet is left out: both
+ * Upserts copied rows of a kind. A row that refers to a row that the target does not have yet is left out: both
  * are among the changes, which follow in order.
  */
-function writeRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
-  const { table, conflict, followers, refersToCopied = sql`true` } = KINDS[kind] as Kind;
+export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
+  const one = KINDS[kind] as Kind;
+  const { table, conflict, refersToCopied = sql`true`, replaced } = one;
+  const followers = followersOf(one);
   const own = columnsOf(table).filter(([, column]) => !GENERATED.includes(column));
   const kept = own.filter(([, column]) => !conflict.includes(column));
   return inOrder(
@@ -319,9 +305,7 @@ function writeRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
         SET ${list(kept.map(([, column]) => sql`${bare(column)} = ${excluded(column)}`))}`;
       if (!followers) return write(insert);
       const columns = columnsOf(followers.table);
-      const values = columns.map(
-        ([name]) => followers.replaced?.[name] ?? sql.raw(`f.value->>'${name}'`),
-      );
+      const values = columns.map(([name]) => replaced?.[name] ?? sql.raw(`f.value->>'${name}'`));
       const names = list(columns.map(([, column]) => bare(column)));
       return inOrder([
         insert,
@@ -341,7 +325,7 @@ export function applyChanges(
   return inOrder([
     // Written again, because some may no longer exist.
     inOrder(kinds.map(([i, kind]) => deleteFollowers(kind, there[i] ?? []))),
-    inOrder(kinds.map(([i]) => writeRows(i, there[i] ?? []))),
+    inOrder(kinds.map(([i]) => upsertRows(i, there[i] ?? []))),
     inOrder(
       kinds
         .reverse()
@@ -351,7 +335,8 @@ export function applyChanges(
 }
 
 function deleteFollowers(kind: Kind, of: CopiedRow[]): Statements<unknown> {
-  const { table, conflict, followers } = kind;
+  const { table, conflict } = kind;
+  const followers = followersOf(kind);
   if (!followers || of.length === 0) return inOrder([]);
   const values = conflict.map((column) => sql.raw(`r.value->>'${fieldOf(kind, column)}'`));
   return inOrder(
@@ -365,11 +350,13 @@ function deleteFollowers(kind: Kind, of: CopiedRow[]): Statements<unknown> {
   );
 }
 
-function deleteRows({ table, key, followers, release }: Kind, isWithin: SQL, keys: string[][]) {
+function deleteRows(kind: Kind, isWithin: SQL, keys: string[][]) {
+  const { table, key, release } = kind;
   // Rows with generated keys are never deleted.
   if (keys.length === 0 || key.some((column) => GENERATED.includes(column))) return inOrder([]);
   const values = key.map((_, i) => sql.raw(`value->>${i}`));
   const isGone = sql`${isWithin} AND (${list(key)}) IN (SELECT ${list(values)} FROM json_each(${JSON.stringify(keys)}))`;
+  const followers = followersOf(kind);
   return inOrder([
     followers
       ? write(

@@ -113,7 +113,10 @@ export function exchange(
   return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
     found,
     claimed: deliverable.map(({ subscriptionId, attempts, generation, ...event }) => ({
-      ...{ subscriptionId, eventId: event.eventId, attempts, generation },
+      subscriptionId,
+      eventId: event.eventId,
+      attempts,
+      generation,
       body: bodyOf(event),
     })),
     keyHashes: keys.map(({ keyHash }) => keyHash),

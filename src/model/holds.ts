@@ -1,6 +1,6 @@
 import { type Column, type SQL, sql } from "drizzle-orm";
 import { HOLD_MS } from "../contract/limits.ts";
-import { deliveries, moves, subscriptions, workspaces } from "../db/schema.ts";
+import { deliveries, type MoveState, moves, subscriptions, workspaces } from "../db/schema.ts";
 
 /** The right to post to a subscription; one dispatch at a time has it, for at most `HOLD_MS`. */
 export interface Hold {
@@ -38,17 +38,22 @@ export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptio
 export const IS_OWED = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
   AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
 
-/** True in SQL where a subscription may be dispatched to: its workspace is not changing its database. */
-export const IS_SETTLED_HERE = sql`NOT EXISTS (SELECT 1 FROM ${moves}
-  WHERE ${moves.workspaceId} = ${subscriptions.workspaceId} AND ${moves.state} NOT IN ('copying', 'cancelled'))`;
+/** SQL condition: the workspace is not moving or being erased here, other than in these states. */
+function isMovingOnlyIn(states: MoveState[], workspaceId: Column): SQL {
+  const list = sql.raw(states.map((state) => `'${state}'`).join(", "));
+  return sql`NOT EXISTS (SELECT 1 FROM ${moves}
+    WHERE ${moves.workspaceId} = ${workspaceId} AND ${moves.state} NOT IN (${list}))`;
+}
+
+/** SQL condition: the subscription may be dispatched to. Its workspace is not changing its database. */
+export const IS_SETTLED_HERE = isMovingOnlyIn(["copying", "cancelled"], subscriptions.workspaceId);
 
 /**
  * SQL condition: the workspace may be written to in this database. It is not arriving or closed, and has
  * not moved away.
  */
 export function isWritable(workspaceId: Column): SQL {
-  return sql`NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${moves.workspaceId} = ${workspaceId}
-    AND ${moves.state} NOT IN ('copying', 'draining', 'cancelled'))`;
+  return isMovingOnlyIn(["copying", "draining", "cancelled"], workspaceId);
 }
 
 /** What a dispatch wants of a subscription. */

@@ -13,7 +13,7 @@ import {
   findChanges,
   findPiece,
   KINDS_COPIED,
-  upsertPiece,
+  upsertRows,
 } from "../model/copying.ts";
 import { listDue } from "../model/due.ts";
 import {
@@ -275,7 +275,8 @@ class Mover {
 
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
     const piece = await commit(this.#source, findPiece(this.#id, kind, after));
-    if (piece.rows.length > 0) await this.#commit(this.#target, ["arriving"], upsertPiece(piece));
+    if (piece.rows.length > 0)
+      await this.#commit(this.#target, ["arriving"], upsertRows(kind, piece.rows));
     const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
     const position = next.kind < KINDS_COPIED ? next : null;
     await this.#atSource(updatePosition(this.#id, position));

@@ -31,34 +31,29 @@ async function livesIn(database: string, workspace: Awaited<ReturnType<typeof op
 
 const always = () => true;
 
-describe("a mover that hung", () => {
-  test("before it told the target of itself, takes nothing away from who came after it", async () => {
-    const workspace = await openWithLeads();
-    const { workspaceId } = workspace;
-    const first = hangingBefore((name, sql) => name === "DB_3" && /^update "moves"/.test(sql));
-    const hung = moveWorkspace(first.env, workspaceId, "DB_3", always);
-    await first.hung;
-    await expireLeases();
-    const second = hangingBefore((name, sql) => name === "DB_3" && /INSERT INTO "leads"/.test(sql));
-    const working = moveWorkspace(second.env, workspaceId, "DB_3", always);
-    await second.hung;
-    first.release();
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    second.release();
-    await Promise.all([hung, working]);
-    await livesIn("DB_3", workspace);
-  });
+/** When a mover hangs: before this statement. */
+type Moment = Parameters<typeof hangingBefore>[0];
 
-  test("at the switch, leaves it to who came after it", async () => {
+describe("a mover that hung", () => {
+  test.each<[string, Moment, Moment]>([
+    [
+      "before it told the target of itself, takes nothing away from who came after it",
+      (name, sql) => name === "DB_3" && /^update "moves"/.test(sql),
+      (name, sql) => name === "DB_3" && /INSERT INTO "leads"/.test(sql),
+    ],
+    [
+      "at the switch, leaves it to who came after it",
+      (name, sql) => name === "DB_3" && /update "workspaces"/.test(sql),
+      (name, sql) => name === "DB_2" && /^select.* from "workspaces"/.test(sql),
+    ],
+  ])("%s", async (_, isHungAt, isWokenAt) => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
-    const first = hangingBefore((name, sql) => name === "DB_3" && /update "workspaces"/.test(sql));
+    const first = hangingBefore(isHungAt);
     const hung = moveWorkspace(first.env, workspaceId, "DB_3", always);
     await first.hung;
     await expireLeases();
-    const second = hangingBefore(
-      (name, sql) => name === "DB_2" && /^select.* from "workspaces"/.test(sql),
-    );
+    const second = hangingBefore(isWokenAt);
     const working = moveWorkspace(second.env, workspaceId, "DB_3", always);
     await second.hung;
     first.release();
