@@ -13,14 +13,13 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build } from "esbuild";
-import { bodyOf } from "../../src/model/bodies.ts";
 import type { Ledger } from "../../src/model/ledger.ts";
 import { startReceiver } from "../../test/node/support/receiver.ts";
 import { Chance } from "../shared/chance.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, openSteps, parseArguments, parseCount } from "../shared/command.ts";
-import { buildWorker } from "../shared/runtime.ts";
-import { EVENTS_WITH_BODIES, type EventWithBody } from "../shared/stored-bodies.ts";
+import { buildWorker, ENCRYPTION_KEYS } from "../shared/runtime.ts";
+import { bodyOf, EVENTS_WITH_BODIES, type EventWithBody } from "../shared/stored-bodies.ts";
 import { audit, type Stored } from "./audit.ts";
 import { AGENT, makeTraffic, type Traffic } from "./traffic.ts";
 import { Victim } from "./victim.ts";
@@ -182,12 +181,13 @@ for (const until = Date.now() + SETTLED_MAX_MS; ledger.pending > 0 && Date.now()
 }
 
 const query = <T>(sql: string) => victim.insist<T>("query", sql);
+const events = (await query<EventWithBody[]>(EVENTS_WITH_BODIES)).map(async (event) => ({
+  id: event.eventId,
+  type: event.type,
+  body: (await bodyOf(ENCRYPTION_KEYS, event)) ?? "",
+}));
 const stored: Stored = {
-  events: (await query<EventWithBody[]>(EVENTS_WITH_BODIES)).map((event) => ({
-    id: event.eventId,
-    type: event.type,
-    body: bodyOf(event) ?? "",
-  })),
+  events: await Promise.all(events),
   deliveries: await query(
     "SELECT d.event_id, s.url, d.state, d.settled_at FROM deliveries d JOIN subscriptions s ON s.id = d.subscription_id",
   ),

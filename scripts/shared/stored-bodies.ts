@@ -1,15 +1,23 @@
 import { dialect, select } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
-import { BODY, type BodyRow } from "../../src/model/bodies.ts";
+import { BODY, type BodyRow, makeBody, type Owner } from "../../src/model/bodies.ts";
+import { dataKeyOf } from "../../src/model/data-keys.ts";
 
-/** The SQL that reads each event with what `bodyOf` makes its body from. */
+const { type, workspaceId } = events;
+
+/** The SQL that reads each event with what its body is made from. */
 export const EVENTS_WITH_BODIES = dialect.sqlToQuery(
-  select({ type: events.type, ...BODY })
+  select({ type, workspaceId, dataKey: dataKeyOf(workspaceId), ...BODY })
     .from(events)
     .getSQL(),
 ).sql;
 
 /** A row of it. */
-export interface EventWithBody extends BodyRow {
+export interface EventWithBody extends BodyRow, Owner {
   type: string;
+}
+
+/** The body of such an event; null if its lead no longer exists. */
+export function bodyOf(keys: string, event: EventWithBody): Promise<string | null> {
+  return makeBody(keys, event, event);
 }

@@ -114,8 +114,18 @@ export function each<T extends SQLiteTable, K extends keyof T["$inferInsert"] & 
 
 /** Reads the column's value from a `json_each` row that holds an object. */
 export function fromJson(row: string) {
-  return (_: Column, name: string) => sql.raw(`${row}.value->>'${name}'`);
+  return (column: Column, name: string) => {
+    const value = sql.raw(`${row}.value->>'${name}'`);
+    return isBytes(column) ? sql`unhex(${value})` : value;
+  };
 }
+
+/** The column's value in a form that JSON can carry: bytes become hexadecimal. */
+export function toJsonValue(column: Column): SQL {
+  return isBytes(column) ? sql`iif(${column} IS NULL, NULL, hex(${column}))` : sql`${column}`;
+}
+
+const isBytes = (column: Column) => column.getSQLType() === "blob";
 
 /** In `ON CONFLICT … DO UPDATE`, the column's value in the row that conflicted. */
 export function excluded(column: Column): SQL {

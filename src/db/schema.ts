@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
+  customType,
   index,
   integer,
   primaryKey,
@@ -21,6 +22,9 @@ import type {
  * has an index that starts with it: a page reads the rows it shows plus one.
  */
 
+/** Bytes; as hexadecimal in queries, because they pass through JSON. */
+const bytes = customType<{ data: string }>({ dataType: () => "blob" });
+
 export const workspaces = sqliteTable(
   "workspaces",
   {
@@ -33,6 +37,11 @@ export const workspaces = sqliteTable(
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
+    /**
+     * The key that encrypts the personal data of its leads, itself encrypted; null until the first lead
+     * is recorded. It never changes.
+     */
+    dataKey: text("data_key"),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
@@ -128,6 +137,9 @@ export const leads = sqliteTable(
     reference: text().notNull(),
     source: text().$type<LeadSource>().notNull(),
     agentId: text("agent_id").notNull(),
+    /** Its personal data, encrypted: see personal-data.ts. */
+    sealed: bytes(),
+    /** This and the next three are only set in leads stored before personal data was encrypted. */
     name: text(),
     email: text(),
     phone: text(),

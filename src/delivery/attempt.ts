@@ -1,7 +1,8 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { log, logError } from "../log.ts";
-import { type Claimed, findBody } from "../model/deliveries.ts";
+import { makeBody } from "../model/bodies.ts";
+import { type Claimed, findEvent } from "../model/deliveries.ts";
 import { createDeadlines, type WithinDeadline } from "../webhooks/deadlines.ts";
 import { type Outcome, succeeded } from "../webhooks/outcome.ts";
 import { post } from "../webhooks/post.ts";
@@ -19,6 +20,14 @@ interface Prepared {
   isRefused: boolean;
   /** Rejects if a secret cannot be decrypted. */
   signer: Promise<Signer>;
+}
+
+/** What attempts need besides the database. */
+interface Means {
+  /** `WEBHOOK_ENCRYPTION_KEYS`. */
+  keys: string;
+  recheck: Recheck | null;
+  withinDeadline: WithinDeadline;
 }
 
 /** Creates the function that makes attempts. It signs each one afresh and logs those that fail. */
@@ -45,6 +54,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     });
     try {
       const outcome = await send(db, prepared, delivery, target, startedAt, {
+        keys: env.WEBHOOK_ENCRYPTION_KEYS,
         recheck,
         withinDeadline,
       });
@@ -75,14 +85,19 @@ function prepare(env: Env, subscriptionId: string, target: Target): Prepared {
 async function send(
   db: Database,
   { isRefused, signer }: Prepared,
-  { eventId, body: inline }: Claimed,
-  { workspaceId, url }: Target,
+  { eventId, event }: Claimed,
+  target: Target,
   now: number,
-  { recheck, withinDeadline }: { recheck: Recheck | null; withinDeadline: WithinDeadline },
+  { keys, recheck, withinDeadline }: Means,
 ): Promise<Outcome> {
+  const { workspaceId, url } = target;
   if (isRefused || (await recheck?.(url)) === "private") return { kind: "refused" };
   const sign = await signer;
-  const body = inline ?? (await findBody(db, workspaceId, eventId));
+  let body = await makeBody(keys, target, event);
+  if (body === null) {
+    const found = await findEvent(db, workspaceId, eventId);
+    body = found && (await makeBody(keys, target, found));
+  }
   if (body === null) throw new EventErased();
   const headers = await sign(eventId, body, now);
   return withinDeadline((signal) => post(url, body, headers, now, signal));

@@ -18,7 +18,10 @@ import type { Outcome } from "../webhooks/outcome.ts";
 import { type Attempt, adjustPace, judge } from "./policy.ts";
 
 /** What is needed to post a delivery. */
-export type Target = Pick<Found, "workspaceId" | "url" | "sealedSecret" | "earlierSecrets">;
+export type Target = Pick<
+  Found,
+  "workspaceId" | "dataKey" | "url" | "sealedSecret" | "earlierSecrets"
+>;
 
 /** One subscription's turn in a dispatch: its claimed deliveries and their outcomes. */
 export class Turn {

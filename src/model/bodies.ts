@@ -1,8 +1,9 @@
 import { sql } from "drizzle-orm";
+import { openDataKeyIfAny } from "../contract/personal-data.ts";
 import type { WebhookDelivery } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
-import { LEAD_AS_JSON, parseLeadRow, toLead } from "./leads.ts";
+import { LEAD_AS_JSON, parseLeadRow, readLead } from "./leads.ts";
 
 /*
  * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is
@@ -23,7 +24,7 @@ export function serializeBody<T extends WebhookDelivery>(
   return JSON.stringify({ id, type, created_at: isoTime(createdAt), data });
 }
 
-/** The fields to select for `bodyOf`. */
+/** The fields to select for `makeBody`. */
 export const BODY = {
   eventId: events.id,
   createdAt: events.createdAt,
@@ -42,8 +43,25 @@ export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | 
   lead: string | null;
 }
 
-/** The body of an event; null if its source was not read, or no longer exists. */
-export function bodyOf({ eventId, createdAt, storedBody, leadId, lead }: BodyRow): string | null {
+/** A workspace and its data key, encrypted; null if it has none. */
+export interface Owner {
+  workspaceId: string;
+  dataKey: string | null;
+}
+
+/**
+ * The body of an event; null if its source was not read, or no longer exists.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ */
+export async function makeBody(
+  keys: string,
+  { workspaceId, dataKey }: Owner,
+  { eventId, createdAt, storedBody, leadId, lead }: BodyRow,
+): Promise<string | null> {
   if (leadId === null) return storedBody;
-  return lead && serializeBody(eventId, "lead.created", createdAt, toLead(parseLeadRow(lead)));
+  if (lead === null) return null;
+  const key = openDataKeyIfAny(keys, workspaceId, dataKey);
+  const data = await readLead(key, parseLeadRow(lead));
+  return serializeBody(eventId, "lead.created", createdAt, data);
 }

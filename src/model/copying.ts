@@ -2,7 +2,7 @@ import { type Column, eq, getTableColumns, type SQL, type SQLWrapper, sql } from
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { ExportKind } from "../contract/export.ts";
 import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_BYTES_AT_ONCE } from "../contract/limits.ts";
-import { bare, excluded, list, update } from "../db/builder.ts";
+import { bare, excluded, fromJson, list, toJsonValue, update } from "../db/builder.ts";
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../db/client.ts";
 import {
   automations,
@@ -71,7 +71,7 @@ const KINDS: Kind[] = [
     name: "lead",
     table: leads,
     key: [leads.id],
-    weight: sql`octet_length(${leads.customFields})`,
+    weight: sql`coalesce(2 * octet_length(${leads.sealed}), octet_length(${leads.customFields}))`,
     conflict: [leads.id],
     // Its runs may only lose the link in a later change.
     release: (isGone) => [
@@ -158,7 +158,7 @@ const columnsOf = (table: SQLiteTable) => Object.entries<Column>(getTableColumns
 function wholeRow(kind: Kind): SQL[] {
   const followers = followersOf(kind);
   const own = columnsOf(kind.table).map(
-    ([name, column]) => sql`${column} AS ${sql.identifier(name)}`,
+    ([name, column]) => sql`${toJsonValue(column)} AS ${sql.identifier(name)}`,
   );
   if (!followers) return own;
   const fields = columnsOf(followers.table).flatMap(([name, column]) => [sql`${name}`, column]);
@@ -300,7 +300,7 @@ export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknow
     jsonParameters(copied).map((chunk) => {
       const source = sql`FROM json_each(${chunk}) AS r`;
       const insert = sql`INSERT INTO ${table} (${list(own.map(([, column]) => bare(column)))})
-        SELECT ${list(own.map(([name]) => sql.raw(`r.value->>'${name}'`)))} ${source} WHERE ${refersToCopied}
+        SELECT ${list(own.map(([name, column]) => fromJson("r")(column, name)))} ${source} WHERE ${refersToCopied}
         ON CONFLICT (${list(conflict.map(bare))}) DO UPDATE
         SET ${list(kept.map(([, column]) => sql`${bare(column)} = ${excluded(column)}`))}`;
       if (!followers) return write(insert);

@@ -12,7 +12,8 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
-import { BODY, bodyOf } from "./bodies.ts";
+import { BODY, type BodyRow, type Owner } from "./bodies.ts";
+import { dataKeyOf } from "./data-keys.ts";
 import { cancelWithdrawn, exhaustOverdue } from "./endings.ts";
 import {
   type Hold,
@@ -28,9 +29,8 @@ import { earlierSecretsAt } from "./secrets.ts";
 import { findKeysOfSubscriptions } from "./workspaces.ts";
 
 /** A subscription as a round trip found it. */
-export interface Found extends Pace {
+export interface Found extends Pace, Owner {
   subscriptionId: string;
-  workspaceId: string;
   url: string;
   sealedSecret: string;
   /** Sealed secrets that were rotated out and still sign. */
@@ -59,8 +59,8 @@ export interface Claimed {
   /** Number of attempts with a recorded outcome. */
   attempts: number;
   generation: number;
-  /** The exact body to post; null for a long one, which `findBody` reads when it is needed. */
-  body: string | null;
+  /** What its body is made from; `findEvent` reads what is long when it is needed. */
+  event: BodyRow;
 }
 
 /** The result of one round trip of a dispatch. */
@@ -117,7 +117,7 @@ export function exchange(
       eventId: event.eventId,
       attempts,
       generation,
-      body: bodyOf(event),
+      event,
     })),
     keyHashes: keys.map(({ keyHash }) => keyHash),
   }));
@@ -161,6 +161,7 @@ const subscriptionsAsked = prepared<Found>(
   select({
     subscriptionId: subscriptions.id,
     workspaceId: subscriptions.workspaceId,
+    dataKey: dataKeyOf(subscriptions.workspaceId),
     url: subscriptions.url,
     sealedSecret: subscriptions.sealedSecret,
     earlierSecrets: earlierSecretsAt(NOW),
@@ -222,7 +223,7 @@ const claimed = prepared(
     .orderBy(deliveries.dueAt, deliveries.eventId),
 );
 
-const body = prepared(
+const event = prepared(
   select(BODY)
     .from(events)
     .where(
@@ -233,12 +234,12 @@ const body = prepared(
     ),
 );
 
-/** The body of an event; null if it does not exist or no longer does. */
-export async function findBody(
+/** What the body of an event is made from; null if the event does not exist or no longer does. */
+export async function findEvent(
   db: Database,
   workspaceId: string,
   eventId: string,
-): Promise<string | null> {
-  const [row] = await query(db, body({ workspaceId, eventId }));
-  return row ? bodyOf(row) : null;
+): Promise<BodyRow | null> {
+  const [row = null] = await query(db, event({ workspaceId, eventId }));
+  return row;
 }

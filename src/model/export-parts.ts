@@ -55,6 +55,7 @@ export const PARTS: Part[] = [
   {
     kind: "workspace",
     table: workspaces,
+    secret: ["dataKey"],
     sources: (id) => [sql`${workspaces} WHERE ${workspaces.id} = ${id}`],
     position: [workspaces.id],
     atOnce: SMALL,
@@ -103,6 +104,7 @@ export const PARTS: Part[] = [
   {
     kind: "lead",
     table: leads,
+    secret: ["sealed"],
     sources: ofWorkspace(leads),
     position: [leads.createdAt, leads.id],
     atOnce: LARGE,

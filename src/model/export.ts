@@ -3,10 +3,12 @@ import { decodeValues, EXPORT_LIST, encodeValues } from "../contract/cursor.ts";
 import type { ExportItem, Json } from "../contract/export.ts";
 import { InputError } from "../contract/input-error.ts";
 import { EXPORT_PAGE_MAX_BYTES, EXPORT_PAGE_MAX_ITEMS } from "../contract/limits.ts";
+import { openDataKeyIfAny } from "../contract/personal-data.ts";
 import { isoTime } from "../contract/time.ts";
-import { list } from "../db/builder.ts";
+import { list, toJsonValue } from "../db/builder.ts";
 import { type Database, query, rows } from "../db/client.ts";
-import type { LastAttempt } from "../db/schema.ts";
+import { type LastAttempt, leads } from "../db/schema.ts";
+import { dataKeyOf } from "./data-keys.ts";
 import {
   type Exported,
   PARTS,
@@ -15,6 +17,7 @@ import {
   positionOf,
   selectRows,
 } from "./export-parts.ts";
+import { type LeadRow, readPersonalData } from "./leads.ts";
 
 /** A position in an export. */
 interface Place {
@@ -29,11 +32,13 @@ interface Place {
  * page was read appears on some page, unless it was deleted in the meantime; newer rows may appear.
  *
  * @param db the database that the workspace lives in.
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
  * @throws InputError for a cursor of another list or workspace.
  */
 export async function exportPage(
   db: Database,
   directory: Database,
+  keys: string,
   workspaceId: string,
   cursor: string | null,
 ): Promise<{ items: ExportItem[]; nextCursor: string | null }> {
@@ -44,7 +49,7 @@ export async function exportPage(
     const part = PARTS[place.part];
     if (!part) return { items, nextCursor: null };
     const source = part.isOfDirectory ? directory : db;
-    const found = await listRows(source, part, workspaceId, place.after);
+    const found = await listRows(source, keys, part, workspaceId, place.after);
     for (const row of found) {
       const added = toItems(part, row);
       items.push(...added);
@@ -63,8 +68,9 @@ export async function exportPage(
 type Row = Record<string, unknown>;
 
 /** The next rows of a part: its columns, and the nested rows as a JSON string in `nested`. */
-function listRows(
+async function listRows(
   db: Database,
+  keys: string,
   part: Part,
   workspaceId: string,
   after: Place["after"],
@@ -73,8 +79,31 @@ function listRows(
   const selected = [
     ...columnsOf(part).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
     ...(nested ? [sql`${toJson(nested)} AS nested`] : []),
+    ...(part.table === leads ? SEALED : []),
   ];
-  return query(db, rows<Row>(selectRows(part, workspaceId, selected, after, atOnce)));
+  const found = await query(db, rows<Row>(selectRows(part, workspaceId, selected, after, atOnce)));
+  if (part.table !== leads) return found;
+  return Promise.all(found.map((row) => openLead(keys, workspaceId, row as Row & SealedLead)));
+}
+
+/** The columns to select for `openLead`. */
+const SEALED = [
+  sql`${toJsonValue(leads.sealed)} AS sealed`,
+  sql`${dataKeyOf(leads.workspaceId)} AS "dataKey"`,
+];
+
+type SealedLead = Pick<LeadRow, "id" | "name" | "email" | "phone" | "sealed"> & {
+  customFields: string;
+  dataKey: string | null;
+};
+
+/** The row of a lead with its personal data in the clear. */
+async function openLead(keys: string, workspaceId: string, row: Row & SealedLead): Promise<Row> {
+  const { dataKey, customFields } = row;
+  const stored = { ...row, customFields: JSON.parse(customFields) };
+  const key = openDataKeyIfAny(keys, workspaceId, dataKey);
+  const { name, email, phone, ...data } = await readPersonalData(key, stored);
+  return { ...row, name, email, phone, customFields: JSON.stringify(data.customFields) };
 }
 
 /** A table's exported columns, by item field name. */

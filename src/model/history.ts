@@ -6,7 +6,8 @@ import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
 import { attempts, type DeliveryState, deliveries, events, subscriptions } from "../db/schema.ts";
-import { BODY, bodyOf } from "./bodies.ts";
+import { BODY, makeBody } from "./bodies.ts";
+import { dataKeyOf } from "./data-keys.ts";
 import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
 import { type Listing, type PageRequest, toListing } from "./page.ts";
 
@@ -112,9 +113,15 @@ export async function listDeliveries(
   return !listing.next && bound ? { ...listing, next: { at: 0, id: bound.id } } : listing;
 }
 
-/** One delivery with everything that is stored about it. @throws UnknownInput if there is none. */
+/**
+ * One delivery with everything that is stored about it.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @throws UnknownInput if there is none.
+ */
 export async function findDelivery(
   db: Database,
+  keys: string,
   webhookId: string,
   eventId: string,
 ): Promise<DeliveryDetails> {
@@ -123,7 +130,12 @@ export async function findDelivery(
     db,
     inOrder([
       isThere(webhookId),
-      select({ ...SHOWN, ...BODY })
+      select({
+        ...SHOWN,
+        ...BODY,
+        workspaceId: events.workspaceId,
+        dataKey: dataKeyOf(events.workspaceId),
+      })
         .from(deliveries)
         .innerJoin(events, IS_ITS_EVENT)
         .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
@@ -136,7 +148,7 @@ export async function findDelivery(
   if (known.length === 0) throw unknownWebhook();
   if (!row) throw new UnknownInput("eventId", "no such delivery to this subscription");
   const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
-  return { ...toView(row), failedAttempts, body: bodyOf(row) ?? "" };
+  return { ...toView(row), failedAttempts, body: (await makeBody(keys, row, row)) ?? "" };
 }
 
 function isThere(webhookId: string) {

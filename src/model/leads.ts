@@ -1,7 +1,13 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import {
+  knownDataKey,
+  openDataKeyIfAny,
+  openPersonalData,
+  type PersonalData,
+} from "../contract/personal-data.ts";
 import type { Lead } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
-import { each, fromJson, insertFrom, list, select } from "../db/builder.ts";
+import { each, fromJson, insertFrom, list, select, toJsonValue } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -11,14 +17,25 @@ import {
   type Statements,
 } from "../db/client.ts";
 import { leads } from "../db/schema.ts";
-import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
+import { dataKeyOf } from "./data-keys.ts";
+import {
+  byCreation,
+  isBehind,
+  type Listing,
+  listPage,
+  newestFirst,
+  type PageRequest,
+  ROWS,
+} from "./page.ts";
 
-type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
+/** A lead as stored. */
+export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
 const SHOWN = {
   id: leads.id,
   source: leads.source,
   agentId: leads.agentId,
+  sealed: toJsonValue(leads.sealed) as SQL<string | null>,
   name: leads.name,
   email: leads.email,
   phone: leads.phone,
@@ -27,7 +44,12 @@ const SHOWN = {
 };
 
 const page = prepared(
-  select(SHOWN)
+  select({
+    ...SHOWN,
+    dataKey: sql<
+      string | null
+    >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
+  })
     .from(leads)
     .where(
       and(
@@ -39,40 +61,48 @@ const page = prepared(
     .limit(ROWS),
 );
 
-/** One page of the workspace's leads, newest first. */
-export async function listLeads(db: Database, workspaceId: string, request: PageRequest) {
-  return listPage(db, page, { workspaceId }, request, byCreation, toLead);
+/**
+ * One page of the workspace's leads, newest first.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ */
+export async function listLeads(
+  db: Database,
+  keys: string,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Listing<Lead>> {
+  const known = knownDataKey(workspaceId);
+  const values = { workspaceId, isKeyNeeded: known ? 0 : 1 };
+  const { items, next } = await listPage(db, page, values, request, byCreation, (row) =>
+    readLead(known ?? openDataKeyIfAny(keys, workspaceId, row.dataKey), row),
+  );
+  return { items: await Promise.all(items), next };
 }
 
-/** A lead as the platform reports it; `eventId` is the event that announces it. */
-export type ReportedLead = Omit<typeof leads.$inferInsert, "workspaceId"> & LeadRow;
-
-const REPORTED: Exclude<keyof typeof leads.$inferSelect, "workspaceId">[] = [
+const INSERTED = [
   "id",
   "reference",
   "source",
   "agentId",
-  "name",
-  "email",
-  "phone",
-  "customFields",
+  "sealed",
   "createdAt",
   "eventId",
-];
+] as const satisfies (keyof typeof leads.$inferSelect)[];
+
+/** A lead as it is recorded; `eventId` is the event that announces it. */
+export type NewLead = Pick<typeof leads.$inferSelect, (typeof INSERTED)[number]>;
 
 /** Inserts leads; those already stored stay unchanged. */
-export function insertLeads(workspaceId: string, reported: ReportedLead[]): Statements<number[]> {
-  const reports = reported.map((lead) => ({
-    ...lead,
-    customFields: JSON.stringify(lead.customFields),
-  }));
+export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
   return inOrder(
-    jsonParameters(reports).map((chunk) =>
+    jsonParameters(recorded).map((chunk) =>
       insertFrom(
         leads,
         {
-          ...each(leads, REPORTED, fromJson("r")),
+          ...each(leads, INSERTED, fromJson("r")),
           workspaceId,
+          customFields: sql`'{}'`,
         },
         sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
       ),
@@ -103,16 +133,32 @@ export function parseLeadRow(json: string): LeadRow {
   return { ...row, customFields: JSON.parse(row.customFields) };
 }
 
-/** The public shape. */
-export function toLead(row: LeadRow): Lead {
+/**
+ * The personal data of a lead.
+ *
+ * @param dataKey its workspace's.
+ * @throws Error if it cannot be decrypted.
+ */
+export async function readPersonalData(
+  dataKey: Promise<CryptoKey> | null,
+  lead: PersonalData & { id: string; sealed: string | null },
+): Promise<PersonalData> {
+  if (lead.sealed === null) return lead;
+  if (!dataKey) throw new Error(`the workspace of ${lead.id} has no data key`);
+  return openPersonalData(await dataKey, lead.id, lead.sealed);
+}
+
+/** The public shape. @param dataKey the workspace's. */
+export async function readLead(dataKey: Promise<CryptoKey> | null, row: LeadRow): Promise<Lead> {
+  const { name, email, phone, customFields } = await readPersonalData(dataKey, row);
   return {
     id: row.id,
     source: row.source,
     agent_id: row.agentId,
-    name: row.name,
-    email: row.email,
-    phone: row.phone,
-    custom_fields: row.customFields,
+    name,
+    email,
+    phone,
+    custom_fields: customFields,
     created_at: isoTime(row.createdAt),
   };
 }

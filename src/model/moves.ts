@@ -24,7 +24,7 @@ export type Move = typeof moves.$inferSelect;
 /** The fields of a workspace that move with it. */
 export type Workspace = Pick<
   typeof workspaces.$inferSelect,
-  "id" | "name" | "adminEmails" | "accessGranted" | "webhooksMax" | "createdAt"
+  "id" | "name" | "adminEmails" | "accessGranted" | "dataKey" | "webhooksMax" | "createdAt"
 >;
 
 const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
@@ -85,8 +85,16 @@ export function listMoves(limit: number): Statements<Move[]> {
 
 /** A workspace that lives in this database; undefined if it does not. */
 export function findLiving(id: string): Statements<Workspace | undefined> {
-  const { name, adminEmails, accessGranted, webhooksMax, createdAt } = workspaces;
-  const fields = { id: workspaces.id, name, adminEmails, accessGranted, webhooksMax, createdAt };
+  const {
+    id: itsId,
+    name,
+    adminEmails,
+    accessGranted,
+    dataKey,
+    webhooksMax,
+    createdAt,
+  } = workspaces;
+  const fields = { id: itsId, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt };
   const found = rows(
     select(fields)
       .from(workspaces)

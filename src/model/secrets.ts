@@ -25,7 +25,7 @@ import {
   type Statements,
   write,
 } from "../db/client.ts";
-import { earlierSecrets, subscriptions } from "../db/schema.ts";
+import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
 import { IS_FREE, isWritable, NOBODY } from "./holds.ts";
 
 /** The result of a rotation. */
@@ -125,8 +125,9 @@ export function deleteEndedSecrets(db: Database, now: number) {
   return commit(db, deleteFrom(earlierSecrets).where(lte(earlierSecrets.until, now)));
 }
 
-/** A subscription's secret, as stored. */
+/** A subscription's secret or a workspace's data key, as stored. */
 export interface SealedSecret {
+  /** The id of the subscription or the workspace. */
   id: string;
   sealedSecret: string;
 }
@@ -167,6 +168,11 @@ function underOthers(keyId: string) {
     .from(subscriptions)
     .where(and(isUnderOther(subscriptions.sealedSecret), isHere))
     .unionAll(
+      select({ id: workspaces.id, sealedSecret: sql<string>`${workspaces.dataKey}` })
+        .from(workspaces)
+        .where(and(isUnderOther(workspaces.dataKey), isWritable(workspaces.id))),
+    )
+    .unionAll(
       select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
         .from(earlierSecrets)
         .innerJoin(subscriptions, eq(subscriptions.id, earlierSecrets.subscriptionId))
@@ -191,6 +197,9 @@ export function updateSecret(
           ELSE ${subscriptions.sealedSecret} END`,
       })
       .where(eq(subscriptions.id, id)),
+    update(workspaces)
+      .set({ dataKey: sealed })
+      .where(and(eq(workspaces.id, id), eq(workspaces.dataKey, sealedSecret))),
     update(earlierSecrets)
       .set({ sealedSecret: sealed })
       .where(

@@ -30,7 +30,13 @@ import {
 /** Inserts a workspace that has access to the service. */
 export function insertWorkspace(
   db: Database,
-  workspace: { id: string; name: string; adminEmails: string[]; createdAt: number },
+  workspace: {
+    id: string;
+    name: string;
+    adminEmails: string[];
+    dataKey: string;
+    createdAt: number;
+  },
 ) {
   return commit(db, insertFrom(workspaces, workspace, sql`WHERE true ON CONFLICT DO NOTHING`));
 }
@@ -193,10 +199,10 @@ function entries(ids: string[]) {
   );
 }
 
-/** The workspaces among these that exist. */
+/** The workspaces among these that exist, with their data keys, encrypted. */
 export function findWorkspaces(ids: string[]) {
   return rows(
-    select({ id: workspaces.id })
+    select({ id: workspaces.id, dataKey: workspaces.dataKey })
       .from(workspaces)
       .where(inArray(workspaces.id, sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`)),
   );

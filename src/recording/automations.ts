@@ -34,6 +34,7 @@ export async function toAutomationRecording(
     ids: reported.map(({ id }) => id),
     references: [],
     leaves: { automations: latest },
+    isPersonal: false,
     once: true,
     missing: unknownWorkspace(),
     statements: () =>
@@ -97,6 +98,7 @@ export async function toRemoval(
     ids,
     references: [],
     leaves: { removedAutomationIds: ids },
+    isPersonal: false,
     once: true,
     missing: unknownWorkspace(),
     statements: () => removeAutomations(workspaceId, ids, moment),

@@ -1,8 +1,9 @@
 import { derivedId } from "../contract/ids.ts";
+import { type PersonalData, sealPersonalData } from "../contract/personal-data.ts";
 import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { announce, draftLeadEvent, IS_NEW_LEAD } from "../model/events.ts";
-import { insertLeads, type ReportedLead } from "../model/leads.ts";
+import { insertLeads, type NewLead } from "../model/leads.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
@@ -23,19 +24,31 @@ export async function toLeadRecording(
     leaves: { leadIds: fresh.map(({ id }) => id) },
     once: false,
     missing: unknownWorkspace(),
-    statements: () =>
-      readAs(
+    isPersonal: true,
+    async statements({ dataKeys }) {
+      const dataKey = await dataKeys.get(workspaceId);
+      if (!dataKey) throw unknownWorkspace();
+      const sealed = await Promise.all(
+        fresh.map(({ id, person }) => sealPersonalData(dataKey, id, person)),
+      );
+      const recorded = fresh.map(({ person: _, ...lead }, i) => ({
+        ...lead,
+        sealed: sealed[i] ?? null,
+        eventId: drafts[i]?.id ?? null,
+      }));
+      return readAs(
         inOrder([
           announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
-          insertLeads(
-            workspaceId,
-            fresh.map((lead, i) => ({ ...lead, eventId: drafts[i]?.id ?? null })),
-          ),
+          insertLeads(workspaceId, recorded),
         ]),
         ([, created]) => sum(created),
-      ),
+      );
+    },
   };
 }
+
+/** A lead as reported, with its personal data in the clear. */
+type ReportedLead = Omit<NewLead, "sealed" | "eventId"> & { person: PersonalData };
 
 /** A lead as reported; `createdAt` defaults to when the report was sent. */
 async function toReportedLead(
@@ -48,10 +61,12 @@ async function toReportedLead(
     reference: report.reference,
     source: report.source,
     agentId: await derivedId("agent", workspaceId, agent.reference),
-    name: report.name ?? null,
-    email: report.email ?? null,
-    phone: report.phone ?? null,
-    customFields: report.customFields ?? {},
+    person: {
+      name: report.name ?? null,
+      email: report.email ?? null,
+      phone: report.phone ?? null,
+      customFields: report.customFields ?? {},
+    },
     createdAt: report.createdAt ?? sentAt ?? now,
   };
 }

@@ -1,17 +1,14 @@
+import { knownDataKey } from "../contract/personal-data.ts";
 import type { Moment, ParsedInput, RecordingMethod } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
 import { findHome, openToWrite } from "../db/homes.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
+import { ensureDataKeys } from "../model/data-keys.ts";
 import type { Wake } from "../model/due.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import { toLeadRecording } from "./leads.ts";
-import { commitRecordings, type Recording } from "./recording.ts";
-import {
-  checkReferences,
-  findReferenced,
-  type KnownAutomations,
-  refuseMissing,
-} from "./references.ts";
+import { commitRecordings, type Needs, type Recording } from "./recording.ts";
+import { checkReferences, findReferenced, type Known, refuseMissing } from "./references.ts";
 import { toRunRecording } from "./runs.ts";
 
 const RECORDINGS: {
@@ -52,20 +49,39 @@ export async function record<M extends RecordingMethod>(
   now: number,
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await toRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, references, leaves, once, missing } = recording;
+  const { workspaceId, ids, references, leaves, once, missing, isPersonal } = recording;
   const home = await openToWrite(env, () => findHome(env, workspaceId));
   // Otherwise no look-up is needed: a missing workspace fails its foreign key.
-  const isLookedUp = references.length > 0 || leaves.removedAutomationIds !== undefined;
-  const automations = isLookedUp ? await findReferences(home.db, recording) : new Map();
-  const statements = recording.statements(automations);
+  const isLookedUp =
+    references.length > 0 ||
+    leaves.removedAutomationIds !== undefined ||
+    (isPersonal && !knownDataKey(workspaceId));
+  const known = isLookedUp ? await findReferences(home.db, recording) : NOTHING_KNOWN;
+  const needs = await gatherNeeds(env, home.db, [recording], known);
+  const statements = await recording.statements(needs);
   const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
   const { changed, wakes } = await refuseMissing(committed, missing);
   return { ids, changed, database: home.database, wakes };
 }
 
-/** Finds the automations a recording refers to. @throws InputError for a missing reference. */
-async function findReferences(db: Database, recording: Recording): Promise<KnownAutomations> {
+const NOTHING_KNOWN: Known = { workspaces: new Map(), automations: new Map(), leads: new Set() };
+
+/** Finds what a recording refers to. @throws InputError for a missing reference. */
+async function findReferences(db: Database, recording: Recording): Promise<Known> {
   const known = await findReferenced(db, [recording]);
   checkReferences(recording, known);
-  return known.automations;
+  return known;
+}
+
+/** What the statements of recordings are made with. @param known what they refer to. */
+export async function gatherNeeds(
+  env: Env,
+  db: Database,
+  recordings: Recording[],
+  { automations, workspaces }: Known,
+): Promise<Needs> {
+  const personal = recordings.filter(({ isPersonal }) => isPersonal);
+  const ids = personal.map(({ workspaceId }) => workspaceId);
+  const keys = env.WEBHOOK_ENCRYPTION_KEYS;
+  return { automations, dataKeys: await ensureDataKeys(db, keys, ids, workspaces) };
 }

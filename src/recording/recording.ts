@@ -17,13 +17,23 @@ export interface Recording extends References {
   /** The error if the database rejects a reference after all. */
   missing: InputError;
   leaves: Leftovers;
+  /** Whether it contains personal data, and so needs the workspace's data key. */
+  isPersonal: boolean;
   /**
    * The statements that record and announce it, to be committed together in this order. Reads how
    * many records they insert or remove.
    *
-   * @param automations the automations it refers to, once its references have been checked.
+   * @throws InputError if the workspace has no data key although it needs one, because it is unknown.
    */
-  statements(automations: KnownAutomations): Statements<number>;
+  statements(needs: Needs): Statements<number> | Promise<Statements<number>>;
+}
+
+/** What the statements of a recording are made with, once its references have been checked. */
+export interface Needs {
+  /** The automations it refers to. */
+  automations: KnownAutomations;
+  /** The data keys of workspaces. */
+  dataKeys: Map<string, Promise<CryptoKey>>;
 }
 
 /** A recording whose references have been checked. */

@@ -29,7 +29,8 @@ export interface Leftovers {
 
 /** What recordings may refer to: stored rows, and what earlier recordings in the batch add. */
 export interface Known {
-  workspaces: Set<string>;
+  /** Their data keys, encrypted, by id; null for those that have none yet. */
+  workspaces: Map<string, string | null>;
   automations: KnownAutomations;
   /** Keys from `inWorkspace`. */
   leads: Set<string>;
@@ -72,7 +73,7 @@ export async function findReferenced(db: Database, recordings: References[]): Pr
     ]),
   );
   return {
-    workspaces: new Set(workspaces.map(({ id }) => id)),
+    workspaces: new Map(workspaces.map(({ id, dataKey }) => [id, dataKey])),
     automations: new Map(
       automations.map(({ workspaceId, id, type, generation }) => [
         inWorkspace(workspaceId, id),

@@ -21,9 +21,10 @@ export async function toRunRecording(
     ids: reported.map(({ id }) => id),
     references: reported.flatMap(referencesOf),
     leaves: {},
+    isPersonal: false,
     once: false,
     missing: new InputError("runs: an automation that they name has just been removed"),
-    statements(automations) {
+    statements({ automations }) {
       const automationOf = ({ automationId }: ReportedRun) =>
         automations.get(inWorkspace(workspaceId, automationId));
       const found = fresh.map((run) => ({

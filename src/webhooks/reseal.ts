@@ -1,4 +1,5 @@
 import type { KeyRing } from "../contract/key-ring.ts";
+import { open, seal, sealingKeyId } from "../contract/seal.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
 import { log } from "../log.ts";
 import {
@@ -7,7 +8,6 @@ import {
   type SealedSecret,
   updateSecret,
 } from "../model/secrets.ts";
-import { open, seal, sealingKeyId } from "./seal.ts";
 
 /** The result of a reseal. */
 export interface Resealed {
@@ -30,7 +30,7 @@ export async function resealSecrets(db: Database, ring: KeyRing, limit: number):
     const secrets = await listUnderOtherKeys(db, keyId, after, wanted);
     const resealed = await Promise.all(secrets.map((secret) => reseal(ring, secret)));
     const unreadable = secrets.filter((_, i) => resealed[i] === null).map(({ id }) => id);
-    if (unreadable.length > 0) log("secrets_unreadable", { subscriptions: unreadable.join(" ") });
+    if (unreadable.length > 0) log("secrets_unreadable", { ids: unreadable.join(" ") });
     const replacements = secrets.flatMap((secret, i) => {
       const sealed = resealed[i];
       return sealed == null ? [] : updateSecret(secret, sealed);

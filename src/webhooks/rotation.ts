@@ -1,11 +1,11 @@
 import { InputError } from "../contract/input-error.ts";
 import { ROTATION_MS } from "../contract/limits.ts";
+import { parseEncryptionKeys, seal } from "../contract/seal.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { unknownWebhook } from "../model/health.ts";
 import { isRotatable, type Rotation, rotate } from "../model/secrets.ts";
-import { parseEncryptionKeys, seal } from "./seal.ts";
 import { mintSecret } from "./signature.ts";
 
 /** Too many earlier secrets of a subscription still sign; it cannot have another. */

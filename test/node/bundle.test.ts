@@ -29,7 +29,7 @@ test("startup loads no schema and nothing that only makes documents", () => {
 
 test("the bundle contains neither texts nor code that no request needs", () => {
   const { gzipBytes } = measureBundle(BUNDLE);
-  expect(gzipBytes).toBeLessThan(92_000);
+  expect(gzipBytes).toBeLessThan(93_000);
   const text = readFileSync(BUNDLE, "utf8");
   // A locale of zod, its JSON Schema generator, Postgres, texts of the document and of the help.
   for (const part of [

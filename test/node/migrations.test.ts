@@ -3,8 +3,6 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
-import { EVENTS_WITH_BODIES, type EventWithBody } from "../../scripts/shared/stored-bodies.ts";
-import { bodyOf } from "../../src/model/bodies.ts";
 
 const FOLDER = join(ROOT, "migrations");
 const MIGRATIONS = readdirSync(FOLDER)
@@ -29,29 +27,4 @@ test("a key from before its use was noted counts as used: its gate may be keepin
     { id: "a", last_used_at: 7 },
     { id: "b", last_used_at: null },
   ]);
-});
-
-test("the statement for rolling back gives events of leads the bodies that they are posted with", () => {
-  const db = new DatabaseSync(":memory:");
-  for (const sql of MIGRATIONS) db.exec(sql);
-  db.exec("INSERT INTO workspaces (id, name, admin_emails, created_at) VALUES ('w', 'W', '[]', 5)");
-  const custom = JSON.stringify({ 1: 'é"\n\u0001\u2028🌻', list: [0.1, null, { true: false }] });
-  const lead = db.prepare(
-    `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, custom_fields, created_at)
-      VALUES (?, 'w', 'r', 'crm', 'agt_1', ?, ?, ?)`,
-  );
-  const event = db.prepare(
-    `INSERT INTO events (workspace_id, id, type, body, lead_id, owed, created_at)
-      VALUES ('w', ?, 'lead.created', '', ?, '[]', ?)`,
-  );
-  for (const [i, at] of [1_700_000_000_000, 1_795_310_628_155, 1_795_310_659_999].entries()) {
-    lead.run(`lea_${i}`, i === 0 ? null : 'Zoë "🌻" \\ \t', custom, at);
-    event.run(`evt_${i}`, `lea_${i}`, at + 1);
-  }
-  const before = db.prepare(EVENTS_WITH_BODIES).all() as unknown as EventWithBody[];
-  const operations = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
-  db.exec(/```sql\n(\s+UPDATE events SET lead_id[^`]+)```/.exec(operations)?.[1] ?? "");
-  const after = db.prepare("SELECT body FROM events ORDER BY id").all();
-  expect(after).toEqual(before.map((row) => ({ body: bodyOf(row) })));
-  expect(before.map(bodyOf).every((body) => body?.startsWith('{"id":"evt_'))).toBe(true);
 });

@@ -9,7 +9,8 @@ import type { WebhookDelivery } from "../../src/contract/resources.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
-import { findBody } from "../../src/model/deliveries.ts";
+import { makeBody } from "../../src/model/bodies.ts";
+import { findEvent } from "../../src/model/deliveries.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */
@@ -229,9 +230,16 @@ export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> 
   )
     .bind(workspaceId)
     .all<{ id: string }>();
-  const db = openDatabase(HOME_DB);
-  const bodies = results.map(({ id }) => findBody(db, workspaceId, id));
+  const bodies = results.map(({ id }) => bodyOf(workspaceId, id));
   return (await Promise.all(bodies)).map((body) => JSON.parse(body ?? "null"));
+}
+
+/** The body of a stored event; null if there is no such event. */
+export async function bodyOf(workspaceId: string, eventId: string): Promise<string | null> {
+  const workspace = HOME_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?");
+  const dataKey = await workspace.bind(workspaceId).first<string | null>("data_key");
+  const event = await findEvent(openDatabase(HOME_DB), workspaceId, eventId);
+  return event && makeBody(env.WEBHOOK_ENCRYPTION_KEYS, { workspaceId, dataKey }, event);
 }
 
 export type AutomationReport = PlatformInput<"recordAutomations">["automations"][number];

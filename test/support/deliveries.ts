@@ -11,6 +11,7 @@ import { vi } from "vitest";
 import { randomId } from "../../src/contract/ids.ts";
 import { type Lane, laneOf } from "../../src/contract/pace.ts";
 import type { WebhookEvent } from "../../src/contract/resources.ts";
+import { parseEncryptionKeys, seal } from "../../src/contract/seal.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit, type D1Client } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
@@ -21,7 +22,6 @@ import type { Claimed } from "../../src/model/deliveries.ts";
 import { announce, type Draft, draftEvent, IS_NEW_LEAD } from "../../src/model/events.ts";
 import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
-import { parseEncryptionKeys, seal } from "../../src/webhooks/seal.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 import type { Received } from "./subscribers.ts";
@@ -132,6 +132,12 @@ export function noticesOf(subscriptionId: string, kind: NoticeKind = "disabled")
 export async function receivedBy({ url }: { url: string }): Promise<Received[]> {
   const answer = await fetch(`https://${new URL(url).host}/received`);
   return answer.json();
+}
+
+/** A delivery of an event with a stored body, as it is claimed. */
+export function claimedOf(subscriptionId: string, { id, body }: Draft): Claimed {
+  const event = { eventId: id, createdAt: 0, storedBody: body, leadId: null, lead: null };
+  return { subscriptionId, eventId: id, attempts: 0, generation: 0, event };
 }
 
 /** A complete response of a subscriber. */

@@ -16,13 +16,14 @@ export function laggingReplica() {
       const stale = before.get(name);
       if (stale && isStale()) {
         staleReads++;
-        return stale;
+        return structuredClone(stale);
       }
       const found = await primary
         .prepare(query)
         .bind(...parameters)
         [how]();
-      before.set(name, found);
+      // Whoever reads a result may change it.
+      before.set(name, structuredClone(found));
       return found;
     };
     const statement = (query: string, parameters: unknown[]): object => ({

@@ -8,6 +8,7 @@ export const leads = createApp();
 
 leads.get("/leads", served("leads"), async (c) => {
   const request = parsePageRequest(c, LEADS_LIST);
-  const found = await listLeads(c.get("db"), c.get("workspaceId"), request);
+  const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
+  const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
   return c.json(toPage(LEADS_LIST, found), 200);
 });

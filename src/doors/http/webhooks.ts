@@ -2,6 +2,7 @@ import type { Context } from "hono";
 import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
+import { parseEncryptionKeys, seal } from "../../contract/seal.ts";
 import { commit } from "../../db/client.ts";
 import { wake } from "../../delivery/wake.ts";
 import {
@@ -11,7 +12,6 @@ import {
   toWebhook,
 } from "../../model/subscriptions.ts";
 import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
-import { parseEncryptionKeys, seal } from "../../webhooks/seal.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
 import { readBody } from "./body.ts";

@@ -24,7 +24,7 @@ export const deliveryMethods = {
   /** Returns a delivery, all its failed attempts, and the exact body. */
   async readDelivery({ env }, { webhookId, eventId }) {
     const { db } = await findHomeOfWebhook(env, webhookId);
-    return findDelivery(db, webhookId, eventId);
+    return findDelivery(db, env.WEBHOOK_ENCRYPTION_KEYS, webhookId, eventId);
   },
 
   /**

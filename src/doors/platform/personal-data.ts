@@ -68,6 +68,7 @@ export const personalDataMethods = {
   /** Exports everything we store about a workspace, except secrets, in pages of about a megabyte. */
   async exportWorkspace({ env }, { workspaceId, cursor }) {
     const { db } = await findKnownHome(env, workspaceId);
-    return exportPage(db, openDirectory(env), workspaceId, cursor ?? null);
+    const keys = env.WEBHOOK_ENCRYPTION_KEYS;
+    return exportPage(db, openDirectory(env), keys, workspaceId, cursor ?? null);
   },
 } satisfies Partial<Methods>;

@@ -1,5 +1,6 @@
 import { InputError } from "../../contract/input-error.ts";
 import { SECRET_OVERLAP_SECONDS } from "../../contract/limits.ts";
+import { parseEncryptionKeys } from "../../contract/seal.ts";
 import { commit } from "../../db/client.ts";
 import { allHomes, findHome, findHomeOfWebhook } from "../../db/homes.ts";
 import { wake } from "../../delivery/wake.ts";
@@ -12,7 +13,6 @@ import {
 } from "../../model/subscriptions.ts";
 import { type Resealed, resealSecrets } from "../../webhooks/reseal.ts";
 import { rotateSecret } from "../../webhooks/rotation.ts";
-import { parseEncryptionKeys } from "../../webhooks/seal.ts";
 import { sendTestEvent } from "../../webhooks/test-event.ts";
 import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
 import type { Call, Methods } from "./methods.ts";

@@ -1,6 +1,7 @@
 import { WORKSPACES_LIST } from "../../contract/cursor.ts";
 import { randomId } from "../../contract/ids.ts";
 import { PORTAL_LINK_MINUTES } from "../../contract/limits.ts";
+import { createDataKey } from "../../contract/personal-data.ts";
 import { commit, inOrder } from "../../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../../db/databases.ts";
 import { type Home, homeNamed } from "../../db/homes.ts";
@@ -31,6 +32,7 @@ export const workspaceMethods = {
       id: workspaceId,
       name,
       adminEmails: adminEmails ?? [],
+      dataKey: await createDataKey(env.WEBHOOK_ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
     await insertWorkspace(home.db, workspace);

@@ -14,7 +14,9 @@ let receiver: Receiver;
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "erasure-"));
   runtime = await startRuntime({ persist: folder, databases: 2 });
-  receiver = await startReceiver(({ body }) => (body.includes("Larrieu-3") ? 500 : 204));
+  receiver = await startReceiver(({ body }) =>
+    body.includes(`Larrieu-${LEADS - 1}-`) ? 500 : 204,
+  );
 });
 
 afterEach(async () => {
@@ -51,8 +53,8 @@ async function rowsOf(tables: string[]): Promise<number[]> {
   return (await Promise.all(counts)).map(Number);
 }
 
-/** So few that the database has not moved rows between pages, which leaves copies behind. */
-const LEADS = 6;
+/** So many that the database moves rows between pages, which leaves copies of them in the file. */
+const LEADS = 300;
 
 /** Leads that differ from each other in each field. */
 function reports() {
@@ -85,8 +87,8 @@ async function fill() {
   expect(answer.status).toBe(201);
   const leads = reports();
   const ids: string[] = [];
-  for (let at = 0; at < LEADS; at += 3) {
-    const part = leads.slice(at, at + 3);
+  for (let at = 0; at < LEADS; at += 30) {
+    const part = leads.slice(at, at + 30);
     ids.push(...(await PLATFORM.recordLeads({ workspaceId, leads: part })).ids);
   }
   await until(async () => (await PLATFORM.ledger({ workspaceId })).delivered === LEADS - 1);
@@ -102,24 +104,31 @@ async function fill() {
   return { workspaceId, ids, texts };
 }
 
-test("of a few erased leads, the database's files contain no byte of a name, e-mail or phone number", async () => {
+test("of erased leads, the database's files contain no byte of a name, e-mail or phone number", async () => {
   const { workspaceId, ids, texts } = await fill();
   const tables = ["leads", "events", "deliveries", "attempts", "notices", "emails"];
   for (const [i, rows] of (await rowsOf(tables)).entries())
     expect(rows, tables[i]).toBeGreaterThan(0);
-  for (let at = 0; at < ids.length; at += 100)
-    await runtime.env.PLATFORM.eraseLeads({ workspaceId, ids: ids.slice(at, at + 100) });
+  const [erased, kept] = [ids.slice(0, 200), ids.slice(200)];
+  for (let at = 0; at < erased.length; at += 100)
+    await runtime.env.PLATFORM.eraseLeads({ workspaceId, ids: erased.slice(at, at + 100) });
   await runtime.scheduled();
-  expect(await rowsOf(tables)).toEqual([0, 0, 0, 0, 1, 1]);
+  const left = kept.length;
+  // The last lead was kept, and failed.
+  expect(await rowsOf(tables)).toEqual([left, left, left, 1, 1, 1]);
   await runtime.stop();
   // The database, and the gates' storage, which contains the key's standing.
-  const kept = files().filter((name) => name.endsWith(".sqlite"));
+  const storage = files().filter((name) => name.endsWith(".sqlite"));
   for (const part of ["D1DatabaseObject", "KeyGate"])
     expect(
-      kept.some((name) => name.includes(part)),
-      kept.join(),
+      storage.some((name) => name.includes(part)),
+      storage.join(),
     ).toBe(true);
   expect(filesWith(texts)).toEqual([]);
+  // What is in the clear is found: the search works.
+  expect(filesWith(["lead-299", "admin@example.com"])).toEqual([
+    expect.stringMatching(/D1DatabaseObject.*: 2 of 2$/),
+  ]);
 });
 
 test("nor if their workspace was moved to another database", async () => {
@@ -129,14 +138,28 @@ test("nor if their workspace was moved to another database", async () => {
   // What it left behind is deleted a minute later.
   await DB.prepare("UPDATE moves SET since = 0").run();
   await runtime.scheduled();
-  await PLATFORM.eraseLeads({ workspaceId, ids });
+  await PLATFORM.eraseLeads({ workspaceId, ids: ids.slice(0, 100) });
   await runtime.scheduled();
   await runtime.stop();
   expect(filesWith(texts)).toEqual([]);
+  expect(filesWith(["lead-299"])).not.toEqual([]);
 });
 
-test("of leads that were not erased, they do", async () => {
-  const { texts } = await fill();
+test("nor of a few leads that were stored before personal data was encrypted", async () => {
+  const { PLATFORM, DB } = runtime.env;
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence", database: "DB" });
+  const reported = reports().slice(0, 6);
+  const insert = DB.prepare(
+    `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
+      VALUES (?, ?, ?, 'crm', 'agt_1', ?, ?, ?, ?, 1)`,
+  );
+  const inserts = reported.map(({ reference, name, email, phone, customFields }) => {
+    const custom = JSON.stringify(customFields);
+    return insert.bind(`lea_${reference}`, workspaceId, reference, name, email, phone, custom);
+  });
+  await DB.batch(inserts);
+  const ids = reported.map(({ reference }) => `lea_${reference}`);
+  await PLATFORM.eraseLeads({ workspaceId, ids });
   await runtime.stop();
-  expect(filesWith(texts)).not.toEqual([]);
+  expect(filesWith(reported.flatMap(({ name, email, phone }) => [name, email, phone]))).toEqual([]);
 });

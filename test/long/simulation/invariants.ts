@@ -1,6 +1,9 @@
-import { EVENTS_WITH_BODIES, type EventWithBody } from "../../../scripts/shared/stored-bodies.ts";
+import {
+  bodyOf,
+  EVENTS_WITH_BODIES,
+  type EventWithBody,
+} from "../../../scripts/shared/stored-bodies.ts";
 import { HOLD_MS, POST_TIMEOUT_MS, POSTS_AT_ONCE } from "../../../src/contract/limits.ts";
-import { bodyOf } from "../../../src/model/bodies.ts";
 import type { Store } from "./store.ts";
 import type { Isolate } from "./world.ts";
 
@@ -177,9 +180,9 @@ export function checkOverdue(store: Store, healthyForMs: number): void {
 }
 
 /** At the end: everything is settled correctly, and nothing was invented or lost. */
-export function checkEnd(store: Store, posts: Post[]): void {
+export async function checkEnd(store: Store, keys: string, posts: Post[]): Promise<void> {
   checkRecords(store);
-  checkBodies(store, posts);
+  await checkBodies(store, keys, posts);
   const rows = store.rows<{
     event_id: string;
     subscription_id: string;
@@ -226,9 +229,12 @@ function checkRecords(store: Store): void {
 }
 
 /** Every post of an event had exactly the stored bytes. */
-function checkBodies(store: Store, posts: Post[]): void {
+async function checkBodies(store: Store, keys: string, posts: Post[]): Promise<void> {
+  const events = store.rows<EventWithBody>(EVENTS_WITH_BODIES);
   const bodies = new Map(
-    store.rows<EventWithBody>(EVENTS_WITH_BODIES).map((event) => [event.eventId, bodyOf(event)]),
+    await Promise.all(
+      events.map(async (event) => [event.eventId, await bodyOf(keys, event)] as const),
+    ),
   );
   for (const { eventId, body } of posts)
     if (bodies.get(eventId) !== body) throw new Violation(`${eventId} was posted with other bytes`);

@@ -1,9 +1,14 @@
 import { pathToFileURL } from "node:url";
 import type { Fault } from "../../../scripts/shared/faults.ts";
-import { EVENTS_WITH_BODIES, type EventWithBody } from "../../../scripts/shared/stored-bodies.ts";
+import { ENCRYPTION_KEYS } from "../../../scripts/shared/runtime.ts";
+import {
+  bodyOf,
+  EVENTS_WITH_BODIES,
+  type EventWithBody,
+} from "../../../scripts/shared/stored-bodies.ts";
 import { DISPATCHES_AT_ONCE, POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
-import { bodyOf } from "../../../src/model/bodies.ts";
+import { makeBody } from "../../../src/model/bodies.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { Broker } from "./broker.ts";
@@ -198,8 +203,10 @@ class Scenario {
     world.faults = false;
     world.skew(0);
     this.#healthySince = world.now;
+    // Slow ones stay slow: the others must not wait for them.
     for (const [host, behaviour] of this.#behaviours)
-      if (behaviour === "stall" || world.chance.happens(0.7)) this.#behaviours.set(host, "fine");
+      if (behaviour === "stall" || (behaviour !== "slow" && world.chance.happens(0.7)))
+        this.#behaviours.set(host, "fine");
     const settledBy = world.now + 30 * 24 * HOUR_MS;
     await world.run(() => this.#failure !== null || this.#pending() === 0 || world.now > settledBy);
     // What is still in progress may end.
@@ -208,7 +215,7 @@ class Scenario {
     this.#throwFailure();
     await this.#checkPrompt();
     this.#throwFailure();
-    checkEnd(this.store, this.posts);
+    await checkEnd(this.store, ENCRYPTION_KEYS, this.posts);
     checkWrites(this.store, this.posts);
     this.#checkDead();
   }
@@ -281,6 +288,7 @@ class Scenario {
       ...Object.fromEntries(store.names.map((name) => [name, store.binding(isolate, name)])),
       DELIVERIES: this.#lanes.deliveries.producer(isolate),
       REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
+      WEBHOOK_ENCRYPTION_KEYS: ENCRYPTION_KEYS,
       SERVED_ROUTES: "automations.crm_source",
       DELIVERED_KEPT_DAYS: 60,
       UNDELIVERED_KEPT_DAYS: 60,
@@ -529,11 +537,14 @@ class Scenario {
     await isolate.step();
     const { eventId, subscriptionId } = delivery;
     const { host } = new URL(target.url);
-    const [event] = this.store.rows<EventWithBody>(
+    const [stored] = this.store.rows<EventWithBody>(
       `${EVENTS_WITH_BODIES} WHERE "events"."id" = ?`,
       eventId,
     );
-    const body = delivery.body ?? (event && bodyOf(event)) ?? "";
+    const body =
+      (await makeBody(ENCRYPTION_KEYS, target, delivery.event)) ??
+      (stored && (await bodyOf(ENCRYPTION_KEYS, stored))) ??
+      "";
     const post: Post = {
       eventId,
       subscriptionId,

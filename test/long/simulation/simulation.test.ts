@@ -33,7 +33,7 @@ function plant(name: string, file: string, edits: [string, string][]): string {
 }
 
 describe("the simulation", () => {
-  test("finds no violated invariant in sixty worlds", () => {
+  test("finds no violated invariant in 45 worlds", () => {
     const { status, output } = simulate("--seeds", "45", "--from", "1");
     expect(output).toContain("45 seeds, 0 violations");
     // Every error of the table, before the commit and after it.
@@ -42,7 +42,7 @@ describe("the simulation", () => {
   }, 180_000);
 
   test("replays a seed exactly", () => {
-    const args = ["--seeds", "1", "--from", "7", "--verbose", "--jobs", "1"];
+    const args = ["--seeds", "1", "--from", "8", "--verbose", "--jobs", "1"];
     const [first, second] = [simulate(...args), simulate(...args)].map(({ output }) =>
       output.replace(/ in [\d.]+ s$/m, ""),
     );
@@ -50,8 +50,15 @@ describe("the simulation", () => {
     expect(first?.split("\n").length).toBeGreaterThan(100);
   });
 
-  // Each rule, with the code that enforces it removed, and what then fails.
-  const bugs: [rule: string, file: string, edits: [string, string][], violation: RegExp][] = [
+  // Each rule, with the code that enforces it removed, what then fails, and the world to begin with if
+  // it fails in few.
+  const bugs: [
+    rule: string,
+    file: string,
+    edits: [string, string][],
+    violation: RegExp,
+    from?: number,
+  ][] = [
     [
       "one dispatch at a time posts to a subscription",
       "model/holds.ts",
@@ -92,6 +99,7 @@ describe("the simulation", () => {
       "delivery/wake.ts",
       [["slow: env.REDELIVERIES", "slow: env.DELIVERIES"]],
       /answers immediately, and waited/,
+      110,
     ],
     [
       "what is withdrawn is not posted",
@@ -118,9 +126,9 @@ describe("the simulation", () => {
 
   test.each(bugs)(
     "detects it if it does not hold that %s",
-    (rule, file, edits, violation) => {
+    (rule, file, edits, violation, from = 1) => {
       const src = plant(rule.replaceAll(/\W+/g, "-"), file, edits);
-      const { status, output } = simulate("--seeds", "120", "--src", src);
+      const { status, output } = simulate("--seeds", "120", "--from", `${from}`, "--src", src);
       expect(output).toMatch(new RegExp(`seed \\d+ failed: .*(${violation.source})`));
       expect(status).toBe(1);
     },

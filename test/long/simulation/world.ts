@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import { Chance } from "../../../scripts/shared/chance.ts";
 
 const realImmediate = setImmediate;
@@ -75,7 +75,7 @@ export class World {
       Math: { random },
     } = globalThis;
     const { randomUUID, getRandomValues } = crypto;
-    const { digest } = crypto.subtle;
+    const { digest, importKey, encrypt, decrypt } = crypto.subtle;
     const steady = performance.now;
     performance.now = () => this.now;
     Date.now = () => this.now + this.skewMs;
@@ -91,16 +91,36 @@ export class World {
     crypto.randomUUID = (() => `uuid-${this.chance.between(0, 2 ** 40)}`) as never;
     crypto.subtle.digest = (async (_: string, bytes: Uint8Array) =>
       createHash("sha256").update(bytes).digest().buffer.slice(0)) as never;
+    Object.assign(crypto.subtle, IMMEDIATE_AES);
     return () => {
       Object.assign(globalThis, { setTimeout, console });
       Object.assign(Date, { now });
       performance.now = steady;
       Object.assign(Math, { random });
       Object.assign(crypto, { randomUUID, getRandomValues });
-      crypto.subtle.digest = digest;
+      Object.assign(crypto.subtle, { digest, importKey, encrypt, decrypt });
     };
   }
 }
+
+/** AES-256-GCM as Web Crypto has it, but without its thread: a world's steps follow each other in one order. */
+const IMMEDIATE_AES = {
+  importKey: async (_: string, bytes: Uint8Array) => bytes,
+  encrypt: async ({ iv, additionalData }: AesGcmParams, key: unknown, text: Uint8Array) => {
+    const cipher = createCipheriv("aes-256-gcm", key as Uint8Array, iv as Uint8Array);
+    cipher.setAAD(additionalData as Uint8Array);
+    const parts = [cipher.update(text), cipher.final(), cipher.getAuthTag()];
+    return new Uint8Array(Buffer.concat(parts)).buffer;
+  },
+  decrypt: async ({ iv, additionalData }: AesGcmParams, key: unknown, box: Uint8Array) => {
+    const cipher = createDecipheriv("aes-256-gcm", key as Uint8Array, iv as Uint8Array);
+    cipher.setAAD(additionalData as Uint8Array).setAuthTag(box.slice(-TAG_BYTES));
+    const text = Buffer.concat([cipher.update(box.slice(0, -TAG_BYTES)), cipher.final()]);
+    return new Uint8Array(text).buffer;
+  },
+};
+
+const TAG_BYTES = 16;
 
 /** One invocation of the Worker: it lives until it ends, or until a crash between any two steps. */
 export class Isolate {

@@ -65,6 +65,6 @@ test("a read that is refused because its admission failed is not repeated", asyn
   const { DB, trips } = observedDatabase();
   const lost = new Error("Network connection lost.");
   const db = openDatabase(new EarlySession({ binding: DB, bookmark: null }, Promise.reject(lost)));
-  await expect(listLeads(db, "wks_1", { limit: 25, after: null })).rejects.toBe(lost);
+  await expect(listLeads(db, "", "wks_1", { limit: 25, after: null })).rejects.toBe(lost);
   expect(trips).toHaveLength(1);
 });

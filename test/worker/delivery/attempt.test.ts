@@ -1,7 +1,15 @@
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { createAttempt } from "../../../src/delivery/attempt.ts";
-import { answered, db, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
+import type { Draft } from "../../../src/model/events.ts";
+import {
+  answered,
+  claimedOf,
+  db,
+  owed,
+  receivedBy,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5);
 
@@ -11,9 +19,8 @@ describe("the attempts of a dispatch", () => {
   test("share a single timer: an invocation may only have 10,000", async () => {
     const { id, url, workspaceId, drafts } = await owed(1, NOW);
     const { sealedSecret } = await subscriptionRow(id);
-    const [{ id: eventId, body } = { id: "", body: "" }] = drafts;
-    const delivery = { subscriptionId: id, eventId, attempts: 0, generation: 0, body };
-    const target = { workspaceId, url, sealedSecret, earlierSecrets: [] };
+    const delivery = claimedOf(id, drafts[0] as Draft);
+    const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
     const timers = vi.spyOn(globalThis, "setTimeout");
     const timeouts = vi.spyOn(AbortSignal, "timeout");
     const attempt = createAttempt(env);

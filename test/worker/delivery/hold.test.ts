@@ -69,12 +69,16 @@ describe("a hold", () => {
       claimed.push(delivery);
       return OK;
     });
-    expect(claimed.map(({ eventId, body, attempts }) => ({ id: eventId, body, attempts }))).toEqual(
-      [
-        { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
-        { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
-      ],
-    );
+    expect(
+      claimed.map(({ eventId, event, attempts }) => ({
+        id: eventId,
+        body: event.storedBody,
+        attempts,
+      })),
+    ).toEqual([
+      { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
+      { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
+    ]);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
   });
 

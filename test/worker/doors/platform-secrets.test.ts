@@ -1,6 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { open, parseEncryptionKeys } from "../../../src/contract/seal.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { earlierSecrets } from "../../../src/db/schema.ts";
 import { sweep } from "../../../src/doors/sweep.ts";
@@ -10,7 +11,6 @@ import {
   updateSecret,
 } from "../../../src/model/secrets.ts";
 import { rotateSecret } from "../../../src/webhooks/rotation.ts";
-import { open, parseEncryptionKeys } from "../../../src/webhooks/seal.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,

@@ -1,13 +1,19 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { randomId } from "../../../src/contract/ids.ts";
 import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
-import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
-import { bodyOf } from "../../../src/model/bodies.ts";
-import { findBody } from "../../../src/model/deliveries.ts";
-import { announce, draftLeadEvent, IS_NEW_LEAD } from "../../../src/model/events.ts";
-import { insertLeads } from "../../../src/model/leads.ts";
-import { leadReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { makeBody } from "../../../src/model/bodies.ts";
+import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
+import { toLeadRecording } from "../../../src/recording/leads.ts";
+import { gatherNeeds } from "../../../src/recording/record.ts";
+import { findReferenced } from "../../../src/recording/references.ts";
+import {
+  bodyOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
 import {
   consumeFor,
   draftLeads,
@@ -20,6 +26,7 @@ import { HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
 const db = openDatabase(HOME_DB);
+const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
 
 /** Records leads that one subscriber is owed, and posts their events to it. */
 async function delivered(reports: ReturnType<typeof leadReport>[]) {
@@ -48,7 +55,7 @@ describe("the body of lead.created", () => {
       const { id, created_at, data } = JSON.parse(post.body);
       const lead = shown.get(data.id);
       expect(post.body).toBe(JSON.stringify({ id, type: "lead.created", created_at, data: lead }));
-      expect(await findBody(db, workspaceId, id)).toBe(post.body);
+      expect(await bodyOf(workspaceId, id)).toBe(post.body);
       expect(await Platform.readDelivery({ webhookId, eventId: id })).toMatchObject({
         body: post.body,
       });
@@ -65,13 +72,18 @@ describe("the body of lead.created", () => {
     const { workspaceId } = await openWorkspace();
     const { id, url } = await subscribe(workspaceId);
     const now = Date.now();
-    const leads = ["short", "x".repeat(INLINE_BODY_MAX)].map((name) => ({
-      ...{ id: randomId("lead"), reference: name.slice(0, 5), source: "crm" as const },
-      ...{ agentId: "agt_1", name, email: null, phone: null, customFields: {}, createdAt: now },
+    const names = ["short", "x".repeat(INLINE_BODY_MAX)];
+    const agent = { reference: "agent", name: "Agence" };
+    const leads = names.map((name) => ({
+      reference: name.slice(0, 5),
+      source: "crm" as const,
+      agent,
+      name,
     }));
-    const drafts = leads.map((lead) => draftLeadEvent(lead.id, now));
-    const announced = announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, now);
-    await commit(db, inOrder([announced, insertLeads(workspaceId, leads)]));
+    const moment = { sentAt: null, now };
+    const recording = await toLeadRecording({ workspaceId, leads }, moment);
+    const known = await findReferenced(db, [recording]);
+    await commit(db, await recording.statements(await gatherNeeds(env, db, [recording], known)));
     let readAlone = 0;
     const { DB } = observedDatabase({
       before: async (_, texts) => {
@@ -80,18 +92,19 @@ describe("the body of lead.created", () => {
     });
     await consumeFor([id], isolated({ DB }).env);
     const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.name);
-    expect(posted.toSorted()).toEqual(leads.map(({ name }) => name));
+    expect(posted.toSorted()).toEqual(names);
     expect(readAlone).toBe(1);
   });
 
-  test("has these bytes: if they change, events that are posted again no longer have the same body", () => {
+  test("has these bytes: if they change, events that are posted again no longer have the same body", async () => {
     const lead = JSON.stringify({
-      ...{ id: "lea_1", source: "crm", agentId: "agt_1" },
+      ...{ id: "lea_1", source: "crm", agentId: "agt_1", sealed: null },
       ...{ name: "Zoë", email: null, phone: "+33600000000" },
       ...{ customFields: '{"budget":1}', createdAt: 1_700_000_000_000 },
     });
     const event = { eventId: "evt_1", createdAt: 1_700_000_000_001, leadId: "lea_1" };
-    expect(bodyOf({ ...event, storedBody: "", lead })).toBe(
+    const owner = { workspaceId: "wks_1", dataKey: null };
+    expect(await makeBody(KEYS, owner, { ...event, storedBody: "", lead })).toBe(
       '{"id":"evt_1","type":"lead.created","created_at":"2023-11-14T22:13:20.001Z","data":' +
         '{"id":"lea_1","source":"crm","agent_id":"agt_1","name":"Zoë","email":null,' +
         '"phone":"+33600000000","custom_fields":{"budget":1},"created_at":"2023-11-14T22:13:20.000Z"}}',

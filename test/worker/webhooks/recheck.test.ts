@@ -1,7 +1,15 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createAttempt } from "../../../src/delivery/attempt.ts";
-import { db, jumpTo, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
+import type { Draft } from "../../../src/model/events.ts";
+import {
+  claimedOf,
+  db,
+  jumpTo,
+  owed,
+  receivedBy,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
 
 const RESOLVER = "https://dns.example/dns-query";
 const NOW = Date.UTC(2026, 0, 5);
@@ -10,16 +18,9 @@ const NOW = Date.UTC(2026, 0, 5);
 async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   const { id, url, workspaceId, drafts } = await owed(1, NOW, { behaviour });
   const { sealedSecret } = await subscriptionRow(id);
-  const [draft] = drafts;
   const checked: Env = { ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings };
-  const delivery = {
-    subscriptionId: id,
-    eventId: draft?.id ?? "",
-    attempts: 0,
-    generation: 0,
-    body: draft?.body ?? "",
-  };
-  const target = { workspaceId, url, sealedSecret, earlierSecrets: [] };
+  const delivery = claimedOf(id, drafts[0] as Draft);
+  const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
   const dispatch = () => {
     const attempt = createAttempt(checked);
     return async () => (await attempt(delivery, target, db)).kind;

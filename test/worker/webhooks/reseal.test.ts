@@ -2,10 +2,11 @@ import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
+import { openedDataKeys } from "../../../src/contract/personal-data.ts";
+import { open, parseEncryptionKeys, seal } from "../../../src/contract/seal.ts";
 import { Platform } from "../../../src/doors/platform.ts";
-import { open, parseEncryptionKeys, seal } from "../../../src/webhooks/seal.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
-import { errorOf } from "../../support/api.ts";
+import { deployedWith, errorOf, leadReport, openApi, openWorkspace } from "../../support/api.ts";
 import { createWorkspace, observedDatabase } from "../../support/deliveries.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
@@ -21,6 +22,7 @@ async function reseal(DB = env.DB) {
 /** Subscriptions whose secrets are sealed under the first of `keys`; returns the secrets by id. */
 async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string, string>> {
   const workspaceId = await createWorkspace();
+  await env.DB.prepare("UPDATE workspaces SET data_key = NULL").run();
   const secrets = new Map(Array.from({ length: count }, () => [randomId("webhook"), mintSecret()]));
   const insert = env.DB.prepare(
     "INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at) VALUES (?, ?, '', '[]', ?, 0)",
@@ -75,7 +77,7 @@ describe("resealSecrets", () => {
     expect(await reseal()).toEqual({ resealed: 5, remaining: 0, unreadable: 151 });
     expect(await reseal()).toEqual({ resealed: 0, remaining: 0, unreadable: 151 });
     const lines = log.mock.calls.map(([line]) => JSON.parse(String(line)));
-    const named = lines.flatMap(({ subscriptions }) => subscriptions.split(" "));
+    const named = lines.flatMap(({ ids }) => ids.split(" "));
     expect(new Set(named)).toEqual(new Set([...lost.keys(), damagedId]));
     for (const secret of [...lost.values(), ...damaged.values()])
       expect(JSON.stringify(lines)).not.toContain(secret);
@@ -100,6 +102,28 @@ describe("resealSecrets", () => {
     expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
     const expected = new Map([...secrets, [changedId, "whsec_changed"]]);
     expect(await openAll(NEW_KEY, await stored())).toEqual(expected);
+  });
+
+  test("reseals the data keys of workspaces, whose leads can then be read without the old keys", async () => {
+    const { workspaceId, apiKey } = await openWorkspace();
+    await env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id <> ?")
+      .bind(workspaceId)
+      .run();
+    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
+    const keyOf = () =>
+      env.DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
+        .bind(workspaceId)
+        .first("data_key");
+    const before = await keyOf();
+    expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
+    expect(await keyOf()).toMatch(/^new\./);
+    expect(before).toMatch(/^test\./);
+    openedDataKeys.clear();
+    const isolate = openApi(apiKey, deployedWith({ WEBHOOK_ENCRYPTION_KEYS: NEW_KEY }));
+    expect((await isolate.get("/v1/leads")).body).toMatchObject({ data: [{ name: "Zoé" }] });
+    openedDataKeys.clear();
+    const withoutKey = openApi(apiKey, deployedWith({ WEBHOOK_ENCRYPTION_KEYS: LOST_KEY }));
+    expect((await withoutKey.get("/v1/leads")).status).toBe(500);
   });
 
   test("takes no input", async () => {

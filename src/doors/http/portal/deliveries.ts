@@ -28,7 +28,9 @@ export async function listWebhookDeliveries(c: Context<AppEnv>): Promise<Respons
 /** `GET /portal/api/webhooks/{id}/deliveries/{event_id}` */
 export async function showDelivery(c: Context<AppEnv>): Promise<Response> {
   const eventId = c.req.param("event_id") ?? "";
-  const { failedAttempts, body, ...view } = await findDelivery(c.get("db"), idOf(c), eventId);
+  const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
+  const found = await findDelivery(c.get("db"), keys, idOf(c), eventId);
+  const { failedAttempts, body, ...view } = found;
   return c.json({ ...toDelivery(view), failed_attempts: failedAttempts.map(toAttempt), body });
 }
 

@@ -1,5 +1,5 @@
-import { fromBase64, toBase64 } from "../contract/bytes.ts";
-import { type KeyRing, parseKeyRing } from "../contract/key-ring.ts";
+import { fromBase64, toBase64 } from "./bytes.ts";
+import { type KeyRing, parseKeyRing } from "./key-ring.ts";
 
 const IV_BYTES = 12;
 
@@ -11,19 +11,13 @@ export function parseEncryptionKeys(text: string): KeyRing {
 /**
  * Encrypts a secret with AES-256-GCM under the ring's first key: `keyId.base64(iv, ciphertext, tag)`.
  *
- * @param owner the subscription's id; the result cannot be decrypted for any other.
+ * @param owner the id of what the secret belongs to; the result cannot be decrypted for any other.
  */
 export async function seal(ring: KeyRing, owner: string, secret: string): Promise<string> {
   const [first] = ring;
   if (!first) throw new Error("WEBHOOK_ENCRYPTION_KEYS is empty");
   const [keyId, bytes] = first;
-  const iv = crypto.getRandomValues(new Uint8Array(IV_BYTES));
-  const sealed = await crypto.subtle.encrypt(
-    algorithm(iv, owner),
-    await importKey(bytes),
-    new TextEncoder().encode(secret),
-  );
-  return `${keyId}.${toBase64(new Uint8Array([...iv, ...new Uint8Array(sealed)]))}`;
+  return `${keyId}.${toBase64(await encrypt(await importKey(bytes), owner, secret))}`;
 }
 
 /** The id of the key that encrypts. */
@@ -42,19 +36,47 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
   const [keyId = "", text = ""] = sealed.split(".");
   const bytes = ring.get(keyId);
   if (!bytes) throw new Error(`no encryption key ${keyId} in WEBHOOK_ENCRYPTION_KEYS`);
-  const box = fromBase64(text);
-  const secret = await crypto.subtle.decrypt(
+  return decrypt(await importKey(bytes), owner, fromBase64(text));
+}
+
+/**
+ * Encrypts a text with AES-256-GCM.
+ *
+ * @returns a random IV, the ciphertext and the tag.
+ */
+export async function encrypt(
+  key: CryptoKey,
+  owner: string,
+  text: string,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const iv = crypto.getRandomValues(new Uint8Array(IV_BYTES));
+  const plain = new TextEncoder().encode(text);
+  const sealed = new Uint8Array(await crypto.subtle.encrypt(algorithm(iv, owner), key, plain));
+  const box = new Uint8Array(IV_BYTES + sealed.length);
+  box.set(iv);
+  box.set(sealed, IV_BYTES);
+  return box;
+}
+
+/** Decrypts what `encrypt` returned. @throws Error for another key or owner. */
+export async function decrypt(
+  key: CryptoKey,
+  owner: string,
+  box: Uint8Array<ArrayBuffer>,
+): Promise<string> {
+  const text = await crypto.subtle.decrypt(
     algorithm(box.subarray(0, IV_BYTES), owner),
-    await importKey(bytes),
+    key,
     box.subarray(IV_BYTES),
   );
-  return new TextDecoder().decode(secret);
+  return new TextDecoder().decode(text);
 }
 
 function algorithm(iv: Uint8Array<ArrayBuffer>, owner: string) {
   return { name: "AES-GCM", iv, additionalData: new TextEncoder().encode(owner) };
 }
 
-function importKey(bytes: Uint8Array<ArrayBuffer>) {
+/** An AES-256-GCM key from its 32 bytes. */
+export function importKey(bytes: Uint8Array<ArrayBuffer>): Promise<CryptoKey> {
   return crypto.subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
 }

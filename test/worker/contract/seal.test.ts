@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { open, parseEncryptionKeys, seal } from "../../../src/webhooks/seal.ts";
+import { open, parseEncryptionKeys, seal } from "../../../src/contract/seal.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
 
 /** The base64 of 32 equal bytes. */

@@ -1,0 +1,89 @@
+import { fromBase64, fromHex, toBase64, toHex } from "./bytes.ts";
+import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
+
+/*
+ * The personal data of leads is stored encrypted under a data key of their workspace, which itself is
+ * stored encrypted under `WEBHOOK_ENCRYPTION_KEYS`: what a database leaves behind in its file after an
+ * erasure, in its backups or in a dump is unreadable to anyone who has only that.
+ */
+
+/** What a lead says about a person. */
+export interface PersonalData {
+  name: string | null;
+  email: string | null;
+  phone: string | null;
+  customFields: Record<string, unknown>;
+}
+
+const DATA_KEY_BYTES = 32;
+/** Data keys that an isolate keeps at once. */
+const KEPT_MAX = 1_000;
+
+/**
+ * Creates the data key of a workspace. It never changes; only its encryption does.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @returns the key, encrypted.
+ */
+export function createDataKey(keys: string, workspaceId: string): Promise<string> {
+  const bytes = crypto.getRandomValues(new Uint8Array(DATA_KEY_BYTES));
+  return seal(parseEncryptionKeys(keys), workspaceId, toBase64(bytes));
+}
+
+/** The data keys that this isolate has used, by workspace id; forgotten by tests only. */
+export const openedDataKeys = new Map<string, Promise<CryptoKey>>();
+
+/** The data key of a workspace, if this isolate has used it before. */
+export function knownDataKey(workspaceId: string): Promise<CryptoKey> | undefined {
+  return openedDataKeys.get(workspaceId);
+}
+
+/**
+ * Decrypts the data key of a workspace, once in each isolate.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @throws Error if none of them decrypts it.
+ */
+export function openDataKey(keys: string, workspaceId: string, sealed: string): Promise<CryptoKey> {
+  const known = openedDataKeys.get(workspaceId);
+  if (known) return known;
+  const key = unwrap(keys, workspaceId, sealed);
+  openedDataKeys.set(workspaceId, key);
+  key.catch(() => openedDataKeys.delete(workspaceId));
+  const [oldest] = openedDataKeys.keys();
+  if (openedDataKeys.size > KEPT_MAX && oldest !== undefined) openedDataKeys.delete(oldest);
+  return key;
+}
+
+/** As `openDataKey`; null if the workspace has none. */
+export function openDataKeyIfAny(
+  keys: string,
+  workspaceId: string,
+  sealed: string | null,
+): Promise<CryptoKey> | null {
+  return sealed === null ? null : openDataKey(keys, workspaceId, sealed);
+}
+
+async function unwrap(keys: string, workspaceId: string, sealed: string): Promise<CryptoKey> {
+  return importKey(fromBase64(await open(parseEncryptionKeys(keys), workspaceId, sealed)));
+}
+
+/** Encrypts the personal data of a lead, as hexadecimal. It can be decrypted for no other lead. */
+export async function sealPersonalData(
+  key: CryptoKey,
+  leadId: string,
+  { name, email, phone, customFields }: PersonalData,
+): Promise<string> {
+  return toHex(await encrypt(key, leadId, JSON.stringify([name, email, phone, customFields])));
+}
+
+/** Decrypts what `sealPersonalData` returned for the same lead. */
+export async function openPersonalData(
+  key: CryptoKey,
+  leadId: string,
+  sealed: string,
+): Promise<PersonalData> {
+  const text = await decrypt(key, leadId, fromHex(sealed));
+  const [name, email, phone, customFields] = JSON.parse(text);
+  return { name, email, phone, customFields };
+}
