@@ -31,41 +31,34 @@ export function createDataKey(keys: string, workspaceId: string): Promise<string
 }
 
 /** The data keys that this isolate has used, by workspace id; forgotten by tests only. */
-export const openedDataKeys = new Map<string, Promise<CryptoKey>>();
+export const openedDataKeys = new Map<string, CryptoKey>();
 
 /** The data key of a workspace, if this isolate has used it before. */
-export function knownDataKey(workspaceId: string): Promise<CryptoKey> | undefined {
+export function knownDataKey(workspaceId: string): CryptoKey | undefined {
   return openedDataKeys.get(workspaceId);
 }
 
 /**
- * Decrypts the data key of a workspace, once in each isolate.
+ * Decrypts the data key of a workspace, unless this isolate has done so before.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
- * @throws Error if none of them decrypts it.
+ * @param sealed as `createDataKey` returned it; null if the workspace has none.
+ * @returns null if it has none.
+ * @throws Error if none of the keys decrypts it.
  */
-export function openDataKey(keys: string, workspaceId: string, sealed: string): Promise<CryptoKey> {
-  const known = openedDataKeys.get(workspaceId);
-  if (known) return known;
-  const key = unwrap(keys, workspaceId, sealed);
-  openedDataKeys.set(workspaceId, key);
-  key.catch(() => openedDataKeys.delete(workspaceId));
-  const [oldest] = openedDataKeys.keys();
-  if (openedDataKeys.size > KEPT_MAX && oldest !== undefined) openedDataKeys.delete(oldest);
-  return key;
-}
-
-/** As `openDataKey`; null if the workspace has none. */
-export function openDataKeyIfAny(
+export async function openDataKey(
   keys: string,
   workspaceId: string,
   sealed: string | null,
-): Promise<CryptoKey> | null {
-  return sealed === null ? null : openDataKey(keys, workspaceId, sealed);
-}
-
-async function unwrap(keys: string, workspaceId: string, sealed: string): Promise<CryptoKey> {
-  return importKey(fromBase64(await open(parseEncryptionKeys(keys), workspaceId, sealed)));
+): Promise<CryptoKey | null> {
+  const known = openedDataKeys.get(workspaceId);
+  if (known || sealed === null) return known ?? null;
+  const bytes = fromBase64(await open(parseEncryptionKeys(keys), workspaceId, sealed));
+  const key = await importKey(bytes);
+  openedDataKeys.set(workspaceId, key);
+  const [oldest] = openedDataKeys.keys();
+  if (openedDataKeys.size > KEPT_MAX && oldest !== undefined) openedDataKeys.delete(oldest);
+  return key;
 }
 
 /** Encrypts the personal data of a lead, as hexadecimal. It can be decrypted for no other lead. */

@@ -12,7 +12,7 @@ import { DatabaseAway, findDatabases, inTime } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
-import { gatherNeeds, toRecording } from "../recording/record.ts";
+import { toRecording, toStatements } from "../recording/record.ts";
 import { commitRecordings, type Prepared, type Recording } from "../recording/recording.ts";
 import { addLeftovers, checkReferences, findReferenced } from "../recording/references.ts";
 import {
@@ -149,14 +149,13 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
   const db = openNamed(env, database);
   const recordings = parsed.map(({ recording }) => recording);
   const known = await findReferenced(db, recordings);
-  const needs = await gatherNeeds(env, db, recordings, known);
   const prepared: Ready[] = [];
   for (const { item, recording } of parsed) {
     const { workspaceId, leaves, once, ids } = recording;
     const statements = await judged(item, () => {
       checkReferences(recording, known);
       addLeftovers(known, workspaceId, leaves);
-      return recording.statements(needs);
+      return toStatements(env, db, recording, known);
     });
     if (statements) prepared.push({ item, workspaceId, once, statements, records: ids.length });
   }

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { openDataKeyIfAny } from "../contract/personal-data.ts";
+import { openDataKey } from "../contract/personal-data.ts";
 import type { WebhookDelivery } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
@@ -61,7 +61,7 @@ export async function makeBody(
 ): Promise<string | null> {
   if (leadId === null) return storedBody;
   if (lead === null) return null;
-  const key = openDataKeyIfAny(keys, workspaceId, dataKey);
+  const key = await openDataKey(keys, workspaceId, dataKey);
   const data = await readLead(key, parseLeadRow(lead));
   return serializeBody(eventId, "lead.created", createdAt, data);
 }

@@ -3,7 +3,7 @@ import { decodeValues, EXPORT_LIST, encodeValues } from "../contract/cursor.ts";
 import type { ExportItem, Json } from "../contract/export.ts";
 import { InputError } from "../contract/input-error.ts";
 import { EXPORT_PAGE_MAX_BYTES, EXPORT_PAGE_MAX_ITEMS } from "../contract/limits.ts";
-import { openDataKeyIfAny } from "../contract/personal-data.ts";
+import { openDataKey } from "../contract/personal-data.ts";
 import { isoTime } from "../contract/time.ts";
 import { list, toJsonValue } from "../db/builder.ts";
 import { type Database, query, rows } from "../db/client.ts";
@@ -101,7 +101,7 @@ type SealedLead = Pick<LeadRow, "id" | "name" | "email" | "phone" | "sealed"> & 
 async function openLead(keys: string, workspaceId: string, row: Row & SealedLead): Promise<Row> {
   const { dataKey, customFields } = row;
   const stored = { ...row, customFields: JSON.parse(customFields) };
-  const key = openDataKeyIfAny(keys, workspaceId, dataKey);
+  const key = await openDataKey(keys, workspaceId, dataKey);
   const { name, email, phone, ...data } = await readPersonalData(key, stored);
   return { ...row, name, email, phone, customFields: JSON.stringify(data.customFields) };
 }

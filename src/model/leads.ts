@@ -1,7 +1,7 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import {
   knownDataKey,
-  openDataKeyIfAny,
+  openDataKey,
   openPersonalData,
   type PersonalData,
 } from "../contract/personal-data.ts";
@@ -74,10 +74,10 @@ export async function listLeads(
 ): Promise<Listing<Lead>> {
   const known = knownDataKey(workspaceId);
   const values = { workspaceId, isKeyNeeded: known ? 0 : 1 };
-  const { items, next } = await listPage(db, page, values, request, byCreation, (row) =>
-    readLead(known ?? openDataKeyIfAny(keys, workspaceId, row.dataKey), row),
-  );
-  return { items: await Promise.all(items), next };
+  const found = await listPage(db, page, values, request, byCreation, (row) => row);
+  const dataKey = known ?? (await openDataKey(keys, workspaceId, found.items[0]?.dataKey ?? null));
+  const items = await Promise.all(found.items.map((row) => readLead(dataKey, row)));
+  return { items, next: found.next };
 }
 
 const INSERTED = [
@@ -140,16 +140,16 @@ export function parseLeadRow(json: string): LeadRow {
  * @throws Error if it cannot be decrypted.
  */
 export async function readPersonalData(
-  dataKey: Promise<CryptoKey> | null,
+  dataKey: CryptoKey | null,
   lead: PersonalData & { id: string; sealed: string | null },
 ): Promise<PersonalData> {
   if (lead.sealed === null) return lead;
   if (!dataKey) throw new Error(`the workspace of ${lead.id} has no data key`);
-  return openPersonalData(await dataKey, lead.id, lead.sealed);
+  return openPersonalData(dataKey, lead.id, lead.sealed);
 }
 
 /** The public shape. @param dataKey the workspace's. */
-export async function readLead(dataKey: Promise<CryptoKey> | null, row: LeadRow): Promise<Lead> {
+export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead> {
   const { name, email, phone, customFields } = await readPersonalData(dataKey, row);
   return {
     id: row.id,

@@ -25,8 +25,7 @@ export async function toLeadRecording(
     once: false,
     missing: unknownWorkspace(),
     isPersonal: true,
-    async statements({ dataKeys }) {
-      const dataKey = await dataKeys.get(workspaceId);
+    async statements({ dataKey }) {
       if (!dataKey) throw unknownWorkspace();
       const sealed = await Promise.all(
         fresh.map(({ id, person }) => sealPersonalData(dataKey, id, person)),

@@ -1,13 +1,13 @@
 import { knownDataKey } from "../contract/personal-data.ts";
 import type { Moment, ParsedInput, RecordingMethod } from "../contract/platform.ts";
-import type { Database } from "../db/client.ts";
+import type { Database, Statements } from "../db/client.ts";
 import { findHome, openToWrite } from "../db/homes.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
-import { ensureDataKeys } from "../model/data-keys.ts";
+import { ensureDataKey } from "../model/data-keys.ts";
 import type { Wake } from "../model/due.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import { toLeadRecording } from "./leads.ts";
-import { commitRecordings, type Needs, type Recording } from "./recording.ts";
+import { commitRecordings, type Recording } from "./recording.ts";
 import { checkReferences, findReferenced, type Known, refuseMissing } from "./references.ts";
 import { toRunRecording } from "./runs.ts";
 
@@ -57,8 +57,7 @@ export async function record<M extends RecordingMethod>(
     leaves.removedAutomationIds !== undefined ||
     (isPersonal && !knownDataKey(workspaceId));
   const known = isLookedUp ? await findReferences(home.db, recording) : NOTHING_KNOWN;
-  const needs = await gatherNeeds(env, home.db, [recording], known);
-  const statements = await recording.statements(needs);
+  const statements = await toStatements(env, home.db, recording, known);
   const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
   const { changed, wakes } = await refuseMissing(committed, missing);
   return { ids, changed, database: home.database, wakes };
@@ -73,15 +72,15 @@ async function findReferences(db: Database, recording: Recording): Promise<Known
   return known;
 }
 
-/** What the statements of recordings are made with. @param known what they refer to. */
-export async function gatherNeeds(
+/** The statements of a recording. @param known what it refers to. */
+export async function toStatements(
   env: Env,
   db: Database,
-  recordings: Recording[],
+  { isPersonal, workspaceId, statements }: Recording,
   { automations, workspaces }: Known,
-): Promise<Needs> {
-  const personal = recordings.filter(({ isPersonal }) => isPersonal);
-  const ids = personal.map(({ workspaceId }) => workspaceId);
+): Promise<Statements<number>> {
+  if (!isPersonal) return statements({ automations, dataKey: null });
   const keys = env.WEBHOOK_ENCRYPTION_KEYS;
-  return { automations, dataKeys: await ensureDataKeys(db, keys, ids, workspaces) };
+  const dataKey = await ensureDataKey(db, keys, workspaceId, workspaces.get(workspaceId));
+  return statements({ automations, dataKey });
 }

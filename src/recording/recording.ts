@@ -32,8 +32,8 @@ export interface Recording extends References {
 export interface Needs {
   /** The automations it refers to. */
   automations: KnownAutomations;
-  /** The data keys of workspaces. */
-  dataKeys: Map<string, Promise<CryptoKey>>;
+  /** The data key of its workspace, if it contains personal data. */
+  dataKey: CryptoKey | null;
 }
 
 /** A recording whose references have been checked. */

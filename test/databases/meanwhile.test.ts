@@ -6,6 +6,7 @@ import {
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { COPIED_BYTES_AT_ONCE } from "../../src/contract/limits.ts";
+import { openedDataKeys } from "../../src/contract/personal-data.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { consume } from "../../src/doors/deliveries.ts";
 import { Platform as Door } from "../../src/doors/platform.ts";
@@ -203,6 +204,30 @@ test("what changes about a workspace at the switch is known in the other databas
   expect((await Platform.listWorkspaces({})).items).toContainEqual(
     expect.objectContaining({ workspaceId, name: "Agence Horizon", database: "DB_3" }),
   );
+});
+
+test("a data key that a workspace gets while it moves, or at the switch, reads its leads in the other database", async () => {
+  const forget = (workspaceId: string) =>
+    databaseOf("DB_2")
+      .prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
+      .bind(workspaceId)
+      .run();
+  const record = (workspaceId: string) =>
+    Platform.recordLeads({ workspaceId, leads: [leadReport("new", { name: "Zoé" })] });
+  const [copied, closed] = [await openWorkspace(), await openWorkspace()];
+  await forget(copied.workspaceId);
+  await copyAll(copied.workspaceId);
+  await record(copied.workspaceId);
+  await moved(copied.workspaceId, "DB_3");
+  await forget(closed.workspaceId);
+  await dieClosed(closed.workspaceId);
+  const recording = record(closed.workspaceId);
+  await moved(closed.workspaceId, "DB_3");
+  await recording;
+  for (const { api } of [copied, closed]) {
+    openedDataKeys.clear();
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ name: "Zoé" }] });
+  }
 });
 
 describe("a mover that runs out of time", () => {

@@ -5,7 +5,7 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { makeBody } from "../../../src/model/bodies.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { toLeadRecording } from "../../../src/recording/leads.ts";
-import { gatherNeeds } from "../../../src/recording/record.ts";
+import { toStatements } from "../../../src/recording/record.ts";
 import { findReferenced } from "../../../src/recording/references.ts";
 import {
   bodyOf,
@@ -83,7 +83,7 @@ describe("the body of lead.created", () => {
     const moment = { sentAt: null, now };
     const recording = await toLeadRecording({ workspaceId, leads }, moment);
     const known = await findReferenced(db, [recording]);
-    await commit(db, await recording.statements(await gatherNeeds(env, db, [recording], known)));
+    await commit(db, await toStatements(env, db, recording, known));
     let readAlone = 0;
     const { DB } = observedDatabase({
       before: async (_, texts) => {

@@ -1,0 +1,121 @@
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { openedDataKeys } from "../../../src/contract/personal-data.ts";
+import { isoTime } from "../../../src/contract/time.ts";
+import { leadReport, openWorkspace } from "../../support/api.ts";
+import { observedDatabase } from "../../support/deliveries.ts";
+import { HOME_DB } from "../../support/home.ts";
+import { deployment, ingestBodies, openSource } from "../../support/ingest.ts";
+import { record } from "../../support/record.ts";
+
+const NOW = Date.parse("2026-01-01T00:00:00.000Z");
+const PERSON = { name: "Zoé Larrieu", email: "zoe@example.com", phone: "+33600000000" };
+
+beforeEach(() => openedDataKeys.clear());
+
+const recordLead = (workspaceId: string, reference: string, DB = env.DB) =>
+  record(
+    { ...env, DB },
+    "recordLeads",
+    { workspaceId, leads: [leadReport(reference, PERSON)] },
+    NOW,
+  );
+
+const dataKeyOf = (workspaceId: string) =>
+  HOME_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
+    .bind(workspaceId)
+    .first<string | null>("data_key");
+
+/** A workspace as it was stored before workspaces had data keys. */
+async function openOldWorkspace() {
+  const workspace = await openWorkspace();
+  const { workspaceId } = workspace;
+  const old = "UPDATE workspaces SET data_key = NULL WHERE id = ?";
+  await HOME_DB.prepare(old).bind(workspaceId).run();
+  return workspace;
+}
+
+describe("recording leads", () => {
+  test("looks up the data key once in each isolate", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { DB, trips } = observedDatabase();
+    await recordLead(workspaceId, "1", DB);
+    expect(trips).toHaveLength(2);
+    await recordLead(workspaceId, "2", DB);
+    expect(trips).toHaveLength(3);
+    openedDataKeys.clear();
+    await recordLead(workspaceId, "3", DB);
+    expect(trips).toHaveLength(5);
+  });
+
+  test("gives a data key to a workspace that has none", async () => {
+    const { workspaceId, api } = await openOldWorkspace();
+    await recordLead(workspaceId, "1");
+    const dataKey = await dataKeyOf(workspaceId);
+    expect(dataKey).toMatch(/^test\./);
+    openedDataKeys.clear();
+    await recordLead(workspaceId, "2");
+    expect(await dataKeyOf(workspaceId)).toBe(dataKey);
+    openedDataKeys.clear();
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
+  });
+
+  test("uses the data key of whoever was faster", async () => {
+    const { workspaceId, api } = await openOldWorkspace();
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
+        // Another isolate, which has its own memory.
+        const known = new Map(openedDataKeys);
+        await recordLead(workspaceId, "faster");
+        openedDataKeys.clear();
+        for (const [id, key] of known) openedDataKeys.set(id, key);
+      },
+    });
+    await recordLead(workspaceId, "slower", DB);
+    openedDataKeys.clear();
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
+  });
+
+  test("stores nothing of a person in the clear, and old leads stay readable beside new ones", async () => {
+    const { workspaceId, api } = await openOldWorkspace();
+    await HOME_DB.prepare(
+      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
+        VALUES ('lea_old', ?, 'old', 'crm', 'agt_1', 'Marc', 'marc@example.com', '+331', '{"a":1}', 5)`,
+    )
+      .bind(workspaceId)
+      .run();
+    await recordLead(workspaceId, "1");
+    const { results } = await HOME_DB.prepare(
+      "SELECT name, email, phone, custom_fields FROM leads WHERE workspace_id = ? AND sealed IS NOT NULL",
+    )
+      .bind(workspaceId)
+      .all();
+    expect(results).toEqual([{ name: null, email: null, phone: null, custom_fields: "{}" }]);
+    expect((await api.get("/v1/leads")).body).toMatchObject({
+      data: [
+        PERSON,
+        {
+          ...{ id: "lea_old", name: "Marc", email: "marc@example.com", phone: "+331" },
+          ...{ custom_fields: { a: 1 }, created_at: isoTime(5) },
+        },
+      ],
+    });
+  });
+
+  test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
+    const [broken, fine] = [await openSource(), await openSource()];
+    const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
+    await HOME_DB.prepare(breaking).bind(broken.workspaceId).run();
+    const { env: bindings, dead } = deployment();
+    const bodies = [fine.lead("1"), broken.lead("1"), fine.lead("2")];
+    expect(await ingestBodies(bodies, bindings)).toEqual({
+      acknowledged: [0, 2],
+      retried: { 1: 10 },
+    });
+    expect(dead).toEqual([]);
+    expect(await fine.leads()).toHaveLength(2);
+    const count = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
+    expect(await count.bind(broken.workspaceId).first("n")).toBe(0);
+  });
+});
