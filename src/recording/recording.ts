@@ -29,7 +29,7 @@ export interface Recording extends References {
 }
 
 /** What the statements of a recording are made with, once its references have been checked. */
-export interface Needs {
+interface Needs {
   /** The automations it refers to. */
   automations: KnownAutomations;
   /** The data key of its workspace, if it contains personal data. */

@@ -221,6 +221,7 @@ test("a data key that a workspace gets while it moves, or at the switch, reads i
   await moved(copied.workspaceId, "DB_3");
   await forget(closed.workspaceId);
   await dieClosed(closed.workspaceId);
+  await expect(forget(closed.workspaceId)).rejects.toThrow("workspace_moving");
   const recording = record(closed.workspaceId);
   await moved(closed.workspaceId, "DB_3");
   await recording;
