@@ -11,14 +11,6 @@ export function toHex(bytes: Uint8Array): string {
   return text;
 }
 
-/** Decodes hexadecimal in either case. */
-export function fromHex(text: string): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(text.length / 2);
-  for (let i = 0; i < bytes.length; i++)
-    bytes[i] = Number.parseInt(text.slice(2 * i, 2 * i + 2), 16);
-  return bytes;
-}
-
 /** Encodes bytes as base64 (RFC 4648, section 4), padded. */
 export function toBase64(bytes: Uint8Array): string {
   let characters = "";

@@ -1,4 +1,4 @@
-import { fromBase64, fromHex, toBase64, toHex } from "./bytes.ts";
+import { fromBase64, toBase64 } from "./bytes.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*
@@ -67,7 +67,8 @@ export async function sealPersonalData(
   leadId: string,
   { name, email, phone, customFields }: PersonalData,
 ): Promise<string> {
-  return toHex(await encrypt(key, leadId, JSON.stringify([name, email, phone, customFields])));
+  const box = await encrypt(key, leadId, JSON.stringify([name, email, phone, customFields]));
+  return box.toHex();
 }
 
 /** Decrypts what `sealPersonalData` returned for the same lead. */
@@ -76,7 +77,7 @@ export async function openPersonalData(
   leadId: string,
   sealed: string,
 ): Promise<PersonalData> {
-  const text = await decrypt(key, leadId, fromHex(sealed));
+  const text = await decrypt(key, leadId, Uint8Array.fromHex(sealed));
   const [name, email, phone, customFields] = JSON.parse(text);
   return { name, email, phone, customFields };
 }

@@ -2,6 +2,8 @@ import { fromBase64, toBase64 } from "./bytes.ts";
 import { type KeyRing, parseKeyRing } from "./key-ring.ts";
 
 const IV_BYTES = 12;
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 
 /** Parses `WEBHOOK_ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
 export function parseEncryptionKeys(text: string): KeyRing {
@@ -50,7 +52,7 @@ export async function encrypt(
   text: string,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const iv = crypto.getRandomValues(new Uint8Array(IV_BYTES));
-  const plain = new TextEncoder().encode(text);
+  const plain = encoder.encode(text);
   const sealed = new Uint8Array(await crypto.subtle.encrypt(algorithm(iv, owner), key, plain));
   const box = new Uint8Array(IV_BYTES + sealed.length);
   box.set(iv);
@@ -69,11 +71,11 @@ export async function decrypt(
     key,
     box.subarray(IV_BYTES),
   );
-  return new TextDecoder().decode(text);
+  return decoder.decode(text);
 }
 
 function algorithm(iv: Uint8Array<ArrayBuffer>, owner: string) {
-  return { name: "AES-GCM", iv, additionalData: new TextEncoder().encode(owner) };
+  return { name: "AES-GCM", iv, additionalData: encoder.encode(owner) };
 }
 
 /** An AES-256-GCM key from its 32 bytes. */

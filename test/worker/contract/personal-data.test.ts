@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { fromHex, toHex } from "../../../src/contract/bytes.ts";
 import {
   createDataKey,
   knownDataKey,
@@ -40,9 +39,9 @@ describe("personal data", () => {
     await expect(openPersonalData(await makeKey("wks_3"), "lea_1", sealed)).rejects.toThrow();
     await expect(openPersonalData(key, "lea_2", sealed)).rejects.toThrow();
     for (let i = 0; i < sealed.length / 2; i++) {
-      const changed = fromHex(sealed);
+      const changed = Uint8Array.fromHex(sealed);
       changed[i] = (changed[i] ?? 0) ^ 1;
-      await expect(openPersonalData(key, "lea_1", toHex(changed))).rejects.toThrow();
+      await expect(openPersonalData(key, "lea_1", changed.toHex())).rejects.toThrow();
     }
   });
 
