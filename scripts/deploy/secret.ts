@@ -34,7 +34,7 @@ async function askForEncryptionKey(): Promise<Secrets> {
   const name = "WEBHOOK_ENCRYPTION_KEYS";
   const choice = await answered(
     select({
-      message: `${name} encrypts the secrets of webhook subscriptions. The Worker has none yet.`,
+      message: `${name} encrypts the personal data of leads and the secrets of webhook subscriptions. The Worker has none yet.`,
       options: [
         { value: "generate", label: "Generate one" },
         { value: "enter", label: "Enter one", hint: "id:base64 of 32 bytes" },
@@ -49,8 +49,10 @@ async function askForEncryptionKey(): Promise<Secrets> {
 async function offerCopy(made: Secrets): Promise<void> {
   const [id] = Object.values(made)[0]?.split(":") ?? [];
   const names = Object.keys(made).join(" and ");
+  const loss =
+    "WEBHOOK_ENCRYPTION_KEYS" in made ? ". Without the encryption key, leads cannot be read" : "";
   log.info(
-    `${names}: Cloudflare never shows them, and you need the old one to rotate one: keep a copy.`,
+    `${names}: Cloudflare never shows them, and you need the old one to rotate one${loss}: keep a copy.`,
   );
   for (;;) {
     const file = await answered(

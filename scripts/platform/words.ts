@@ -292,7 +292,8 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
     examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
   },
   resealSecrets: {
-    about: "Re-encrypts up to 100 webhook secrets under the first encryption key.",
+    about:
+      "Re-encrypts up to 100 webhook secrets and data keys of workspaces under the first encryption key.",
     fields: {},
     examples: [{}],
   },

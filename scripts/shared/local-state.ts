@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { ROOT } from "./checkout.ts";
@@ -33,6 +33,11 @@ export function readState(): LocalState | null {
 export function writeState(state: LocalState): void {
   mkdirSync(dirname(STATE_FILE), { recursive: true });
   writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 });
+}
+
+/** Makes the next start create everything anew. */
+export function deleteState(): void {
+  rmSync(STATE_FILE, { force: true });
 }
 
 /** Creates the Worker's local secrets that are missing. @returns their names. */

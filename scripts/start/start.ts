@@ -11,7 +11,7 @@ import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";
 import { holdFolder } from "../shared/folder-hold.ts";
 import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
-import { makeSecrets, readState, writeState } from "../shared/local-state.ts";
+import { deleteState, makeSecrets, readState } from "../shared/local-state.ts";
 import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts";
 
 import { keepServing } from "./keep-serving.ts";
@@ -96,13 +96,11 @@ function openOutput(): Output {
 }
 
 /**
- * Creates the Worker's missing local secrets. Webhook secrets encrypted with a lost one cannot be
- * decrypted any more, so the receiver subscribes again; an API key that is no longer valid is replaced.
+ * Creates the Worker's missing local secrets. What was encrypted with a lost one cannot be decrypted any
+ * more, so there will be another sample workspace; an API key that is no longer valid is replaced.
  */
 function prepareSecrets(): void {
-  const state = readState();
-  const made = makeSecrets();
-  if (made.includes("WEBHOOK_ENCRYPTION_KEYS") && state) writeState({ ...state, webhook: null });
+  if (makeSecrets().includes("WEBHOOK_ENCRYPTION_KEYS")) deleteState();
 }
 
 /** Waits for a process. @throws Error that begins with `complaint` if it fails. */

@@ -38,8 +38,8 @@ export const workspaces = sqliteTable(
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
-     * The key that encrypts the personal data of its leads, itself encrypted; null until the first lead
-     * is recorded. It never changes.
+     * The key that encrypts the personal data of its leads, itself encrypted. It never changes. Null in
+     * workspaces from before there were data keys, until their next lead.
      */
     dataKey: text("data_key"),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */

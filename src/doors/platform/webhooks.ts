@@ -17,7 +17,7 @@ import { sendTestEvent } from "../../webhooks/test-event.ts";
 import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
 import type { Call, Methods } from "./methods.ts";
 
-/** Secrets that one call of `resealSecrets` encrypts anew at most. */
+/** Secrets and data keys that one call of `resealSecrets` encrypts anew at most. */
 const RESEALED_MAX = 100;
 
 /** The methods that concern webhook subscriptions and their secrets. */
@@ -82,9 +82,9 @@ export const webhookMethods = {
   },
 
   /**
-   * Encrypts up to 100 webhook secrets anew, with the first of `WEBHOOK_ENCRYPTION_KEYS`. Once none
-   * remain, the other keys can be removed. A secret that no key can decrypt is counted as unreadable
-   * and named in the log.
+   * Encrypts up to 100 webhook secrets and data keys of workspaces anew, with the first of
+   * `WEBHOOK_ENCRYPTION_KEYS`. Once none remain, the other keys can be removed. One that no key can
+   * decrypt is counted as unreadable and named in the log.
    */
   async resealSecrets({ env }) {
     const ring = parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS);
