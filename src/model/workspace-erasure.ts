@@ -100,7 +100,7 @@ export async function eraseWorkspace(
 
 /**
  * Erases up to `CLEANUP_MAX` rows of each kind that a workspace left behind in a database that it has
- * moved away from. The workspace's own row stays.
+ * moved away from. The workspace's own row stays, without its data key: `resealSecrets` does not reach it.
  *
  * @returns whether nothing else remains.
  */
@@ -111,7 +111,7 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
     enter("erasing"),
     inOrder(statements),
     update(workspaces)
-      .set({ name: "", adminEmails: [], webhooksMax: null })
+      .set({ name: "", adminEmails: [], dataKey: null, webhooksMax: null })
       .where(eq(workspaces.id, id)),
     enter("gone"),
     rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty} AS "isEmpty"`),

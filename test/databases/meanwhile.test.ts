@@ -127,6 +127,19 @@ describe("while a workspace is copied", () => {
     });
   });
 
+  test("a data key is not left behind, where it would stay encrypted under a former key", async () => {
+    const { workspaceId } = await openWithLeads();
+    await moved(workspaceId, "DB_3");
+    await cleanUp();
+    const keys = NAMES.map((name) =>
+      databaseOf(name)
+        .prepare("SELECT data_key FROM workspaces WHERE id = ?")
+        .bind(workspaceId)
+        .first("data_key"),
+    );
+    expect(await Promise.all(keys)).toEqual([null, null, expect.stringMatching(/^test\./)]);
+  });
+
   test("e-mails that are sent, or owed to more administrators, are so there, too", async () => {
     const { workspaceId, webhookId } = await openWithLeads();
     await insertNotice("DB_2", workspaceId, webhookId);
