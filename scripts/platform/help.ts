@@ -58,7 +58,8 @@ function linesHelp(method: PlatformMethod, command: string): string[] {
       "",
       "With --ndjson, all pages, one item per line:",
       "",
-      `  ${command} '{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
+      // Without `-s`, npm writes lines of its own into the file.
+      `  ${command.replace("npm run", "npm run -s")} '{ "workspaceId": "wks_…" }' --ndjson > workspace.ndjson`,
     ];
   if (!takesLines(method)) return [];
   const file = `${recordsField(method)}.ndjson`;

@@ -68,6 +68,15 @@ describe("the configuration", () => {
   });
 });
 
+test("no command of the docs writes npm's own output into a file", () => {
+  const pages = readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md"));
+  const files = ["README.md", ...pages.map((name) => join("docs", name))];
+  const lines = files.flatMap((file) => readFileSync(join(ROOT, file), "utf8").split("\n"));
+  const written = lines.filter((line) => /^\s*npm run [^#]*> \S/.test(line));
+  expect(written.length).toBeGreaterThan(0);
+  for (const line of written) expect(line).toMatch(/npm run -s /);
+});
+
 describe("docs/operations.md", () => {
   test("lists every event that the code logs, and no other", () => {
     const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
