@@ -50,9 +50,11 @@ async function offerCopy(made: Secrets): Promise<void> {
   const [id] = Object.values(made)[0]?.split(":") ?? [];
   const names = Object.keys(made).join(" and ");
   const loss =
-    "WEBHOOK_ENCRYPTION_KEYS" in made ? ". Without the encryption key, leads cannot be read" : "";
+    "WEBHOOK_ENCRYPTION_KEYS" in made
+      ? ", and without the encryption key nobody can read the leads"
+      : "";
   log.info(
-    `${names}: Cloudflare never shows them, and you need the old one to rotate one${loss}: keep a copy.`,
+    `${names}: Cloudflare never shows them. Keep a copy: you need the old one to rotate one${loss}.`,
   );
   for (;;) {
     const file = await answered(

@@ -293,7 +293,7 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
   },
   resealSecrets: {
     about:
-      "Re-encrypts up to 100 webhook secrets and data keys of workspaces under the first encryption key.",
+      "Re-encrypts up to 100 secrets of subscriptions and data keys of workspaces under the first encryption key.",
     fields: {},
     examples: [{}],
   },

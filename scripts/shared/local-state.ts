@@ -35,7 +35,7 @@ export function writeState(state: LocalState): void {
   writeFileSync(STATE_FILE, `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 });
 }
 
-/** Makes the next start create everything anew. */
+/** Forgets the sample workspace with its API key and webhook: `npm start` then creates new ones. */
 export function deleteState(): void {
   rmSync(STATE_FILE, { force: true });
 }

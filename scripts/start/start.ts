@@ -96,8 +96,8 @@ function openOutput(): Output {
 }
 
 /**
- * Creates the Worker's missing local secrets. What was encrypted with a lost one cannot be decrypted any
- * more, so there will be another sample workspace; an API key that is no longer valid is replaced.
+ * Creates the Worker's missing local secrets. If the encryption key was lost, the sample workspace can no
+ * longer be read, and another one will be created; an API key that is no longer valid is replaced.
  */
 function prepareSecrets(): void {
   if (makeSecrets().includes("WEBHOOK_ENCRYPTION_KEYS")) deleteState();

@@ -190,9 +190,9 @@ export const GATES_TIMEOUT_MS = 1_000;
 export const GATES_TOLD_MAX = 500;
 
 /**
- * Maximum length in characters of what is read with the claim for an event body: the body, or its lead,
- * whose encrypted part is twice as long. Longer ones are read separately. It bounds what a dispatch
- * keeps in memory: `CLAIM_MAX` times as much.
+ * Maximum length in characters of what a claim reads to make an event's body: the stored body, or the
+ * lead as JSON, whose encrypted part is in hexadecimal and so twice as long. Anything longer is read
+ * separately. This bounds what a dispatch keeps in memory to `CLAIM_MAX` times as much.
  */
 export const INLINE_BODY_MAX = 16_384;
 

@@ -2,12 +2,12 @@ import { fromBase64, toBase64 } from "./bytes.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*
- * The personal data of leads is stored encrypted under a data key of their workspace, which itself is
- * stored encrypted under `WEBHOOK_ENCRYPTION_KEYS`: what a database leaves behind in its file after an
- * erasure, in its backups or in a dump is unreadable to anyone who has only that.
+ * The personal data of leads is stored encrypted under their workspace's data key, which is itself
+ * stored encrypted under `WEBHOOK_ENCRYPTION_KEYS`. So what remains in a database's file after an
+ * erasure, in its backups or in a dump is unreadable without those keys.
  */
 
-/** What a lead says about a person. */
+/** What identifies or describes the person behind a lead. */
 export interface PersonalData {
   name: string | null;
   email: string | null;
@@ -16,7 +16,7 @@ export interface PersonalData {
 }
 
 const DATA_KEY_BYTES = 32;
-/** Data keys that an isolate keeps at once. */
+/** Maximum number of data keys that an isolate keeps; beyond it, the oldest is forgotten. */
 const KEPT_MAX = 1_000;
 
 /**
@@ -30,21 +30,21 @@ export function createDataKey(keys: string, workspaceId: string): Promise<string
   return seal(parseEncryptionKeys(keys), workspaceId, toBase64(bytes));
 }
 
-/** The data keys that this isolate has used, by workspace id; forgotten by tests only. */
+/** The data keys that this isolate has decrypted, by workspace id. Exported for tests, which clear it. */
 export const openedDataKeys = new Map<string, CryptoKey>();
 
-/** The data key of a workspace, if this isolate has used it before. */
+/** The data key of a workspace, if this isolate still knows it. */
 export function knownDataKey(workspaceId: string): CryptoKey | undefined {
   return openedDataKeys.get(workspaceId);
 }
 
 /**
- * Decrypts the data key of a workspace, unless this isolate has done so before.
+ * Decrypts the data key of a workspace, unless this isolate still knows it.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
  * @param sealed as `createDataKey` returned it; null if the workspace has none.
- * @returns null if it has none.
- * @throws Error if none of the keys decrypts it.
+ * @returns null if the workspace has none.
+ * @throws Error if none of the keys can decrypt it, or it is the data key of another workspace.
  */
 export async function openDataKey(
   keys: string,
@@ -61,7 +61,11 @@ export async function openDataKey(
   return key;
 }
 
-/** Encrypts the personal data of a lead, as hexadecimal. It can be decrypted for no other lead. */
+/**
+ * Encrypts the personal data of a lead. It cannot be decrypted for any other lead.
+ *
+ * @returns hexadecimal of the IV, the ciphertext and the tag.
+ */
 export async function sealPersonalData(
   key: CryptoKey,
   leadId: string,
@@ -71,7 +75,11 @@ export async function sealPersonalData(
   return box.toHex();
 }
 
-/** Decrypts what `sealPersonalData` returned for the same lead. */
+/**
+ * Decrypts what `sealPersonalData` returned for the same lead.
+ *
+ * @throws Error for another key or lead, or if it was changed.
+ */
 export async function openPersonalData(
   key: CryptoKey,
   leadId: string,

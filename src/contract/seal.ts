@@ -32,7 +32,7 @@ export function sealingKeyId(ring: KeyRing): string {
 /**
  * Decrypts what `seal` returned for the same owner.
  *
- * @throws Error if its key is not in the ring, or it was sealed for another owner.
+ * @throws Error if its key is not in the ring or was replaced, or it was sealed for another owner.
  */
 export async function open(ring: KeyRing, owner: string, sealed: string): Promise<string> {
   const [keyId = "", text = ""] = sealed.split(".");
@@ -44,7 +44,8 @@ export async function open(ring: KeyRing, owner: string, sealed: string): Promis
 /**
  * Encrypts a text with AES-256-GCM.
  *
- * @returns a random IV, the ciphertext and the tag.
+ * @param owner the id of what the text belongs to; the result cannot be decrypted for any other.
+ * @returns a random IV of 12 bytes, the ciphertext and the tag of 16 bytes.
  */
 export async function encrypt(
   key: CryptoKey,
@@ -60,7 +61,7 @@ export async function encrypt(
   return box;
 }
 
-/** Decrypts what `encrypt` returned. @throws Error for another key or owner. */
+/** Decrypts what `encrypt` returned. @throws Error for another key or owner, or if it was changed. */
 export async function decrypt(
   key: CryptoKey,
   owner: string,

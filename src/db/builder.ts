@@ -120,7 +120,7 @@ export function fromJson(row: string) {
   };
 }
 
-/** The column's value in a form that JSON can carry: bytes become hexadecimal. */
+/** SQL expression: the column's value in JSON, for `fromJson`; bytes become hexadecimal. */
 export function toJsonValue(column: Column): SQL {
   return isBytes(column) ? sql`iif(${column} IS NULL, NULL, hex(${column}))` : sql`${column}`;
 }

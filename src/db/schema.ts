@@ -22,7 +22,7 @@ import type {
  * has an index that starts with it: a page reads the rows it shows plus one.
  */
 
-/** Bytes; as hexadecimal in queries, because they pass through JSON. */
+/** Bytes. Queries read and write them as hexadecimal, because rows pass through JSON. */
 const bytes = customType<{ data: string }>({ dataType: () => "blob" });
 
 export const workspaces = sqliteTable(
@@ -38,8 +38,9 @@ export const workspaces = sqliteTable(
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
-     * The key that encrypts the personal data of its leads, itself encrypted. It never changes. Null in
-     * workspaces from before there were data keys, until their next lead.
+     * The key that encrypts the personal data of its leads, itself encrypted, as `createDataKey` returns
+     * it. The key never changes. Null in workspaces from before there were data keys, until their next
+     * lead is recorded, and where the workspace does not live.
      */
     dataKey: text("data_key"),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
@@ -137,9 +138,9 @@ export const leads = sqliteTable(
     reference: text().notNull(),
     source: text().$type<LeadSource>().notNull(),
     agentId: text("agent_id").notNull(),
-    /** Its personal data, encrypted: see personal-data.ts. */
+    /** Its personal data, encrypted (personal-data.ts); null in leads from before it was encrypted. */
     sealed: bytes(),
-    /** This and the next three are only set in leads stored before personal data was encrypted. */
+    /** This and the next three contain personal data only in leads from before it was encrypted. */
     name: text(),
     email: text(),
     phone: text(),

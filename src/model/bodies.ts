@@ -43,9 +43,10 @@ export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | 
   lead: string | null;
 }
 
-/** A workspace and its data key, encrypted; null if it has none. */
+/** The workspace that an event belongs to. */
 export interface Owner {
   workspaceId: string;
+  /** Its data key, encrypted; null if it has none. */
   dataKey: string | null;
 }
 
@@ -53,6 +54,7 @@ export interface Owner {
  * The body of an event; null if its source was not read, or no longer exists.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @throws Error if its lead cannot be decrypted.
  */
 export async function makeBody(
   keys: string,

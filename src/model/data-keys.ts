@@ -10,12 +10,13 @@ export function dataKeyOf(workspaceId: Column | Placeholder): SQL<string | null>
 }
 
 /**
- * The data key of a workspace, to encrypt with; one that has none gets one.
+ * The data key of a workspace, to encrypt with. It is created if the workspace has none yet.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
- * @param stored what is stored, unless `knownDataKey` knows it; undefined for an unknown workspace.
+ * @param stored the stored data key, encrypted; null if there is none, undefined if the workspace is
+ *   unknown or was not looked up because `knownDataKey` knows its key.
  * @returns null for an unknown workspace.
- * @throws Error if none of the keys decrypts it.
+ * @throws Error if none of the keys can decrypt it.
  */
 export async function ensureDataKey(
   db: Database,

@@ -59,7 +59,7 @@ export interface Claimed {
   /** Number of attempts with a recorded outcome. */
   attempts: number;
   generation: number;
-  /** What its body is made from; `findEvent` reads what is long when it is needed. */
+  /** What its body is made from. What is too long is null here, and `findEvent` reads it when needed. */
   event: BodyRow;
 }
 

@@ -33,7 +33,7 @@ interface Place {
  *
  * @param db the database that the workspace lives in.
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
- * @throws InputError for a cursor of another list or workspace.
+ * @throws InputError for a cursor of another list or workspace; Error if a lead cannot be decrypted.
  */
 export async function exportPage(
   db: Database,
@@ -97,7 +97,7 @@ type SealedLead = Pick<LeadRow, "id" | "name" | "email" | "phone" | "sealed"> & 
   dataKey: string | null;
 };
 
-/** The row of a lead with its personal data in the clear. */
+/** The row of a lead with its personal data in the clear, whether it was stored encrypted or not. */
 async function openLead(keys: string, workspaceId: string, row: Row & SealedLead): Promise<Row> {
   const { dataKey, customFields } = row;
   const stored = { ...row, customFields: JSON.parse(customFields) };

@@ -28,7 +28,7 @@ import {
   ROWS,
 } from "./page.ts";
 
-/** A lead as stored. */
+/** A lead as stored, with `sealed` in hexadecimal. */
 export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
 const SHOWN = {
@@ -65,6 +65,7 @@ const page = prepared(
  * One page of the workspace's leads, newest first.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @throws Error if a lead cannot be decrypted.
  */
 export async function listLeads(
   db: Database,
@@ -90,7 +91,7 @@ const INSERTED = [
   "eventId",
 ] as const satisfies (keyof typeof leads.$inferSelect)[];
 
-/** A lead as it is recorded; `eventId` is the event that announces it. */
+/** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
 export type NewLead = Pick<typeof leads.$inferSelect, (typeof INSERTED)[number]>;
 
 /** Inserts leads; those already stored stay unchanged. */
@@ -134,9 +135,9 @@ export function parseLeadRow(json: string): LeadRow {
 }
 
 /**
- * The personal data of a lead.
+ * The personal data of a lead, whether it is stored encrypted or in the clear.
  *
- * @param dataKey its workspace's.
+ * @param dataKey its workspace's; null if it has none.
  * @throws Error if it cannot be decrypted.
  */
 export async function readPersonalData(
@@ -148,7 +149,12 @@ export async function readPersonalData(
   return openPersonalData(dataKey, lead.id, lead.sealed);
 }
 
-/** The public shape. @param dataKey the workspace's. */
+/**
+ * The public shape of a lead.
+ *
+ * @param dataKey its workspace's; null if it has none.
+ * @throws Error if the lead cannot be decrypted.
+ */
 export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead> {
   const { name, email, phone, customFields } = await readPersonalData(dataKey, row);
   return {

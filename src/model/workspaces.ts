@@ -27,7 +27,7 @@ import {
   ROWS,
 } from "./page.ts";
 
-/** Inserts a workspace that has access to the service. */
+/** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
 export function insertWorkspace(
   db: Database,
   workspace: {

@@ -34,7 +34,7 @@ export async function toAutomationRecording(
     ids: reported.map(({ id }) => id),
     references: [],
     leaves: { automations: latest },
-    isPersonal: false,
+    hasPersonalData: false,
     once: true,
     missing: unknownWorkspace(),
     statements: () =>
@@ -98,7 +98,7 @@ export async function toRemoval(
     ids,
     references: [],
     leaves: { removedAutomationIds: ids },
-    isPersonal: false,
+    hasPersonalData: false,
     once: true,
     missing: unknownWorkspace(),
     statements: () => removeAutomations(workspaceId, ids, moment),

@@ -24,7 +24,7 @@ export async function toLeadRecording(
     leaves: { leadIds: fresh.map(({ id }) => id) },
     once: false,
     missing: unknownWorkspace(),
-    isPersonal: true,
+    hasPersonalData: true,
     async statements({ dataKey }) {
       if (!dataKey) throw unknownWorkspace();
       const sealed = await Promise.all(
@@ -46,7 +46,7 @@ export async function toLeadRecording(
   };
 }
 
-/** A lead as reported, with its personal data in the clear. */
+/** A lead as reported: `person` is not encrypted yet. */
 type ReportedLead = Omit<NewLead, "sealed" | "eventId"> & { person: PersonalData };
 
 /** A lead as reported; `createdAt` defaults to when the report was sent. */

@@ -49,13 +49,13 @@ export async function record<M extends RecordingMethod>(
   now: number,
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await toRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, references, leaves, once, missing, isPersonal } = recording;
+  const { workspaceId, ids, references, leaves, once, missing, hasPersonalData } = recording;
   const home = await openToWrite(env, () => findHome(env, workspaceId));
   // Otherwise no look-up is needed: a missing workspace fails its foreign key.
   const isLookedUp =
     references.length > 0 ||
     leaves.removedAutomationIds !== undefined ||
-    (isPersonal && !knownDataKey(workspaceId));
+    (hasPersonalData && !knownDataKey(workspaceId));
   const known = isLookedUp ? await findReferences(home.db, recording) : NOTHING_KNOWN;
   const statements = await toStatements(env, home.db, recording, known);
   const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
@@ -72,14 +72,19 @@ async function findReferences(db: Database, recording: Recording): Promise<Known
   return known;
 }
 
-/** The statements of a recording. @param known what it refers to. */
+/**
+ * The statements of a recording; first creates its workspace's data key, if it needs one and there is none.
+ *
+ * @param known what it refers to.
+ * @throws InputError for an unknown workspace; Error if the data key cannot be decrypted.
+ */
 export async function toStatements(
   env: Env,
   db: Database,
-  { isPersonal, workspaceId, statements }: Recording,
+  { hasPersonalData, workspaceId, statements }: Recording,
   { automations, workspaces }: Known,
 ): Promise<Statements<number>> {
-  if (!isPersonal) return statements({ automations, dataKey: null });
+  if (!hasPersonalData) return statements({ automations, dataKey: null });
   const keys = env.WEBHOOK_ENCRYPTION_KEYS;
   const dataKey = await ensureDataKey(db, keys, workspaceId, workspaces.get(workspaceId));
   return statements({ automations, dataKey });

@@ -18,21 +18,21 @@ export interface Recording extends References {
   missing: InputError;
   leaves: Leftovers;
   /** Whether it contains personal data, and so needs the workspace's data key. */
-  isPersonal: boolean;
+  hasPersonalData: boolean;
   /**
    * The statements that record and announce it, to be committed together in this order. Reads how
    * many records they insert or remove.
    *
-   * @throws InputError if the workspace has no data key although it needs one, because it is unknown.
+   * @throws InputError if it needs a data key and gets none, because its workspace is unknown.
    */
   statements(needs: Needs): Statements<number> | Promise<Statements<number>>;
 }
 
-/** What the statements of a recording are made with, once its references have been checked. */
+/** What a recording's statements are made from, once its references have been checked. */
 interface Needs {
   /** The automations it refers to. */
   automations: KnownAutomations;
-  /** The data key of its workspace, if it contains personal data. */
+  /** The data key of its workspace; null if it contains no personal data, or the workspace is unknown. */
   dataKey: CryptoKey | null;
 }
 

@@ -29,7 +29,7 @@ export interface Leftovers {
 
 /** What recordings may refer to: stored rows, and what earlier recordings in the batch add. */
 export interface Known {
-  /** Their data keys, encrypted, by id; null for those that have none yet. */
+  /** The data keys of the workspaces that exist, encrypted, by workspace id; null if there is none yet. */
   workspaces: Map<string, string | null>;
   automations: KnownAutomations;
   /** Keys from `inWorkspace`. */

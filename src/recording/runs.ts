@@ -21,7 +21,7 @@ export async function toRunRecording(
     ids: reported.map(({ id }) => id),
     references: reported.flatMap(referencesOf),
     leaves: {},
-    isPersonal: false,
+    hasPersonalData: false,
     once: false,
     missing: new InputError("runs: an automation that they name has just been removed"),
     statements({ automations }) {

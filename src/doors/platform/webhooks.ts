@@ -17,7 +17,7 @@ import { sendTestEvent } from "../../webhooks/test-event.ts";
 import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
 import type { Call, Methods } from "./methods.ts";
 
-/** Secrets and data keys that one call of `resealSecrets` encrypts anew at most. */
+/** Maximum number of secrets and data keys that one call of `resealSecrets` re-encrypts. */
 const RESEALED_MAX = 100;
 
 /** The methods that concern webhook subscriptions and their secrets. */
@@ -82,9 +82,9 @@ export const webhookMethods = {
   },
 
   /**
-   * Encrypts up to 100 webhook secrets and data keys of workspaces anew, with the first of
-   * `WEBHOOK_ENCRYPTION_KEYS`. Once none remain, the other keys can be removed. One that no key can
-   * decrypt is counted as unreadable and named in the log.
+   * Re-encrypts up to 100 secrets of subscriptions and data keys of workspaces under the first of
+   * `WEBHOOK_ENCRYPTION_KEYS`. Once none remain, the other keys can be removed. Those that no key can
+   * decrypt are counted as unreadable, and the log names their subscriptions and workspaces.
    */
   async resealSecrets({ env }) {
     const ring = parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS);
