@@ -154,10 +154,11 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
     const { workspaceId, leaves, once, ids } = recording;
     const statements = await judged(item, () => {
       checkReferences(recording, known);
-      addLeftovers(known, workspaceId, leaves);
       return toStatements(env, db, recording, known);
     });
-    if (statements) prepared.push({ item, workspaceId, once, statements, records: ids.length });
+    if (!statements) continue;
+    addLeftovers(known, workspaceId, leaves);
+    prepared.push({ item, workspaceId, once, statements, records: ids.length });
   }
   const transactions = grouped(prepared, (one) => one.records, INGEST_TRANSACTION_MAX_RECORDS);
   for (const transaction of transactions)

@@ -1,8 +1,9 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
+import { derivedId } from "../../../src/contract/ids.ts";
 import { openedDataKeys } from "../../../src/contract/personal-data.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { leadReport, openWorkspace } from "../../support/api.ts";
+import { leadReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 import { HOME_DB } from "../../support/home.ts";
 import { deployment, ingestBodies, openSource } from "../../support/ingest.ts";
@@ -107,12 +108,24 @@ describe("recording leads", () => {
     const [broken, fine] = [await openSource(), await openSource()];
     const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
     await HOME_DB.prepare(breaking).bind(broken.workspaceId).run();
-    const { env: bindings, dead } = deployment();
-    const bodies = [fine.lead("1"), broken.lead("1"), fine.lead("2")];
+    const { DB, trips } = observedDatabase();
+    const { env: bindings, dead } = deployment({ DB });
+    const { workspaceId } = broken;
+    const automationId = await recordAutomation(workspaceId);
+    const leadId = await derivedId("lead", workspaceId, "1");
+    const runs = [runReport("1", automationId, { leadId })];
+    const bodies = [
+      fine.lead("1"),
+      broken.lead("1"),
+      // Waits for its lead, like any run that comes too early.
+      { method: "recordRuns", input: { workspaceId, runs } },
+      fine.lead("2"),
+    ];
     expect(await ingestBodies(bodies, bindings)).toEqual({
-      acknowledged: [0, 2],
-      retried: { 1: 10 },
+      acknowledged: [0, 3],
+      retried: { 1: 10, 2: 5 },
     });
+    expect(trips).toHaveLength(2);
     expect(dead).toEqual([]);
     expect(await fine.leads()).toHaveLength(2);
     const count = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
