@@ -1,10 +1,26 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
+import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
 import { openedDataKeys } from "../../../src/contract/personal-data.ts";
+import type { Lead } from "../../../src/contract/resources.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { leadReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
-import { observedDatabase } from "../../support/deliveries.ts";
+import { Platform } from "../../../src/doors/platform.ts";
+import {
+  errorOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import {
+  consumeFor,
+  isolated,
+  observedDatabase,
+  receivedBy,
+  subscribe,
+} from "../../support/deliveries.ts";
 import { HOME_DB } from "../../support/home.ts";
 import { deployment, ingestBodies, openSource } from "../../support/ingest.ts";
 import { record } from "../../support/record.ts";
@@ -61,6 +77,17 @@ describe("recording leads", () => {
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
   });
 
+  test("of a batch, too: once for all its messages", async () => {
+    const { workspaceId, lead, leads } = await openSource();
+    await HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
+      .bind(workspaceId)
+      .run();
+    const { DB, trips } = observedDatabase();
+    await ingestBodies([lead("1"), lead("2"), lead("3")], deployment({ DB }).env);
+    expect(trips).toHaveLength(3);
+    expect(await leads()).toHaveLength(3);
+  });
+
   test("uses the data key of whoever was faster", async () => {
     const { workspaceId, api } = await openOldWorkspace();
     const { DB } = observedDatabase({
@@ -76,6 +103,20 @@ describe("recording leads", () => {
     await recordLead(workspaceId, "slower", DB);
     openedDataKeys.clear();
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
+  });
+
+  test("refuses a workspace that disappears before it has a data key", async () => {
+    const { workspaceId } = await openOldWorkspace();
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
+        await HOME_DB.batch([
+          HOME_DB.prepare("DELETE FROM api_keys WHERE workspace_id = ?").bind(workspaceId),
+          HOME_DB.prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId),
+        ]);
+      },
+    });
+    expect(await errorOf(recordLead(workspaceId, "1", DB))).toBe("workspaceId: no such workspace");
   });
 
   test("stores nothing of a person in the clear, and old leads stay readable beside new ones", async () => {
@@ -102,6 +143,43 @@ describe("recording leads", () => {
         },
       ],
     });
+  });
+
+  test("each place that shows them reads old and new ones, also in an isolate that has just started", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id: webhookId, url } = await subscribe(workspaceId);
+    const names = ["old", "short", "long"];
+    const leads = names.map((name) => leadReport(name, { name }));
+    Object.assign(leads[2] ?? {}, { customFields: { note: "x".repeat(INLINE_BODY_MAX) } });
+    await record(env, "recordLeads", { workspaceId, leads }, Date.now());
+    await HOME_DB.prepare(
+      "UPDATE leads SET sealed = NULL, name = 'old' WHERE workspace_id = ? AND reference = 'old'",
+    )
+      .bind(workspaceId)
+      .run();
+    const door = new Platform(createExecutionContext(), env);
+    const nameIn = (body: string) => JSON.parse(body).data.name;
+    const places: Record<string, () => Promise<unknown[]>> = {
+      list: async () =>
+        (await api.get<{ data: Lead[] }>("/v1/leads")).body.data.map(({ name }) => name),
+      async deliveries() {
+        await consumeFor([webhookId], isolated().env);
+        return (await receivedBy({ url })).map(({ body }) => nameIn(body));
+      },
+      async details() {
+        const { items } = await door.listDeliveries({ webhookId });
+        const found = items.map(({ eventId }) => door.readDelivery({ webhookId, eventId }));
+        return (await Promise.all(found)).map(({ body }) => nameIn(body));
+      },
+      async export() {
+        const { items } = await door.exportWorkspace({ workspaceId });
+        return items.flatMap((item) => (item.kind === "lead" ? [item.name] : []));
+      },
+    };
+    for (const [place, read] of Object.entries(places)) {
+      openedDataKeys.clear();
+      expect((await read()).toSorted(), place).toEqual(names.toSorted());
+    }
   });
 
   test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
