@@ -18,7 +18,7 @@ export function blank(text: Column): SQL {
 
 /** Overwrites the personal data of a lead. */
 export const BLANK_LEAD = {
-  sealed: sql`iif(${leads.sealed} IS NULL, NULL, zeroblob(octet_length(${leads.sealed})))`,
+  sealed: sql`zeroblob(octet_length(${leads.sealed}))`,
   name: blank(leads.name),
   email: blank(leads.email),
   phone: blank(leads.phone),

@@ -146,7 +146,11 @@ function eraseChunk(id: string): Statements<boolean> {
     ...statements,
     deleteFrom(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
     update(workspaces)
-      .set({ name: blank(workspaces.name), adminEmails: blank(workspaces.adminEmails) })
+      .set({
+        name: blank(workspaces.name),
+        adminEmails: blank(workspaces.adminEmails),
+        dataKey: blank(workspaces.dataKey),
+      })
       .where(and(isOwn, isEmpty)),
     deleteFrom(moves).where(and(eq(moves.workspaceId, id), isEmpty)),
     deleteFrom(workspaces).where(and(isOwn, isEmpty)),

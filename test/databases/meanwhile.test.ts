@@ -244,6 +244,37 @@ test("a data key that a workspace gets while it moves, or at the switch, reads i
   }
 });
 
+test("leads from before encryption move beside encrypted ones, and the data key is left nowhere", async () => {
+  const { workspaceId, api, ids } = await openWithLeads(2);
+  await databaseOf("DB_2")
+    .prepare(
+      "UPDATE leads SET sealed = NULL, name = 'old', custom_fields = '{\"a\":1}' WHERE id = ?",
+    )
+    .bind(ids[0])
+    .run();
+  const shown = async () => {
+    openedDataKeys.clear();
+    return (await api.get("/v1/leads")).body;
+  };
+  const before = await shown();
+  expect(JSON.stringify(before)).toContain('"name":"old"');
+  const keyIn = (name: "DB_2" | "DB_3") =>
+    databaseOf(name)
+      .prepare("SELECT data_key FROM workspaces WHERE id = ?")
+      .bind(workspaceId)
+      .first<string | null>("data_key");
+  const dataKey = await keyIn("DB_2");
+  for (const [from, to] of [
+    ["DB_2", "DB_3"],
+    ["DB_3", "DB_2"],
+  ] as const) {
+    await moved(workspaceId, to);
+    await cleanUp();
+    expect(await shown()).toEqual(before);
+    expect([await keyIn(from), await keyIn(to)]).toEqual([null, dataKey]);
+  }
+});
+
 describe("a mover that runs out of time", () => {
   test("does not leave writes waiting for the next one", async () => {
     const { workspaceId } = await openWithLeads();

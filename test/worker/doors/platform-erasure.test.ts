@@ -176,6 +176,40 @@ describe("eraseLeads", () => {
   });
 });
 
+test("personal data, and the data key that it is encrypted under, are overwritten before they are deleted", async () => {
+  const { workspaceId, first } = await withLeads();
+  await HOME_DB.prepare("UPDATE leads SET sealed = NULL, name = 'Zoé', phone = NULL WHERE id = ?")
+    .bind(first)
+    .run();
+  const stored = HOME_DB.prepare(
+    `SELECT length(hex(sealed)) AS bytes FROM leads WHERE workspace_id = ?1 AND sealed IS NOT NULL
+      UNION ALL SELECT length(data_key) FROM workspaces WHERE id = ?1`,
+  );
+  const { results: lengths } = await stored.bind(workspaceId).all<{ bytes: number }>();
+  const [sealed = 0, dataKey = 0] = lengths.map(({ bytes }) => bytes);
+  const keep = (table: string, columns: string) =>
+    HOME_DB.prepare(
+      `CREATE TRIGGER kept_${table} AFTER DELETE ON ${table}
+        BEGIN INSERT INTO kept SELECT json_array(${columns}); END`,
+    );
+  await HOME_DB.batch([
+    HOME_DB.prepare("CREATE TABLE kept (row TEXT)"),
+    keep("leads", "hex(OLD.sealed), OLD.name, OLD.phone, OLD.custom_fields"),
+    keep("workspaces", "OLD.data_key"),
+  ]);
+  await Platform.eraseLeads({ workspaceId, ids: [first] });
+  await Platform.eraseWorkspace({ workspaceId });
+  const { results } = await HOME_DB.prepare("SELECT row FROM kept").all<{ row: string }>();
+  await HOME_DB.prepare("DROP TRIGGER kept_leads").run();
+  await HOME_DB.prepare("DROP TRIGGER kept_workspaces").run();
+  await HOME_DB.prepare("DROP TABLE kept").run();
+  expect(results.map(({ row }) => JSON.parse(row))).toEqual([
+    ["", "xxxx", null, "xx"],
+    ["0".repeat(sealed), null, null, "xx"],
+    ["x".repeat(dataKey)],
+  ]);
+});
+
 describe("eraseWorkspace", () => {
   test("during a dispatch, ends it", async () => {
     const startedAt = Date.now();
