@@ -84,21 +84,12 @@ export function listMoves(limit: number): Statements<Move[]> {
 }
 
 /** A workspace that lives in this database; undefined if it does not. */
-export function findLiving(id: string): Statements<Workspace | undefined> {
-  const {
-    id: itsId,
-    name,
-    adminEmails,
-    accessGranted,
-    dataKey,
-    webhooksMax,
-    createdAt,
-  } = workspaces;
-  const fields = { id: itsId, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt };
+export function findLiving(workspaceId: string): Statements<Workspace | undefined> {
+  const { id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt } = workspaces;
   const found = rows(
-    select(fields)
+    select({ id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt })
       .from(workspaces)
-      .where(and(eq(workspaces.id, id), sql`${workspaces.database} IS NULL`)),
+      .where(and(eq(id, workspaceId), sql`${workspaces.database} IS NULL`)),
   );
   return readAs(found, ([row]) => row);
 }
