@@ -4,9 +4,6 @@ import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { makeBody } from "../../../src/model/bodies.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
-import { toLeadRecording } from "../../../src/recording/leads.ts";
-import { toStatements } from "../../../src/recording/record.ts";
-import { findReferenced } from "../../../src/recording/references.ts";
 import {
   bodyOf,
   leadReport,
@@ -20,9 +17,12 @@ import {
   isolated,
   observedDatabase,
   receivedBy,
+  statesOf,
   subscribe,
+  subscriptionRow,
 } from "../../support/deliveries.ts";
 import { HOME_DB } from "../../support/home.ts";
+import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
 const db = openDatabase(HOME_DB);
@@ -71,19 +71,9 @@ describe("the body of lead.created", () => {
   test("is made from what the claim reads, unless it is long", async () => {
     const { workspaceId } = await openWorkspace();
     const { id, url } = await subscribe(workspaceId);
-    const now = Date.now();
-    const names = ["short", "x".repeat(INLINE_BODY_MAX)];
-    const agent = { reference: "agent", name: "Agence" };
-    const leads = names.map((name) => ({
-      reference: name.slice(0, 5),
-      source: "crm" as const,
-      agent,
-      name,
-    }));
-    const moment = { sentAt: null, now };
-    const recording = await toLeadRecording({ workspaceId, leads }, moment);
-    const known = await findReferenced(db, [recording]);
-    await commit(db, await toStatements(env, db, recording, known));
+    const long = { customFields: { note: "x".repeat(INLINE_BODY_MAX) } };
+    const leads = [leadReport("short"), leadReport("long", long)];
+    const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
     let readAlone = 0;
     const { DB } = observedDatabase({
       before: async (_, texts) => {
@@ -91,9 +81,28 @@ describe("the body of lead.created", () => {
       },
     });
     await consumeFor([id], isolated({ DB }).env);
-    const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.name);
-    expect(posted.toSorted()).toEqual(names);
+    const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.id);
+    expect(posted.toSorted()).toEqual(ids.toSorted());
     expect(readAlone).toBe(1);
+  });
+
+  test("is dropped if its lead is erased before it is read alone, and delays no others", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const long = { customFields: { note: "x".repeat(INLINE_BODY_MAX) } };
+    const leads = [leadReport("long", long), leadReport("short")];
+    const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (texts.length === 1 && /^select .* from "events"/.test(texts[0] ?? ""))
+          await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
+      },
+    });
+    await consumeFor([id], isolated({ DB }).env);
+    const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.id);
+    expect(posted).toEqual(ids.slice(1));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: 0 });
   });
 
   test("has these bytes: if they change, events that are posted again no longer have the same body", async () => {

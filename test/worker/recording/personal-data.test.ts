@@ -19,6 +19,7 @@ import {
   isolated,
   observedDatabase,
   receivedBy,
+  statesOf,
   subscribe,
 } from "../../support/deliveries.ts";
 import { HOME_DB } from "../../support/home.ts";
@@ -77,7 +78,7 @@ describe("recording leads", () => {
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
   });
 
-  test("of a batch, too: once for all its messages", async () => {
+  test("gives it one for all messages of a batch", async () => {
     const { workspaceId, lead, leads } = await openSource();
     await HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
       .bind(workspaceId)
@@ -145,7 +146,37 @@ describe("recording leads", () => {
     });
   });
 
-  test("each place that shows them reads old and new ones, also in an isolate that has just started", async () => {
+  test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
+    const [broken, fine] = [await openSource(), await openSource()];
+    const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
+    await HOME_DB.prepare(breaking).bind(broken.workspaceId).run();
+    const { DB, trips } = observedDatabase();
+    const { env: bindings, dead } = deployment({ DB });
+    const { workspaceId } = broken;
+    const automationId = await recordAutomation(workspaceId);
+    const leadId = await derivedId("lead", workspaceId, "1");
+    const runs = [runReport("1", automationId, { leadId })];
+    const bodies = [
+      fine.lead("1"),
+      broken.lead("1"),
+      // Waits for its lead, like any run that comes too early.
+      { method: "recordRuns", input: { workspaceId, runs } },
+      fine.lead("2"),
+    ];
+    expect(await ingestBodies(bodies, bindings)).toEqual({
+      acknowledged: [0, 3],
+      retried: { 1: 10, 2: 5 },
+    });
+    expect(trips).toHaveLength(2);
+    expect(dead).toEqual([]);
+    expect(await fine.leads()).toHaveLength(2);
+    const count = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
+    expect(await count.bind(broken.workspaceId).first("n")).toBe(0);
+  });
+});
+
+describe("recorded leads", () => {
+  test("are read in each place that shows them, also by an isolate that has just started, and also old ones", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { id: webhookId, url } = await subscribe(workspaceId);
     const names = ["old", "short", "long"];
@@ -182,31 +213,20 @@ describe("recording leads", () => {
     }
   });
 
-  test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
-    const [broken, fine] = [await openSource(), await openSource()];
-    const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
-    await HOME_DB.prepare(breaking).bind(broken.workspaceId).run();
-    const { DB, trips } = observedDatabase();
-    const { env: bindings, dead } = deployment({ DB });
-    const { workspaceId } = broken;
-    const automationId = await recordAutomation(workspaceId);
-    const leadId = await derivedId("lead", workspaceId, "1");
-    const runs = [runReport("1", automationId, { leadId })];
-    const bodies = [
-      fine.lead("1"),
-      broken.lead("1"),
-      // Waits for its lead, like any run that comes too early.
-      { method: "recordRuns", input: { workspaceId, runs } },
-      fine.lead("2"),
-    ];
-    expect(await ingestBodies(bodies, bindings)).toEqual({
-      acknowledged: [0, 3],
-      retried: { 1: 10, 2: 5 },
-    });
-    expect(trips).toHaveLength(2);
-    expect(dead).toEqual([]);
-    expect(await fine.leads()).toHaveLength(2);
-    const count = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
-    expect(await count.bind(broken.workspaceId).first("n")).toBe(0);
+  test("are not shown without their personal data if their data key is gone, and other workspaces are served", async () => {
+    const [broken, fine] = [await openWorkspace(), await openWorkspace()];
+    const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];
+    for (const { workspaceId } of [broken, fine])
+      await record(env, "recordLeads", { workspaceId, leads: [leadReport("1")] }, Date.now());
+    await HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
+      .bind(broken.workspaceId)
+      .run();
+    openedDataKeys.clear();
+    expect((await broken.api.get("/v1/leads")).status).toBe(500);
+    const ids = subscriptions.map(({ id }) => id);
+    await consumeFor(ids, isolated().env);
+    const received = await Promise.all(subscriptions.map(receivedBy));
+    expect(received.map((posts) => posts.length)).toEqual([0, 1]);
+    expect(await Promise.all(ids.map(statesOf))).toEqual([{ pending: 1 }, { delivered: 1 }]);
   });
 });
