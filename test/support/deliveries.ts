@@ -134,9 +134,9 @@ export async function receivedBy({ url }: { url: string }): Promise<Received[]> 
   return answer.json();
 }
 
-/** A delivery of an event with a stored body, as it is claimed. */
-export function claimedOf(subscriptionId: string, { id, body }: Draft): Claimed {
-  const event = { eventId: id, createdAt: 0, storedBody: body, leadId: null, lead: null };
+/** A delivery of an event with a stored body that was announced at `now`, as it is claimed. */
+export function claimedOf(subscriptionId: string, { id, body }: Draft, now: number): Claimed {
+  const event = { eventId: id, createdAt: now, storedBody: body, leadId: null, lead: null };
   return { subscriptionId, eventId: id, attempts: 0, generation: 0, event };
 }
 

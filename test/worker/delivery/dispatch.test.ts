@@ -5,9 +5,11 @@ import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { dispatch } from "../../../src/delivery/dispatch.ts";
 import type { Target } from "../../../src/delivery/turn.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
+import type { Draft } from "../../../src/model/events.ts";
 import {
   announceLeads,
   answered,
+  claimedOf,
   createWorkspace,
   db,
   deliveriesTo,
@@ -41,11 +43,9 @@ describe("a dispatch", () => {
       return answered(202);
     });
     const { url, sealedSecret, workspaceId } = await subscriptionRow(id);
-    const [draft] = drafts;
-    const claimed = { subscriptionId: id, eventId: draft?.id, attempts: 0, generation: 0 };
     expect(posted).toEqual([
       [
-        { ...claimed, body: draft?.body },
+        claimedOf(id, drafts[0] as Draft, NOW),
         expect.objectContaining({ workspaceId, url, sealedSecret }),
       ],
     ]);

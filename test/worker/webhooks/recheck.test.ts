@@ -19,7 +19,7 @@ async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   const { id, url, workspaceId, drafts } = await owed(1, NOW, { behaviour });
   const { sealedSecret } = await subscriptionRow(id);
   const checked: Env = { ...env, DNS_OVER_HTTPS_URL: RESOLVER, ...bindings };
-  const delivery = claimedOf(id, drafts[0] as Draft);
+  const delivery = claimedOf(id, drafts[0] as Draft, NOW);
   const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
   const dispatch = () => {
     const attempt = createAttempt(checked);
