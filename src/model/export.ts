@@ -83,7 +83,9 @@ async function listRows(
   ];
   const found = await query(db, rows<Row>(selectRows(part, workspaceId, selected, after, atOnce)));
   if (part.table !== leads) return found;
-  return Promise.all(found.map((row) => openLead(keys, workspaceId, row as Row & SealedLead)));
+  const sealed = found as (Row & SealedLead)[];
+  const dataKey = await openDataKey(keys, workspaceId, sealed[0]?.dataKey ?? null);
+  return Promise.all(sealed.map((row) => openLead(dataKey, row)));
 }
 
 /** The columns to select for `openLead`. */
@@ -98,11 +100,9 @@ type SealedLead = Pick<LeadRow, "id" | "name" | "email" | "phone" | "sealed"> & 
 };
 
 /** The row of a lead with its personal data in the clear, whether it was stored encrypted or not. */
-async function openLead(keys: string, workspaceId: string, row: Row & SealedLead): Promise<Row> {
-  const { dataKey, customFields } = row;
-  const stored = { ...row, customFields: JSON.parse(customFields) };
-  const key = await openDataKey(keys, workspaceId, dataKey);
-  const { name, email, phone, ...data } = await readPersonalData(key, stored);
+async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promise<Row> {
+  const stored = { ...row, customFields: JSON.parse(row.customFields) };
+  const { name, email, phone, ...data } = await readPersonalData(dataKey, stored);
   return { ...row, name, email, phone, customFields: JSON.stringify(data.customFields) };
 }
 

@@ -83,6 +83,7 @@ describe("eraseLeads", () => {
     expect(await tablesWith(first)).toEqual(["events", "leads", "runs"]);
     expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({});
     expect(await tablesWith(first)).toEqual([]);
+    for (const personal of Object.values(PERSON)) expect(await tablesWith(personal)).toEqual([]);
     expect((await api.get("/v1/leads")).body).toMatchObject({
       data: [{ id: second, name: "Marc Aurèle" }],
     });

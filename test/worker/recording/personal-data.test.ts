@@ -44,12 +44,13 @@ const dataKeyOf = (workspaceId: string) =>
     .bind(workspaceId)
     .first<string | null>("data_key");
 
+const deleteDataKey = (workspaceId: string) =>
+  HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?").bind(workspaceId).run();
+
 /** A workspace as it was stored before workspaces had data keys. */
 async function openOldWorkspace() {
   const workspace = await openWorkspace();
-  const { workspaceId } = workspace;
-  const old = "UPDATE workspaces SET data_key = NULL WHERE id = ?";
-  await HOME_DB.prepare(old).bind(workspaceId).run();
+  await deleteDataKey(workspace.workspaceId);
   return workspace;
 }
 
@@ -80,9 +81,7 @@ describe("recording leads", () => {
 
   test("gives it one for all messages of a batch", async () => {
     const { workspaceId, lead, leads } = await openSource();
-    await HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
-      .bind(workspaceId)
-      .run();
+    await deleteDataKey(workspaceId);
     const { DB, trips } = observedDatabase();
     await ingestBodies([lead("1"), lead("2"), lead("3")], deployment({ DB }).env);
     expect(trips).toHaveLength(3);
@@ -218,9 +217,7 @@ describe("recorded leads", () => {
     const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];
     for (const { workspaceId } of [broken, fine])
       await record(env, "recordLeads", { workspaceId, leads: [leadReport("1")] }, Date.now());
-    await HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
-      .bind(broken.workspaceId)
-      .run();
+    await deleteDataKey(broken.workspaceId);
     openedDataKeys.clear();
     expect((await broken.api.get("/v1/leads")).status).toBe(500);
     const ids = subscriptions.map(({ id }) => id);
