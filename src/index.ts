@@ -12,8 +12,8 @@ export default {
   fetch: app.fetch,
   async queue({ messages }, env, ctx) {
     // Told apart by their content: a deployment may rename its queues.
-    const wakes = messages.filter(isWake);
-    const records = messages.filter((message) => !isWake(message));
+    const wakes = messages.filter((message) => isWake(message, env));
+    const records = messages.filter((message) => !isWake(message, env));
     await Promise.all([
       wakes.length > 0 && consume(wakes, env, ctx),
       records.length > 0 && ingest(records, env),

@@ -20,9 +20,14 @@ export function hasOneDatabase(env: Env): boolean {
   return !("DB_2" in env) && databaseNames(env).length === 1;
 }
 
+/** Whether a database is bound under this name. */
+export function isBound(env: Env, name: string): boolean {
+  return isDatabaseName(name) && name in env;
+}
+
 /** A database binding by its name. @throws Error if there is none. */
 export function bindingOf(env: Env, name: string): D1Database {
-  const binding = isDatabaseName(name) && (env as unknown as Record<string, D1Database>)[name];
+  const binding = isBound(env, name) && (env as unknown as Record<string, D1Database>)[name];
   if (!binding) throw new Error(`no database is bound as ${name}: see [[d1_databases]]`);
   return binding;
 }

@@ -1,5 +1,6 @@
+import { isId } from "../contract/ids.ts";
 import type { Lane } from "../contract/pace.ts";
-import { DIRECTORY } from "../db/databases.ts";
+import { DIRECTORY, isBound } from "../db/databases.ts";
 import { logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
 
@@ -14,10 +15,23 @@ export interface WakeMessage {
   database?: string;
 }
 
-/** Whether a queue message is a wake message. */
-export function isWake(message: Message<unknown>): message is Message<WakeMessage> {
-  const { subscriptionId, lane } = (message.body ?? {}) as Partial<WakeMessage>;
-  return typeof subscriptionId === "string" && (lane === "fast" || lane === "slow");
+/**
+ * Whether a queue message is exactly what `wake` sends, for a database that is bound. Anything else is
+ * left to the ingest door: a record that resembles a wake must not be acknowledged as one.
+ */
+export function isWake(message: Message, env: Env): message is Message<WakeMessage> {
+  const { body } = message;
+  if (typeof body !== "object" || body === null) return false;
+  const fields: Partial<Record<keyof WakeMessage, unknown>> = body;
+  const { subscriptionId, lane, database = DIRECTORY, ...others } = fields;
+  return (
+    typeof subscriptionId === "string" &&
+    isId("webhook", subscriptionId) &&
+    (lane === "fast" || lane === "slow") &&
+    typeof database === "string" &&
+    isBound(env, database) &&
+    Object.keys(others).length === 0
+  );
 }
 
 const LONGEST_DELAY_SECONDS = 86_400;

@@ -194,7 +194,7 @@ async function commitEach(db: Database, prepared: Ready[], now: number) {
       wakes.push(...(await commitAll(db, [{ ...one, once: true }], now)));
     } catch (error) {
       if (isTransient(error)) break;
-      logError("record_failed", error, { message: one.item.message.id });
+      logError("record_failed", error, { messageId: one.item.message.id });
     }
   }
   return wakes;

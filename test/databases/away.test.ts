@@ -25,7 +25,7 @@ import {
   type Sent,
   subscriberUrl,
 } from "../support/deliveries.ts";
-import { call, ingestBodies } from "../support/ingest.ts";
+import { call, deployment, ingestBodies } from "../support/ingest.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { until } from "../support/until.ts";
 
@@ -268,22 +268,23 @@ describe("a wake", () => {
   });
 
   test.each([["DB_9"], ["KEY_GATE"], [""], [7]])(
-    "that names %j, which is not a database, comes back, is logged and does not affect others",
+    "that names %j, which is not a database, is set aside and does not affect others",
     async (database) => {
-      const second = await openOwed("DB_2");
+      const [first, second] = [await openOwed("DB_2"), await openOwed("DB_2")];
       const { messages, fates } = batchOf([
-        { subscriptionId: "whk_1", lane: "fast", database: database as string },
+        { subscriptionId: first.id, lane: "fast", database: database as string },
         { subscriptionId: second.id, lane: "fast", database: "DB_2" },
       ]);
       const context = createExecutionContext();
       const batch = { messages, queue: "webhook-deliveries" } as unknown as MessageBatch;
-      await worker.queue(batch, isolated().env, context);
+      const { env: bindings, dead } = deployment();
+      await worker.queue(batch, bindings, context);
       await waitOnExecutionContext(context);
-      expect(fates).toEqual(["comes back", "acknowledged"]);
+      expect(fates).toEqual(["acknowledged", "acknowledged"]);
       expect(await receivedBy(second)).toHaveLength(1);
-      expect(logged("dispatch_failed")).toMatchObject([
-        { database, message: `no database is bound as ${database}: see [[d1_databases]]` },
-      ]);
+      expect(await receivedBy(first)).toEqual([]);
+      expect(dead.map(({ message }) => message)).toEqual([messages[0]?.body]);
+      expect(logged("dispatch_failed")).toEqual([]);
     },
   );
 });

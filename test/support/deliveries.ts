@@ -315,7 +315,8 @@ export async function consumeBodies(
   }));
   const batch = createMessageBatch("any-queue", messages);
   const context = createExecutionContext();
-  await consume(batch.messages.filter(isWake), bindings, context, attempt);
+  const wakes = batch.messages.filter((message) => isWake(message, bindings));
+  await consume(wakes, bindings, context, attempt);
   await waitOnExecutionContext(context);
   return getQueueResult(batch, context);
 }

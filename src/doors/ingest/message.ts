@@ -53,7 +53,7 @@ export async function judged<T>(item: Item, step: () => T | Promise<T>): Promise
     if (early !== null) item.outcome = { kind: "early", waitSeconds: early };
     else if (error instanceof InputError)
       item.outcome = { kind: "refused", reason: error.message.slice(0, REASON_MAX_LENGTH) };
-    else logError("record_failed", error, { message: message.id });
+    else logError("record_failed", error, { messageId: message.id });
     return null;
   }
 }
@@ -79,9 +79,9 @@ export async function setAside(env: Env, item: Item): Promise<void> {
     else if (typeof content !== "string") await env.DEAD_RECORDS.send(content);
     else await env.DEAD_RECORDS.send(content, { contentType: "text" });
     item.outcome = { kind: "set_aside" };
-    log("record_set_aside", { message: message.id, method });
+    log("record_set_aside", { messageId: message.id, method });
   } catch (error) {
-    logError("set_aside_failed", error, { message: message.id });
+    logError("set_aside_failed", error, { messageId: message.id });
   }
 }
 

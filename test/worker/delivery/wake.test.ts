@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { randomId } from "../../../src/contract/ids.ts";
 import type { Lane } from "../../../src/contract/pace.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { isWake, wake } from "../../../src/delivery/wake.ts";
@@ -93,26 +94,44 @@ describe("the consumer is woken", () => {
 });
 
 describe("a queue message", () => {
-  const message = (body: unknown) => ({ body }) as Message;
+  const isWakeOf = (body: unknown) => isWake({ body } as Message, env);
+  const wake = { subscriptionId: randomId("webhook"), lane: "fast" };
 
-  test("is a wake if it names a subscription and a lane", () => {
-    for (const lane of ["fast", "slow"])
-      expect(isWake(message({ subscriptionId: "whk_1", lane }))).toBe(true);
+  test("is a wake if it names a subscription, a lane and, possibly, a database that is bound", () => {
+    for (const lane of ["fast", "slow"]) expect(isWakeOf({ ...wake, lane })).toBe(true);
+    expect(isWakeOf({ ...wake, database: "DB" })).toBe(true);
   });
 
   test.each([
     [null],
     [undefined],
     [1],
-    ["whk_1"],
+    [wake.subscriptionId],
     [[]],
+    [[wake]],
     [{}],
-    [{ subscriptionId: "whk_1" }],
-    [{ subscriptionId: 1, lane: "fast" }],
-    [{ subscriptionId: "whk_1", lane: "middle" }],
-    [{ subscriptionId: null, lane: "slow" }],
+    [{ subscriptionId: wake.subscriptionId }],
+    [{ lane: "fast" }],
+    [{ ...wake, lane: "middle" }],
+    [{ ...wake, lane: null }],
+    [{ ...wake, subscriptionId: null }],
+    [{ ...wake, subscriptionId: 1 }],
+    [{ ...wake, subscriptionId: "x" }],
+    [{ ...wake, subscriptionId: randomId("lead") }],
+    [{ ...wake, subscriptionId: `${wake.subscriptionId}0` }],
+    [{ ...wake, database: null }],
+    [{ ...wake, database: 7 }],
+    [{ ...wake, database: "" }],
+    [{ ...wake, database: "DB_9" }],
+    [{ ...wake, database: "KEY_GATE" }],
+    [{ ...wake, database: "toString" }],
+    [{ ...wake, database: ["DB"] }],
+    [{ ...wake, database: { toString: null, valueOf: null } }],
+    [{ ...wake, priority: 1 }],
+    [JSON.parse(`{ "__proto__": {}, ${JSON.stringify(wake).slice(1)}`)],
+    [{ ...wake, method: "recordLeads", input: {} }],
     [{ method: "recordLeads", input: {} }],
   ])("is not a wake if it is %j", (body) => {
-    expect(isWake(message(body))).toBe(false);
+    expect(isWakeOf(body)).toBe(false);
   });
 });

@@ -9,7 +9,7 @@ import { keepLog } from "../../support/log-lines.ts";
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
-keepLog();
+const lines = keepLog();
 
 describe("when D1 fails", () => {
   test.each([
@@ -129,6 +129,10 @@ describe("a message that the database rejects within a shared transaction", () =
     expect([await leads(), await runs()].map(({ length }) => length)).toEqual([2, 2]);
     expect(await eventsOf(workspaceId)).toHaveLength(4);
     expect(dead).toEqual([]);
+    const failed = lines
+      .map((line) => JSON.parse(line))
+      .filter(({ event }) => event === "record_failed");
+    expect(failed).toEqual([expect.objectContaining({ messageId: "2" })]);
     // The next look-up finds what is wrong with it.
     const again = (ageSeconds: number) =>
       ingestBodies([run("2", removed)], bindings, 2, new Date(Date.now() - ageSeconds * 1_000));

@@ -140,7 +140,7 @@ describe("a batch", () => {
     const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
     await ingestBodies([lead, early, "nonsense"], deployment().env);
     expect(lines.map((line) => JSON.parse(line))).toEqual([
-      { event: "record_set_aside", message: "2" },
+      { event: "record_set_aside", messageId: "2" },
       { event: "records", messages: 3, recorded: 1, early: 1, setAside: 1 },
     ]);
   });
