@@ -7,6 +7,7 @@ import {
   type Query,
   SQL,
   type SQLWrapper,
+  sql,
 } from "drizzle-orm";
 import { SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
 import { dialect } from "./builder.ts";
@@ -35,10 +36,10 @@ interface TypedQuery<Row> extends SQLWrapper {
   readonly _: { readonly result: Row[]; readonly selectedFields: unknown };
 }
 
-/** `Statements`, or a builder's query (read as rows) or write (read as a row count). */
+/** `Statements`, or a builder's query (read as rows) or write (read as nothing: see `counted`). */
 type Part = Statements<unknown> | SQLWrapper;
 type ResultOf<P> =
-  P extends Statements<infer R> ? R : P extends TypedQuery<infer Row> ? Row[] : number;
+  P extends Statements<infer R> ? R : P extends TypedQuery<infer Row> ? Row[] : undefined;
 type ResultsOf<P extends readonly Part[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
 
 function toStatements(part: Part): Statements<unknown> {
@@ -63,9 +64,17 @@ export type Stored<Row> = {
       : string | Extract<Row[K], null>;
 };
 
-/** A write, read as the number of rows it changed. */
-export function write(query: SQLWrapper): Statements<number> {
-  return { queries: [toText(query)], read: changesOf };
+/** A write, read as nothing. */
+export function write(query: SQLWrapper): Statements<undefined> {
+  return { queries: [toText(query)], read: nothing };
+}
+
+/**
+ * A write, read as the number of rows it changed. D1's own count includes the rows that triggers
+ * write, as they do while a workspace is copied to another database.
+ */
+export function counted(query: SQLWrapper): Statements<number> {
+  return readAs(rows(sql`${query.getSQL()} RETURNING 1`), ({ length }) => length);
 }
 
 /**
@@ -83,14 +92,14 @@ export function prepared<Row>(query: TypedQuery<Row> | SQL) {
 /** Like `prepared`, for a write. */
 export function preparedWrite(query: SQLWrapper) {
   let text: Query | undefined;
-  return (values: Record<string, unknown>): Statements<number> => {
+  return (values: Record<string, unknown>): Statements<undefined> => {
     text ??= toText(query);
     const { sql, params } = text;
-    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: changesOf };
+    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: nothing };
   };
 }
 
-const changesOf = ([result]: D1Result[]) => result?.meta.changes ?? 0;
+const nothing = () => undefined;
 
 function toText(query: SQLWrapper): Query {
   const { sql, params } = dialect.sqlToQuery(query.getSQL());

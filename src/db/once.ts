@@ -40,7 +40,7 @@ export const ALWAYS = sql`true`;
 const TAKEN = "UNIQUE constraint failed: commits.token";
 
 /** Deletes the tokens of transactions that can no longer be retried. */
-export function deleteCommits(now: number): Statements<number> {
+export function deleteCommits(now: number): Statements<unknown> {
   const old = select({ token: commits.token })
     .from(commits)
     .where(lt(commits.token, isoTime(now - COMMITS_KEPT_MS)))

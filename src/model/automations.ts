@@ -14,6 +14,7 @@ import {
   update,
 } from "../db/builder.ts";
 import {
+  counted,
   type Database,
   inOrder,
   jsonParameters,
@@ -22,7 +23,6 @@ import {
   readAs,
   rows,
   type Statements,
-  write,
 } from "../db/client.ts";
 import { automations, runs } from "../db/schema.ts";
 import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "./page.ts";
@@ -128,7 +128,7 @@ export function updateStatus(
   row: AutomationRow,
   { status, updatedAt, revision }: AutomationRow,
 ): Statements<number> {
-  return write(update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)));
+  return counted(update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)));
 }
 
 /** SQL condition: the automation has not changed since `row` was read. */

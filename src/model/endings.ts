@@ -99,7 +99,7 @@ const overdue = exhausting(
  * Exhausts deliveries overdue for too long, because their subscription failed each time they could
  * have been posted.
  */
-export function exhaustOverdue(values: HoldValues): Statements<number> {
+export function exhaustOverdue(values: HoldValues): Statements<unknown> {
   return overdue(values);
 }
 
@@ -121,7 +121,7 @@ export function exhaustEvents(
   workspaceId: string,
   eventIds: string[],
   now: number,
-): Statements<number> {
+): Statements<unknown> {
   return named({ workspaceId, eventIds: JSON.stringify(eventIds), now, ...NOBODY });
 }
 

@@ -51,7 +51,7 @@ export async function measureNext(
  * Adds the size of events to their workspaces' totals, or subtracts it. Counts only events that
  * have been measured.
  */
-export function resize(sign: 1 | -1, measured: SQL): Statements<number> {
+export function resize(sign: 1 | -1, measured: SQL): Statements<unknown> {
   return write(
     update(workspaces)
       .set({ sizedBytes: sql`${workspaces.sizedBytes} + ${sign} * some.bytes` })

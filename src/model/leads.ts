@@ -9,6 +9,7 @@ import type { Lead } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { each, fromJson, insertFrom, list, select, toJsonValue } from "../db/builder.ts";
 import {
+  counted,
   type Database,
   inOrder,
   jsonParameters,
@@ -98,14 +99,16 @@ export type NewLead = Pick<typeof leads.$inferSelect, (typeof INSERTED)[number]>
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
   return inOrder(
     jsonParameters(recorded).map((chunk) =>
-      insertFrom(
-        leads,
-        {
-          ...each(leads, INSERTED, fromJson("r")),
-          workspaceId,
-          customFields: sql`'{}'`,
-        },
-        sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
+      counted(
+        insertFrom(
+          leads,
+          {
+            ...each(leads, INSERTED, fromJson("r")),
+            workspaceId,
+            customFields: sql`'{}'`,
+          },
+          sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
+        ),
       ),
     ),
   );

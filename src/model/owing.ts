@@ -3,7 +3,15 @@ import { alias } from "drizzle-orm/sqlite-core";
 import { REDELIVERIES_PER_SECOND, REDELIVERY_CHUNK } from "../contract/limits.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
-import { type Database, inOrder, query, readAs, type Statements, write } from "../db/client.ts";
+import {
+  counted,
+  type Database,
+  inOrder,
+  query,
+  readAs,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { IS_OWED } from "./holds.ts";
@@ -181,19 +189,21 @@ export function oweAgain(
       },
       sql`${missing} WHERE ${isNew}`,
     ),
-    update(deliveries)
-      .set({
-        state: "pending",
-        attempts: 0,
-        dueAt: sql`${startsAt} + missed.key * ${SPACING_MS}`,
-        settledAt: null,
-        generation: subscriptions.generation,
-      })
-      .from(sql`${missed} JOIN ${subscription}`)
-      .where(
-        sql`${deliveries.eventId} = missed.value->>1 AND ${deliveries.subscriptionId} = ${subscriptions.id}
+    counted(
+      update(deliveries)
+        .set({
+          state: "pending",
+          attempts: 0,
+          dueAt: sql`${startsAt} + missed.key * ${SPACING_MS}`,
+          settledAt: null,
+          generation: subscriptions.generation,
+        })
+        .from(sql`${missed} JOIN ${subscription}`)
+        .where(
+          sql`${deliveries.eventId} = missed.value->>1 AND ${deliveries.subscriptionId} = ${subscriptions.id}
             AND (${isOwable(states, now)} OR ${deliveries.dueAt} = ${UNTIMED})`,
-      ),
+        ),
+    ),
   ]);
   return readAs(statements, (results) => results[4]);
 }
@@ -209,7 +219,7 @@ export function bringForward(
 ): Statements<number> {
   const { eventId, dueAt } = deliveries;
   const turn = sql`${now} + n.key * ${SPACING_MS}`;
-  return write(
+  return counted(
     update(deliveries)
       .set({ dueAt: sql`min(${dueAt}, ${turn})` })
       .from(
@@ -223,7 +233,7 @@ export function bringForward(
 }
 
 /** Ends the backoff wait of a subscription: its next probe is due now. */
-export function endWait(subscriptionId: string, now: number): Statements<number> {
+export function endWait(subscriptionId: string, now: number): Statements<unknown> {
   const { id, nextAt } = subscriptions;
   return write(
     update(subscriptions)

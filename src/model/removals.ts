@@ -4,6 +4,7 @@ import type { Moment } from "../contract/platform.ts";
 import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
 import {
   commit,
+  counted,
   type Database,
   inOrder,
   readAs,
@@ -35,9 +36,11 @@ export function removeAutomations(
       { automationId: automations.id, generation: automations.generation },
       sql`FROM ${automations} WHERE ${isThere}`,
     ),
-    update(automations)
-      .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
-      .where(isThere),
+    counted(
+      update(automations)
+        .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
+        .where(isThere),
+    ),
   ]);
   return readAs(statements, ([, removed]) => removed);
 }

@@ -4,6 +4,7 @@ import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
 import { deleteFrom, select, update } from "../db/builder.ts";
 import {
   commit,
+  counted,
   type Database,
   inOrder,
   query,
@@ -188,8 +189,10 @@ export async function expire(
     inOrder([
       deleteDeliveries(settled),
       resize(-1, going),
-      deleteFrom(events).where(
-        sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
+      counted(
+        deleteFrom(events).where(
+          sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
+        ),
       ),
       update(events)
         .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })

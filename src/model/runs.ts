@@ -4,6 +4,7 @@ import type { Run } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { assign, bare, each, excluded, fromJson, insertFrom, select } from "../db/builder.ts";
 import {
+  counted,
   type Database,
   inOrder,
   jsonParameters,
@@ -169,18 +170,20 @@ export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<n
   const reports = found.map((run) => ({ ...run, actions: JSON.stringify(run.actions) }));
   return inOrder(
     jsonParameters(reports).map((chunk) =>
-      insertFrom(
-        runs,
-        {
-          ...each(runs, ["id", "reference", ...REPORTED], fromJson("r")),
-          workspaceId,
-          crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
-          generation: automations.generation,
-        },
-        sql`FROM json_each(${chunk}) AS r
-            LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
-          WHERE r.value->>'id' NOT IN (${recordedOf(found)})
-          ON CONFLICT (${bare(runs.id)}) DO UPDATE SET ${RENEWED}`,
+      counted(
+        insertFrom(
+          runs,
+          {
+            ...each(runs, ["id", "reference", ...REPORTED], fromJson("r")),
+            workspaceId,
+            crm: sql`coalesce(${automations.type} = 'crm_source', 0)`,
+            generation: automations.generation,
+          },
+          sql`FROM json_each(${chunk}) AS r
+              LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
+            WHERE r.value->>'id' NOT IN (${recordedOf(found)})
+            ON CONFLICT (${bare(runs.id)}) DO UPDATE SET ${RENEWED}`,
+        ),
       ),
     ),
   );

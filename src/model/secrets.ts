@@ -112,7 +112,7 @@ export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
 }
 
 /** Deletes the earlier secrets of the deleted subscriptions that match. */
-export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<number> {
+export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<unknown> {
   const { id, deletedAt } = subscriptions;
   const deleted = select({ id })
     .from(subscriptions)

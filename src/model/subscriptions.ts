@@ -6,6 +6,7 @@ import { isoTime } from "../contract/time.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import {
   commit,
+  counted,
   type Database,
   inOrder,
   prepared,
@@ -133,16 +134,18 @@ function deletion(
 ): Statements<{ found: boolean; left: boolean }> {
   const isMeant = and(eq(subscriptions.id, id), condition);
   const statements = inOrder([
-    update(subscriptions)
-      .set({ deletedAt: now, ...WITHDRAWN })
-      .where(and(isMeant, isNull(subscriptions.deletedAt))),
+    counted(
+      update(subscriptions)
+        .set({ deletedAt: now, ...WITHDRAWN })
+        .where(and(isMeant, isNull(subscriptions.deletedAt))),
+    ),
     // Before the subscription row goes, because they are found through it.
     deleteSecretsOfDeleted(isMeant),
     cancelWithdrawn([id], now),
     select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
   ]);
-  return readAs(statements, ([changes, , , left]) => ({
-    found: changes > 0,
+  return readAs(statements, ([deleted, , , left]) => ({
+    found: deleted > 0,
     left: left.length > 0,
   }));
 }
@@ -211,17 +214,19 @@ export async function findSubscription(
 export function enableSubscription(db: Database, id: string): Promise<number> {
   return commit(
     db,
-    update(subscriptions)
-      .set({
-        disabledAt: null,
-        failingSince: null,
-        failures: 0,
-        postsAtOnce: 1,
-        backoff: 0,
-        nextAt: 0,
-        slow: false,
-      })
-      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
+    counted(
+      update(subscriptions)
+        .set({
+          disabledAt: null,
+          failingSince: null,
+          failures: 0,
+          postsAtOnce: 1,
+          backoff: 0,
+          nextAt: 0,
+          slow: false,
+        })
+        .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
+    ),
   );
 }
 

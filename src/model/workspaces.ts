@@ -4,6 +4,7 @@ import { isoTime } from "../contract/time.ts";
 import { insertFrom, select, selectDistinct, update } from "../db/builder.ts";
 import {
   commit,
+  counted,
   type Database,
   inOrder,
   prepared,
@@ -11,7 +12,6 @@ import {
   readAs,
   rows,
   type Statements,
-  write,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
@@ -225,13 +225,15 @@ export function updateWorkspace(
   now: number,
 ): Statements<number> {
   const statements = inOrder([
-    update(workspaces)
-      .set({
-        name: name ?? sql`${workspaces.name}`,
-        adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
-        webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
-      })
-      .where(eq(workspaces.id, id)),
+    counted(
+      update(workspaces)
+        .set({
+          name: name ?? sql`${workspaces.name}`,
+          adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
+          webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
+        })
+        .where(eq(workspaces.id, id)),
+    ),
     adminEmails ? readdress(id, adminEmails, now) : inOrder([]),
   ]);
   return readAs(statements, ([updated]) => updated);
@@ -239,7 +241,7 @@ export function updateWorkspace(
 
 /** Grants or denies a workspace access. Reads 0 if there is no such workspace. */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
-  return write(update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)));
+  return counted(update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)));
 }
 
 const keys = prepared(

@@ -183,8 +183,11 @@ export class Store {
   #run(database: DatabaseSync, { sql, parameters }: Bound) {
     const statement = this.#prepare(database, sql);
     const values = parameters as (string | number | null)[];
-    if (statement.columns().length > 0)
-      return { success: true, results: statement.all(...values), meta: { changes: 0 } };
+    if (statement.columns().length > 0) {
+      const results = statement.all(...values);
+      const changes = /\bRETURNING\b/i.test(sql) ? results.length : 0;
+      return { success: true, results, meta: { changes } };
+    }
     const { changes } = statement.run(...values);
     return { success: true, results: [] as unknown[], meta: { changes: Number(changes) } };
   }

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { commit, openDatabase, write } from "../../../src/db/client.ts";
+import { commit, counted, openDatabase, write } from "../../../src/db/client.ts";
 import { commitOnce, deleteCommits } from "../../../src/db/once.ts";
 import {
   automationReport,
@@ -26,7 +26,7 @@ async function tokens(): Promise<number> {
 
 test("a transaction that arrives only after its second try was committed changes nothing", async () => {
   const { workspaceId } = await openWorkspace();
-  const rename = write(sql`UPDATE workspaces SET name = name || '!' WHERE id = ${workspaceId}`);
+  const rename = counted(sql`UPDATE workspaces SET name = name || '!' WHERE id = ${workspaceId}`);
   const late: (() => Promise<unknown>)[] = [];
   const DB = new Proxy(env.DB, {
     get: (target, name) =>

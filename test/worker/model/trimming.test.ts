@@ -266,8 +266,7 @@ test("exhausting the pending deliveries of some events reads no others", async (
   const drafts = await announceLeads(workspaceId, 1_000, NOW);
   const { DB, rows } = meteredDatabase();
   const eventIds = drafts.slice(0, 10).map((draft) => draft.id);
-  const exhausted = await commit(openDatabase(DB), exhaustEvents(workspaceId, eventIds, NOW));
-  expect(exhausted).toBe(10);
+  await commit(openDatabase(DB), exhaustEvents(workspaceId, eventIds, NOW));
   expect(await statesOf(id)).toEqual({ exhausted: 10, pending: 990 });
   expect(rows.read).toBeLessThan(50 * eventIds.length);
 });
