@@ -275,3 +275,8 @@ export const COMMITS_KEPT_MS = 3_600_000;
 export const COMMITS_FORGOTTEN_MAX = 20_000;
 /** Minimum time between two writes of a key's window; a reset loses the counts of that time. */
 export const WINDOW_WRITTEN_EVERY_MS = 500;
+/**
+ * How many times the failed authentications of a /64 its IPv6 /48 may have: one customer may hold all
+ * of its 65,536 /64s.
+ */
+export const NETWORK_FAILURES_MULTIPLE = 16;

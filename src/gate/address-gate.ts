@@ -1,68 +1,126 @@
 import { DurableObject } from "cloudflare:workers";
 import ipaddr from "ipaddr.js";
 import { toHex } from "../contract/bytes.ts";
+import { NETWORK_FAILURES_MULTIPLE } from "../contract/limits.ts";
 import { mac } from "./mac.ts";
 import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
 
+/** The names that an address's failures are counted under. */
+export interface AddressName {
+  /** Of the gate, which counts for all of these together: an IPv4 address, or the /48 of an IPv6 one. */
+  network: string;
+  /** What has a window of its own: an IPv4 address, or the /64 of an IPv6 one. */
+  block: string;
+}
+
+/** A gate's answer to one failure. */
+export interface CountedFailure {
+  /** Which of the two had already used up its failures, if any: only then is it not counted. */
+  blocked: keyof AddressName | null;
+  /** The block's window, or its network's if that leaves less. */
+  figures: Figures;
+}
+
+/** What is stored. */
+interface Kept {
+  network: Window;
+  /** The open windows by block, which are at most twice as many as failures are left to a network. */
+  blocks: Map<string, Window>;
+}
+
 /**
- * Counts the failed authentications of one address. It never blocks a valid key; it only turns
- * further failures into 429.
+ * Counts the failed authentications of one IPv4 address, or of one IPv6 network: those of each /64,
+ * and those of all its 65,536 /64s together. It never blocks a valid key; it only turns further
+ * failures into 429.
  */
 export class AddressGate extends DurableObject<Env> {
-  #window = this.ctx.storage.kv.get<Window>("window");
+  #kept = this.ctx.storage.kv.get<Kept>("windows");
 
-  /** Counts one failure; `blocked` if the address had already used up its failures. */
-  async fail(now = Date.now()): Promise<{ blocked: boolean; figures: Figures }> {
-    const rule = this.#rule();
-    const window = windowAt(this.#window, rule, now);
-    const taken = take(window, rule);
-    if (taken) {
-      this.#window = taken;
-      this.ctx.waitUntil(this.ctx.storage.put("window", taken, { allowUnconfirmed: true }));
-      // Storage is deleted when the window closes: addresses come and go.
-      if (taken.count === 1)
-        this.ctx.waitUntil(this.ctx.storage.setAlarm(taken.startedAt + rule.windowMs));
-    }
-    return { blocked: !taken, figures: figuresOf(taken ?? window, rule, now) };
+  /** Counts one failure of `block`, unless it or the network is blocked. */
+  async fail(block: string, now = Date.now()): Promise<CountedFailure> {
+    const rules = this.#rules();
+    const open = this.#windowsAt(block, now);
+    const own = take(open.block, rules.block);
+    const network = take(open.network, rules.network);
+    if (!own || !network)
+      return { blocked: network ? "block" : "network", figures: this.#figuresOf(open, now) };
+    const blocks = this.#openBlocks(now);
+    // Storage is deleted when the last window closes: addresses come and go.
+    if (blocks.size === 0)
+      this.ctx.waitUntil(this.ctx.storage.setAlarm(now + rules.block.windowMs));
+    this.#kept = { network, blocks: blocks.set(block, own) };
+    this.ctx.waitUntil(this.ctx.storage.put("windows", this.#kept, { allowUnconfirmed: true }));
+    return { blocked: null, figures: this.#figuresOf({ block: own, network }, now) };
   }
 
-  /** The address's window, without counting a failure. */
-  peek(now = Date.now()): Figures {
-    const rule = this.#rule();
-    return figuresOf(windowAt(this.#window, rule, now), rule, now);
+  /** What `fail` would report, without counting a failure. */
+  peek(block: string, now = Date.now()): Figures {
+    return this.#figuresOf(this.#windowsAt(block, now), now);
   }
 
   override async alarm(): Promise<void> {
-    const rule = this.#rule();
-    // A newer window has opened since: keep it, and try again when it closes.
-    if (windowAt(this.#window, rule, Date.now()) === this.#window) {
-      await this.ctx.storage.setAlarm(this.#window.startedAt + rule.windowMs);
+    const { block: rule } = this.#rules();
+    const windows = this.#kept ? [this.#kept.network, ...this.#kept.blocks.values()] : [];
+    const endsAt = Math.max(...windows.map(({ startedAt }) => startedAt + rule.windowMs));
+    // Newer windows have opened since: try again when the last of them closes.
+    if (endsAt > Date.now()) {
+      await this.ctx.storage.setAlarm(endsAt);
     } else {
-      this.#window = undefined;
+      this.#kept = undefined;
       await this.ctx.storage.deleteAll();
     }
   }
 
-  #rule(): Rule {
+  #windowsAt(block: string, now: number): Record<keyof AddressName, Window> {
+    const rules = this.#rules();
     return {
-      limit: Number(this.env.AUTH_FAILURES),
-      windowMs: Number(this.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000,
+      block: windowAt(this.#kept?.blocks.get(block), rules.block, now),
+      network: windowAt(this.#kept?.network, rules.network, now),
+    };
+  }
+
+  /** The tighter of both windows, with the limit of a block. */
+  #figuresOf(windows: Record<keyof AddressName, Window>, now: number): Figures {
+    const rules = this.#rules();
+    const block = figuresOf(windows.block, rules.block, now);
+    const { limit } = block;
+    const network = { ...figuresOf(windows.network, rules.network, now), limit };
+    const [tighter = block] = [block, network].sort(
+      (a, b) => a.remaining - b.remaining || b.resetMs - a.resetMs,
+    );
+    return tighter;
+  }
+
+  #openBlocks(now: number): Map<string, Window> {
+    const { block: rule } = this.#rules();
+    const all = [...(this.#kept?.blocks ?? [])];
+    return new Map(all.filter(([, window]) => windowAt(window, rule, now) === window));
+  }
+
+  #rules(): Record<keyof AddressName, Rule> {
+    const limit = Number(this.env.AUTH_FAILURES);
+    const windowMs = Number(this.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
+    return {
+      block: { limit, windowMs },
+      network: { limit: limit * NETWORK_FAILURES_MULTIPLE, windowMs },
     };
   }
 }
 
 /**
- * The name an address is counted under: IPv4 addresses individually, IPv6 addresses by /64, the
- * smallest block a network customer gets.
+ * The names an address is counted under. IPv4 addresses count individually; IPv6 addresses by /64, the
+ * smallest block a network customer gets, and by /48, the largest that one usually gets.
  */
-export function addressName(address: string | undefined): string {
-  if (!address || !ipaddr.isValid(address)) return "unknown";
+export function nameAddress(address: string | undefined): AddressName {
+  if (!address || !ipaddr.isValid(address)) return { network: "unknown", block: "unknown" };
   const parsed = ipaddr.process(address);
-  if (parsed instanceof ipaddr.IPv4) return parsed.toString();
-  return `${parsed.parts
-    .slice(0, 4)
-    .map((part) => part.toString(16))
-    .join(":")}::/64`;
+  if (parsed instanceof ipaddr.IPv4) {
+    const name = parsed.toString();
+    return { network: name, block: name };
+  }
+  const parts = parsed.parts.map((part) => part.toString(16));
+  const prefix = (length: number) => `${parts.slice(0, length / 16).join(":")}::/${length}`;
+  return { network: prefix(48), block: prefix(64) };
 }
 
 /**
@@ -70,9 +128,9 @@ export function addressName(address: string | undefined): string {
  * without the secret.
  *
  * @param secret `API_KEY_CHECKSUM_KEYS`; rotating it changes the pseudonyms.
- * @param name the result of `addressName`.
+ * @param block the address's, of `nameAddress`.
  */
-export async function addressAlias(secret: string, name: string): Promise<string> {
-  const bytes = await mac(secret, `address ${name}`);
+export async function addressAlias(secret: string, block: string): Promise<string> {
+  const bytes = await mac(secret, `address ${block}`);
   return toHex(new Uint8Array(bytes.buffer, 0, 8));
 }

@@ -5,7 +5,7 @@ import { openDatabase } from "../../db/client.ts";
 import { bindingOf, DIRECTORY } from "../../db/databases.ts";
 import { findHome, openMovingSession } from "../../db/homes.ts";
 import { EarlySession, isOlder, type ReadPoint } from "../../db/session.ts";
-import { addressAlias, addressName } from "../../gate/address-gate.ts";
+import { type AddressName, addressAlias, nameAddress } from "../../gate/address-gate.ts";
 import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
 import { callObject } from "../../gate/call.ts";
 import type { RefusedElsewhere } from "../../gate/key-gate.ts";
@@ -161,26 +161,30 @@ export function parseBearer(header: string | undefined): string | null {
 
 /** Counts an authentication failure against the address. @returns the error to answer with. */
 async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
-  const name = addressOf(c);
-  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, name));
+  const { network, block } = addressOf(c);
+  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, block));
   const askedAt = Date.now();
-  const known = blockedAddresses.find(name, askedAt);
-  const { blocked, figures } = known
-    ? { blocked: true, ...known }
-    : await callObject(c.env.ADDRESS_GATE, name, (gate) => gate.fail());
+  const known = blockedAddresses.find(network, askedAt) ?? blockedAddresses.find(block, askedAt);
+  if (known) {
+    c.set("figures", known.figures);
+    return rateLimited(known.figures);
+  }
+  const failure = await callObject(c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
+  const { blocked, figures } = failure;
   c.set("figures", figures);
   if (!blocked) return new ApiError("invalid_api_key");
-  if (!known) blockedAddresses.note(name, { figures }, askedAt);
+  blockedAddresses.note({ network, block }[blocked], { figures }, askedAt);
   return rateLimited(figures);
 }
 
 /** The failure window of the address that a request comes from. */
 export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
-  return callObject(c.env.ADDRESS_GATE, addressOf(c), (gate) => gate.peek());
+  const { network, block } = addressOf(c);
+  return callObject(c.env.ADDRESS_GATE, network, (gate) => gate.peek(block));
 }
 
-function addressOf(c: Context<AppEnv>): string {
-  return addressName(c.req.header("CF-Connecting-IP"));
+function addressOf(c: Context<AppEnv>): AddressName {
+  return nameAddress(c.req.header("CF-Connecting-IP"));
 }
 
 function rateLimited(figures: Figures): ApiError {

@@ -1,7 +1,8 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import {
   authorizedBy,
+  deployedWith,
   EMPTY_PAGE,
   figuresOf,
   freshAddress,
@@ -9,6 +10,7 @@ import {
   openWorkspace,
   refusal,
   revokedKey,
+  send,
   success,
   unknownKey,
 } from "../../../support/api.ts";
@@ -71,6 +73,39 @@ describe("an address that fails to authenticate", () => {
     for (let i = 0; i < 20; i++) await authorizedBy(null, `2001:db8:7:7:${i}::1`);
     expect((await authorizedBy(null, "2001:db8:7:7:ffff:ffff:ffff:ffff")).status).toBe(429);
     expect((await authorizedBy(null, "2001:db8:7:8::1")).status).toBe(401);
+  });
+
+  test("is blocked with its /48 once that has failed 320 times, from however many /64s", async () => {
+    const { apiKey } = await openWorkspace();
+    const called: string[] = [];
+    const getByName = (name: string) => {
+      called.push(name);
+      return env.ADDRESS_GATE.getByName(name);
+    };
+    const ADDRESS_GATE = { getByName } as unknown as Env["ADDRESS_GATE"];
+    const fetch = deployedWith({ ADDRESS_GATE });
+    const ask = (subnet: number, more = {}) => {
+      const headers = { "CF-Connecting-IP": `2001:db8:48:${subnet.toString(16)}::1`, ...more };
+      return send("/v1/leads", { headers }, fetch);
+    };
+    const askFrom = (subnets: number[]) => Promise.all(subnets.map((subnet) => ask(subnet)));
+    const first = await askFrom(Array.from({ length: 330 }, (_, i) => i));
+    expect(first.filter(({ status }) => status === 401)).toHaveLength(320);
+    expect(first.filter(({ status }) => status === 429)).toHaveLength(10);
+    // One call each, of the /48's gate.
+    expect(called).toEqual(Array.from({ length: 330 }, () => "2001:db8:48::/48"));
+
+    const another = await ask(0xffff);
+    const { resetSeconds } = figuresOf(another);
+    expect(another).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
+    expect(figuresOf(another)).toMatchObject({ limit: 20, remaining: 0 });
+    const more = await askFrom(Array.from({ length: 40 }, (_, i) => 0x1000 + i));
+    expect(new Set(more.map(({ status }) => status))).toEqual(new Set([429]));
+    // This isolate knows that the /48 is blocked.
+    expect(called.length).toBeLessThan(330 + 40);
+
+    expect((await ask(0xffff, { Authorization: `Bearer ${apiKey}` })).status).toBe(200);
+    expect((await authorizedBy(null, "2001:db8:49::1")).status).toBe(401);
   });
 
   test("is not charged for a valid key, a workspace without access or a used-up quota", async () => {
