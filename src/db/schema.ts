@@ -217,10 +217,8 @@ export const subscriptions = sqliteTable(
     slow: integer({ mode: "boolean" }).notNull().default(false),
     /** The dispatch that holds it; no other may post to it in the meantime. */
     heldBy: text("held_by"),
-    /** The hold ends at this time at the latest... */
+    /** When the hold ends, if its dispatch dies; 0 once it was released. */
     heldUntil: integer("held_until").notNull().default(0),
-    /** ...or as soon as no delivery due by this time is pending: the claimed ones are settled. */
-    heldThrough: integer("held_through").notNull().default(0),
     /**
      * Incremented each time its pending deliveries are withdrawn; those of an earlier generation
      * are void.

@@ -226,7 +226,9 @@ class Dispatch {
         (turn) =>
           (turn.isHungry && (turn.waiting === 0 || waiting < CLAIM_AHEAD)) ||
           (turn.hasNews && (idle || turn.isOver)) ||
-          (turn.hasNews && turn.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS) ||
+          (turn.hasNews &&
+            turn.isIdle &&
+            (turn.unrecorded === 0 || ageMs >= SETTLE_IDLE_AFTER_MS)) ||
           (turn.isCancelling && !this.#isSpent) ||
           (this.#posts < POSTS_AT_ONCE && turn.wantsToPost(now) && !turn.isConfirmed(now)),
       )

@@ -34,6 +34,8 @@ export class Turn {
   over = false;
   /** Whether anything was claimed in this dispatch. */
   held = false;
+  /** Whether the dispatch holds the subscription, as far as it knows. */
+  #holds = false;
   #waiting: Claimed[] = [];
   #underWay = new Set<Claimed>();
   #settlements: Settlement[] = [];
@@ -41,8 +43,6 @@ export class Turn {
   #last: Outcome | null = null;
   #lastAttempt: LastAttempt | null = null;
   #changed = false;
-  /** Whether claimed deliveries are left for the next dispatch. */
-  #leftover = false;
   /** Whether the last round trip was asked to claim more. */
   #asked = false;
   /** Whether more was due than was claimed. */
@@ -102,7 +102,7 @@ export class Turn {
 
   /** Whether there is anything to record. */
   get hasNews(): boolean {
-    return this.#settlements.length > 0 || this.#changed || this.#mayLetGo;
+    return this.#settlements.length > 0 || this.#changed || this.#isDone;
   }
 
   /** Whether nothing is waiting or in progress. */
@@ -120,8 +120,9 @@ export class Turn {
     return this.found?.cancelling === true && this.found.heldUntil === null && this.isIdle;
   }
 
-  get #mayLetGo(): boolean {
-    return this.isOver && this.#leftover;
+  /** Whether the subscription is held for nothing, unless more is due. */
+  get #isDone(): boolean {
+    return this.#holds && this.isIdle;
   }
 
   /** Takes the next delivery; it counts as in progress from now on. */
@@ -181,7 +182,6 @@ export class Turn {
   /** Ends the turn; waiting deliveries are left for the next dispatch. */
   letGo(): void {
     this.over = true;
-    this.#leftover ||= this.#waiting.length > 0;
     this.#waiting = [];
   }
 
@@ -201,8 +201,7 @@ export class Turn {
   /** Puts back what a round trip failed to record. */
   restore(settlements: Settlement[], change: Change | null): void {
     this.#settlements.unshift(...settlements);
-    this.#changed ||= change !== null;
-    this.#leftover ||= change?.letGo === true;
+    this.#changed ||= change?.learnt === true;
   }
 
   /**
@@ -211,27 +210,27 @@ export class Turn {
    * @param now Unix milliseconds.
    */
   takeChange(now: number): Change | null {
-    // A subscription that is gone has nothing to record or release.
-    if (!this.found || !this.held) {
-      this.#changed = this.#leftover = false;
-      return null;
-    }
-    const letGo = this.#mayLetGo;
-    if (!this.#changed && !letGo) return null;
+    const { found } = this;
+    // A subscription that is gone, or that another dispatch has taken, has nothing to record.
+    if (!found || !this.#holds) this.#changed = false;
+    const learnt = this.#changed;
+    const release = this.#isDone;
+    if (!found || (!learnt && !release)) return null;
     this.#changed = false;
-    if (letGo) this.#leftover = false;
-    const { failures, failingSince } = this.found;
+    const { failures, failingSince, generation } = found;
     const failing = failingSince !== null && failures >= DISABLE_AFTER_FAILURES;
     return {
       subscriptionId: this.subscriptionId,
-      ...paceOf(this.found),
+      generation,
+      learnt,
+      release,
+      ...paceOf(found),
       // Only after a failed attempt, because the e-mail mentions it.
-      disable: this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
-      host: new URL(this.found.url).host,
+      disable: learnt && this.#last !== null && failing && failingSince <= now - DISABLE_AFTER_MS,
+      host: new URL(found.url).host,
       outcome: this.#last?.kind ?? null,
       status: this.#last ? statusOf(this.#last) : null,
-      last: this.#lastAttempt,
-      letGo,
+      last: learnt ? this.#lastAttempt : null,
     };
   }
 
@@ -259,7 +258,7 @@ export class Turn {
       this.found = null;
       this.letGo();
       // There is no row left to record it in.
-      this.#leftover = false;
+      this.#holds = false;
       this.#changed = false;
       return;
     }
@@ -274,17 +273,17 @@ export class Turn {
       this.#heldUntil = hold.until;
       const most = found.backoff > 0 ? 1 : claimed.length;
       this.#waiting.push(...claimed.slice(0, most));
-      this.#leftover ||= claimed.length > most;
       if (this.over) this.letGo();
     }
-    if (this.held && !found.held) this.letGo();
+    // Another dispatch has it. One that this round trip released has nothing left to post anyway.
+    if (this.#holds && !found.held && !this.isIdle) this.letGo();
+    this.#holds = found.held;
     this.#confirmedAt = askedAt;
     // Withdrawn deliveries are not posted; they are cancelled once nobody holds them.
     const erased = new Set(found.erased);
-    const kept = this.#waiting.filter(({ eventId }) => !erased.has(eventId));
-    const owed = kept.filter(({ generation }) => generation === found.generation);
-    this.#leftover ||= owed.length < kept.length;
-    this.#waiting = owed;
+    this.#waiting = this.#waiting.filter(
+      ({ eventId, generation }) => !erased.has(eventId) && generation === found.generation,
+    );
     if (!found.owed) this.letGo();
   }
 }

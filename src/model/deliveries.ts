@@ -42,7 +42,7 @@ export interface Found extends Pace, Owner {
   cancelling: boolean;
   /** Whether it may be posted to: neither deleted nor disabled, nor without access, nor on the move. */
   owed: boolean;
-  /** Whether this dispatch holds it. */
+  /** Whether this dispatch holds it, and has not released it. */
   held: boolean;
   /** Whether deliveries were claimed in this round trip. */
   claimed: boolean;
@@ -88,8 +88,9 @@ export interface Exchange {
 }
 
 /**
- * Records what a dispatch has learnt and claims what is next, in one transaction, so that no change
- * in between is missed. It only affects subscriptions that the dispatch still holds.
+ * Records what a dispatch has learnt, claims what is next, and releases subscriptions for which there
+ * is nothing, in one transaction: whatever is committed before it is claimed, and whatever is committed
+ * after it finds them free. It only affects subscriptions that the dispatch still holds.
  */
 export function exchange(
   { hold, lane, changes, settlements, requests, limit, clean }: Exchange,
@@ -101,14 +102,14 @@ export function exchange(
   const isSlow = lane === "slow" ? 1 : 0;
   const values = { ...hold, asked, now, limit, isSlow };
   const statements = inOrder([
-    changes.length > 0 ? updateSubscriptions(hold, changes, now) : inOrder([]),
     settlements.length > 0 ? settle(hold, settlements) : inOrder([]),
     clean ? cancelWithdrawn(ids, now, values) : inOrder([]),
     clean ? exhaustOverdue(values) : inOrder([]),
-    claim(values),
+    claiming.length > 0 ? claim(values) : inOrder([]),
+    changes.length > 0 ? updateSubscriptions(hold, changes, now) : inOrder([]),
     subscriptionsAsked(values),
-    claimed(values),
-    findKeysOfSubscriptions(claiming, now),
+    claiming.length > 0 ? claimed(values) : inOrder([]),
+    claiming.length > 0 ? findKeysOfSubscriptions(claiming, now) : inOrder([]),
   ]);
   return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
     found,
@@ -142,9 +143,6 @@ const DUE = sql`(SELECT ${deliveries.eventId} AS event_id, ${deliveries.dueAt} A
 const claim = preparedWrite(
   update(subscriptions)
     .set({
-      heldThrough: sql`max(
-        CASE WHEN ${IS_OWN} THEN ${subscriptions.heldThrough} ELSE 0 END,
-        (SELECT CASE WHEN ${subscriptions.backoff} > 0 THEN min(due_at) ELSE max(due_at) END FROM ${DUE}))`,
       heldBy: sql`${HOLDER}`,
       heldUntil: UNTIL,
     })
@@ -177,7 +175,7 @@ const subscriptionsAsked = prepared<Found>(
         Boolean,
       ),
     owed: sql`(${IS_OWED} AND ${IS_SETTLED_HERE})`.mapWith(Boolean),
-    held: sql`coalesce(${IS_OWN}, 0)`.mapWith(Boolean),
+    held: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
     claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(Boolean),
     heldUntil: sql<number | null>`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,
     erased: sql`(SELECT json_group_array(e.value) FROM json_each(r.value, '$.underWay') AS e

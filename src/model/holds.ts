@@ -2,7 +2,10 @@ import { type Column, type SQL, sql } from "drizzle-orm";
 import { HOLD_MS } from "../contract/limits.ts";
 import { deliveries, type MoveState, moves, subscriptions, workspaces } from "../db/schema.ts";
 
-/** The right to post to a subscription; one dispatch at a time has it, for at most `HOLD_MS`. */
+/**
+ * The right to post to a subscription. One dispatch at a time has it, until it releases it, and for at
+ * most `HOLD_MS` after its last claim.
+ */
 export interface Hold {
   holder: string;
   /** Unix milliseconds; different for each round trip. */
@@ -30,9 +33,7 @@ export const NOBODY = { holder: "", asked: "[]" };
 const [HOLDER, NOW, ASKED] = ["holder", "now", "asked"].map((name) => sql.placeholder(name));
 
 /** SQL condition: the subscription is not held by anyone other than `holder`. */
-export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptions.heldUntil} <= ${NOW} OR NOT EXISTS (
-    SELECT 1 FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}
-      AND ${deliveries.state} = 'pending' AND ${deliveries.dueAt} <= ${subscriptions.heldThrough}))`;
+export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptions.heldUntil} <= ${NOW})`;
 
 /** SQL condition: events are owed to the subscription. */
 export const IS_OWED = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL

@@ -36,9 +36,13 @@ export interface Settlement {
   settledAt: number | null;
 }
 
-/** What a dispatch has learnt about a subscription. */
+/** What a dispatch changes about a subscription that it holds. */
 export interface Change extends Pace {
   subscriptionId: string;
+  /** Its generation when the pace was learnt: nothing is learnt about a later one. */
+  generation: number;
+  /** Whether the pace is news. */
+  learnt: boolean;
   /** Whether it has failed for too long. */
   disable: boolean;
   host: string;
@@ -47,15 +51,19 @@ export interface Change extends Pace {
   status: number | null;
   /** The last attempt, successful or not; null if there was none. */
   last: LastAttempt | null;
-  /** Whether to release deliveries that were claimed but not posted. */
-  letGo: boolean;
+  /** Whether to release it, unless more is claimed for it in the same transaction. */
+  release: boolean;
 }
 
 const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
-const LEARNT = sql`json_each(${sql.placeholder("learnt")}) AS c`;
+const UNTIL = sql`${sql.placeholder("until")}`;
+const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
 const IS_ITS = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.heldBy} = ${HOLDER}`;
-const IS_ACTIVE = sql`${IS_ITS} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
+// Not if it was withdrawn since. Disabling withdraws it: if the reply is lost and it is enabled again
+// before the second try, that changes nothing.
+const IS_LEARNT = sql`(c.value->>'learnt' AND ${subscriptions.generation} = c.value->>'generation')`;
+const IS_ACTIVE = sql`${IS_ITS} AND ${IS_LEARNT} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
 const TOLD_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 
 // The next attempt at a failing subscription may come hours after its administrators should be
@@ -75,7 +83,7 @@ const insertNotices = preparedWrite(
       createdAt: NOW,
       dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${TOLD_AT}) END`,
     },
-    sql`FROM ${LEARNT} JOIN ${subscriptions} ON ${IS_ACTIVE}
+    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_ACTIVE}
       WHERE c.value->>'disable'
         OR c.value->>'outcome' IS NOT NULL AND ${TOLD_AT} <= max(${NOW}, c.value->>'nextAt')
       ON CONFLICT DO NOTHING`,
@@ -85,7 +93,7 @@ const insertNotices = preparedWrite(
 const disable = preparedWrite(
   update(subscriptions)
     .set({ disabledAt: NOW, ...WITHDRAWN })
-    .from(LEARNT)
+    .from(CHANGES)
     .where(sql`${IS_ACTIVE} AND c.value->>'disable'`),
 );
 
@@ -98,31 +106,42 @@ const PACE: (keyof Pace)[] = [
   "failingSince",
 ];
 
-const updatePace = preparedWrite(
+const learnt = fromJson("c");
+
+const applyChanges = preparedWrite(
   update(subscriptions)
     .set({
-      ...each(subscriptions, PACE, fromJson("c")),
+      ...each(
+        subscriptions,
+        PACE,
+        (column, name) => sql`iif(${IS_LEARNT}, ${learnt(column, name)}, ${column})`,
+      ),
       lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
-      heldUntil: sql`CASE WHEN c.value->>'letGo' THEN 0 ELSE ${subscriptions.heldUntil} END`,
+      heldUntil: sql`iif(c.value->>'release' AND ${subscriptions.heldUntil} <> ${UNTIL}, 0, ${subscriptions.heldUntil})`,
     })
-    .from(LEARNT)
-    .where(IS_ITS),
+    .from(CHANGES)
+    .where(
+      sql`${IS_ITS} AND (c.value->>'learnt' OR ${subscriptions.heldUntil} NOT IN (0, ${UNTIL}))`,
+    ),
 );
 
 /**
- * Updates subscriptions, disables those that have failed for too long, and writes the notices for
- * their administrators. Healthy ones get no notice.
+ * Updates subscriptions and releases them, disables those that have failed for too long, and writes
+ * the notices for their administrators. Healthy ones get no notice.
+ *
+ * Comes after the claim of the same transaction, so that what was claimed is not released. One row is
+ * written for each subscription, whatever changes.
  */
 export function updateSubscriptions(
-  { holder }: Hold,
+  { holder, until }: Hold,
   changes: Change[],
   now: number,
 ): Statements<unknown> {
-  const values = { holder, learnt: JSON.stringify(changes), now };
+  const values = { holder, until, changes: JSON.stringify(changes), now };
   return inOrder([
-    insertNotices(values),
+    ...(changes.some(({ outcome }) => outcome !== null) ? [insertNotices(values)] : []),
+    applyChanges(values),
     ...(changes.some((change) => change.disable) ? [disable(values)] : []),
-    updatePace(values),
   ]);
 }
 

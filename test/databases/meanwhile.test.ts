@@ -295,9 +295,7 @@ describe("a mover that runs out of time", () => {
     // Somebody holds a subscription for a while.
     await databaseOf("DB_2").batch([
       databaseOf("DB_2")
-        .prepare(
-          "UPDATE subscriptions SET held_by = 'x', held_until = ?1, held_through = ?1 WHERE id = ?2",
-        )
+        .prepare("UPDATE subscriptions SET held_by = 'x', held_until = ?1 WHERE id = ?2")
         .bind(Date.now() + 20_000, webhookId),
       databaseOf("DB_2")
         .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")

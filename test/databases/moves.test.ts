@@ -98,7 +98,7 @@ async function openFull() {
 /** What is exported, apart from who holds what. */
 function comparable(items: ExportItem[]) {
   return items
-    .map(({ heldBy, heldUntil, heldThrough, noticeId, id, ...item }) => ({
+    .map(({ heldBy, heldUntil, noticeId, id, ...item }) => ({
       ...item,
       id: item.kind === "notice" ? null : id,
     }))

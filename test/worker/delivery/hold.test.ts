@@ -3,9 +3,10 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
-import { dispatch } from "../../../src/delivery/dispatch.ts";
+import { dispatch, type EndedTurn } from "../../../src/delivery/dispatch.ts";
 import { Platform } from "../../../src/doors/platform.ts";
 import type { Claimed } from "../../../src/model/deliveries.ts";
+import { holdFrom } from "../../../src/model/holds.ts";
 import { deleteSubscription } from "../../../src/model/subscriptions.ts";
 import { leadReport } from "../../support/api.ts";
 import {
@@ -41,8 +42,8 @@ describe("a hold", () => {
     let answers = 0;
     await dispatchAt(NOW, [id], async () => {
       if (++answers > 1) return OK;
-      const { heldBy, heldUntil, heldThrough } = await subscriptionRow(id);
-      expect([heldUntil, heldThrough]).toEqual([NOW + HOLD_MS, NOW]);
+      const { heldBy, heldUntil } = await subscriptionRow(id);
+      expect(heldUntil).toBe(NOW + HOLD_MS);
       expect(heldBy).not.toBeNull();
       await announceLeads(workspaceId, 1, NOW);
       for (const now of [NOW, NOW + HOLD_MS - 1]) {
@@ -184,16 +185,92 @@ describe("a hold", () => {
     },
   );
 
-  test("ends without a write once everything claimed is settled", async () => {
+  test("is released by the round trip that finds nothing left to post", async () => {
     const { id, workspaceId } = await owed(2, NOW);
     await dispatchAt(NOW, [id], OK);
     const { heldUntil, heldBy } = await subscriptionRow(id);
-    expect(heldUntil).toBe(NOW + HOLD_MS);
+    expect(heldUntil).toBe(0);
     await announceLeads(workspaceId, 1, NOW + 1);
     const { posts, attempt } = subscriber();
     await dispatchAt(NOW + 1, [id], attempt);
     expect(posts).toHaveLength(1);
     expect((await subscriptionRow(id)).heldBy).not.toBe(heldBy);
+  });
+
+  test.each([0, 1, 50, 2_000])(
+    "does not come back for an event %i ms older than what it delivered, committed only now",
+    async (olderByMs) => {
+      const { id, workspaceId } = await owed(1, NOW);
+      await dispatchAt(NOW, [id], OK);
+      await announceLeads(workspaceId, 1, NOW - olderByMs);
+      await dispatchAt(NOW + 1, [id], OK);
+      expect(await statesOf(id)).toEqual({ delivered: 2 });
+    },
+  );
+
+  test("is not released for an event committed just before", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const { DB, trips } = observedDatabase({
+      // It records the only post, and finds nothing else to be due.
+      before: async (trip) => void (trip === 2 && (await announceLeads(workspaceId, 1, NOW))),
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK));
+    expect(trips).toHaveLength(3);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+  });
+
+  test("is released with a wake for an event that another clock made due in the future", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await announceLeads(workspaceId, 1, NOW + 1_000);
+    expect(await dispatchAt(NOW, [id], OK)).toMatchObject([
+      { held: true, found: { dueAt: NOW + 1_000, heldUntil: null } },
+    ]);
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("of another dispatch is not released by a second try after a lost reply", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    let other: Awaited<ReturnType<typeof heldDispatch>> | undefined;
+    const ended: EndedTurn[] = [];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip !== 3) return;
+        // Between the two tries: the first one has released it.
+        await announceLeads(workspaceId, 1, NOW);
+        other = await heldDispatch(NOW, id);
+      },
+      after: (trip) => {
+        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK, ended));
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + HOLD_MS });
+    expect(ended).toMatchObject([{ held: true, found: { heldUntil: NOW + HOLD_MS } }]);
+    await other?.finish(OK);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("is claimed again by a second try after a lost reply, if more is due by then", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const { DB } = observedDatabase({
+      before: async (trip) => void (trip === 3 && (await announceLeads(workspaceId, 1, NOW))),
+      after: (trip) => {
+        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK));
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("ends later with each claim, even if the clock stands still or goes back", () => {
+    const first = holdFrom(NOW, { holder: "dispatch", until: 0 });
+    const second = holdFrom(NOW, first);
+    expect(first.until).toBe(NOW + HOLD_MS);
+    expect(second.until).toBe(first.until + 1);
+    expect(holdFrom(NOW - 5_000, second).until).toBe(second.until + 1);
+    expect(holdFrom(NOW + 5_000, second).until).toBe(NOW + 5_000 + HOLD_MS);
   });
 });
 
@@ -261,7 +338,7 @@ describe("a dispatch to 20 subscriptions with 50 deliveries each", () => {
 });
 
 describe("a single healthy delivery", () => {
-  test("costs seven rows written from record to settlement, two of them for its lead", async () => {
+  test("costs eight rows written from record to release, two of them for its lead", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
@@ -278,7 +355,7 @@ describe("a single healthy delivery", () => {
       toolsAt(now, async () => OK),
     );
     expect(await statesOf(id)).toEqual({ delivered: 1 });
-    // The hold and the settlement.
-    expect(rows.written).toBe(7);
+    // The hold, the settlement and the release.
+    expect(rows.written).toBe(8);
   });
 });

@@ -2,9 +2,10 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { Page, Webhook } from "../../../src/contract/resources.ts";
-import { commit } from "../../../src/db/client.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
-import { deleteSubscription } from "../../../src/model/subscriptions.ts";
+import { dispatch } from "../../../src/delivery/dispatch.ts";
+import { deleteSubscription, enableSubscription } from "../../../src/model/subscriptions.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { eventsOf, openWorkspace } from "../../support/api.ts";
 import {
@@ -20,11 +21,13 @@ import {
   heldDispatch,
   MINUTE_MS,
   noticesOf,
+  observedDatabase,
   once,
   statesOf,
   subscribe,
   subscriberUrl,
   subscriptionRow,
+  toolsAt,
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -266,6 +269,35 @@ describe("a subscription is disabled", () => {
     await late.finish(FAILED);
     expect(await noticesOf(id)).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
+  });
+
+  test("but not again by a second try after a lost reply, if it was enabled in between", async () => {
+    const { id } = await subscribed();
+    await failAt(id, hourly(10));
+    await endWait(id);
+    const end = T0 + 72 * HOUR_MS;
+    const disabled: (number | null)[] = [];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip !== 3) return;
+        disabled.push(await disabledAt(id));
+        await enableSubscription(db, id);
+      },
+      after: (trip) => {
+        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    await dispatch(openDatabase(DB), [id], "slow", toolsAt(end, FAILED));
+    expect(disabled).toEqual([end]);
+    expect(await subscriptionRow(id)).toMatchObject({
+      disabledAt: null,
+      failures: 0,
+      failingSince: null,
+      backoff: 0,
+      nextAt: 0,
+      heldUntil: 0,
+    });
+    expect(await noticesOf(id)).toHaveLength(1);
   });
 
   test("by its failures, even if all its deliveries are exhausted", async () => {

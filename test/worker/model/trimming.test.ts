@@ -45,10 +45,8 @@ async function settle(subscriptionId: string, now: number): Promise<void> {
 
 /** Holds the subscription for the next 20 seconds. */
 async function hold(subscriptionId: string): Promise<void> {
-  await env.DB.prepare(
-    "UPDATE subscriptions SET held_by = 'dispatch', held_until = ?, held_through = ? WHERE id = ?",
-  )
-    .bind(NOW + 20_000, NOW, subscriptionId)
+  await env.DB.prepare("UPDATE subscriptions SET held_by = 'dispatch', held_until = ? WHERE id = ?")
+    .bind(NOW + 20_000, subscriptionId)
     .run();
 }
 

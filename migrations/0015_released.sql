@@ -1,0 +1,1 @@
+ALTER TABLE `subscriptions` DROP COLUMN `held_through`;
