@@ -3,7 +3,7 @@ import { endSession, readToken } from "./session.ts";
 import type {
   DeliveryDetails,
   DeliveryPage,
-  Key,
+  KeyPage,
   Kind,
   NewSecret,
   TestResult,
@@ -71,7 +71,8 @@ export const readWorkspace = () => call<Workspace>("GET", "/workspace");
 
 export const listWebhooks = async () => (await call<{ data: Webhook[] }>("GET", "/webhooks")).data;
 
-export const listKeys = async () => (await call<{ data: Key[] }>("GET", "/keys")).data;
+export const listKeys = (cursor: string | null) =>
+  call<KeyPage>("GET", `/keys?cursor=${encodeURIComponent(cursor ?? "")}`);
 
 export const readWebhook = (id: string) => call<WebhookWithDays>("GET", webhook(id));
 

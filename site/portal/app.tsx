@@ -10,7 +10,7 @@ import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Loading } from "./parts/basics.tsx";
 import { LoadFault, NotFound } from "./parts/faults.tsx";
-import { parseRoute, type Route } from "./route.ts";
+import { parseRoute, type Route, usageHref } from "./route.ts";
 import { readSession, readToken, resumeSession, watchSession } from "./session.ts";
 import type { Workspace } from "./shapes.ts";
 import { t } from "./text.ts";
@@ -104,7 +104,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "subscribe":
       return <Subscribe workspace={workspace} />;
     case "usage":
-      return <Usage />;
+      return <Usage cursor={route.query.get("cursor")} />;
     case "unknown":
       return <NotFound />;
   }
@@ -126,7 +126,7 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
       {workspace && route && (
         <nav aria-label={t.sections}>
           {link("#/webhooks", t.subscriptions, route.page !== "usage")}
-          {link("#/usage", t.usage, route.page === "usage")}
+          {link(usageHref(null), t.usage, route.page === "usage")}
         </nav>
       )}
     </header>

@@ -1,6 +1,7 @@
 /** A place in the portal, named by the fragment of the address. */
 export type Route =
-  | { page: "webhooks" | "subscribe" | "usage" | "unknown" }
+  | { page: "webhooks" | "subscribe" | "unknown" }
+  | { page: "usage"; query: URLSearchParams }
   | { page: "webhook"; id: string; query: URLSearchParams }
   | { page: "delivery"; id: string; eventId: string };
 
@@ -9,7 +10,7 @@ export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?");
   const [first, id, eventId, ...more] = path.split("/").filter(Boolean).map(decode);
   if (more.length > 0) return { page: "unknown" };
-  if (first === "usage" && !id) return { page: "usage" };
+  if (first === "usage" && !id) return { page: "usage", query: new URLSearchParams(query) };
   if (first === "subscribe" && !id) return { page: "subscribe" };
   if (first !== undefined && first !== "webhooks") return { page: "unknown" };
   if (!id) return { page: "webhooks" };
@@ -24,6 +25,11 @@ function decode(part: string): string {
   } catch {
     return part;
   }
+}
+
+/** The address of a page of keys. */
+export function usageHref(cursor: string | null): string {
+  return cursor === null ? "#/usage" : `#/usage?${new URLSearchParams({ cursor })}`;
 }
 
 /** The address of a subscription, with its list of deliveries filtered by `query`. */

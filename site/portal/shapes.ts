@@ -74,11 +74,13 @@ export interface DeliveryDetails extends Delivery {
   body: string;
 }
 
-export interface DeliveryPage {
-  data: Delivery[];
+interface Page<Item> {
+  data: Item[];
   has_more: boolean;
   next_cursor: string | null;
 }
+
+export type DeliveryPage = Page<Delivery>;
 
 export interface TestResult {
   event_id: string;
@@ -112,3 +114,5 @@ export interface Key {
   /** The last 24 hours, oldest first; null while they are unavailable. */
   hours: KeyHour[] | null;
 }
+
+export type KeyPage = Page<Key>;

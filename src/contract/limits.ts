@@ -87,6 +87,8 @@ export const PORTAL_DAY_MAX = 10_000;
 /** Maximum pending deliveries counted for a subscription's health. */
 export const PENDING_COUNTED_MAX = 10_000;
 
+/** Keys on one page of the portal; to show the usage of one takes a call of its gate. */
+export const PORTAL_KEYS = 20;
 /** Number of hours of usage that a key's gate keeps, including the current one. */
 export const USAGE_HOURS = 24;
 /** Maximum deliveries that one page of a filtered list examines. */

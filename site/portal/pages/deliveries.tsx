@@ -4,6 +4,7 @@ import { type Loaded, useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Badge, Empty, Loading, Time } from "../parts/basics.tsx";
 import { ActionFault, LoadFault } from "../parts/faults.tsx";
+import { Pages } from "../parts/pages.tsx";
 import { deliveryHref, goTo, webhookHref } from "../route.ts";
 import { DELIVERY_STATES, type Delivery, type DeliveryPage, type Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
@@ -66,7 +67,16 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
           </tbody>
         </table>
       )}
-      {page && <Pages {...{ webhook, query, page }} />}
+      {page && (
+        <Pages
+          label={t.deliveries.pages}
+          cursor={query.get("cursor")}
+          next={page.next_cursor}
+          href={(cursor) =>
+            webhookHref(webhook.id, { state: query.get("state"), type: query.get("type"), cursor })
+          }
+        />
+      )}
     </section>
   );
 }
@@ -162,30 +172,4 @@ function Row(props: {
 
 function isAhead(time: string | null): boolean {
   return time !== null && Date.parse(time) > Date.now();
-}
-
-/** The previous pages, by the cursor of the page they led to. */
-const newerPages = new Map<string, string | null>();
-
-function Pages(props: { webhook: Webhook; query: URLSearchParams; page: DeliveryPage }) {
-  const { webhook, query, page } = props;
-  const cursor = query.get("cursor");
-  const next = page.next_cursor;
-  if (cursor === null && next === null) return null;
-  const href = (to: string | null) =>
-    webhookHref(webhook.id, { state: query.get("state"), type: query.get("type"), cursor: to });
-  return (
-    <nav class="pages" aria-label={t.deliveries.pages}>
-      {cursor !== null && (
-        <a class="button" href={href(newerPages.get(cursor) ?? null)}>
-          ← {t.deliveries.newer}
-        </a>
-      )}
-      {next !== null && (
-        <a class="button" href={href(next)} onClick={() => newerPages.set(next, cursor)}>
-          {t.deliveries.older} →
-        </a>
-      )}
-    </nav>
-  );
 }

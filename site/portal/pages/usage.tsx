@@ -6,15 +6,17 @@ import { Badge, Empty, Facts, Loading, Time } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
+import { Pages } from "../parts/pages.tsx";
+import { usageHref } from "../route.ts";
 import type { Key, KeyHour } from "../shapes.ts";
 import { t } from "../text.ts";
 
 const HOUR_SECONDS = 3_600;
 
-/** The usage of each key, compared with its quota. */
-export function Usage() {
-  const loaded = useLoad(listKeys);
-  const keys = loaded.data;
+/** The usage of each key, compared with its quota, a page at a time. */
+export function Usage({ cursor }: { cursor: string | null }) {
+  const loaded = useLoad(() => listKeys(cursor), cursor ?? "");
+  const keys = loaded.data?.data ?? null;
   return (
     <>
       <Heading>{t.usage}</Heading>
@@ -25,6 +27,14 @@ export function Usage() {
       {keys?.map((key) => (
         <KeyUsage key={key.id} of={key} />
       ))}
+      {loaded.data && (
+        <Pages
+          label={t.usagePage.pages}
+          cursor={cursor}
+          next={loaded.data.next_cursor}
+          href={usageHref}
+        />
+      )}
     </>
   );
 }

@@ -56,6 +56,8 @@ export const en = {
   none: "None",
   orMore: (n: string) => `${n} or more`,
   retry: "Try again",
+  newer: "Newer",
+  older: "Older",
   cancel: "Cancel",
   close: "Close",
   done: "Done",
@@ -154,8 +156,6 @@ export const en = {
     attempts: "Attempts",
     lastAnswer: "Last answer",
     next: "next attempt",
-    newer: "Newer",
-    older: "Older",
     pages: "Pages of deliveries",
     empty: "No delivery yet",
     emptyText:
@@ -315,6 +315,7 @@ export const en = {
     chart: (requests: number, refused: number) =>
       `Requests by hour: ${requests} in 24 hours, ${refused} of them refused.`,
     byHour: "Requests by hour",
+    pages: "Pages of keys",
   },
 };
 

@@ -49,6 +49,8 @@ export const fr: Texts = {
   none: "Aucun",
   orMore: (n) => `${n} ou plus`,
   retry: "Réessayer",
+  newer: "Plus récentes",
+  older: "Plus anciennes",
   cancel: "Annuler",
   close: "Fermer",
   done: "Terminé",
@@ -148,8 +150,6 @@ export const fr: Texts = {
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
     next: "prochaine tentative",
-    newer: "Plus récentes",
-    older: "Plus anciennes",
     pages: "Pages des livraisons",
     empty: "Aucune livraison pour l’instant",
     emptyText:
@@ -321,5 +321,6 @@ export const fr: Texts = {
     chart: (requests, refused) =>
       `Requêtes par heure : ${requests} en 24 heures, dont ${refused} refusées.`,
     byHour: "Requêtes par heure",
+    pages: "Pages des clés",
   },
 };

@@ -302,6 +302,19 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await page.getByText("600 requests per minute").waitFor();
     await page.getByText("Active").waitFor();
   });
+
+  test("more keys than fit on a page are on the next ones", async () => {
+    const { PLATFORM } = stage.runtime.env;
+    for (let i = 0; i < 20; i++) await PLATFORM.createApiKey({ workspaceId });
+    await open();
+    await page.getByRole("link", { name: "Usage" }).click();
+    await page.locator(".key").nth(19).waitFor();
+    await page.getByRole("link", { name: "Older" }).click();
+    await page.locator(".key").nth(1).waitFor({ state: "detached" });
+    expect(await page.locator(".key").count()).toBe(1);
+    await page.getByRole("link", { name: "Newer" }).click();
+    await page.locator(".key").nth(19).waitFor();
+  });
 });
 
 /** Whether one of a post's signatures is that of `secret`. */

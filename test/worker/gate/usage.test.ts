@@ -1,10 +1,11 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import type { Page } from "../../../src/contract/resources.ts";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { KeyGate } from "../../../src/gate/key-gate.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/gate/usage.ts";
-import { deployedWith, openApi, openWorkspace } from "../../support/api.ts";
+import { type Answer, deployedWith, openApi, openWorkspace } from "../../support/api.ts";
 import { HOUR_MS } from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
 
@@ -159,6 +160,38 @@ describe("GET /portal/api/keys", () => {
     const { body } = await (await openPortal(workspaceId)).get<{ data: ShownKey[] }>("/keys");
     const total = (body.data[0]?.hours ?? []).reduce((sum, { refused }) => sum + refused, 0);
     expect(total).toBe(10);
+  });
+
+  test("calls at most 20 gates a request: the rest of the keys is on further pages", async () => {
+    const { workspaceId, keyId } = await openWorkspace();
+    const created = [keyId];
+    for (let i = 1; i < 45; i++)
+      created.push((await exports.Platform.createApiKey({ workspaceId })).keyId);
+    await env.DB.prepare("UPDATE api_keys SET last_used_at = ? WHERE workspace_id = ?")
+      .bind(Date.now(), workspaceId)
+      .run();
+    let called = 0;
+    const getByName = () => ({
+      usage: async () => {
+        called++;
+        return [];
+      },
+    });
+    const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
+    const portal = await openPortal(workspaceId, fetch);
+    const pages: string[][] = [];
+    let next: string | null = "";
+    while (next !== null) {
+      called = 0;
+      const answer: Answer<Page<ShownKey>> = await portal.get(`/keys?limit=100&cursor=${next}`);
+      const { data, has_more, next_cursor } = answer.body;
+      expect(called).toBe(data.length);
+      expect(has_more).toBe(next_cursor !== null);
+      pages.push(data.map(({ id }) => id));
+      next = next_cursor;
+    }
+    expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
+    expect(pages.flat().toSorted()).toEqual(created.toSorted());
   });
 
   test("creates no gate for a key that was never used", async () => {

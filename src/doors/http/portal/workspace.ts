@@ -1,7 +1,8 @@
 import type { Context } from "hono";
+import { API_KEYS_LIST } from "../../../contract/cursor.ts";
 import { WEBHOOK_EVENTS } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
-import { PAGE_LIMIT, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
+import { PORTAL_KEYS, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
 import { openDirectory } from "../../../db/databases.ts";
 import { callObject } from "../../../gate/call.ts";
@@ -10,6 +11,7 @@ import { logError } from "../../../log.ts";
 import { listStoredKeys, type StoredKey } from "../../../model/api-keys.ts";
 import { isoTimeOrNull } from "../../../model/health.ts";
 import type { AppEnv } from "../context.ts";
+import { parsePageRequest, toPage } from "../paging.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -30,13 +32,16 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
   });
 }
 
-/** `GET /portal/api/keys`: the newest 100. */
+/** `GET /portal/api/keys`: the keys newest first, in pages of one size. */
 export async function listKeys(c: Context<AppEnv>): Promise<Response> {
-  const request = { limit: PAGE_LIMIT.max, after: null };
-  const { items } = await listStoredKeys(openDirectory(c.env), c.get("workspaceId"), request);
+  const { after } = parsePageRequest(c, API_KEYS_LIST);
+  const request = { limit: PORTAL_KEYS, after };
+  const found = await listStoredKeys(openDirectory(c.env), c.get("workspaceId"), request);
   const now = Date.now();
-  const keys = items.map(async (key) => toKey(c.env, key, await usageOf(c.env, key, now), now));
-  return c.json({ data: await Promise.all(keys) });
+  const keys = found.items.map(async (key) =>
+    toKey(c.env, key, await usageOf(c.env, key, now), now),
+  );
+  return c.json(toPage(API_KEYS_LIST, { items: await Promise.all(keys), next: found.next }));
 }
 
 /**
