@@ -1,4 +1,4 @@
-import { dialect, select } from "../../src/db/builder.ts";
+import { select } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
 import { BODY, type BodyRow, makeBody, type Owner } from "../../src/model/bodies.ts";
 import { dataKeyOf } from "../../src/model/data-keys.ts";
@@ -6,11 +6,14 @@ import { dataKeyOf } from "../../src/model/data-keys.ts";
 const { type, workspaceId } = events;
 
 /** The SQL that reads each event with what its body is made from. */
-export const EVENTS_WITH_BODIES = dialect.sqlToQuery(
-  select({ type, workspaceId, dataKey: dataKeyOf(workspaceId), ...BODY })
-    .from(events)
-    .getSQL(),
-).sql;
+export const EVENTS_WITH_BODIES = select({
+  type,
+  workspaceId,
+  dataKey: dataKeyOf(workspaceId),
+  ...BODY,
+})
+  .from(events)
+  .toSQL().sql;
 
 /** A row of it. */
 export interface EventWithBody extends BodyRow, Owner {

@@ -1,40 +1,25 @@
-import {
-  bindIfParam,
-  Column,
-  type DriverValueDecoder,
-  getTableColumns,
-  is,
-  type Placeholder,
-  SQL,
-  sql,
-} from "drizzle-orm";
-import {
-  QueryBuilder,
-  type SelectedFields,
-  SQLiteAsyncDialect,
-  SQLiteDeleteBase,
-  type SQLiteTable,
-  SQLiteUpdateBuilder,
-} from "drizzle-orm/sqlite-core";
+import { bindIfParam, Column, getTableColumns, is, type Placeholder, SQL, sql } from "drizzle-orm";
+import { drizzle } from "drizzle-orm/d1";
+import type { SelectedFields, SQLiteTable } from "drizzle-orm/sqlite-core";
+import { LateClient } from "./session.ts";
 
-/*
- * Drizzle's query builders without a database. They build queries for `rows`, `write` and
- * `prepared` in client.ts to execute; awaiting a builder directly fails. Drizzle's driver would
- * make the bundle larger.
- */
+class NoDatabase extends LateClient {
+  override execute(): never {
+    throw new Error("this query has no database: pass it to `commit`, `query` or `db.batch`");
+  }
+}
 
-export const dialect = new SQLiteAsyncDialect();
-const queries = new QueryBuilder(dialect);
-const noSession = undefined as never;
+/** Drizzle without a database: builds queries for `commit`, `query` and `prepared` to execute. */
+export const qb = drizzle(new NoDatabase() as unknown as D1Database);
 
 /** Starts an `UPDATE`. */
 export function update<T extends SQLiteTable>(table: T) {
-  return new SQLiteUpdateBuilder<T, "async", D1Result>(table, noSession, dialect);
+  return qb.update(table);
 }
 
 /** Starts a `DELETE`. */
 export function deleteFrom<T extends SQLiteTable>(table: T) {
-  return new SQLiteDeleteBase<T, "async", D1Result>(table, noSession, dialect);
+  return qb.delete(table);
 }
 
 /**
@@ -42,12 +27,12 @@ export function deleteFrom<T extends SQLiteTable>(table: T) {
  * as objects, in which two columns with the same name would collide.
  */
 export function select<F extends SelectedFields>(fields: F) {
-  return queries.select(named(fields));
+  return qb.select(named(fields));
 }
 
 /** Like `select`, with `DISTINCT`. */
 export function selectDistinct<F extends SelectedFields>(fields: F) {
-  return queries.selectDistinct(named(fields));
+  return qb.selectDistinct(named(fields));
 }
 
 /** Aliases each field to its name, as `select` does; for `RETURNING`. */
@@ -58,11 +43,7 @@ export function named<F extends SelectedFields>(fields: F): F {
 
 function nameField(field: unknown, name: string): unknown {
   if (is(field, Column)) return sql`${field}`.mapWith(field).as(name);
-  if (!is(field, SQL)) return field;
-  const { decoder } = field as unknown as { decoder: DriverValueDecoder<unknown, unknown> };
-  // Wrapped in another `sql`: in a single-table query, Drizzle would strip the table names off the
-  // columns inside.
-  return sql`${field}`.mapWith(decoder).as(name);
+  return is(field, SQL) ? field.as(name) : field;
 }
 
 /** Values for columns: a plain value, another column, or an SQL expression. */

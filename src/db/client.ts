@@ -1,25 +1,15 @@
-import {
-  Column,
-  type DriverValueDecoder,
-  fillPlaceholders,
-  is,
-  noopDecoder,
-  type Query,
-  SQL,
-  type SQLWrapper,
-  sql,
-} from "drizzle-orm";
-import { SQLiteSelectQueryBuilderBase } from "drizzle-orm/sqlite-core";
-import { dialect } from "./builder.ts";
+import { fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import type { BatchItem } from "drizzle-orm/batch";
+import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
+import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
+import { LateClient } from "./session.ts";
 
-/** The part of D1 that `commit` and `query` use; both a binding and a session have it. */
+/** The part of D1 that is used; both a binding and a session have it. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;
 
-/** Where statements run. */
-export interface Database {
-  readonly $client: D1Client;
-}
+/** Drizzle over a D1 binding or session. Transient errors are retried: see `openDatabase`. */
+export type Database = DrizzleD1Database & { readonly $client: D1Client };
 
 /**
  * One or more statements, not yet executed, with a function that reads their results. The caller
@@ -31,28 +21,47 @@ export interface Statements<R> {
   read(results: D1Result[]): R;
 }
 
-/** A query from Drizzle's builder; the columns it selects give its rows their type. */
-interface TypedQuery<Row> extends SQLWrapper {
-  readonly _: { readonly result: Row[]; readonly selectedFields: unknown };
+/** A query of Drizzle's that returns rows. */
+type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
+
+/** A query of Drizzle's. One that returns rows is read as these, any other as nothing. */
+type Built = BatchItem<"sqlite"> | SQL;
+/** What `commit` takes. */
+export type Executable = Statements<unknown> | Built;
+type ResultOf<P> =
+  P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
+type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
+
+/** What Drizzle makes of a query: its text, and a function that reads its result. */
+interface Prepared {
+  getQuery(): Query;
+  mapResult(result: unknown, isFromBatch: boolean): unknown;
 }
 
-/** `Statements`, or a builder's query (read as rows) or write (read as nothing: see `counted`). */
-type Part = Statements<unknown> | SQLWrapper;
-type ResultOf<P> =
-  P extends Statements<infer R> ? R : P extends TypedQuery<infer Row> ? Row[] : undefined;
-type ResultsOf<P extends readonly Part[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
+function prepare(query: Built): Prepared {
+  const built: object = is(query, SQL) ? qb.run(query) : query;
+  return "prepare" in built ? (built as { prepare(): Prepared }).prepare() : (built as Prepared);
+}
 
-function toStatements(part: Part): Statements<unknown> {
+function toStatements(part: Executable): Statements<unknown> {
   if ("queries" in part) return part;
-  return is(part, SQLiteSelectQueryBuilderBase) ? rows(part) : write(part);
+  const made = prepare(part);
+  return { queries: [made.getQuery()], read: readerOf(made) };
+}
+
+function readerOf(made: Prepared): Statements<unknown>["read"] {
+  return ([result]) => {
+    const found = made.mapResult(result, true);
+    return found === result ? undefined : found;
+  };
 }
 
 /**
  * A query, read as its rows. Raw SQL returns SQLite's own types: strings for JSON, 0 and 1 for
  * booleans.
  */
-export function rows<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]> {
-  return { queries: [toText(query)], read: rowReader<Row>(query) };
+export function rows<Row>(query: RowQuery<Row> | SQL): Statements<Row[]> {
+  return toStatements(is(query, SQL) ? qb.all<Row>(query) : query) as Statements<Row[]>;
 }
 
 /** A row as raw SQL returns it. */
@@ -65,8 +74,8 @@ export type Stored<Row> = {
 };
 
 /** A write, read as nothing. */
-export function write(query: SQLWrapper): Statements<undefined> {
-  return { queries: [toText(query)], read: nothing };
+export function write(query: Built): Statements<undefined> {
+  return toStatements(query) as Statements<undefined>;
 }
 
 /**
@@ -80,61 +89,29 @@ export function counted(query: SQLWrapper): Statements<number> {
 /**
  * A query whose SQL text is built once, on first use. `sql.placeholder` marks where its values go.
  */
-export function prepared<Row>(query: TypedQuery<Row> | SQL) {
-  let made: { text: Query; read: Statements<Row[]>["read"] } | undefined;
-  return (values: Record<string, unknown>): Statements<Row[]> => {
-    made ??= { text: toText(query), read: rowReader<Row>(query) };
-    const { sql, params } = made.text;
-    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: made.read };
-  };
+export function prepared<Row>(query: RowQuery<Row> | SQL) {
+  return preparedOnce<Row[]>(() => prepare(is(query, SQL) ? qb.all<Row>(query) : query));
 }
 
 /** Like `prepared`, for a write. */
-export function preparedWrite(query: SQLWrapper) {
-  let text: Query | undefined;
-  return (values: Record<string, unknown>): Statements<undefined> => {
-    text ??= toText(query);
-    const { sql, params } = text;
-    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: nothing };
+export function preparedWrite(query: Built) {
+  return preparedOnce<undefined>(() => prepare(query));
+}
+
+function preparedOnce<R>(make: () => Prepared) {
+  let once: { text: Query; read: Statements<R>["read"] } | undefined;
+  return (values: Record<string, unknown>): Statements<R> => {
+    if (!once) {
+      const made = make();
+      once = { text: made.getQuery(), read: readerOf(made) as Statements<R>["read"] };
+    }
+    const { text, read } = once;
+    return { queries: [{ sql: text.sql, params: fillPlaceholders(text.params, values) }], read };
   };
 }
-
-const nothing = () => undefined;
-
-function toText(query: SQLWrapper): Query {
-  const { sql, params } = dialect.sqlToQuery(query.getSQL());
-  return { sql, params };
-}
-
-/** Reads the rows of a result, decoding those of the builder's queries by column type. */
-function rowReader<Row>(query: TypedQuery<Row> | SQL): Statements<Row[]>["read"] {
-  const decoders = is(query, SQL) ? [] : decodersOf(query);
-  return ([result]) => {
-    const found = (result?.results ?? []) as Record<string, unknown>[];
-    for (const [name, decoder] of decoders)
-      for (const row of found)
-        if (row[name] !== null) row[name] = decoder.mapFromDriverValue(row[name]);
-    return found as Row[];
-  };
-}
-
-type Decoder = DriverValueDecoder<unknown, unknown>;
-
-/** Decoders for the fields that SQLite does not return as they are: JSON and booleans. */
-function decodersOf(query: SQLWrapper): [string, Decoder][] {
-  // `select` has named each field and set its decoder.
-  const { selectedFields } = (
-    query as unknown as { _: { selectedFields: Record<string, { sql: { decoder: Decoder } }> } }
-  )._;
-  return Object.entries(selectedFields)
-    .map(([name, { sql }]): [string, Decoder] => [name, sql.decoder])
-    .filter(([, { mapFromDriverValue }]) => !AS_GIVEN.has(mapFromDriverValue));
-}
-
-const AS_GIVEN = new Set([noopDecoder.mapFromDriverValue, Column.prototype.mapFromDriverValue]);
 
 /** Statements in order; the result is a list of their results. */
-export function inOrder<const P extends readonly Part[]>(parts: P): Statements<ResultsOf<P>> {
+export function inOrder<const P extends readonly Executable[]>(parts: P): Statements<ResultsOf<P>> {
   const made = parts.map(toStatements);
   return {
     queries: made.flatMap(({ queries }) => queries),
@@ -154,51 +131,83 @@ export function readAs<A, B>(statements: Statements<A>, read: (result: A) => B):
   return { queries: statements.queries, read: (results) => read(statements.read(results)) };
 }
 
-const encoder = new TextEncoder();
-
-/** The database behind a D1 binding or session. */
-export function openDatabase($client: D1Client): Database {
-  return { $client };
-}
-
 const TRIES = 4;
 
-/**
- * Commits statements as one transaction. Transient D1 errors are retried with jittered exponential
- * backoff. The failed try may have been committed, so statements must be safe to apply twice;
- * otherwise set `tries` to 1 or use `commitOnce`.
- */
-export async function commit<P extends Part>(
-  { $client }: Database,
-  part: P,
-  tries = TRIES,
-): Promise<ResultOf<P>> {
-  const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
-  const statements = queries.map(({ sql, params }) => $client.prepare(sql).bind(...params));
-  if (statements.length === 0) return read([]);
-  return read(await retryTransient(() => $client.batch(statements), tries));
+/** Retries what fails with a transient error of D1. */
+class RetryingClient extends LateClient {
+  readonly client: D1Client;
+
+  constructor(client: D1Client) {
+    super();
+    this.client = client;
+  }
+
+  override execute<T>(query: (client: D1Client) => Promise<T>): Promise<T> {
+    return retryTransient(() => query(this.client));
+  }
 }
 
-/** Runs a single query, retrying transient D1 errors. */
-export async function query<P extends Part>({ $client }: Database, one: P): Promise<ResultOf<P>> {
+/**
+ * Opens the database behind a D1 binding or session. Transient D1 errors are retried with jittered
+ * exponential backoff. The failed try may have been committed, so statements must be safe to apply
+ * twice; otherwise use `withoutRetries` or `commitOnce`.
+ */
+export function openDatabase(client: D1Client): Database {
+  return overClient(new RetryingClient(client));
+}
+
+/** The same database, without retries. */
+export function withoutRetries({ $client }: Database): Database {
+  return overClient($client instanceof RetryingClient ? $client.client : $client);
+}
+
+// Drizzle calls nothing else of a binding.
+const overClient = (client: D1Client) => drizzle(client as D1Database);
+
+/**
+ * Commits statements as one transaction. Unlike `db.batch`, it takes prepared ones and raw SQL
+ * (https://github.com/drizzle-team/drizzle-orm/issues/2197 and 2277).
+ */
+export async function commit<P extends Executable>(
+  { $client }: Database,
+  part: P,
+): Promise<ResultOf<P>> {
+  const { queries, read } = toStatements(part) as Statements<ResultOf<P>>;
+  if (queries.length === 0) return read([]);
+  return read(
+    await $client.batch(queries.map(({ sql, params }) => $client.prepare(sql).bind(...params))),
+  );
+}
+
+/** Runs a single query. */
+export async function query<P extends Executable>(
+  { $client }: Database,
+  one: P,
+): Promise<ResultOf<P>> {
   const { queries, read } = toStatements(one) as Statements<ResultOf<P>>;
   const [{ sql, params }] = queries as [Query];
-  const statement = $client.prepare(sql).bind(...params);
-  return read([await retryTransient(() => statement.all())]);
+  return read([
+    await $client
+      .prepare(sql)
+      .bind(...params)
+      .all(),
+  ]);
 }
 
 /** Runs an idempotent query, retrying transient D1 errors. */
-export async function retryTransient<T>(query: () => PromiseLike<T>, tries = TRIES): Promise<T> {
+export async function retryTransient<T>(query: () => PromiseLike<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await query();
     } catch (error) {
-      if (attempt === tries || !isRetryable(error)) throw error;
+      if (attempt === TRIES || !isRetryable(error)) throw error;
       const waitMs = 50 * 2 ** attempt * (0.5 + Math.random());
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
 }
+
+const encoder = new TextEncoder();
 
 /** D1 binds strings of at most 2,000,000 bytes. */
 const JSON_PARAMETER_MAX_BYTES = 1_950_000;

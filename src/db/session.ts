@@ -23,7 +23,7 @@ function openAt({ binding, bookmark }: ReadPoint): D1DatabaseSession {
 type Query<T> = (client: D1Client) => Promise<T>;
 
 /** A client that decides later where, and how often, to execute a query; each time it is prepared anew. */
-abstract class LateClient implements D1Client {
+export abstract class LateClient implements D1Client {
   abstract execute<T>(query: Query<T>): Promise<T>;
 
   prepare(query: string): D1PreparedStatement {

@@ -1,9 +1,17 @@
-import { type Column, eq, getTableColumns, type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { ExportKind } from "../contract/export.ts";
 import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_BYTES_AT_ONCE } from "../contract/limits.ts";
 import { bare, excluded, fromJson, list, toJsonValue, update } from "../db/builder.ts";
-import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../db/client.ts";
+import {
+  type Executable,
+  inOrder,
+  jsonParameters,
+  readAs,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
 import {
   automations,
   changes,
@@ -54,7 +62,7 @@ interface Kind {
   /** SQL condition: the target has the rows that a row refers to. */
   refersToCopied?: SQL;
   /** Statements before rows are deleted: they drop references to them, and overwrite personal data. */
-  release?: (isGone: SQL) => SQLWrapper[];
+  release?: (isGone: SQL) => Executable[];
 }
 
 /** The kinds of rows, ordered so that none refers to a later one. */

@@ -1,7 +1,14 @@
 import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
 import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  readAs,
+  type Statements,
+  withoutRetries,
+} from "../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../db/schema.ts";
 import { IS_OWED, isWritable } from "./holds.ts";
 
@@ -83,7 +90,7 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
   ]);
   const owed = readAs(statements, ([, , , found]) => found);
   // Not retried: if the reply was lost, a second try would not return what the first has taken.
-  return commit(db, owed, 1);
+  return commit(withoutRetries(db), owed);
 }
 
 /** SQL condition: the e-mail is among the next to send. */

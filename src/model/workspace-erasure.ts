@@ -1,21 +1,11 @@
-import {
-  and,
-  type Column,
-  eq,
-  inArray,
-  isNull,
-  ne,
-  notExists,
-  type SQL,
-  type SQLWrapper,
-  sql,
-} from "drizzle-orm";
+import { and, type Column, eq, inArray, isNull, ne, notExists, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { CLEANUP_MAX } from "../contract/limits.ts";
 import { deleteFrom, select, update } from "../db/builder.ts";
 import {
   commit,
   type Database,
+  type Executable,
   inOrder,
   readAs,
   rows,
@@ -160,7 +150,7 @@ function eraseChunk(id: string): Statements<boolean> {
 }
 
 /** The statements that erase a chunk of a workspace's rows, and a SQL condition: none are left. */
-function erasureOf(id: string): { statements: (SQLWrapper | Statements<unknown>)[]; isEmpty: SQL } {
+function erasureOf(id: string): { statements: Executable[]; isEmpty: SQL } {
   const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
   const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
   const ownRuns = runsOf(id);

@@ -3,7 +3,7 @@ import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { parseEncryptionKeys, seal } from "../../contract/seal.ts";
-import { commit } from "../../db/client.ts";
+import { commit, withoutRetries } from "../../db/client.ts";
 import { wake } from "../../delivery/wake.ts";
 import {
   deleteSubscription,
@@ -57,7 +57,7 @@ export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Res
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // Not retried: if the reply was lost, a second try would wrongly answer 404.
-  const { found, left } = await commit(c.get("db"), deletion, 1);
+  const { found, left } = await commit(withoutRetries(c.get("db")), deletion);
   if (!found) throw new ApiError("webhook_not_found");
   if (left)
     c.executionCtx.waitUntil(

@@ -2,7 +2,7 @@ import { WORKSPACES_LIST } from "../../contract/cursor.ts";
 import { randomId } from "../../contract/ids.ts";
 import { PORTAL_LINK_MINUTES } from "../../contract/limits.ts";
 import { createDataKey } from "../../contract/personal-data.ts";
-import { commit, inOrder } from "../../db/client.ts";
+import { commit, inOrder, withoutRetries } from "../../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../../db/databases.ts";
 import { type Home, homeNamed } from "../../db/homes.ts";
 import { wake } from "../../delivery/wake.ts";
@@ -73,9 +73,8 @@ export const workspaceMethods = {
     const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
     const [updated, [toCancel = []]] = await commit(
-      home.db,
+      withoutRetries(home.db),
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
-      1,
     );
     if (updated === 0) throw unknownWorkspace();
     const wakes = toCancel.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));

@@ -31,6 +31,7 @@ export interface Doors {
   sweep: typeof import("../../../src/doors/sweep.ts").sweep;
   commit: typeof import("../../../src/db/client.ts").commit;
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
+  withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
   insertSubscription: typeof import("../../../src/model/subscriptions.ts").insertSubscription;
   deleteSubscription: typeof import("../../../src/model/subscriptions.ts").deleteSubscription;
 }
@@ -520,7 +521,7 @@ class Scenario {
     const isolate = new Isolate(this.world, "http", 0);
     const db = this.doors.openDatabase(this.store.binding(isolate, this.#home(workspace_id)));
     const deletion = this.doors.deleteSubscription(workspace_id, id, Date.now());
-    await this.doors.commit(db, deletion, 1).then(
+    await this.doors.commit(this.doors.withoutRetries(db), deletion).then(
       () => this.#withdrawnAt.set(id, this.world.now),
       (error) => this.world.note(`unsubscribing fails: ${error}`),
     );
