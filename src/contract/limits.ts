@@ -5,6 +5,11 @@
 
 /** Items per page. */
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
+/**
+ * A page ends before the leads or runs on it are larger than this in total, in bytes as stored; it has
+ * at least one. Other items are small: a hundred of the largest automations are 1.8 MB of JSON.
+ */
+export const PAGE_MAX_BYTES = 2_000_000;
 
 /** Maximum size of a request body, in bytes. */
 export const BODY_MAX_BYTES = 16 * 1024;
@@ -33,7 +38,7 @@ export const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 /** Maximum items per call of the Platform door. */
 export const RECORDS_MAX = 100;
 
-/** Maximum size of a recorded automation, lead or run, in bytes of JSON; a page holds up to 100. */
+/** Maximum size of a recorded automation, lead or run, in bytes of JSON. */
 export const RECORD_MAX_BYTES = 64 * 1024;
 /** Maximum nesting of a lead's custom fields, counting the outer object. */
 export const NESTING_MAX = 32;

@@ -24,7 +24,11 @@ function pageOf(item: z.ZodType, id: string, what: string) {
   return z
     .object({
       data: z.array(item).meta({ description: `The ${what} of this page, newest first.` }),
-      has_more: z.boolean().meta({ description: "Whether there is another page.", example: false }),
+      has_more: z.boolean().meta({
+        description:
+          "Whether there is another page. A page of very large items ends early, at some 2 MB.",
+        example: false,
+      }),
       next_cursor: z.string().nullable().meta({
         description: "The `cursor` for the next page; null on the last page.",
         example: null,

@@ -21,12 +21,16 @@ import { leads } from "../db/schema.ts";
 import { dataKeyOf } from "./data-keys.ts";
 import {
   byCreation,
+  ifSmall,
   isBehind,
+  isNamed,
   type Listing,
   listPage,
+  NAMED,
   newestFirst,
   type PageRequest,
   ROWS,
+  readLargeParts,
 } from "./page.ts";
 
 /** A lead as stored, with `sealed` in hexadecimal. */
@@ -44,9 +48,17 @@ const SHOWN = {
   createdAt: leads.createdAt,
 };
 
+/** Its size as a response shows it; in the query's result, what is encrypted is twice as long. */
+const SIZE = sql<number>`(coalesce(octet_length(${leads.sealed}), 0) + octet_length(${leads.customFields}))`;
+
 const page = prepared(
   select({
     ...SHOWN,
+    sealed: ifSmall<string | null>(SIZE, SHOWN.sealed),
+    customFields: ifSmall<LeadRow["customFields"]>(SIZE, leads.customFields).mapWith(
+      leads.customFields,
+    ),
+    size: SIZE,
     dataKey: sql<
       string | null
     >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
@@ -60,6 +72,13 @@ const page = prepared(
     )
     .orderBy(...newestFirst(leads.createdAt, leads.id))
     .limit(ROWS),
+);
+
+const whole = prepared(
+  select(SHOWN)
+    .from(NAMED)
+    .crossJoin(leads)
+    .where(and(isNamed(leads.id), eq(leads.workspaceId, sql.placeholder("workspaceId")))),
 );
 
 /**
@@ -76,7 +95,8 @@ export async function listLeads(
 ): Promise<Listing<Lead>> {
   const known = knownDataKey(workspaceId);
   const values = { workspaceId, isKeyNeeded: known ? 0 : 1 };
-  const found = await listPage(db, page, values, request, byCreation, (row) => row);
+  const small = await listPage(db, page, values, request, byCreation, (row) => row);
+  const found = await readLargeParts(db, whole, values, small, request.limit);
   const dataKey = known ?? (await openDataKey(keys, workspaceId, found.items[0]?.dataKey ?? null));
   const items = await Promise.all(found.items.map((row) => readLead(dataKey, row)));
   return { items, next: found.next };

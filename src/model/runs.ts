@@ -16,12 +16,18 @@ import {
 import { automations, removals, runs } from "../db/schema.ts";
 import type { Visibility } from "./automations.ts";
 import {
+  ifSmall,
   isBehind,
+  isNamed,
+  type Listing,
   listPage,
+  NAMED,
   newestFirst,
   type PageRequest,
   pageValues,
   ROWS,
+  readLargeParts,
+  type Sized,
   toListing,
 } from "./page.ts";
 import { isRemoved } from "./removals.ts";
@@ -45,9 +51,16 @@ const SHOWN = {
 const IS_SOCIAL = sql`${runs.crm} = 0`;
 const IS_CRM = sql`${runs.crm} = 1`;
 
+const SIZE = sql<number>`octet_length(${runs.actions})`;
+const SHOWN_IF_SMALL = {
+  ...SHOWN,
+  actions: ifSmall<RunRow["actions"]>(SIZE, runs.actions).mapWith(runs.actions),
+  size: SIZE,
+};
+
 /** The shown runs of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
-  return select(SHOWN)
+  return select(SHOWN_IF_SMALL)
     .from(runs)
     .where(
       and(
@@ -73,6 +86,19 @@ const wholePage = prepared(
     .limit(ROWS),
 );
 
+const whole = prepared(
+  select(SHOWN)
+    .from(NAMED)
+    .crossJoin(runs)
+    .where(
+      and(
+        isNamed(runs.id),
+        eq(runs.workspaceId, sql.placeholder("workspaceId")),
+        not(isRemoved(runs)),
+      ),
+    ),
+);
+
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
   db: Database,
@@ -81,7 +107,19 @@ export async function listRuns(
   request: PageRequest,
 ) {
   const page = visibility.crmSource ? wholePage : socialPage;
-  return listPage(db, page, { workspaceId }, request, position, toRun);
+  const found = await listPage(db, page, { workspaceId }, request, position, (row) => row);
+  return toRuns(db, workspaceId, found, request.limit);
+}
+
+/** The runs of a page in their public shape, with the actions that were too large to be read before. */
+async function toRuns(
+  db: Database,
+  workspaceId: string,
+  found: Listing<RunRow & Sized>,
+  limit: number,
+): Promise<Listing<Run>> {
+  const { items, next } = await readLargeParts(db, whole, { workspaceId }, found, limit);
+  return { items: items.map(toRun), next };
 }
 
 const AUTOMATION_ID = sql.placeholder("automationId");
@@ -96,7 +134,7 @@ const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
     SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${AUTOMATION_ID})
   OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
 
-const runsOfAutomation = select(SHOWN)
+const runsOfAutomation = select(SHOWN_IF_SMALL)
   .from(runs)
   .where(
     and(
@@ -111,10 +149,10 @@ const runsOfAutomation = select(SHOWN)
 // After the runs comes a row without an id: the automation itself. It is read only if the page is
 // not full or the automation may be hidden. Raw SQL: each part of the union has its own limit, one
 // of them computed.
-const pageOfAutomation = prepared<Stored<RunRow> | { id: null }>(sql`
+const pageOfAutomation = prepared<Stored<RunRow & Sized> | { id: null }>(sql`
   SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
   UNION ALL
-  SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ${automations}
+  SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ${automations}
   WHERE ${automations.id} = ${AUTOMATION_ID}
     AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
   LIMIT ${ROWS}`);
@@ -136,7 +174,13 @@ export async function listRunsOfAutomation(
   const rows = found.flatMap((row) =>
     row.id === null ? [] : { ...row, actions: JSON.parse(row.actions) },
   );
-  return toListing<RunRow, Run>(rows, request.limit, position, toRun);
+  const listing = toListing<RunRow & Sized, RunRow & Sized>(
+    rows,
+    request.limit,
+    position,
+    (row) => row,
+  );
+  return toRuns(db, workspaceId, listing, request.limit);
 }
 
 function position({ occurredAt, id }: RunRow) {
