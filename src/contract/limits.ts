@@ -149,10 +149,16 @@ export const EMAIL_TAKEN_MS = 300_000;
 /** How long to send no e-mail after the mail service has reported its rate or daily limit. */
 export const EMAIL_PAUSE_MS = { rate: 300_000, daily: 3_600_000 } as const;
 
-/** Maximum concurrent posts per invocation and per subscription; the runtime's limit is six. */
+/**
+ * Maximum concurrent posts per subscription, and per invocation: the runtime lets six requests of an
+ * invocation wait for their response; a seventh is queued, wakes included. A dispatch that serves
+ * several subscriptions therefore keeps one connection free.
+ */
 export const POSTS_AT_ONCE = 6;
 /** How many of these one workspace may use while others are waiting. */
 export const POSTS_PER_WORKSPACE = 3;
+/** Maximum dispatches per invocation, which share its connections: one per lane and database. */
+export const DISPATCHES_PER_INVOCATION = 3;
 /** An answer that takes this long counts as slow. */
 export const SLOW_ANSWER_MS = 2_000;
 
@@ -174,9 +180,15 @@ export const CONFIRMED_MS = 1_500;
 export const SETTLE_AFTER_MS = 1_000;
 /** The same for a subscription with nothing left to post, because more may have become due. */
 export const SETTLE_IDLE_AFTER_MS = 100;
-/** A dispatch starts no post later than this; the rest is left for the next one. */
-export const DISPATCH_MAX_MS = 20_000;
-/** If no post of a dispatch ends for this long, it releases subscriptions it has not started on. */
+/**
+ * A dispatch starts no post later than this; the rest is left for the next one. The runtime ends
+ * background work after 30 s: after a last post that times out, there must be time to record it and
+ * to wake its subscription, with retries.
+ */
+export const DISPATCH_MAX_MS = 12_000;
+/** How long after its last possible timeout a post is considered lost. */
+export const POST_LOST_MS = 2_000;
+/** If no post of a dispatch ends for this long, it releases subscriptions with none in progress. */
 export const STUCK_MS = 500;
 /** After this long, the queue goes on without waiting for the dispatch... */
 export const HAND_OFF_MS = 100;
@@ -185,11 +197,17 @@ export const DISPATCHES_AT_ONCE = 8;
 /** ...but where several databases are bound, no longer than this: one that hangs holds no others' queue. */
 export const BUSY_HAND_OFF_MS = 2_000;
 /**
- * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes eight
- * statements, and one more if it disables a subscription; two round trips are left over for posts
- * that are still in progress. An invocation that was able to post more makes more round trips.
+ * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes up to ten
+ * statements, and up to six once it claims no more; three of these are left over for posts that are
+ * still in progress. An invocation that was able to post more makes more round trips.
  */
 export const FREE_PLAN = { posts: 50, roundTrips: 4 } as const;
+/**
+ * When a dispatch that has used up its round trips releases the subscriptions it has finished with:
+ * this long after its last post began, once each. Fast ones have answered by then; a last round trip
+ * does the rest.
+ */
+export const SPENT_RELEASES_MS = [STUCK_MS, SLOW_ANSWER_MS] as const;
 
 /** How long the key gates may delay a dispatch. */
 export const GATES_TIMEOUT_MS = 1_000;

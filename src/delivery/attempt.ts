@@ -1,8 +1,7 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import type { Database } from "../db/client.ts";
 import { log, logError } from "../log.ts";
 import { makeBody } from "../model/bodies.ts";
-import { type Claimed, findEvent } from "../model/deliveries.ts";
+import type { Claimed } from "../model/deliveries.ts";
 import { createDeadlines, type WithinDeadline } from "../webhooks/deadlines.ts";
 import { type Outcome, succeeded } from "../webhooks/outcome.ts";
 import { post } from "../webhooks/post.ts";
@@ -11,7 +10,7 @@ import { mustCheckNames } from "../webhooks/resolve.ts";
 import type { Signer } from "../webhooks/signature.ts";
 import { openSigner } from "../webhooks/signer.ts";
 import { targetFault } from "../webhooks/target.ts";
-import { type DispatchTools, EventErased } from "./dispatch.ts";
+import { type DispatchTools, EventErased } from "./tools.ts";
 import type { Target } from "./turn.ts";
 
 /** What is needed to post to a subscription, prepared once per dispatch. */
@@ -35,7 +34,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   const targets = new Map<string, Prepared>();
   const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
   const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
-  return async (delivery, target, db) => {
+  return async (delivery, target) => {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
     // The secrets may change during the dispatch.
@@ -53,7 +52,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
       attempt: attempts + 1,
     });
     try {
-      const outcome = await send(db, prepared, delivery, target, startedAt, {
+      const outcome = await send(prepared, delivery, target, startedAt, {
         keys: env.WEBHOOK_ENCRYPTION_KEYS,
         recheck,
         withinDeadline,
@@ -83,21 +82,16 @@ function prepare(env: Env, subscriptionId: string, target: Target): Prepared {
 }
 
 async function send(
-  db: Database,
   { isRefused, signer }: Prepared,
   { eventId, event }: Claimed,
   target: Target,
   now: number,
   { keys, recheck, withinDeadline }: Means,
 ): Promise<Outcome> {
-  const { workspaceId, url } = target;
+  const { url } = target;
   if (isRefused || (await recheck?.(url)) === "private") return { kind: "refused" };
   const sign = await signer;
-  let body = await makeBody(keys, target, event);
-  if (body === null) {
-    const found = await findEvent(db, workspaceId, eventId);
-    body = found && (await makeBody(keys, target, found));
-  }
+  const body = await makeBody(keys, target, event);
   if (body === null) throw new EventErased();
   const headers = await sign(eventId, body, now);
   return withinDeadline((signal) => post(url, body, headers, now, signal));

@@ -3,56 +3,26 @@ import {
   CLAIM_MAX,
   CLAIM_SLOW_MAX,
   DISPATCH_MAX_MS,
+  DNS_BEFORE_POST_MS,
   FREE_PLAN,
   GATES_TIMEOUT_MS,
+  POST_LOST_MS,
   POST_TIMEOUT_MS,
   POSTS_AT_ONCE,
   SETTLE_AFTER_MS,
   SETTLE_IDLE_AFTER_MS,
+  SPENT_RELEASES_MS,
   STUCK_MS,
 } from "../contract/limits.ts";
 import type { Lane } from "../contract/pace.ts";
 import { commit, type Database } from "../db/client.ts";
-import { type Claimed, exchange, type Found } from "../model/deliveries.ts";
+import { logError } from "../log.ts";
+import { isTooLong } from "../model/bodies.ts";
+import { type Claimed, exchange, findEvent } from "../model/deliveries.ts";
 import { type Hold, holdFrom } from "../model/holds.ts";
-import { InvocationLimit, type Outcome } from "../webhooks/outcome.ts";
+import { InvocationLimit } from "../webhooks/outcome.ts";
+import { type DispatchTools, EventErased } from "./tools.ts";
 import { nextTurn, type Target, Turn } from "./turn.ts";
-
-/** What a dispatch needs from outside: time, randomness, the key gates, and the post itself. */
-export interface DispatchTools {
-  /** Unix milliseconds. */
-  now(): number;
-  /** Between 0 and 1. */
-  random(): number;
-  sleep(ms: number): Promise<void>;
-  /**
-   * Makes sure that reads with the workspaces' keys find what was claimed.
-   *
-   * @param keyHashes their keys, as far as they are in this database.
-   */
-  tellGates(keyHashes: string[], workspaceIds: string[]): Promise<void>;
-  /**
-   * Makes one attempt.
-   *
-   * @param db the database that the event is in.
-   * @throws InvocationLimit if this invocation may not make more requests; EventErased if there is
-   *   nothing left to post; anything else if the attempt could not be made, through no fault of the
-   *   subscriber.
-   */
-  attempt(delivery: Claimed, target: Target, db: Database): Promise<Outcome>;
-  /** Takes a subscription whose turn has ended, and which may have more due, now or later. */
-  ended(subscription: EndedTurn): void;
-}
-
-/** A subscription the dispatch has finished with. */
-export interface EndedTurn {
-  found: Found;
-  /** Whether this dispatch held it at any time. */
-  held: boolean;
-}
-
-/** The event was erased after it was claimed. */
-export class EventErased extends Error {}
 
 /**
  * Delivers what is due to the subscriptions. It takes hold of them and posts to all of them
@@ -60,6 +30,7 @@ export class EventErased extends Error {}
  * due or time runs out.
  *
  * @param lane subscriptions of the other lane are left alone.
+ * @param connections how many requests it may have in progress.
  * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
  *   are posted again.
  */
@@ -68,11 +39,14 @@ export function dispatch(
   subscriptionIds: string[],
   lane: Lane,
   tools: DispatchTools,
+  connections: number = POSTS_AT_ONCE,
 ): Promise<void> {
-  return new Dispatch(db, subscriptionIds, lane, tools).finish();
+  return new Dispatch(db, subscriptionIds, lane, tools, connections).finish();
 }
 
 const TICK_MS = 100;
+/** When the last post of a dispatch has ended, at the latest. */
+const LAST_END_MS = DISPATCH_MAX_MS + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS;
 
 class Dispatch {
   #turns: Turn[];
@@ -91,19 +65,28 @@ class Dispatch {
   /** When the oldest unrecorded outcome arrived. */
   #unrecordedSince: number | null = null;
   #lastEndAt: number;
+  #lastBegunAt: number;
   readonly #startedAt: number;
   readonly #steadyStart = performance.now();
 
   readonly #db: Database;
   readonly #lane: Lane;
   readonly #tools: DispatchTools;
+  readonly #connections: number;
 
-  constructor(db: Database, subscriptionIds: string[], lane: Lane, tools: DispatchTools) {
+  constructor(
+    db: Database,
+    subscriptionIds: string[],
+    lane: Lane,
+    tools: DispatchTools,
+    connections: number,
+  ) {
     this.#db = db;
     this.#lane = lane;
     this.#tools = tools;
+    this.#connections = connections;
     this.#turns = subscriptionIds.map((id) => new Turn(id, lane));
-    this.#startedAt = this.#lastEndAt = tools.now();
+    this.#startedAt = this.#lastEndAt = this.#lastBegunAt = tools.now();
   }
 
   /** Runs until there is nothing left to do or no time left. */
@@ -137,7 +120,7 @@ class Dispatch {
     }
     const idle = this.#posts === 0 && !this.#isRecording;
     // Everything in progress has a timeout of its own: what exceeds it will never finish.
-    const hung = Math.abs(now - this.#startedAt) > DISPATCH_MAX_MS + 2 * POST_TIMEOUT_MS;
+    const hung = Math.abs(now - this.#startedAt) > LAST_END_MS + POST_LOST_MS;
     if (idle || hung) {
       this.#isFinished = true;
       this.#resolve();
@@ -157,7 +140,7 @@ class Dispatch {
     const stuck = this.#posts > 0 && now - this.#lastEndAt >= STUCK_MS;
     for (const turn of this.#turns) {
       if (turn.over || (turn.waiting === 0 && !spent && !late)) continue;
-      if (late || spent || (stuck && turn.begun === 0) || !turn.isHeld(now)) turn.letGo();
+      if (late || spent || (stuck && turn.underWay === 0) || !turn.isHeld(now)) turn.letGo();
     }
   }
 
@@ -173,23 +156,50 @@ class Dispatch {
 
   #startPosts(now: number): void {
     for (;;) {
-      const turn = nextTurn(this.#turns, now);
+      const turn = nextTurn(this.#turns, now, this.#postsMax);
       if (!turn?.found) return;
-      this.#posts++;
-      this.#post(turn, turn.begin(), turn.found).finally(() => {
+      if (++this.#posts === 1) this.#lastEndAt = now;
+      this.#lastBegunAt = now;
+      const delivery = turn.begin();
+      const work = isTooLong(delivery.event)
+        ? this.#readBody(turn, delivery, turn.found)
+        : this.#post(turn, delivery, turn.found);
+      work.finally(() => {
         this.#posts--;
+        this.#lastEndAt = this.#tools.now();
         this.#advance();
       });
-      this.#begun++;
+    }
+  }
+
+  /** How many posts may be in progress: one connection is kept free while there are several turns. */
+  get #postsMax(): number {
+    return Math.max(1, this.#turns.length > 1 ? this.#connections - 1 : this.#connections);
+  }
+
+  /**
+   * Reads what was too long to be claimed with its delivery, which then waits for its post again: the
+   * read may take long, and the post starts only while it is confirmed.
+   */
+  async #readBody(turn: Turn, delivery: Claimed, { workspaceId }: Target): Promise<void> {
+    try {
+      const event = await findEvent(this.#db, workspaceId, delivery.eventId);
+      if (event === null) return turn.drop(delivery);
+      delivery.event = event;
+      turn.takeBack(delivery);
+    } catch (error) {
+      const { eventId, subscriptionId } = delivery;
+      logError("attempt_impossible", error, { delivery: eventId, subscription: subscriptionId });
+      turn.giveUp(delivery, this.#tools.now());
     }
   }
 
   async #post(turn: Turn, delivery: Claimed, target: Target): Promise<void> {
     const { now, random, attempt } = this.#tools;
     const startedAt = now();
-    if (this.#posts === 1) this.#lastEndAt = startedAt;
+    this.#begun++;
     try {
-      const outcome = await attempt(delivery, target, this.#db);
+      const outcome = await attempt(delivery, target);
       this.#answered++;
       turn.end(delivery, { outcome, startedAt, endedAt: now() }, random());
       this.#unrecordedSince ??= now();
@@ -201,7 +211,6 @@ class Dispatch {
       } else if (error instanceof EventErased) turn.drop(delivery);
       else turn.giveUp(delivery, now());
     }
-    this.#lastEndAt = now();
   }
 
   #needsRoundTrip(now: number): boolean {
@@ -212,13 +221,11 @@ class Dispatch {
     const waiting = this.#turns.reduce((sum, turn) => sum + turn.waiting, 0);
     const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
     const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
-    // Once spent, one round trip releases what has not started, and one records everything still in
-    // progress.
-    if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS)
-      return (
-        this.#roundTrips === FREE_PLAN.roundTrips &&
-        this.#turns.some((turn) => turn.hasNews && turn.isOver)
-      );
+    if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS) {
+      const releaseMs = SPENT_RELEASES_MS[this.#roundTrips - FREE_PLAN.roundTrips];
+      if (releaseMs === undefined || now - this.#lastBegunAt < releaseMs) return false;
+      return this.#turns.some((turn) => turn.hasNews && turn.isOver);
+    }
     return (
       unrecorded >= CLAIM_MAX ||
       ageMs >= SETTLE_AFTER_MS ||
@@ -230,7 +237,7 @@ class Dispatch {
             turn.isIdle &&
             (turn.unrecorded === 0 || ageMs >= SETTLE_IDLE_AFTER_MS)) ||
           (turn.isCancelling && !this.#isSpent) ||
-          (this.#posts < POSTS_AT_ONCE && turn.wantsToPost(now) && !turn.isConfirmed(now)),
+          (this.#posts < this.#postsMax && turn.wantsToPost(now) && !turn.isConfirmed(now)),
       )
     );
   }

@@ -5,7 +5,6 @@ import {
   DISABLE_AFTER_MS,
   DNS_BEFORE_POST_MS,
   POST_TIMEOUT_MS,
-  POSTS_AT_ONCE,
   POSTS_PER_WORKSPACE,
   UNTRIED_WAIT_MS,
 } from "../contract/limits.ts";
@@ -168,10 +167,12 @@ export class Turn {
     this.#setPace({ ...this.found, nextAt: Math.max(this.found.nextAt, now + UNTRIED_WAIT_MS) });
   }
 
-  /** Puts back a delivery whose post was not started after all. */
+  /** Puts back a delivery whose post was not started after all, unless the turn is over. */
   takeBack(delivery: Claimed): void {
     this.#underWay.delete(delivery);
-    this.#waiting.unshift(delivery);
+    this.begun--;
+    const isOwed = delivery.generation === this.found?.generation;
+    if (!this.over && isOwed) this.#waiting.unshift(delivery);
   }
 
   /** Drops a delivery whose event no longer exists. */
@@ -292,16 +293,18 @@ export class Turn {
  * The turn that posts next: the one with the fewest posts started, in order. Every subscription
  * gets its first post before any gets a second. If several workspaces are served, each is limited
  * to its share of the connections.
+ *
+ * @param postsMax maximum number of posts in progress.
  */
-export function nextTurn(turns: Turn[], now: number): Turn | null {
+export function nextTurn(turns: Turn[], now: number, postsMax: number): Turn | null {
   const used = new Map<string, number>();
   let underWay = 0;
   for (const { found, underWay: own } of turns) {
     underWay += own;
     if (found) used.set(found.workspaceId, (used.get(found.workspaceId) ?? 0) + own);
   }
-  if (underWay >= POSTS_AT_ONCE) return null;
-  const share = used.size > 1 ? POSTS_PER_WORKSPACE : POSTS_AT_ONCE;
+  if (underWay >= postsMax) return null;
+  const share = used.size > 1 ? POSTS_PER_WORKSPACE : postsMax;
   let next: Turn | null = null;
   for (const turn of turns) {
     if (!turn.wantsToPost(now) || !turn.isConfirmed(now) || !turn.isHeld(now)) continue;

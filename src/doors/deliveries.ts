@@ -1,15 +1,18 @@
 import {
   BUSY_HAND_OFF_MS,
   DISPATCHES_AT_ONCE,
+  DISPATCHES_PER_INVOCATION,
   EARLY_WAKE_MS,
   HAND_OFF_MS,
   HOLD_MS,
+  POSTS_AT_ONCE,
 } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
 import { openDatabase, query } from "../db/client.ts";
 import { bindingOf, DIRECTORY, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { createAttempt } from "../delivery/attempt.ts";
-import { type DispatchTools, dispatch, type EndedTurn } from "../delivery/dispatch.ts";
+import { dispatch } from "../delivery/dispatch.ts";
+import type { DispatchTools, EndedTurn } from "../delivery/tools.ts";
 import { type WakeMessage, wake } from "../delivery/wake.ts";
 import { callObject } from "../gate/call.ts";
 import { log, logError } from "../log.ts";
@@ -40,14 +43,19 @@ export async function consume(
     messages,
     ({ body: { database = DIRECTORY, lane } }) => `${lane} ${database}`,
   );
+  const groups = [...lanes.values()];
+  // Another invocation has connections of its own.
+  for (const message of groups.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
+  const connections = Math.floor(POSTS_AT_ONCE / Math.max(1, groups.length));
   await Promise.all(
-    [...lanes.values()].map((hints) => consumeLane(hints, env, ctx, attempt, load)),
+    groups.map((hints) => consumeLane(hints, connections, env, ctx, attempt, load)),
   );
 }
 
 /** Consumes the messages of one lane and one database. */
 async function consumeLane(
   messages: Message<WakeMessage>[],
+  connections: number,
   env: Env,
   ctx: Pick<ExecutionContext, "waitUntil">,
   attempt: DispatchTools["attempt"],
@@ -66,7 +74,7 @@ async function consumeLane(
   const underWay = load.get(database) ?? 0;
   const handsOff = underWay < DISPATCHES_AT_ONCE;
   load.set(database, underWay + 1);
-  const work = dispatchAndWake(database, subscriptionIds, again, lane, env, attempt)
+  const work = dispatchAndWake(database, subscriptionIds, again, lane, connections, env, attempt)
     .catch((error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
       return "failed" as const;
@@ -99,6 +107,7 @@ async function dispatchAndWake(
   subscriptionIds: string[],
   again: Set<string>,
   lane: Lane,
+  connections: number,
   env: Env,
   attempt: DispatchTools["attempt"],
 ): Promise<void> {
@@ -130,7 +139,7 @@ async function dispatchAndWake(
     },
   };
   try {
-    await dispatch(openDatabase(session), subscriptionIds, lane, tools);
+    await dispatch(openDatabase(session), subscriptionIds, lane, tools, connections);
   } finally {
     const durationMs = Date.now() - startedAt;
     const subscriptions = subscriptionIds.length;

@@ -43,6 +43,11 @@ export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | 
   lead: string | null;
 }
 
+/** Whether an event's body is too long to have been read with its delivery. */
+export function isTooLong({ leadId, storedBody, lead }: BodyRow): boolean {
+  return leadId === null ? storedBody === null : lead === null;
+}
+
 /** The workspace that an event belongs to. */
 export interface Owner {
   workspaceId: string;

@@ -15,7 +15,8 @@ import { parseEncryptionKeys, seal } from "../../src/contract/seal.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit, type D1Client } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
-import { type DispatchTools, dispatch, type EndedTurn } from "../../src/delivery/dispatch.ts";
+import { dispatch } from "../../src/delivery/dispatch.ts";
+import type { DispatchTools, EndedTurn } from "../../src/delivery/tools.ts";
 import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
 import { consume } from "../../src/doors/deliveries.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
@@ -345,7 +346,7 @@ export function observedDatabase({
   after = () => {},
 }: {
   before?: (trip: number, sql: string[]) => void | Promise<void>;
-  after?: (trip: number) => void;
+  after?: (trip: number) => void | Promise<void>;
 } = {}) {
   const trips: string[][] = [];
   const texts = new WeakMap<D1PreparedStatement, string>();
@@ -353,7 +354,7 @@ export function observedDatabase({
     const trip = trips.push(sql);
     await before(trip, sql);
     const result = await go();
-    after(trip);
+    await after(trip);
     return result;
   };
   const observe = (statement: D1PreparedStatement, sql: string): D1PreparedStatement => {

@@ -5,7 +5,6 @@ import type { Draft } from "../../../src/model/events.ts";
 import {
   answered,
   claimedOf,
-  db,
   owed,
   receivedBy,
   subscriptionRow,
@@ -24,7 +23,7 @@ describe("the attempts of a dispatch", () => {
     const timers = vi.spyOn(globalThis, "setTimeout");
     const timeouts = vi.spyOn(AbortSignal, "timeout");
     const attempt = createAttempt(env);
-    for (let i = 0; i < 20; i++) expect(await attempt(delivery, target, db)).toEqual(answered(200));
+    for (let i = 0; i < 20; i++) expect(await attempt(delivery, target)).toEqual(answered(200));
     expect(await receivedBy({ url })).toHaveLength(20);
     expect(timers.mock.calls.length + timeouts.mock.calls.length).toBe(1);
   });

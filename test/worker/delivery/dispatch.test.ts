@@ -1,5 +1,11 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import {
+  DISPATCH_MAX_MS,
+  DNS_BEFORE_POST_MS,
+  POST_LOST_MS,
+  POST_TIMEOUT_MS,
+} from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { dispatch } from "../../../src/delivery/dispatch.ts";
@@ -202,7 +208,9 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ delivered: 5 });
   });
 
-  test("has six concurrent posts", async () => {
+  test("has six concurrent posts if it serves one subscription, and five if it serves several", async () => {
+    const { id } = await owed(30, NOW);
+    await earn(id, 6);
     const workspaces = [await createWorkspace(), await createWorkspace()];
     const ids: string[] = [];
     for (const workspaceId of workspaces) {
@@ -218,10 +226,38 @@ describe("a dispatch", () => {
     });
     await dispatchAt(NOW, ids, attempt);
     expect(posts).toHaveLength(64);
+    expect(most).toBe(5);
+    await dispatchAt(NOW, [id], attempt);
+    expect(posts).toHaveLength(94);
     expect(most).toBe(6);
   });
 
-  test("starts no post after 20 s, and releases the rest", async () => {
+  test("claims at most six at a time in the slow lane, where each may take long", async () => {
+    const { id } = await owed(20, NOW);
+    await db.update(subscriptions).set({ slow: true }).where(sql`id = ${id}`);
+    const { DB, trips } = observedDatabase();
+    const tripsBefore: number[] = [];
+    let now = NOW;
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "slow",
+      toolsAt(
+        () => now,
+        async () => {
+          tripsBefore.push(trips.length);
+          // Slow enough to stay in its lane.
+          now += 2_000;
+          return OK;
+        },
+      ),
+    );
+    const firstClaim = tripsBefore.filter((count) => count === 1).length;
+    expect(firstClaim).toBeGreaterThan(0);
+    expect(firstClaim).toBeLessThanOrEqual(6);
+  });
+
+  test("starts no post after 12 s, and releases the rest", async () => {
     const workspaceId = await createWorkspace();
     const ids = await Promise.all(
       Array.from({ length: 4 }, async () => (await subscribe(workspaceId)).id),
@@ -229,7 +265,7 @@ describe("a dispatch", () => {
     await announceLeads(workspaceId, 5, NOW);
     let now = NOW;
     const { posts, attempt } = subscriber(() => {
-      now = NOW + 20_000;
+      now = NOW + 12_000;
       return OK;
     });
     const ended = await dispatchAt(() => now, ids, attempt);
@@ -243,6 +279,11 @@ describe("a dispatch", () => {
     expect(ended).toHaveLength(4);
     for (const { found } of ended) expect(found).toMatchObject({ heldUntil: null, dueAt: NOW });
     for (const id of ids) expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("ends early enough for the runtime's 30 s, even if its last post times out", () => {
+    const lastPostEndsMs = DISPATCH_MAX_MS + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS;
+    expect(lastPostEndsMs + POST_LOST_MS).toBeLessThanOrEqual(25_000);
   });
 
   test("settles what it posted even if the clock has jumped back by an hour", async () => {

@@ -67,6 +67,44 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
   ],
 ];
 
+describe("a subscription that, while a long body is read,", () => {
+  test.each(ENDS)("%s does not get it, however long the read takes", async (_, end) => {
+    const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
+    let now = NOW;
+    const { DB, trips } = observedDatabase({
+      after: async (trip) => {
+        if (trip !== 2) return;
+        await end(withdrawn, now);
+        now += WITHDRAWN_MS + 1;
+      },
+    });
+    const { posts, attempt } = subscriber();
+    const tools = toolsAt(() => now, attempt);
+    await dispatch(openDatabase(DB), [withdrawn.id], "fast", tools);
+    expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
+    expect(posts).toEqual([]);
+  });
+
+  test("stays as it is gets it once, though the read takes long", async () => {
+    const { id } = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
+    let now = NOW;
+    const { DB, trips } = observedDatabase({
+      after: (trip) => {
+        if (trips[trip - 1]?.length === 1) now += 1_600;
+      },
+    });
+    const { posts, attempt } = subscriber();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(() => now, attempt),
+    );
+    expect(posts).toHaveLength(1);
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+});
+
 describe("a subscription that, during a dispatch,", () => {
   test.each(ENDS)("%s gets no post that starts later than 2 s", async (_, end) => {
     const withdrawn = await owed(100, NOW);

@@ -2,14 +2,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createAttempt } from "../../../src/delivery/attempt.ts";
 import type { Draft } from "../../../src/model/events.ts";
-import {
-  claimedOf,
-  db,
-  jumpTo,
-  owed,
-  receivedBy,
-  subscriptionRow,
-} from "../../support/deliveries.ts";
+import { claimedOf, jumpTo, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
 
 const RESOLVER = "https://dns.example/dns-query";
 const NOW = Date.UTC(2026, 0, 5);
@@ -23,7 +16,7 @@ async function posting(behaviour: string, bindings: Partial<Env> = {}) {
   const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
   const dispatch = () => {
     const attempt = createAttempt(checked);
-    return async () => (await attempt(delivery, target, db)).kind;
+    return async () => (await attempt(delivery, target)).kind;
   };
   const asked = async () => {
     const answer = await fetch(`https://dns.example/asked?name=${new URL(url).hostname}`);
