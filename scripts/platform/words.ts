@@ -240,7 +240,7 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
   },
   redeliver: {
     about:
-      "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second.",
+      "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second. Returns how many are about to be sent, and whether there may be more in the range.",
     fields: {
       webhookId,
       eventIds: "the events to redeliver",
@@ -259,7 +259,8 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
     examples: [{}, { workspaceId }],
   },
   enableWebhook: {
-    about: "Re-enables a disabled subscription. Returns how many events will be redelivered.",
+    about:
+      "Re-enables a disabled subscription. Returns how many events are about to be sent, and whether there may be more.",
     fields: {
       webhookId,
       redeliverSince: "also delivers events missed since this time, at most 30 days ago",

@@ -6,6 +6,7 @@ import type {
   KeyPage,
   Kind,
   NewSecret,
+  Redelivered,
   TestResult,
   Webhook,
   WebhookWithDays,
@@ -82,7 +83,7 @@ export const createWebhook = (body: { url: string; events: Kind[] }) =>
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
 export const enableWebhook = (id: string, body: { redeliver_since?: string }) =>
-  call<{ count: number }>("POST", `${webhook(id)}/enable`, body);
+  call<Redelivered>("POST", `${webhook(id)}/enable`, body);
 
 export const renewSecret = (id: string, overlap_seconds: number) =>
   call<NewSecret>("POST", `${webhook(id)}/secret`, { overlap_seconds });
@@ -100,4 +101,4 @@ export const readDelivery = (id: string, eventId: string) =>
 export const redeliver = (
   id: string,
   body: { event_ids: string[] } | { since: string; states: string[] },
-) => call<{ count: number }>("POST", `${webhook(id)}/redeliver`, body);
+) => call<Redelivered>("POST", `${webhook(id)}/redeliver`, body);

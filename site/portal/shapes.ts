@@ -95,6 +95,13 @@ export interface NewSecret {
   overlap_ends_at: string | null;
 }
 
+export interface Redelivered {
+  /** How many events are about to be sent. */
+  count: number;
+  /** Whether there may be more in the range. */
+  has_more: boolean;
+}
+
 export interface KeyHour {
   hour: string;
   /** Requests within the quota. */

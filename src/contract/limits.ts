@@ -252,10 +252,16 @@ export const TRIM_PENDING_MAX = 10_000;
 
 /** Older events cannot be redelivered. */
 export const REDELIVERY_MAX_AGE_MS = 30 * 86_400_000;
-/** Rate at which redelivered events become due. */
+/** Rate at which a subscription's redelivered events become due. */
 export const REDELIVERIES_PER_SECOND = 10;
-/** Maximum events per redelivery transaction. */
-export const REDELIVERY_CHUNK = 1_000;
+/** Maximum ranges of one subscription that are being redelivered; further ones are refused. */
+export const REDELIVERY_RANGES_MAX = 10;
+/** How far ahead the events of a range are scheduled: until the next sweep. */
+export const REDELIVERY_AHEAD_MS = 60_000;
+/** Maximum events, or failed deliveries, that one step of a range examines. */
+export const REDELIVERY_EXAMINED_MAX = 1_000;
+/** How long a sweep pauses after each step of a range, so that others can use the database. */
+export const REDELIVERY_PAUSE_MS = 100;
 
 /**
  * Maximum age of a key's standing in its gate; reading it again also notes that the key is used.

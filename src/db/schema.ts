@@ -8,6 +8,7 @@ import {
   text,
   uniqueIndex,
 } from "drizzle-orm/sqlite-core";
+import type { RedeliveryState } from "../contract/platform.ts";
 import type {
   AutomationStatus,
   AutomationType,
@@ -228,8 +229,15 @@ export const subscriptions = sqliteTable(
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
     /** The last attempt that changed its pace; later ones are found through their deliveries. */
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
+    /** Ranges of events that are being redelivered, one after the other; null if there are none. */
+    ranges: text({ mode: "json" }).$type<StoredRange[]>(),
+    /** No redelivery of another named event is due before this time... */
+    namedUntil: integer("named_until").notNull().default(0),
+    /** ...and none of a range before this. */
+    rangedUntil: integer("ranged_until").notNull().default(0),
   },
   (table) => [
+    index("subscriptions_ranged").on(table.id).where(sql`ranges IS NOT NULL`),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)
       .where(sql`deleted_at IS NULL`),
@@ -238,6 +246,20 @@ export const subscriptions = sqliteTable(
       .where(sql`deleted_at IS NOT NULL`),
   ],
 );
+
+/** A range of events to be redelivered. Ids of events sort by time. */
+export interface StoredRange {
+  /** Where it starts: the smallest id that an event in it may have. */
+  from: string;
+  /** Where it ends, exclusively; null for no end. */
+  before: string | null;
+  /** In alphabetical order. */
+  states: RedeliveryState[];
+  /** When it was first asked for; what was delivered later is not delivered again. */
+  askedAt: number;
+  /** The last event that was examined. */
+  after: string;
+}
 
 /** How an attempt ended. */
 export interface LastAttempt {
@@ -322,6 +344,10 @@ export const deliveries = sqliteTable(
     index("deliveries_due_of_subscription")
       .on(table.subscriptionId, table.dueAt)
       .where(sql`state = 'pending'`),
+    // The columns of the primary key: a redelivery finds what has failed among everything delivered.
+    index("deliveries_failed")
+      .on(table.subscriptionId, table.eventId)
+      .where(sql`state IN ('exhausted', 'cancelled')`),
   ],
 );
 

@@ -9,6 +9,7 @@ import { log, logError } from "../log.ts";
 import { insertSize } from "../model/databases.ts";
 import { findOverdue } from "../model/due.ts";
 import { listMoves } from "../model/moves.ts";
+import { takeSteps } from "../model/ranges.ts";
 import { cleanUpAutomations } from "../model/removals.ts";
 import { deleteExpired, parseRetention } from "../model/retention.ts";
 import { deleteEndedSecrets } from "../model/secrets.ts";
@@ -17,8 +18,8 @@ import { parseEventsMaxBytes, trimEvents } from "../model/trimming.ts";
 import { continueMove } from "../moving/move.ts";
 
 /**
- * The cron door: wakes subscriptions that the queues have forgotten, sends notices, deletes what is
- * past its retention, and continues moves. Every part is tried even if others fail; a failure is
+ * The cron door: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
+ * notices, deletes what is past its retention, and continues moves. Every part is tried even if others fail; a failure is
  * thrown at the end, so that Cloudflare shows the scheduled job as failed.
  *
  * @param now Unix milliseconds.
@@ -39,6 +40,7 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
     wakeOverdue(home, env, now),
     sendNotices(db, env, now, mayGoOn),
     expireEvents(db, env, now, mayGoOn),
+    redeliverRanges(home, env, now, mayGoOn),
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
@@ -71,6 +73,17 @@ async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promi
     log("sweep_woke", { subscriptions: wakes.length });
   }
   await updatePosition(db, part, after);
+}
+
+/** Schedules what subscriptions are redelivered until the next sweep. */
+async function redeliverRanges(
+  { database, db }: Home,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<void> {
+  const wakes = await takeSteps(db, now, mayGoOn);
+  if (wakes.length > 0) await wake(env, database, wakes);
 }
 
 async function expireEvents(

@@ -11,10 +11,16 @@ import { type HoldValues, IS_FREE, IS_UNDER_WAY, isWritable, NOBODY } from "./ho
  * those overdue for too long are exhausted.
  */
 
-/** Withdraws the pending deliveries of a subscription; they are then cancelled in chunks. */
+/**
+ * Withdraws the pending deliveries of a subscription, which are then cancelled in chunks, and what
+ * was still to be redelivered.
+ */
 export const WITHDRAWN = {
   generation: sql`${subscriptions.generation} + 1`,
   cancelling: true,
+  ranges: null,
+  namedUntil: 0,
+  rangedUntil: 0,
 };
 
 const NOW = sql`${sql.placeholder("now")}`;

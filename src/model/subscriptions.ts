@@ -1,18 +1,19 @@
-import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
 import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import {
-  commit,
   counted,
   type Database,
   inOrder,
   prepared,
   query,
   readAs,
+  rows,
   type Statements,
+  write,
 } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
@@ -172,6 +173,8 @@ export interface KnownSubscription {
   id: string;
   workspaceId: string;
   url: string;
+  /** Unix milliseconds. */
+  createdAt: number;
   sealedSecret: string;
   /** Sealed secrets that were rotated out and still sign. */
   earlierSecrets: string[];
@@ -183,17 +186,22 @@ export interface KnownSubscription {
 }
 
 /** The subscription with this id. @throws UnknownInput if there is none or it was deleted. */
-export async function findSubscription(
+export function findSubscription(
   db: Database,
   id: string,
   now: number,
 ): Promise<KnownSubscription> {
-  const { workspaceId, url, sealedSecret, slow, backoff } = subscriptions;
-  const [row] = await query(
-    db,
+  return query(db, knownSubscription(id, now));
+}
+
+/** Like `findSubscription`, as a part of a transaction. */
+export function knownSubscription(id: string, now: number): Statements<KnownSubscription> {
+  const { workspaceId, url, createdAt, sealedSecret, slow, backoff } = subscriptions;
+  const found = rows(
     select({
       workspaceId,
       url,
+      createdAt,
       sealedSecret,
       earlierSecrets: earlierSecretsAt(now),
       accessGranted: workspaces.accessGranted,
@@ -205,28 +213,36 @@ export async function findSubscription(
       .innerJoin(workspaces, eq(workspaces.id, workspaceId))
       .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   );
-  if (!row) throw unknownWebhook();
-  const { slow: isSlow, backoff: waits, ...found } = row;
-  return { id, ...found, lane: laneOf({ slow: isSlow, backoff: waits }) };
+  return readAs(found, ([row]) => {
+    if (!row) throw unknownWebhook();
+    const { slow: isSlow, backoff: waits, ...known } = row;
+    return { id, ...known, lane: laneOf({ slow: isSlow, backoff: waits }) };
+  });
 }
 
-/** Re-enables a disabled subscription and resets its health. Returns how many there are, 1 or 0. */
-export function enableSubscription(db: Database, id: string): Promise<number> {
-  return commit(
-    db,
-    counted(
-      update(subscriptions)
-        .set({
-          disabledAt: null,
-          failingSince: null,
-          failures: 0,
-          postsAtOnce: 1,
-          backoff: 0,
-          nextAt: 0,
-          slow: false,
-        })
-        .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
-    ),
+/**
+ * Re-enables a disabled subscription and resets its health. An active one keeps its own: otherwise,
+ * a dead receiver that is enabled over and over would never be disabled.
+ */
+export function enableSubscription(id: string): Statements<unknown> {
+  return write(
+    update(subscriptions)
+      .set({
+        disabledAt: null,
+        failingSince: null,
+        failures: 0,
+        postsAtOnce: 1,
+        backoff: 0,
+        nextAt: 0,
+        slow: false,
+      })
+      .where(
+        and(
+          eq(subscriptions.id, id),
+          isNotNull(subscriptions.disabledAt),
+          isNull(subscriptions.deletedAt),
+        ),
+      ),
   );
 }
 

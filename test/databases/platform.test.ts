@@ -114,7 +114,10 @@ describe("every method works for a workspace of DB_2", () => {
     expect(items).toMatchObject([{ state: "delivered" }]);
     const eventId = items[0]?.eventId ?? "";
     expect(await all.readDelivery({ webhookId, eventId })).toMatchObject({ eventId });
-    expect(await all.redeliver({ webhookId, eventIds: [eventId] })).toEqual({ count: 1 });
+    expect(await all.redeliver({ webhookId, eventIds: [eventId] })).toEqual({
+      count: 1,
+      more: false,
+    });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1, pending: 0 });
     expect(await all.sendTestEvent({ webhookId, type: "lead.created" })).toMatchObject({
       status: 200,
@@ -124,7 +127,7 @@ describe("every method works for a workspace of DB_2", () => {
     expect((await api.get("/v1/webhooks")).body).toMatchObject({
       data: [{ disabled_at: expect.any(String) }],
     });
-    expect(await all.enableWebhook({ webhookId })).toEqual({ count: 0 });
+    expect(await all.enableWebhook({ webhookId })).toEqual({ count: 0, more: false });
     await all.deleteWebhook({ webhookId });
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [] });
     await all.resealSecrets({});

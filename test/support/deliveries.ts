@@ -21,6 +21,8 @@ import { isWake, type WakeMessage } from "../../src/delivery/wake.ts";
 import { consume } from "../../src/doors/deliveries.ts";
 import type { Claimed } from "../../src/model/deliveries.ts";
 import { announce, type Draft, draftEvent, IS_NEW_LEAD } from "../../src/model/events.ts";
+import { type Range, takeSteps } from "../../src/model/ranges.ts";
+import { enableAgain, redeliverAgain } from "../../src/model/redelivery.ts";
 import { insertSubscription } from "../../src/model/subscriptions.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
@@ -182,6 +184,27 @@ export async function dispatchAt(
     toolsAt(now, attempt, ended),
   );
   return ended;
+}
+
+/** Owes events again, as a call at `now` does. Returns how many it scheduled. */
+export async function redeliver(
+  subscriptionId: string,
+  wanted: readonly string[] | Range,
+  now: number,
+): Promise<number> {
+  const owed = await redeliverAgain(db, subscriptionId, wanted, now);
+  if (!owed) throw new Error("nothing is owed to it");
+  return owed.count;
+}
+
+/** Enables a subscription and owes it what it has missed since `since`. */
+export async function comeBack(subscriptionId: string, since: number, now: number): Promise<void> {
+  await enableAgain(db, subscriptionId, since, now);
+}
+
+/** Takes the steps of all ranges, as one sweep a minute does from `from` to `until`. */
+export async function sweepRanges(from: number, until: number): Promise<void> {
+  for (let now = from; now <= until; now += MINUTE_MS) await takeSteps(db, now, () => true);
 }
 
 /** A dispatch that has claimed what is due, and posts until it is told how its attempts end. */

@@ -24,9 +24,12 @@ export function EnableDialog({ webhook, onClose, onDone }: Props) {
     setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return;
     void action.run(async () => {
-      const { count } = await enableWebhook(webhook.id, since ? { redeliver_since: since } : {});
+      const { count, has_more } = await enableWebhook(
+        webhook.id,
+        since ? { redeliver_since: since } : {},
+      );
       close();
-      announce(t.enable.result(count));
+      announce(has_more ? t.enable.more : t.enable.result(count));
       onDone();
     });
   };

@@ -26,9 +26,9 @@ export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
     setSinceFault(since === null ? t.since.required : null);
     if (since === null) return;
     void action.run(async () => {
-      const { count } = await redeliver(webhook.id, { since, states });
+      const { count, has_more } = await redeliver(webhook.id, { since, states });
       close();
-      announce(t.sendAgain.result(count));
+      announce(has_more ? t.sendAgain.more : t.sendAgain.result(count));
       onDone();
     });
   };

@@ -202,6 +202,7 @@ export const en = {
     cancelled: "Cancelled: the subscription was disabled before they were sent",
     missed: "Missed: recorded while the subscription was disabled",
     submit: "Send again",
+    more: "They are being looked for, and are sent again, ten per second.",
     result: (n: number) =>
       n === 0
         ? "Nothing to send again; waiting deliveries are tried now."
@@ -242,6 +243,7 @@ export const en = {
     text: "Deliveries start again with the next event.",
     missed: "Also send what was missed",
     submit: "Enable",
+    more: "The subscription is enabled; what it missed is being sent, ten events per second.",
     result: (n: number) =>
       n === 0
         ? "The subscription is enabled."

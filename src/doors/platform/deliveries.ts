@@ -31,7 +31,7 @@ export const deliveryMethods = {
    * Delivers events again, even delivered ones, oldest first, a few a second; pending deliveries are
    * left alone.
    *
-   * @returns how many events will be sent.
+   * @returns how many events are about to be sent, and whether there may be more in the range.
    */
   async redeliver({ env, ctx }, { webhookId, eventIds, since, until, states }) {
     const now = Date.now();
@@ -39,8 +39,9 @@ export const deliveryMethods = {
     const home = await openHomeOfWebhook(env, webhookId);
     const owed = await redeliverAgain(home.db, webhookId, eventIds ?? range, now);
     if (!owed) throw new InputError("webhookId: it is disabled, or its workspace has no access");
-    ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane: owed.lane }]));
-    return { count: owed.count };
+    const { lane, ...sent } = owed;
+    ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane }]));
+    return sent;
   },
 
   /** Counts the deliveries of a workspace, of a database, or of all databases. */

@@ -34,15 +34,15 @@ export const webhookMethods = {
    * Makes a disabled subscription active again. With `redeliverSince`, it also receives what it has
    * missed since then, oldest first, a few events a second.
    *
-   * @returns how many events will be sent.
+   * @returns how many events are about to be sent, and whether there may be more.
    */
   async enableWebhook({ env, ctx }, { webhookId, redeliverSince }) {
     const home = await openHomeOfWebhook(env, webhookId);
-    const count = await enableAgain(home.db, webhookId, redeliverSince ?? null, Date.now());
-    if (redeliverSince == null) return { count };
-    const wakes = [{ subscriptionId: webhookId, lane: "fast" as const }];
-    ctx.waitUntil(wake(env, home.database, wakes));
-    return { count };
+    const since = redeliverSince ?? null;
+    const { lane, ...owed } = await enableAgain(home.db, webhookId, since, Date.now());
+    if (since !== null)
+      ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane }]));
+    return owed;
   },
 
   /** Posts a labelled sample event to a subscription, once, and returns how its server answered. */

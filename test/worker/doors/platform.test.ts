@@ -237,7 +237,10 @@ describe("enableWebhook", () => {
       url: "https://ok-enable.example/",
       events: ["lead.created"],
     });
-    expect(await Platform.enableWebhook({ webhookId: created.body.id })).toEqual({ count: 0 });
+    expect(await Platform.enableWebhook({ webhookId: created.body.id })).toEqual({
+      count: 0,
+      more: false,
+    });
   });
 });
 

@@ -281,7 +281,7 @@ describe("a subscription is disabled", () => {
       before: async (trip) => {
         if (trip !== 3) return;
         disabled.push(await disabledAt(id));
-        await enableSubscription(db, id);
+        await commit(db, enableSubscription(id));
       },
       after: (trip) => {
         if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");

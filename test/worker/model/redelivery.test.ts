@@ -7,12 +7,17 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { announce, type Draft, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { listHealth } from "../../../src/model/health.ts";
-import { redeliver, redeliverAgain } from "../../../src/model/redelivery.ts";
-import { deleteSubscription, enableSubscription } from "../../../src/model/subscriptions.ts";
+import { enableAgain, redeliverAgain } from "../../../src/model/redelivery.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+} from "../../../src/model/subscriptions.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
+  comeBack,
   createWorkspace,
   DAY_MS,
   db,
@@ -20,11 +25,13 @@ import {
   dispatchAt,
   draftLeads,
   HOUR_MS,
+  MINUTE_MS,
   observedDatabase,
   receivedBy,
   statesOf,
   subscribe,
   subscriptionRow,
+  sweepRanges,
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 
@@ -44,12 +51,6 @@ function idsOf(drafts: Draft[]): string[] {
   return drafts.map((draft) => draft.id);
 }
 
-/** Enables a subscription and owes it what it has missed. */
-async function comeBack(id: string, since: number, now: number): Promise<void> {
-  await enableSubscription(db, id);
-  await redeliver(db, id, since, now);
-}
-
 async function ledgerOf(workspaceId: string) {
   return exports.Platform.ledger({ workspaceId });
 }
@@ -62,7 +63,10 @@ describe("a subscription that is re-enabled", () => {
       .update(subscriptions)
       .set({ disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 })
       .where(sql`id = ${id}`);
-    expect(await exports.Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0 });
+    expect(await exports.Platform.enableWebhook({ webhookId: id })).toEqual({
+      count: 0,
+      more: false,
+    });
     const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
     expect(body.data).toMatchObject([{ id, disabled_at: null }]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
@@ -123,6 +127,7 @@ describe("a subscription that is re-enabled", () => {
     const redeliverSince = isoTime(Date.now() - 30 * DAY_MS + 60_000);
     expect(await exports.Platform.enableWebhook({ webhookId: id, redeliverSince })).toEqual({
       count: expect.any(Number),
+      more: false,
     });
     expect((await subscriptionRow(id)).disabledAt).toBeNull();
   });
@@ -183,6 +188,7 @@ describe("a redelivery", () => {
     const drafts = draftLeads(2_100, T0);
     await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, T0));
     await comeBack(id, T0, T0 + HOUR_MS);
+    await sweepRanges(T0 + HOUR_MS, T0 + HOUR_MS + 4 * MINUTE_MS);
     const ids = idsOf(drafts).toSorted();
     const expected = ids.map((eventId, i) => [eventId, T0 + HOUR_MS + i * 100]);
     expect(await schedule(id)).toEqual(expected);
@@ -252,7 +258,9 @@ describe("a redelivery", () => {
     const { id } = await subscribe(workspaceId);
     await disable(id);
     await announceLeads(workspaceId, 2, T0);
-    await redeliver(db, id, T0, T0);
+    expect(await redeliverAgain(db, id, { since: T0, until: null, states: ["missed"] }, T0)).toBe(
+      null,
+    );
     expect(await deliveriesTo(id)).toEqual([]);
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await comeBack(id, T0, T0);
@@ -263,27 +271,43 @@ describe("a redelivery", () => {
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
   });
 
-  test.each<[string, (workspaceId: string, id: string) => Promise<unknown>]>([
-    ["is disabled", (_, id) => disable(id)],
-    ["is deleted", (workspaceId, id) => commit(db, deleteSubscription(workspaceId, id, T0))],
+  test.each(
     [
-      "loses its workspace's access",
-      (workspaceId) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
-    ],
-  ])("adds nothing more once the subscription %s in the process", async (_, end) => {
+      {
+        how: "is disabled",
+        end: (_: string, id: string) => commit(db, disableSubscription(id, T0)),
+      },
+      {
+        how: "is deleted",
+        end: (workspaceId: string, id: string) =>
+          commit(db, deleteSubscription(workspaceId, id, T0)),
+      },
+      {
+        how: "loses its workspace's access",
+        end: (workspaceId: string) =>
+          exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+      },
+      // The look-up, the range, the step's two queries, and its transaction.
+    ].flatMap((one) => [2, 3, 4, 5].map((trip) => ({ ...one, at: trip }))),
+  )("adds nothing more once the subscription $how, before round trip $at", async ({ end, at }) => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, T0);
     await db.update(deliveries).set({ state: "cancelled", settledAt: T0 });
     await disable(id);
     await announceLeads(workspaceId, 2, T0);
-    await enableSubscription(db, id);
+    await commit(db, enableSubscription(id));
     const { DB } = observedDatabase({
       before: async (trip) => {
-        if (trip === 2) await end(workspaceId, id);
+        if (trip === at) await end(workspaceId, id);
       },
     });
-    await redeliver(openDatabase(DB), id, T0, T0);
+    const range = { since: T0, until: null, states: ["cancelled", "missed"] as const };
+    await redeliverAgain(openDatabase(DB), id, range, T0).catch(() => {});
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    await commit(db, enableSubscription(id));
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await sweepRanges(T0, T0);
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
   });
@@ -347,8 +371,7 @@ test("a redelivery of a range reads the events of that range, whatever is older"
   await disable(id, now);
   await announceLeads(workspaceId, 2_000, now - 2 * HOUR_MS);
   await announceLeads(workspaceId, 3, now - HOUR_MS);
-  await enableSubscription(db, id);
   const { DB, rows } = meteredDatabase();
-  expect(await redeliver(openDatabase(DB), id, now - HOUR_MS, now)).toBe(3);
+  expect(await enableAgain(openDatabase(DB), id, now - HOUR_MS, now)).toMatchObject({ count: 3 });
   expect(rows.read).toBeLessThan(200);
 });

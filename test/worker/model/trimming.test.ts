@@ -7,7 +7,7 @@ import { deliveries } from "../../../src/db/schema.ts";
 import { sweep } from "../../../src/doors/sweep.ts";
 import { exhaustEvents } from "../../../src/model/endings.ts";
 import { EVENT_BYTES } from "../../../src/model/event-size.ts";
-import { redeliver } from "../../../src/model/redelivery.ts";
+import { enableAgain } from "../../../src/model/redelivery.ts";
 import { deleteExpired } from "../../../src/model/retention.ts";
 import { parseEventsMaxBytes, trimEvents } from "../../../src/model/trimming.ts";
 import {
@@ -124,8 +124,8 @@ test("a workspace's size is known to the byte, whatever happens to its events", 
   expect(await sizeOf(workspaceId)).toMatchObject({ known: (await sizeOf(workspaceId)).bytes });
   // Owed to one more subscription, some before they are measured and some after.
   await announceLeads(workspaceId, 10, NOW - DAY_MS, TWO_KB);
-  await redeliver(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
-  await redeliver(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
+  await enableAgain(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
+  await enableAgain(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
   await trim(NOW);
   const { known, bytes } = await sizeOf(workspaceId);
   expect(known).toBe(bytes);

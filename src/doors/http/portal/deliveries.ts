@@ -10,7 +10,7 @@ import { readPortalBody } from "../body.ts";
 import type { AppEnv } from "../context.ts";
 import { parseChoice, parsePageRequest, toPage } from "../paging.ts";
 import { toAttempt, toDelivery } from "./shapes.ts";
-import { idOf } from "./webhooks.ts";
+import { idOf, refuseTooMany } from "./webhooks.ts";
 
 const STATES = ["pending", "delivered", "exhausted", "cancelled"] as const;
 
@@ -40,11 +40,11 @@ export async function redeliver(c: Context<AppEnv>): Promise<Response> {
   const now = Date.now();
   const subscriptionId = idOf(c);
   const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };
-  const owed = await redeliverAgain(c.get("db"), subscriptionId, event_ids ?? range, now);
+  const redelivered = redeliverAgain(c.get("db"), subscriptionId, event_ids ?? range, now);
+  const owed = await redelivered.catch(refuseTooMany);
   // A disabled subscription is owed nothing.
   if (!owed) throw new ApiError("invalid_request", { parameter: "id" });
-  c.executionCtx.waitUntil(
-    wake(c.env, c.get("home").database, [{ subscriptionId, lane: owed.lane }]),
-  );
-  return c.json({ count: owed.count });
+  const { count, more, lane } = owed;
+  c.executionCtx.waitUntil(wake(c.env, c.get("home").database, [{ subscriptionId, lane }]));
+  return c.json({ count, has_more: more });
 }

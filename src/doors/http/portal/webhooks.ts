@@ -1,9 +1,10 @@
 import type { Context } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
-import { SECRET_OVERLAP_SECONDS } from "../../../contract/limits.ts";
+import { REDELIVERY_AHEAD_MS, SECRET_OVERLAP_SECONDS } from "../../../contract/limits.ts";
 import { wake } from "../../../delivery/wake.ts";
 import { countDays } from "../../../model/days.ts";
 import { listHealth } from "../../../model/health.ts";
+import { TooManyRanges } from "../../../model/ranges.ts";
 import { enableAgain } from "../../../model/redelivery.ts";
 import { findSubscription } from "../../../model/subscriptions.ts";
 import { rotateSecret, TooManySecrets } from "../../../webhooks/rotation.ts";
@@ -40,12 +41,17 @@ export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
   const { redeliver_since } = await readPortalBody(c, "WebhookEnabling");
   const subscriptionId = idOf(c);
   const since = redeliver_since ?? null;
-  const count = await enableAgain(c.get("db"), subscriptionId, since, Date.now());
+  const enabled = enableAgain(c.get("db"), subscriptionId, since, Date.now());
+  const { count, more, lane } = await enabled.catch(refuseTooMany);
   if (since !== null)
-    c.executionCtx.waitUntil(
-      wake(c.env, c.get("home").database, [{ subscriptionId, lane: "fast" }]),
-    );
-  return c.json({ count });
+    c.executionCtx.waitUntil(wake(c.env, c.get("home").database, [{ subscriptionId, lane }]));
+  return c.json({ count, has_more: more });
+}
+
+/** Answers 429 if as many ranges as possible are being redelivered. @throws any other error. */
+export function refuseTooMany(error: unknown): never {
+  if (!(error instanceof TooManyRanges)) throw error;
+  throw new ApiError("rate_limited", { retry_after_seconds: REDELIVERY_AHEAD_MS / 1000 });
 }
 
 /** `POST /portal/api/webhooks/{id}/secret` */

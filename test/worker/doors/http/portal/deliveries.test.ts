@@ -147,7 +147,7 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
     await Platform.enableWebhook({ webhookId: subscription.id });
     const event_ids = eventIds.slice(0, 2);
     expect(await portal.post(`${path}/redeliver`, { event_ids })).toEqual(
-      portalSuccess(200, { count: 2 }),
+      portalSuccess(200, { count: 2, has_more: false }),
     );
     await until(async () => (await statesOf(subscription.id)).delivered === 2);
     const received = await receivedBy(subscription);
@@ -161,9 +161,9 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
     const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
     const redeliver = async (range: object) =>
       (await portal.post(`${path}/redeliver`, { since, ...range })).body;
-    expect(await redeliver({ until: since })).toEqual({ count: 0 });
-    expect(await redeliver({ states: ["exhausted"] })).toEqual({ count: 0 });
-    expect(await redeliver({ states: ["cancelled"] })).toEqual({ count: 3 });
+    expect(await redeliver({ until: since })).toEqual({ count: 0, has_more: false });
+    expect(await redeliver({ states: ["exhausted"] })).toEqual({ count: 0, has_more: false });
+    expect(await redeliver({ states: ["cancelled"] })).toEqual({ count: 3, has_more: false });
     await until(async () => (await statesOf(subscription.id)).delivered === 3);
   });
 

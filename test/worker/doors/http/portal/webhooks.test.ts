@@ -150,12 +150,14 @@ describe("what the portal does to a webhook", () => {
       state: "disabled",
       disabled_at: SOME_TIME,
     });
-    expect(await portal.post(`${path}/enable`, {})).toEqual(portalSuccess(200, { count: 0 }));
+    expect(await portal.post(`${path}/enable`, {})).toEqual(
+      portalSuccess(200, { count: 0, has_more: false }),
+    );
     expect((await portal.get(path)).body).toMatchObject({ state: "healthy", disabled_at: null });
     await Platform.disableWebhook({ webhookId: subscription.id });
     const redeliver_since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
     expect(await portal.post(`${path}/enable`, { redeliver_since })).toEqual(
-      portalSuccess(200, { count: 2 }),
+      portalSuccess(200, { count: 2, has_more: false }),
     );
     await until(async () => (await statesOf(subscription.id)).delivered === 2);
   });
