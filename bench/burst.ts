@@ -103,7 +103,7 @@ export async function measureBursts(
 }
 
 /** The duration in milliseconds of sequential reads, for as long as `goesOn` returns true. */
-async function readWhile(runtime: Runtime, apiKey: string, goesOn: () => boolean) {
+export async function readWhile(runtime: Runtime, apiKey: string, goesOn: () => boolean) {
   const times: number[] = [];
   while (goesOn()) {
     const startedAt = performance.now();

@@ -206,6 +206,11 @@ export const FIGURES = {
     about: "added to the database by a pause or activation",
     comparedWith: "0",
   },
+  large_pages_read_p99_ratio: {
+    unit: "×",
+    about: "p99 of reads while a key of another workspace reads the largest leads",
+    comparedWith: "its p99 alone",
+  },
   burst_read_p99_ratio: {
     unit: "×",
     about: "p99 of a read during a burst, with as many consumers as wrangler.toml allows",

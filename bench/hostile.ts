@@ -3,6 +3,7 @@ import { measureBursts } from "./burst.ts";
 import { measureCost } from "./cost.ts";
 import type { Figures } from "./figures.ts";
 import { measureFilling } from "./filling.ts";
+import { measureLargePages } from "./large-pages.ts";
 import { measureManners, measurePostsAtOnce } from "./manners.ts";
 import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
 import { measureDelivering } from "./recording.ts";
@@ -53,6 +54,8 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     rounds: quick ? 1 : 3,
     deliveries: 5_000,
   });
+  step("reads beside large pages");
+  const largePages = await measureLargePages(runtime, quick ? 1 : 3);
   step("filling");
   const bytesPerChange = await measureFilling(runtime, quick ? 50 : 500);
   step("retention");
@@ -91,6 +94,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     bytes_per_status_change: bytesPerChange,
     burst_read_p99_ratio: beside.bursts[0]?.p99Ratio ?? Number.NaN,
     burst_read_p99_ratio_50_consumers: beside.bursts[1]?.p99Ratio ?? Number.NaN,
+    large_pages_read_p99_ratio: largePages.p99Ratio,
     retention_events_per_second: retention.eventsPerSecond,
     retention_events_per_run: retention.eventsPerRun,
   };
@@ -149,6 +153,23 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
           "deliveries / s": burst.deliveriesPerSecond,
           "D1 trips / s": burst.roundTripsPerSecond,
         })),
+      ],
+    },
+    {
+      title:
+        "GET /v1/leads while a key of another workspace reads the largest leads, ten pages a second",
+      rows: [
+        {
+          reads: "alone",
+          "p50, ms": largePages.quiet.readP50Ms,
+          "p99, ms": largePages.quiet.readP99Ms,
+        },
+        {
+          reads: "beside",
+          "p50, ms": largePages.beside.readP50Ms,
+          "p99, ms": largePages.beside.readP99Ms,
+          ratio: largePages.p99Ratio,
+        },
       ],
     },
     {

@@ -6,8 +6,9 @@
 /** Items per page. */
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 /**
- * A page ends before the leads or runs on it are larger than this in total, in bytes as stored; it has
- * at least one. Other items are small: a hundred of the largest automations are 1.8 MB of JSON.
+ * A page ends before the leads or runs on it are larger than this in total, as the database returns
+ * them: leads in hexadecimal, so that a response has half as much. It has at least one. Other items are
+ * small: a hundred of the largest automations are 1.8 MB of JSON.
  */
 export const PAGE_MAX_BYTES = 2_000_000;
 

@@ -26,7 +26,7 @@ function pageOf(item: z.ZodType, id: string, what: string) {
       data: z.array(item).meta({ description: `The ${what} of this page, newest first.` }),
       has_more: z.boolean().meta({
         description:
-          "Whether there is another page. A page of very large items ends early, at some 2 MB.",
+          "Whether there is another page. A page of very large items ends early, before 2 MB.",
         example: false,
       }),
       next_cursor: z.string().nullable().meta({

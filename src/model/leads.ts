@@ -48,8 +48,8 @@ const SHOWN = {
   createdAt: leads.createdAt,
 };
 
-/** Its size as a response shows it; in the query's result, what is encrypted is twice as long. */
-const SIZE = sql<number>`(coalesce(octet_length(${leads.sealed}), 0) + octet_length(${leads.customFields}))`;
+/** Its size in the query's result, where what is encrypted is in hexadecimal. */
+const SIZE = sql<number>`(2 * coalesce(octet_length(${leads.sealed}), 0) + octet_length(${leads.customFields}))`;
 
 const page = prepared(
   select({

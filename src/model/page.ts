@@ -50,7 +50,7 @@ export function pageValues({ limit, after }: PageRequest) {
 /** A row whose large part is null if it is larger than its share. */
 export interface Sized {
   id: string;
-  /** The size of its large part, in bytes as stored. */
+  /** The size of its large part, in bytes as the database returns it. */
   size: number;
 }
 
