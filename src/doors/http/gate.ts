@@ -5,7 +5,7 @@ import { openDatabase } from "../../db/client.ts";
 import { bindingOf, DIRECTORY } from "../../db/databases.ts";
 import { findHome, openMovingSession } from "../../db/homes.ts";
 import { EarlySession, isOlder, type ReadPoint } from "../../db/session.ts";
-import { type AddressName, addressAlias, nameAddress } from "../../gate/address-gate.ts";
+import { type AddressName, addressAlias, nameAddress } from "../../gate/address.ts";
 import { hashApiKey, isApiKey } from "../../gate/api-key.ts";
 import { callObject } from "../../gate/call.ts";
 import type { RefusedElsewhere } from "../../gate/key-gate.ts";

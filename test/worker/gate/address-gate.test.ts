@@ -1,7 +1,7 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { nameAddress } from "../../../src/gate/address-gate.ts";
+import { nameAddress } from "../../../src/gate/address.ts";
 
 const LIMIT = env.AUTH_FAILURES;
 const NETWORK_LIMIT = 16 * LIMIT;
