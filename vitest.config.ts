@@ -7,16 +7,12 @@ import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
 /** Packages that are bundled once instead of being loaded module by module in each test file. */
 const BUNDLED = [
+  "@hono/zod-openapi",
   "drizzle-orm",
   "drizzle-orm/d1",
   "drizzle-orm/sqlite-core",
   "hono/factory",
-  "hono/hono-base",
   "hono/route",
-  "hono/router/trie-router",
-  "zod",
-  "zod/mini",
-  "zod/v4/locales/en.js",
 ];
 
 /**

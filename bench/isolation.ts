@@ -1,5 +1,5 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import type { WebhookEvent } from "../src/contract/resources.ts";
+import type { WebhookEvent } from "../src/contract/enumerations.ts";
 import { type Receiver, startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import { median, quantile } from "./statistics.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type Runtime, type RuntimeOptions, startRuntime } from "../scripts/shared/runtime.ts";
-import type { WebhookEvent } from "../src/contract/resources.ts";
+import type { WebhookEvent } from "../src/contract/enumerations.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { until } from "../test/support/until.ts";
 import type { Figures } from "./figures.ts";

@@ -4,16 +4,16 @@
  *     npm run trigger -- lead.created
  */
 
-import { WEBHOOK_EVENTS } from "../src/contract/enumerations.ts";
+import { WebhookEvent } from "../src/contract/enumerations.ts";
 import { derivedId } from "../src/contract/ids.ts";
-import type { Automation, WebhookEvent } from "../src/contract/resources.ts";
+import type { Automation } from "../src/model/automations.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi, Refusal } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
 import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
 import { freshLead } from "./shared/sample.ts";
 
-const KINDS = WEBHOOK_EVENTS.join(", ");
+const KINDS = WebhookEvent.options.join(", ");
 
 const USAGE = `npm run trigger -- EVENT
 
@@ -62,7 +62,7 @@ const { positionals } = parseArguments(USAGE, {}, { allowPositionals: true });
 try {
   const [kind, ...rest] = positionals;
   if (kind === undefined || rest.length > 0) throw new Error(`one event is expected: ${KINDS}`);
-  const event = WEBHOOK_EVENTS.find((name) => name === kind);
+  const event = WebhookEvent.options.find((name) => name === kind);
   if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
   const server = await findLocalServer();
   await using door = await openPlatformDoor();

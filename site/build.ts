@@ -23,9 +23,9 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
     files.set(path, content);
     return `/${path}`;
   };
-  const whole = await buildDocument(ORIGIN);
+  const whole = buildDocument(ORIGIN);
   const document = new Document(whole);
-  const all = guides(root, whole.webhooks);
+  const all = guides(root, document.whole.webhooks);
   const loaded = { icon: add("icon.svg"), style: add("page.css"), script: add("page.js") };
   const texts = {
     "openapi.json": JSON.stringify(whole),

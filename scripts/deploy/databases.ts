@@ -1,4 +1,4 @@
-import { z } from "zod";
+import { z } from "@hono/zod-openapi";
 import type { ConfiguredDatabase } from "../shared/databases.ts";
 import type { Answer, Wrangler } from "../shared/wrangler.ts";
 

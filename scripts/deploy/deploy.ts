@@ -18,7 +18,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { confirm, select } from "@clack/prompts";
-import { z } from "zod";
+import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";

@@ -9,9 +9,10 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
-import type { Page, Webhook } from "../../src/contract/resources.ts";
+import type { Page } from "../../src/doors/http/paging.ts";
+import type { Webhook } from "../../src/model/subscriptions.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { type LocalApi, openApi } from "../shared/local-api.ts";
 import { findLocalServer } from "../shared/local-server.ts";
@@ -60,7 +61,7 @@ async function listen(target: URL | null): Promise<void> {
   const { port } = server.address() as AddressInfo;
   const subscribed = api<Subscription>("POST", "/v1/webhooks", {
     url: `http://127.0.0.1:${port}${PATH}`,
-    events: WEBHOOK_EVENTS,
+    events: WebhookEvent.options,
   });
   removeAtEnd(api, subscribed);
   const { secret } = await subscribed;

@@ -25,7 +25,7 @@ Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own ad
 
 const { values } = parseArguments(USAGE, { check: { type: "boolean", default: false } });
 try {
-  const text = `${JSON.stringify(await buildDocument(), null, 2)}\n`;
+  const text = `${JSON.stringify(buildDocument(), null, 2)}\n`;
   if (values.check) check(text);
   else {
     makeWritable(ROOT);

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import { z } from "@hono/zod-openapi";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import { PLATFORM_INPUTS, type PlatformMethod } from "../../src/contract/platform.ts";
 import { align } from "../shared/table.ts";

@@ -4,7 +4,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
-import { z } from "zod";
+import { z } from "@hono/zod-openapi";
 import { makeWritable } from "./checkout.ts";
 
 /** The holder of a folder: a server on `port` that answers with `token`, as long as it lives. */

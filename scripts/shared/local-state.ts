@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { z } from "zod";
+import { z } from "@hono/zod-openapi";
 import { ROOT } from "./checkout.ts";
 import { makeSecret, SECRET_NAMES, type SecretName } from "./secrets.ts";
 

@@ -1,7 +1,8 @@
-import type { z } from "zod";
-import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
-import type { Page, Webhook, WebhookWithSecret } from "../../src/contract/resources.ts";
+import type { Page } from "../../src/doors/http/paging.ts";
+import type { WebhookWithSecret } from "../../src/doors/http/webhooks.ts";
+import type { Webhook } from "../../src/model/subscriptions.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
 import { type LocalState, readState, writeState } from "../shared/local-state.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
@@ -80,9 +81,9 @@ export async function subscribe(
     // Subscriptions whose secret is lost, or whose port has changed.
     for (const old of data)
       if (old === known || old.url === url) await api("DELETE", `/v1/webhooks/${old.id}`);
-    const { id, secret } = await api<z.infer<typeof WebhookWithSecret>>("POST", "/v1/webhooks", {
+    const { id, secret } = await api<WebhookWithSecret>("POST", "/v1/webhooks", {
       url,
-      events: WEBHOOK_EVENTS,
+      events: WebhookEvent.options,
     });
     writeState({ ...state, webhook: { id, secret } });
   } catch (error) {

@@ -1,29 +1,67 @@
-export const SOCIAL_AUTOMATION_TYPES = [
-  "social_comments",
-  "social_story",
-  "social_messages",
-  "lead_ads",
-] as const;
-export const AUTOMATION_TYPES = [...SOCIAL_AUTOMATION_TYPES, "crm_source"] as const;
-export const AUTOMATION_STATUSES = ["active", "paused", "draft", "error"] as const;
-export const LEAD_SOURCES = ["widget", "social", "telephony", "lead_ads", "crm"] as const;
-export const RUN_STATUSES = ["success", "partial", "failed"] as const;
-export const TRIGGER_TYPES = [
-  "comment",
-  "story_reply",
-  "message",
-  "lead_ads",
-  "crm_event",
-] as const;
-export const WEBHOOK_EVENTS = [
-  "run.completed",
-  "lead.created",
-  "automation.status_changed",
-] as const;
+import { z } from "@hono/zod-openapi";
 
-export type AutomationType = (typeof AUTOMATION_TYPES)[number];
-export type AutomationStatus = (typeof AUTOMATION_STATUSES)[number];
-export type LeadSource = (typeof LEAD_SOURCES)[number];
-export type RunStatus = (typeof RUN_STATUSES)[number];
-export type TriggerType = (typeof TRIGGER_TYPES)[number];
-export type WebhookEvent = (typeof WEBHOOK_EVENTS)[number];
+/** A named enumeration of the contract, documented with the meaning of each of its values. */
+function documented<const Value extends string>(
+  name: string,
+  about: string,
+  meanings: Record<Value, string>,
+) {
+  const lines = Object.entries(meanings).map(([value, meaning]) => `- \`${value}\`: ${meaning}`);
+  const values = Object.keys(meanings) as [Value, ...Value[]];
+  return z.enum(values).openapi(name, { description: [about, "", ...lines].join("\n") });
+}
+
+export const AutomationType = documented(
+  "AutomationType",
+  "What triggers the automation. New channels will add new values.",
+  {
+    social_comments: "a comment under a post on Facebook or Instagram",
+    social_story: "a reply to an Instagram or Facebook story",
+    social_messages: "a private message on Facebook or Instagram",
+    lead_ads: "a form submitted on a Meta lead ad",
+    crm_source: "an event of a connected CRM",
+  },
+);
+
+export const AutomationStatus = documented("AutomationStatus", "Whether the automation runs.", {
+  active: "it is running",
+  paused: "somebody paused it, in the application or through this API",
+  draft: "it was never activated; this can only be done in the application",
+  error:
+    "it stopped on an error, for instance because its account was disconnected or a token was revoked; this can only be fixed in the application",
+});
+
+export const LeadSource = documented("LeadSource", "Where the lead came from.", {
+  widget: "the chat widget on a website",
+  social: "a comment, story reply or message on a social network",
+  telephony: "a phone call",
+  lead_ads: "a form on a Meta lead ad",
+  crm: "a connected CRM",
+});
+
+export const RunStatus = documented("RunStatus", "How the run ended.", {
+  success: "all actions succeeded",
+  partial: "some actions succeeded and others failed: see `actions`",
+  failed: "it achieved nothing",
+});
+
+export const TriggerType = documented("TriggerType", "What triggered the run.", {
+  comment: "a comment under a post",
+  story_reply: "a reply to a story",
+  message: "a private message",
+  lead_ads: "a form on a lead ad",
+  crm_event: "an event of a connected CRM",
+});
+
+export const WebhookEvent = documented("WebhookEvent", "A kind of event.", {
+  "run.completed": "an automation finished a run, successfully or not",
+  "lead.created": "a new lead was captured, from any source",
+  "automation.status_changed": "an automation was activated or paused",
+});
+
+export type AutomationType = z.infer<typeof AutomationType>;
+export type AutomationStatus = z.infer<typeof AutomationStatus>;
+export type LeadSource = z.infer<typeof LeadSource>;
+export type RunStatus = z.infer<typeof RunStatus>;
+export type TriggerType = z.infer<typeof TriggerType>;
+export type WebhookEvent = z.infer<typeof WebhookEvent>;

@@ -1,4 +1,4 @@
-import * as z from "zod";
+import { z } from "@hono/zod-openapi";
 import { ERRORS, type ErrorCode, REASONS, type Reason } from "./errors.ts";
 
 /** The schema of the error body; used for the OpenAPI document and in tests. */
@@ -6,27 +6,25 @@ export const ErrorBody = z
   .object({
     error: z
       .object({
-        code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]).meta({
-          id: "ErrorCode",
+        code: z.enum(Object.keys(ERRORS) as [ErrorCode, ...ErrorCode[]]).openapi("ErrorCode", {
           description:
             "Identifies the error. The list is stable and closed. Branch on the code, not on the status: several codes share one.",
         }),
-        message: z.string().meta({
+        message: z.string().openapi({
           description:
             "The error in French, for people. Display it, but do not compare it: it may change.",
           example: ERRORS.invalid_request.message,
         }),
         details: z
           .object({
-            parameter: z.string().optional().meta({
+            parameter: z.string().optional().openapi({
               description:
                 "The invalid parameter or property. Dots separate the levels of a path, as in `events.0`.",
               example: "limit",
             }),
             reason: z
               .enum(Object.keys(REASONS) as [Reason, ...Reason[]])
-              .meta({
-                id: "ErrorReason",
+              .openapi("ErrorReason", {
                 description:
                   "Why the request is invalid. New reasons are announced; treat an unknown one as a plain `invalid_request`.",
               })
@@ -34,27 +32,27 @@ export const ErrorBody = z
             allowed: z
               .array(z.string())
               .optional()
-              .meta({
+              .openapi({
                 description: "The valid values.",
                 example: ["active", "paused"],
               }),
-            min: z.int().optional().meta({
+            min: z.int().optional().openapi({
               description: "The minimum value or number of items.",
               example: 1,
             }),
-            max: z
-              .int()
-              .optional()
-              .meta({ description: "The maximum value, size or number of items.", example: 100 }),
-            retry_after_seconds: z.int().optional().meta({
+            max: z.int().optional().openapi({
+              description: "The maximum value, size or number of items.",
+              example: 100,
+            }),
+            retry_after_seconds: z.int().optional().openapi({
               description: "Seconds to wait before retrying, as in `Retry-After`.",
               example: 42,
             }),
           })
-          .meta({
+          .openapi({
             description: "Details that help to fix the request; an empty object if there are none.",
           }),
       })
-      .meta({ description: "The error, for programs and for people." }),
+      .openapi({ description: "The error, for programs and for people." }),
   })
-  .meta({ id: "Error", description: "The body of every error." });
+  .openapi("Error", { description: "The body of every error." });

@@ -1,5 +1,6 @@
+import { z } from "@hono/zod-openapi";
 import { API_KEYS_LIST, DELIVERIES_LIST, decodeCursor, WORKSPACES_LIST } from "./cursor.ts";
-import { WEBHOOK_EVENTS } from "./enumerations.ts";
+import { WebhookEvent } from "./enumerations.ts";
 import { InputError } from "./input-error.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
@@ -12,14 +13,11 @@ import {
   SECRET_OVERLAP_SECONDS,
 } from "./limits.ts";
 import { AutomationReport, Id, Instant, LeadReport, Name, RunReport } from "./reports.ts";
-import * as z from "./zod.ts";
 
-const RedeliverableSince = Instant.check(
-  z.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
-    error: "must be at most 30 days ago: older events are deleted",
-    params: { reason: "out_of_range" },
-  }),
-);
+const RedeliverableSince = Instant.refine((since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS, {
+  error: "must be at most 30 days ago: older events are deleted",
+  params: { reason: "out_of_range" },
+});
 
 /** How many missing fields a message names; a hundred records may lack thousands. */
 const MISSING_NAMED_MAX = 10;
@@ -31,52 +29,44 @@ export type RedeliveryState = z.infer<typeof RedeliveryState>;
 
 /** A whole number in a range, both ends included. */
 function integer(min: number, max: number) {
-  return z.int().check(z.minimum(min), z.maximum(max));
+  return z.int().min(min).max(max);
 }
 
 /** One or more items, up to the most that a call may hold. */
-function several<T extends z.ZodMiniType>(item: T, max = RECORDS_MAX) {
-  return z.array(item).check(z.minLength(1), z.maxLength(max));
+function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
+  return z.array(item).min(1).max(max);
 }
 
-function records<T extends z.ZodMiniType>(item: T) {
+function records<T extends z.ZodType>(item: T) {
   return several(
-    item.check(
-      z.refine(
-        (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
-        `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
-      ),
+    item.refine(
+      (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+      `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
     ),
   );
 }
 
 /** The position where a page begins, from the previous page's `nextCursor`. */
 function cursorOf(list: string) {
-  return z.nullish(
-    z.pipe(
-      z.string(),
-      z.transform((text: string, context) => {
-        const position = decodeCursor(list, text);
-        if (position) return position;
-        context.issues.push({
-          code: "custom",
-          message: "is not a cursor of this list",
-          input: text,
-        });
-        return z.NEVER;
-      }),
-    ),
-  );
+  return z
+    .string()
+    .transform((text, context) => {
+      const position = decodeCursor(list, text);
+      if (position) return position;
+      context.addIssue({ code: "custom", message: "is not a cursor of this list" });
+      return z.NEVER;
+    })
+    .nullish();
 }
 
-const AdminEmails = z.nullish(z.array(z.email()).check(z.maxLength(50)));
+const AdminEmails = z.array(z.email()).max(50).nullish();
 const Quota = integer(1, 1_000_000);
 const ofWorkspace = z.strictObject({ workspaceId: Id });
 const ofWebhook = z.strictObject({ webhookId: Id });
-const Binding = z.string().check(z.minLength(1), z.maxLength(20));
+const Binding = z.string().min(1).max(20);
 const ofAnyWorkspace = z.strictObject({
-  workspaceId: z.nullish(Id),
-  database: z.nullish(Binding),
+  workspaceId: Id.nullish(),
+  database: Binding.nullish(),
 });
 
 /** The input of each method of the Platform door; `scripts/platform/words.ts` describes it. */
@@ -84,37 +74,35 @@ export const PLATFORM_INPUTS = {
   createWorkspace: z.strictObject({
     name: Name,
     adminEmails: AdminEmails,
-    database: z.nullish(Binding),
+    database: Binding.nullish(),
   }),
   databases: z.strictObject({}),
   moveWorkspace: z.strictObject({ workspaceId: Id, database: Binding }),
   eraseWorkspace: ofWorkspace,
-  exportWorkspace: z.strictObject({ workspaceId: Id, cursor: z.nullish(z.string()) }),
+  exportWorkspace: z.strictObject({ workspaceId: Id, cursor: z.string().nullish() }),
   updateWorkspace: z.strictObject({
     workspaceId: Id,
-    name: z.nullish(Name),
+    name: Name.nullish(),
     adminEmails: AdminEmails,
-    webhooksMax: z.nullish(integer(1, AGREED_SUBSCRIPTIONS_MAX)),
+    webhooksMax: integer(1, AGREED_SUBSCRIPTIONS_MAX).nullish(),
   }),
   listWorkspaces: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
   setWorkspaceAccess: z.strictObject({ workspaceId: Id, granted: z.boolean() }),
   createPortalLink: z.strictObject({
     workspaceId: Id,
-    validMinutes: z.nullish(integer(1, PORTAL_LINK_MINUTES.max)),
+    validMinutes: integer(1, PORTAL_LINK_MINUTES.max).nullish(),
   }),
-  createApiKey: z.strictObject({ workspaceId: Id, requestsPerWindow: z.nullish(Quota) }),
-  updateApiKey: z.strictObject({ keyId: Id, requestsPerWindow: z.nullable(Quota) }),
+  createApiKey: z.strictObject({ workspaceId: Id, requestsPerWindow: Quota.nullish() }),
+  updateApiKey: z.strictObject({ keyId: Id, requestsPerWindow: Quota.nullable() }),
   rollApiKey: z.strictObject({ keyId: Id, overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS) }),
   revokeApiKey: z
     .strictObject({
-      keyId: z.nullish(Id),
-      apiKey: z.nullish(z.string().check(z.maxLength(100))),
+      keyId: Id.nullish(),
+      apiKey: z.string().max(100).nullish(),
     })
-    .check(
-      z.refine(
-        ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
-        "expected either keyId or apiKey",
-      ),
+    .refine(
+      ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
+      "expected either keyId or apiKey",
     ),
   listApiKeys: z.strictObject({ workspaceId: Id, cursor: cursorOf(API_KEYS_LIST) }),
   recordAutomations: z.strictObject({ workspaceId: Id, automations: records(AutomationReport) }),
@@ -126,40 +114,38 @@ export const PLATFORM_INPUTS = {
   listWebhooks: ofWorkspace,
   listDeliveries: z.strictObject({
     webhookId: Id,
-    state: z.nullish(z.enum(["pending", "delivered", "exhausted", "cancelled"])),
-    type: z.nullish(z.enum(WEBHOOK_EVENTS)),
-    limit: z.nullish(integer(PAGE_LIMIT.min, PAGE_LIMIT.max)),
+    state: z.enum(["pending", "delivered", "exhausted", "cancelled"]).nullish(),
+    type: WebhookEvent.nullish(),
+    limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max).nullish(),
     cursor: cursorOf(DELIVERIES_LIST),
   }),
   readDelivery: z.strictObject({ webhookId: Id, eventId: Id }),
   redeliver: z
     .strictObject({
       webhookId: Id,
-      eventIds: z.nullish(several(Id)),
-      since: z.nullish(RedeliverableSince),
-      until: z.nullish(Instant),
-      states: z.nullish(several(RedeliveryState, RedeliveryState.options.length)),
+      eventIds: several(Id).nullish(),
+      since: RedeliverableSince.nullish(),
+      until: Instant.nullish(),
+      states: several(RedeliveryState, RedeliveryState.options.length).nullish(),
     })
-    .check(
-      z.superRefine(({ eventIds, since, until, states }, context) => {
-        const fault = (path: string, message: string) =>
-          context.addIssue({ code: "custom", path: [path], message });
-        if (eventIds == null && since == null)
-          return fault("eventIds", "expected either eventIds or since");
-        if (eventIds == null) return;
-        if (since != null) fault("since", "cannot be combined with eventIds");
-        if (until != null) fault("until", "cannot be combined with eventIds");
-        if (states != null) fault("states", "cannot be combined with eventIds");
-      }),
-    ),
+    .superRefine(({ eventIds, since, until, states }, context) => {
+      const fault = (path: string, message: string) =>
+        context.addIssue({ code: "custom", path: [path], message });
+      if (eventIds == null && since == null)
+        return fault("eventIds", "expected either eventIds or since");
+      if (eventIds == null) return;
+      if (since != null) fault("since", "cannot be combined with eventIds");
+      if (until != null) fault("until", "cannot be combined with eventIds");
+      if (states != null) fault("states", "cannot be combined with eventIds");
+    }),
   backlog: ofAnyWorkspace,
-  enableWebhook: z.strictObject({ webhookId: Id, redeliverSince: z.nullish(RedeliverableSince) }),
-  sendTestEvent: z.strictObject({ webhookId: Id, type: z.enum(WEBHOOK_EVENTS) }),
+  enableWebhook: z.strictObject({ webhookId: Id, redeliverSince: RedeliverableSince.nullish() }),
+  sendTestEvent: z.strictObject({ webhookId: Id, type: WebhookEvent }),
   disableWebhook: ofWebhook,
   deleteWebhook: ofWebhook,
   rotateWebhookSecret: z.strictObject({
     webhookId: Id,
-    overlapSeconds: z.nullish(integer(0, SECRET_OVERLAP_SECONDS.max)),
+    overlapSeconds: integer(0, SECRET_OVERLAP_SECONDS.max).nullish(),
   }),
   resealSecrets: z.strictObject({}),
 };
@@ -237,7 +223,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-function check(what: string, schema: z.ZodMiniType, value: unknown): unknown {
+function check(what: string, schema: z.ZodType, value: unknown): unknown {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const { issues } = result.error;

@@ -1,5 +1,5 @@
+import { z } from "@hono/zod-openapi";
 import { PLATFORM_INPUTS } from "./platform.ts";
-import * as z from "./zod.ts";
 
 /*
  * The request bodies of the portal, other than those it shares with `/v1`. Each field has the
@@ -29,14 +29,12 @@ export const RedeliveryRequest = z
     until: redeliver.shape.until,
     states: redeliver.shape.states,
   })
-  .check(
-    z.superRefine(({ event_ids, since, until, states }, context) => {
-      const fault = (parameter: string, reason: "required" | "unknown_property") =>
-        context.addIssue({ code: "custom", path: [parameter], params: { reason } });
-      if (event_ids == null && since == null) return fault("event_ids", "required");
-      if (event_ids == null) return;
-      if (since != null) fault("since", "unknown_property");
-      if (until != null) fault("until", "unknown_property");
-      if (states != null) fault("states", "unknown_property");
-    }),
-  );
+  .superRefine(({ event_ids, since, until, states }, context) => {
+    const fault = (parameter: string, reason: "required" | "unknown_property") =>
+      context.addIssue({ code: "custom", path: [parameter], params: { reason } });
+    if (event_ids == null && since == null) return fault("event_ids", "required");
+    if (event_ids == null) return;
+    if (since != null) fault("since", "unknown_property");
+    if (until != null) fault("until", "unknown_property");
+    if (states != null) fault("states", "unknown_property");
+  });

@@ -1,17 +1,16 @@
+import { z } from "@hono/zod-openapi";
 import {
-  AUTOMATION_STATUSES,
-  AUTOMATION_TYPES,
-  LEAD_SOURCES,
-  RUN_STATUSES,
-  SOCIAL_AUTOMATION_TYPES,
-  TRIGGER_TYPES,
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  TriggerType,
 } from "./enumerations.ts";
 import { NESTING_MAX } from "./limits.ts";
-import * as z from "./zod.ts";
 
 /** Text that every store and client can hold: no NUL, no lone surrogate. */
 function text(max: number) {
-  return z.string().check(z.maxLength(max), z.refine(isText, "must be well-formed text"));
+  return z.string().max(max).refine(isText, "must be well-formed text");
 }
 
 function isText(value: string): boolean {
@@ -19,23 +18,19 @@ function isText(value: string): boolean {
 }
 
 /** A non-empty label. */
-export const Name = text(1_000).check(z.minLength(1));
-const Reference = text(512).check(z.minLength(1));
+export const Name = text(1_000).min(1);
+const Reference = text(512).min(1);
 /** One of our ids. */
-export const Id = z.string().check(z.maxLength(100));
+export const Id = z.string().max(100);
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
 const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
 
 /** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
-export const Instant = z
-  .pipe(
-    z.iso.datetime({ offset: true }),
-    z.transform((value: string) => Date.parse(value)),
-  )
-  .check(
-    z.refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be in the years 0000 to 9999, in UTC"),
-  );
+export const Instant = z.iso
+  .datetime({ offset: true })
+  .transform((value) => Date.parse(value))
+  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be in the years 0000 to 9999, in UTC");
 
 /** What is wrong with a value, and where. */
 interface Fault {
@@ -72,12 +67,10 @@ function isPlainObject(value: unknown): value is Record<string, unknown> {
 
 const CustomFields = z
   .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
-  .check(
-    z.superRefine((fields, context) => {
-      const fault = findFault(fields);
-      if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
-    }),
-  );
+  .superRefine((fields, context) => {
+    const fault = findFault(fields);
+    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
+  });
 
 const Agent = z.strictObject({ reference: Reference, name: Name });
 
@@ -85,46 +78,40 @@ const Agent = z.strictObject({ reference: Reference, name: Name });
 export const AutomationReport = z
   .strictObject({
     reference: Reference,
-    type: z.enum(AUTOMATION_TYPES),
+    type: AutomationType,
     provider: Name,
     agent: Agent,
-    name: z.nullish(Name),
-    status: z.enum(AUTOMATION_STATUSES),
-    updatedAt: z.nullish(Instant),
+    name: Name.nullish(),
+    status: AutomationStatus,
+    updatedAt: Instant.nullish(),
   })
-  .check(
-    z.refine(
-      ({ type, name }) => SOCIAL_AUTOMATION_TYPES.some((social) => social === type) || name,
-      {
-        path: ["name"],
-        message: "required for a crm_source automation",
-      },
-    ),
-  );
+  .refine(({ type, name }) => type !== "crm_source" || name, {
+    path: ["name"],
+    message: "required for a crm_source automation",
+  });
 
 /** A lead as the platform reports it. */
 export const LeadReport = z.strictObject({
   reference: Reference,
-  source: z.enum(LEAD_SOURCES),
+  source: LeadSource,
   agent: Agent,
-  name: z.nullish(text(1_000)),
-  email: z.nullish(text(1_000)),
-  phone: z.nullish(text(100)),
-  customFields: z.nullish(CustomFields),
-  createdAt: z.nullish(Instant),
+  name: text(1_000).nullish(),
+  email: text(1_000).nullish(),
+  phone: text(100).nullish(),
+  customFields: CustomFields.nullish(),
+  createdAt: Instant.nullish(),
 });
 
 /** A finished run as the platform reports it. */
 export const RunReport = z.strictObject({
   reference: Reference,
   automationId: Id,
-  status: z.enum(RUN_STATUSES),
-  triggerType: z.enum(TRIGGER_TYPES),
-  occurredAt: z.nullish(Instant),
-  actions: z.nullish(
-    z
-      .array(z.strictObject({ type: z.optional(text(200)), status: z.optional(text(200)) }))
-      .check(z.maxLength(100)),
-  ),
-  leadId: z.nullish(Id),
+  status: RunStatus,
+  triggerType: TriggerType,
+  occurredAt: Instant.nullish(),
+  actions: z
+    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
+    .max(100)
+    .nullish(),
+  leadId: Id.nullish(),
 });

@@ -8,7 +8,6 @@ import {
   text,
   uniqueIndex,
 } from "drizzle-orm/sqlite-core";
-import type { RedeliveryState } from "../contract/platform.ts";
 import type {
   AutomationStatus,
   AutomationType,
@@ -16,7 +15,8 @@ import type {
   RunStatus,
   TriggerType,
   WebhookEvent,
-} from "../contract/resources.ts";
+} from "../contract/enumerations.ts";
+import type { RedeliveryState } from "../contract/platform.ts";
 
 /*
  * Times are Unix milliseconds. Every table that belongs to a workspace has its id, and every list

@@ -1,26 +1,24 @@
+import type { OpenAPIHono } from "@hono/zod-openapi";
+import type { WebhookEvent } from "../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
-import type { WebhookEvent } from "../contract/resources.ts";
+import { DELIVERIES, SECRET } from "../doors/http/examples.ts";
+import { WebhookDelivery } from "../model/bodies.ts";
 import { signatureHeaders } from "../webhooks/signature.ts";
-import { DELIVERIES, SECRET } from "./examples.ts";
 
-const WORDS: Record<
-  WebhookEvent,
-  { schema: string; operationId: string; summary: string; description: string }
-> = {
+type Registry = OpenAPIHono["openAPIRegistry"];
+
+const WORDS: Record<WebhookEvent, { operationId: string; summary: string; description: string }> = {
   "lead.created": {
-    schema: "LeadCreated",
     operationId: "onLeadCreated",
     summary: "A new lead was captured",
     description: "Posted when a lead is captured, from any source.",
   },
   "run.completed": {
-    schema: "RunCompleted",
     operationId: "onRunCompleted",
     summary: "An automation run finished",
     description: "Posted when a run finishes, as `success`, `partial` or `failed`.",
   },
   "automation.status_changed": {
-    schema: "AutomationStatusChanged",
     operationId: "onAutomationStatusChanged",
     summary: "An automation was activated or paused",
     description:
@@ -52,42 +50,46 @@ async function signatureParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
   const values = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
   return Object.entries(HEADERS).map(([name, description]) => ({
     name,
-    in: "header",
+    in: "header" as const,
     required: true,
     description,
-    schema: { type: "string" },
+    schema: { type: "string" as const },
     example: values[name],
   }));
 }
 
-/** The document's webhooks, one per kind of event. */
-export async function webhooks() {
-  const entries = Object.entries(WORDS).map(async ([type, { schema, description, ...words }]) => {
-    const event = DELIVERIES[type as WebhookEvent];
-    const operation = {
+/** Registers the document's webhooks, one per kind of event. */
+export async function registerWebhooks(registry: Registry): Promise<void> {
+  for (const schema of WebhookDelivery.options) {
+    const type = schema.shape.type.value;
+    const event = DELIVERIES[type];
+    const { operationId, summary, description } = WORDS[type];
+    registry.registerWebhook({
+      method: "post",
+      path: type,
       tags: ["Webhooks"],
-      ...words,
+      operationId,
+      summary,
       description: `${description} ${HOW}`,
       security: [],
       parameters: await signatureParameters(event),
-      requestBody: {
-        required: true,
-        content: {
-          "application/json": {
-            schema: { $ref: `#/components/schemas/${schema}` },
-            example: event,
-          },
-        },
+      request: {
+        body: { required: true, content: { "application/json": { schema, example: event } } },
       },
       responses: RESPONSES,
-    };
-    return [type, { post: operation }];
-  });
-  return Object.fromEntries(await Promise.all(entries));
+    });
+  }
 }
 
-/** The callback of a subscription: events posted to its URL. */
-export function deliveryOperation() {
+/** Registers the callback of a subscription: events posted to its URL. */
+export function registerCallback(registry: Registry): void {
+  registry.register("WebhookDelivery", WebhookDelivery);
+  registry.registerComponent("callbacks", "event", {
+    "{$request.body#/url}": { post: deliveryOperation() },
+  });
+}
+
+function deliveryOperation() {
   return {
     operationId: "onEvent",
     tags: ["Webhooks"],

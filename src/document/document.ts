@@ -1,55 +1,26 @@
-import { OpenApiGeneratorV31 } from "@asteasolutions/zod-to-openapi";
-import * as z from "zod";
 import { ErrorBody } from "../contract/error-body.ts";
-import {
-  Automation,
-  Lead,
-  Run,
-  Webhook,
-  WebhookDelivery,
-  WebhookWithSecret,
-} from "../contract/resources.ts";
-import { webhooks } from "./deliveries.ts";
-import { ENUMERATIONS } from "./enumerations.ts";
+import { app } from "../doors/http/app.ts";
+import type { Header } from "../doors/http/responses.ts";
+import { registerCallback, registerWebhooks } from "./deliveries.ts";
+import { errorResponses } from "./errors.ts";
 import { introduction } from "./introduction.ts";
-import { PARAMETERS, PATHS } from "./operations.ts";
-import { requestBodies } from "./requests.ts";
-import { HEADERS, RESPONSES } from "./responses.ts";
 
 /** The version of the API contract; CHANGELOG.md says which changes need a new one. */
 const CONTRACT_VERSION = "1.0.0-draft.2";
 
-/** The pagination envelope of a list of `item`. */
-function pageOf(item: z.ZodType, id: string, what: string) {
-  return z
-    .object({
-      data: z.array(item).meta({ description: `The ${what} of this page, newest first.` }),
-      has_more: z.boolean().meta({
-        description:
-          "Whether there is another page. A page of very large items ends early, before 2 MB.",
-        example: false,
-      }),
-      next_cursor: z.string().nullable().meta({
-        description: "The `cursor` for the next page; null on the last page.",
-        example: null,
-      }),
-    })
-    .meta({ id, description: `A page of ${what}.` });
-}
-
-const SCHEMAS = [
-  Automation,
-  pageOf(Automation, "AutomationPage", "automations"),
-  Lead,
-  pageOf(Lead, "LeadPage", "leads"),
-  Run,
-  pageOf(Run, "RunPage", "runs"),
-  Webhook,
-  pageOf(Webhook, "WebhookPage", "subscriptions"),
-  WebhookWithSecret,
-  WebhookDelivery,
-  ErrorBody,
-];
+// Outside of the call, whose type of `info` is that of OpenAPI 3.0.
+const INFO = {
+  title: "Public API",
+  version: CONTRACT_VERSION,
+  summary: "A workspace's automations, leads and runs, and its events as webhooks.",
+  description: introduction(),
+  contact: {
+    name: "API support",
+    email: "api@example.com",
+    url: "https://example.com/support",
+  },
+  license: { name: "MIT", identifier: "MIT" },
+};
 
 const TAGS = [
   {
@@ -69,57 +40,72 @@ const TAGS = [
   },
 ];
 
-/** Adds the descriptions of the enumerations to the schemas. */
-function described(schemas: Record<string, object>) {
-  return Object.fromEntries(
-    Object.entries(schemas).map(([name, schema]) => {
-      const description = ENUMERATIONS[name];
-      return [name, description ? { ...schema, description } : schema];
-    }),
-  );
+const HEADERS = {
+  "Cache-Control": header("Always `no-store`: the data is personal.", {
+    type: "string",
+    enum: ["no-store"],
+  }),
+  "X-RateLimit-Limit": header(
+    "Requests that the key may make per window, including those answered 403. Without a valid key: failures that the address may make.",
+    { type: "integer", example: 600 },
+  ),
+  "X-RateLimit-Remaining": header("Requests left in this window.", {
+    type: "integer",
+    example: 599,
+  }),
+  "X-RateLimit-Reset": header("Seconds until the window resets. Not a timestamp.", {
+    type: "integer",
+    example: 60,
+  }),
+  "X-Request-Id": header("Identifies this request in our logs: quote it when you contact us.", {
+    type: "string",
+    example: "9c1f2e6a4b7d8035-CDG",
+  }),
+  "WWW-Authenticate": header("The same for every problem with the key.", {
+    type: "string",
+    enum: ["Bearer"],
+  }),
+  "Retry-After": header("Seconds to wait before the next request.", {
+    type: "integer",
+    example: 42,
+  }),
+} satisfies Record<Header, object>;
+
+function header(
+  description: string,
+  schema: { type: "string" | "integer"; enum?: string[]; example?: unknown },
+) {
+  return { description, required: true, schema };
 }
 
+// What the routes refer to, and what no route knows.
+const { openAPIRegistry: registry } = app;
+registry.registerComponent("securitySchemes", "apiKey", {
+  type: "http",
+  scheme: "bearer",
+  description:
+    "An API key of the workspace: `key_live_` followed by 32 characters. Keys are created in the workspace settings, under API.",
+});
+for (const [name, component] of Object.entries(HEADERS))
+  registry.registerComponent("headers", name, component);
+registry.register("Error", ErrorBody);
+for (const { name, response } of errorResponses())
+  registry.registerComponent("responses", name, response);
+registerCallback(registry);
+await registerWebhooks(registry);
+
 /**
- * Builds the OpenAPI 3.1 document of the API. It is built ahead of time and served as a file: the
- * Worker does not need it to answer requests.
+ * Builds the OpenAPI 3.1 document from the routes of the app. It is built ahead of time and served as
+ * a file: the Worker does not need it to answer requests.
  *
  * @param server the API's address; `/` is wherever the document was read from.
  */
-export async function buildDocument(server = "/") {
-  const definitions = SCHEMAS.map((schema) => ({ type: "schema" as const, schema }));
-  const { components } = new OpenApiGeneratorV31(definitions).generateComponents();
-  return {
+export function buildDocument(server = "/") {
+  return app.getOpenAPI31Document({
     openapi: "3.1.0",
-    info: {
-      title: "Public API",
-      version: CONTRACT_VERSION,
-      summary: "A workspace's automations, leads and runs, and its events as webhooks.",
-      description: introduction(),
-      contact: {
-        name: "API support",
-        email: "api@example.com",
-        url: "https://example.com/support",
-      },
-      license: { name: "MIT", identifier: "MIT" },
-    },
+    info: INFO,
     servers: [{ url: server, description: "This deployment" }],
     security: [{ apiKey: [] }],
     tags: TAGS,
-    paths: PATHS,
-    webhooks: await webhooks(),
-    components: {
-      schemas: described({ ...components?.schemas, ...requestBodies() }),
-      parameters: PARAMETERS,
-      headers: HEADERS,
-      responses: RESPONSES,
-      securitySchemes: {
-        apiKey: {
-          type: "http",
-          scheme: "bearer",
-          description:
-            "An API key of the workspace: `key_live_` followed by 32 characters. Keys are created in the workspace settings, under API.",
-        },
-      },
-    },
-  };
+  });
 }

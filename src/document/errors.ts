@@ -5,6 +5,7 @@ import {
   SUBSCRIPTIONS_MAX,
   URL_MAX_LENGTH,
 } from "../contract/limits.ts";
+import { ERROR_RESPONSES, type ErrorResponse, headersOf } from "../doors/http/responses.ts";
 
 /** When each code is returned, and what to do about it. */
 export const CODES: Record<ErrorCode, { when: string; todo: string }> = {
@@ -69,7 +70,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
 const { min, max } = PAGE_LIMIT;
 
 /** Error bodies as the service returns them, for each code and the most common mistakes. */
-export const ERROR_EXAMPLES = {
+const ERROR_EXAMPLES = {
   limit_out_of_range: new ApiError("invalid_request", {
     parameter: "limit",
     reason: "out_of_range",
@@ -123,4 +124,60 @@ export const ERROR_EXAMPLES = {
   internal_error: new ApiError("internal_error").toBody(),
 };
 
-export type ErrorExample = keyof typeof ERROR_EXAMPLES;
+type ErrorExample = keyof typeof ERROR_EXAMPLES;
+
+const EXAMPLE_SUMMARIES: Partial<Record<ErrorExample, string>> = {
+  limit_out_of_range: "A `limit` out of range",
+  cursor_unreadable: "A cursor from another list",
+  status_unknown: "A status that does not exist",
+  status_missing: "No status",
+  property_unknown: "A property that does not exist",
+  url_not_https: "A URL without HTTPS",
+  event_unknown: "A kind of event that does not exist",
+  too_many_subscriptions: "One subscription too many",
+};
+
+/** What each error response looks like. */
+const EXAMPLES_OF: Record<ErrorResponse, ErrorExample[]> = {
+  InvalidQuery: ["limit_out_of_range", "cursor_unreadable"],
+  InvalidControl: ["status_unknown", "status_missing", "property_unknown"],
+  InvalidSubscription: ["url_not_https", "event_unknown", "too_many_subscriptions"],
+  InvalidApiKey: ["invalid_api_key"],
+  WorkspaceAccessDenied: ["workspace_access_denied"],
+  RouteNotFound: ["route_not_found"],
+  AutomationNotFound: ["automation_not_found", "route_not_found"],
+  WebhookNotFound: ["webhook_not_found", "route_not_found"],
+  BodyTooLarge: ["body_too_large"],
+  UnsupportedMediaType: ["unsupported_media_type"],
+  AutomationNotControllable: ["automation_not_controllable"],
+  RateLimited: ["rate_limited"],
+  InternalError: ["internal_error"],
+};
+
+/** The error responses that operations refer to, by name. */
+export function errorResponses() {
+  const names = Object.keys(ERROR_RESPONSES) as ErrorResponse[];
+  return names.map((name) => ({ name, response: describe(name) }));
+}
+
+function describe(name: ErrorResponse) {
+  const examples = EXAMPLES_OF[name];
+  const codes = new Set<ErrorCode>(examples.map((example) => ERROR_EXAMPLES[example].error.code));
+  const sentences = [...codes].map(
+    (code) => `\`${code}\`: ${CODES[code].when} ${CODES[code].todo}`,
+  );
+  const shown = examples.map((example) => [
+    example,
+    { summary: EXAMPLE_SUMMARIES[example] ?? `\`${example}\``, value: ERROR_EXAMPLES[example] },
+  ]);
+  return {
+    description: sentences.join("\n\n"),
+    headers: headersOf(ERROR_RESPONSES[name]),
+    content: {
+      "application/json": {
+        schema: { $ref: "#/components/schemas/Error" },
+        examples: Object.fromEntries(shown),
+      },
+    },
+  };
+}

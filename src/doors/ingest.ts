@@ -1,10 +1,10 @@
-import { parseInput, parseRecordMessage } from "../contract/input.ts";
 import {
   INGEST_AWAY_MS,
   INGEST_DATABASE_MAX_MS,
   INGEST_TRANSACTION_MAX_BYTES,
   INGEST_TRANSACTION_MAX_RECORDS,
 } from "../contract/limits.ts";
+import { parseInput, parseRecordMessage } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openNamed } from "../db/databases.ts";
 import { isTransient } from "../db/errors.ts";
@@ -98,10 +98,10 @@ async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<
   const results = await Promise.all(
     items.map(async (item) => {
       const recording = await judged(item, async () => {
-        const { method, input } = await parseRecordMessage(contentOf(item.message));
+        const { method, input } = parseRecordMessage(contentOf(item.message));
         item.method = method;
         const sentAt = item.message.timestamp.getTime();
-        return toRecording(env, method, await parseInput(method, input), { sentAt, now });
+        return toRecording(env, method, parseInput(method, input), { sentAt, now });
       });
       return recording ? [{ item, recording }] : [];
     }),

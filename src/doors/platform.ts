@@ -1,7 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
-import { parseInput } from "../contract/input.ts";
 import { InputError } from "../contract/input-error.ts";
-import type { ParsedInput, PlatformInput, PlatformMethod } from "../contract/platform.ts";
+import { type PlatformInput, type PlatformMethod, parseInput } from "../contract/platform.ts";
 import { apiKeyMethods } from "./platform/api-keys.ts";
 import { databaseMethods } from "./platform/databases.ts";
 import { deliveryMethods } from "./platform/deliveries.ts";
@@ -50,7 +49,7 @@ export type Platform = InstanceType<typeof Platform>;
 async function invoke<M extends PlatformMethod>(method: M, call: Call, input: unknown) {
   const perform: Methods[M] = METHODS[method];
   try {
-    return await perform(call, (await parseInput(method, input)) as ParsedInput<M>);
+    return await perform(call, parseInput(method, input));
   } catch (error) {
     if (!(error instanceof InputError) || error.message.startsWith(`${method}: `)) throw error;
     throw new InputError(`${method}: ${error.message}`);

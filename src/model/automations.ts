@@ -1,6 +1,8 @@
+import { z } from "@hono/zod-openapi";
 import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import type { Automation, AutomationType } from "../contract/resources.ts";
+import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
 import {
@@ -241,6 +243,40 @@ export function findAutomations(named: { workspaceId: string; id: string }[]) {
       ),
   );
 }
+
+const AGENT =
+  "An agent is the identity that your workspace answers as, usually one per branch or brand. It owns automations and captures leads.";
+
+/** The public shape of an automation. */
+export const Automation = z
+  .object({
+    id: idField("automation", "Identifies the automation; never changes."),
+    name: z.string().openapi({
+      description:
+        "The name shown in the application, in French. For a social automation, it combines the kind of reply (“Réponse aux commentaires”: replies to comments) and the agent's name.",
+      example: "Réponse aux commentaires – Agence Lumière",
+    }),
+    type: AutomationType,
+    provider: z.string().openapi({
+      description:
+        "The connector that the automation uses, such as `facebook`, `instagram`, `instagram_page` or the name of a CRM. A free string: be prepared for new values.",
+      example: "instagram",
+    }),
+    agent_id: idField("agent", "The agent that the automation belongs to."),
+    agent_name: z.string().openapi({
+      description: "The agent's name, as the application shows it.",
+      example: "Agence Lumière",
+    }),
+    status: AutomationStatus,
+    updated_at: timeField(
+      "When the automation last changed. If you have two copies, the later one is current.",
+    ),
+  })
+  .openapi("Automation", {
+    description: `A rule that reacts to a trigger, such as a comment or a form, on behalf of an agent. ${AGENT}`,
+  });
+
+export type Automation = z.infer<typeof Automation>;
 
 /** The public shape. */
 export function toAutomation(

@@ -1,9 +1,47 @@
+import { z } from "@hono/zod-openapi";
 import { sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
 import { openDataKey } from "../contract/personal-data.ts";
-import type { WebhookDelivery } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { events, leads } from "../db/schema.ts";
-import { LEAD_AS_JSON, parseLeadRow, readLead } from "./leads.ts";
+import { Automation } from "./automations.ts";
+import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "./leads.ts";
+import { Run } from "./runs.ts";
+
+function delivery<T extends WebhookEvent, D extends z.ZodType>(type: T, data: D) {
+  return z.object({
+    id: idField(
+      "event",
+      "Identifies the event. A repeated delivery has the same id: use it to deduplicate.",
+    ),
+    type: z
+      .literal(type)
+      .openapi({ description: "The kind of event; determines the shape of `data`." }),
+    created_at: timeField("When the event happened."),
+    data,
+  });
+}
+
+/** The body of a delivery; `type` determines the shape of `data`. */
+export const WebhookDelivery = z
+  .discriminatedUnion("type", [
+    delivery("lead.created", Lead).openapi("LeadCreated", {
+      description: "A new lead was captured; `data` is the lead.",
+    }),
+    delivery("run.completed", Run).openapi("RunCompleted", {
+      description: "An automation finished a run; `data` is the run.",
+    }),
+    delivery("automation.status_changed", Automation).openapi("AutomationStatusChanged", {
+      description:
+        "An automation was activated or paused; `data` is the automation after the change.",
+    }),
+  ])
+  .openapi("WebhookDelivery", {
+    description: "An event as posted to subscribers; `type` determines the shape of `data`.",
+  });
+
+export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 
 /*
  * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { AutomationStatus } from "../contract/resources.ts";
+import type { AutomationStatus } from "../contract/enumerations.ts";
 import { type Database, inOrder, readAs } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
 import {

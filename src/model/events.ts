@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
-import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
 import { insertFrom } from "../db/builder.ts";
 import {
   commit,
@@ -12,7 +12,7 @@ import {
 } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
-import { serializeBody } from "./bodies.ts";
+import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 import { listDue, type Wake } from "./due.ts";
 import { IS_OWED } from "./holds.ts";
 

@@ -1,7 +1,7 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
 import { UnknownInput } from "../contract/input-error.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
-import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";

@@ -1,7 +1,7 @@
 import { and, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
 import { UnknownInput } from "../contract/input-error.ts";
 import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
-import type { WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { select } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";

@@ -1,11 +1,13 @@
+import { z } from "@hono/zod-openapi";
 import { and, eq, type SQL, sql } from "drizzle-orm";
+import { LeadSource } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
 import {
   knownDataKey,
   openDataKey,
   openPersonalData,
   type PersonalData,
 } from "../contract/personal-data.ts";
-import type { Lead } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { each, fromJson, insertFrom, list, select, toJsonValue } from "../db/builder.ts";
 import {
@@ -171,6 +173,35 @@ export async function readPersonalData(
   if (!dataKey) throw new Error(`the workspace of ${lead.id} has no data key`);
   return openPersonalData(dataKey, lead.id, lead.sealed);
 }
+
+/** The public shape of a lead. */
+export const Lead = z
+  .object({
+    id: idField("lead", "Identifies the lead."),
+    source: LeadSource,
+    agent_id: idField("agent", "The agent that captured the lead."),
+    name: z.string().nullable().openapi({
+      description: "The person's name; null if unknown.",
+      example: "Camille Durand",
+    }),
+    email: z.string().nullable().openapi({
+      description: "The person's e-mail address; null if unknown.",
+      example: "camille.durand@example.com",
+    }),
+    phone: z.string().nullable().openapi({
+      description: "The person's phone number, as the source provided it; null if unknown.",
+      example: "+33600000000",
+    }),
+    custom_fields: z.record(z.string(), z.unknown()).openapi({
+      description:
+        "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
+      example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
+    }),
+    created_at: timeField("When the lead was captured."),
+  })
+  .openapi("Lead", { description: "A person who showed interest, captured by an agent." });
+
+export type Lead = z.infer<typeof Lead>;
 
 /**
  * The public shape of a lead.

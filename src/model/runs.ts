@@ -1,6 +1,8 @@
+import { z } from "@hono/zod-openapi";
 import { and, eq, not, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import type { Run } from "../contract/resources.ts";
+import { RunStatus, TriggerType } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import { assign, bare, each, excluded, fromJson, insertFrom, select } from "../db/builder.ts";
 import {
@@ -253,6 +255,36 @@ function recordedOf(found: FoundRun[]): SQL {
     WHERE NOT ${isRemoved(known)}
       OR (${known.automationId}, ${known.generation}) IS (r.value->>'automationId', r.value->>'generation')`;
 }
+
+const RunAction = z
+  .object({
+    type: z.string().optional().openapi({
+      description: "What the automation did. A free string.",
+      example: "send_message",
+    }),
+    status: z.string().optional().openapi({
+      description: "The result. A free string.",
+      example: "success",
+    }),
+  })
+  .openapi("RunAction", { description: "One thing the automation did during a run." });
+
+/** The public shape of a run. */
+export const Run = z
+  .object({
+    id: idField("run", "Identifies the run."),
+    automation_id: idField("automation", "The automation that ran."),
+    status: RunStatus,
+    trigger_type: TriggerType,
+    occurred_at: timeField("When the automation ran."),
+    actions: z.array(RunAction).openapi({ description: "What the automation did, in order." }),
+    lead_id: idField("lead", "The lead that the run was about; null if there was none.").nullable(),
+  })
+  .openapi("Run", {
+    description: "One reaction of an automation to its trigger. Only finished runs appear.",
+  });
+
+export type Run = z.infer<typeof Run>;
 
 /** The public shape. */
 export function toRun(row: RunRow): Run {

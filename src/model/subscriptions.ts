@@ -1,7 +1,9 @@
+import { z } from "@hono/zod-openapi";
 import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { WebhookEvent } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
-import type { Webhook } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, select, update } from "../db/builder.ts";
 import {
@@ -245,6 +247,31 @@ export function enableSubscription(id: string): Statements<unknown> {
       ),
   );
 }
+
+/** The public shape of a subscription. */
+export const Webhook = z
+  .object({
+    id: idField("webhook", "Identifies the subscription."),
+    url: z.url().openapi({
+      description: "The URL that events are posted to.",
+      example: "https://hooks.example.com/automations",
+    }),
+    events: z.array(WebhookEvent).openapi({
+      description: "The kinds of events that are posted.",
+      example: ["lead.created"],
+    }),
+    created_at: timeField("When the subscription was created."),
+    disabled_at: timeField(
+      "Null while the subscription is active; otherwise when it was disabled, after prolonged delivery failures.",
+    )
+      .nullable()
+      .openapi({ example: null }),
+  })
+  .openapi("Webhook", {
+    description: "A subscription: a URL and the kinds of events that are posted to it.",
+  });
+
+export type Webhook = z.infer<typeof Webhook>;
 
 /** The public shape, without the secret. */
 export function toWebhook(

@@ -1,6 +1,6 @@
+import type { AutomationType } from "../contract/enumerations.ts";
 import { derivedId } from "../contract/ids.ts";
 import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
-import type { AutomationType } from "../contract/resources.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import {
   changesStatus,

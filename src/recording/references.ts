@@ -1,6 +1,6 @@
+import type { AutomationType } from "../contract/enumerations.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import type { AutomationType } from "../contract/resources.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
 import { findAutomations } from "../model/automations.ts";
 import { findLeads } from "../model/leads.ts";

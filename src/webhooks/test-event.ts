@@ -1,7 +1,8 @@
+import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
-import type { WebhookDelivery, WebhookEvent } from "../contract/resources.ts";
 import { isoTime } from "../contract/time.ts";
 import { log } from "../log.ts";
+import type { WebhookDelivery } from "../model/bodies.ts";
 import type { KnownSubscription } from "../model/subscriptions.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
-import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
-import { WebhookDelivery } from "../../src/contract/resources.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
+import { WebhookDelivery } from "../../src/model/bodies.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PATH = join(ROOT, "docs/webhooks.md");
@@ -19,6 +19,6 @@ test("docs/webhooks.md shows a delivery of each kind, as the contract has it", (
   const shown = [...document.matchAll(/```json\n([^`]+)```/g)].map(([, json = ""]) =>
     JSON.parse(json),
   );
-  expect(shown.map(({ type }) => type).toSorted()).toEqual(WEBHOOK_EVENTS.toSorted());
+  expect(shown.map(({ type }) => type).toSorted()).toEqual(WebhookEvent.options.toSorted());
   for (const delivery of shown) expect(WebhookDelivery.parse(delivery)).toEqual(delivery);
 });

@@ -1,14 +1,14 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
-import { WEBHOOK_EVENTS } from "../../src/contract/enumerations.ts";
+import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import type { PlatformInput } from "../../src/contract/platform.ts";
-import type { WebhookDelivery } from "../../src/contract/resources.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
+import type { WebhookDelivery } from "../../src/model/bodies.ts";
 import { makeBody } from "../../src/model/bodies.ts";
 import { findEvent } from "../../src/model/deliveries.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
@@ -110,7 +110,7 @@ export async function openListeningWorkspace(key: { requestsPerWindow?: number }
     `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
       VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
   )
-    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WEBHOOK_EVENTS))
+    .bind(randomId("webhook"), workspace.workspaceId, JSON.stringify(WebhookEvent.options))
     .run();
   return workspace;
 }

@@ -1,8 +1,9 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { expect, vi } from "vitest";
 import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
-import type { Lead, Run } from "../../src/contract/resources.ts";
 import { ingest } from "../../src/doors/ingest.ts";
+import type { Lead } from "../../src/model/leads.ts";
+import type { Run } from "../../src/model/runs.ts";
 import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 

@@ -1,5 +1,5 @@
 import { automations } from "./automations.ts";
-import { createApp } from "./context.ts";
+import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { gate } from "./gate.ts";
@@ -10,7 +10,7 @@ import { drainBody } from "./unread.ts";
 import { webhooks } from "./webhooks.ts";
 
 /** The HTTP door. */
-export const app = createApp();
+export const app = newApp();
 
 app.onError(answerError);
 app.notFound(answerNotFound);

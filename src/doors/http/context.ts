@@ -1,9 +1,9 @@
-import { HonoBase } from "hono/hono-base";
-import { TrieRouter } from "hono/router/trie-router";
+import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Database } from "../../db/client.ts";
 import type { Home } from "../../db/homes.ts";
 import type { Figures } from "../../gate/window.ts";
 import type { PortalAccess } from "../../model/workspaces.ts";
+import { refuseInvalid } from "./invalid.ts";
 
 /** The bindings and variables of a Hono context. */
 export interface AppEnv {
@@ -36,10 +36,7 @@ export interface AppEnv {
   };
 }
 
-/**
- * An app, or a part of one. Hono's own choice brings a second router, which is faster where there are
- * many more routes.
- */
-export function createApp() {
-  return new HonoBase<AppEnv>({ router: new TrieRouter() });
+/** An app, or a part of one. Whatever a route's schemas refuse is answered in the error envelope. */
+export function newApp() {
+  return new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
 }

@@ -1,5 +1,5 @@
 import { answerHashed, policyOf, readAsset } from "./assets.ts";
-import { createApp } from "./context.ts";
+import { newApp } from "./context.ts";
 
 /** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
@@ -23,7 +23,7 @@ const DOCUMENTS: Record<string, string> = {
 };
 
 /** The public documents outside `/v1`. */
-export const docs = createApp();
+export const docs = newApp();
 
 for (const [path, type] of Object.entries(DOCUMENTS))
   docs.get(path, async (c) => {

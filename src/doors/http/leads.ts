@@ -1,14 +1,35 @@
+import { createRoute } from "@hono/zod-openapi";
 import { LEADS_LIST } from "../../contract/cursor.ts";
-import { listLeads } from "../../model/leads.ts";
-import { createApp } from "./context.ts";
-import { parsePageRequest, toPage } from "./paging.ts";
+import { Lead, listLeads } from "../../model/leads.ts";
+import { newApp } from "./context.ts";
+import { PAGES } from "./examples.ts";
+import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "./paging.ts";
+import { errors, json } from "./responses.ts";
 import { served } from "./served.ts";
 
-export const leads = createApp();
+export const leads = newApp();
 
-leads.get("/leads", served("leads"), async (c) => {
-  const request = parsePageRequest(c, LEADS_LIST);
-  const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
-  const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
-  return c.json(toPage(LEADS_LIST, found), 200);
-});
+const LeadPage = pageOf(Lead, "LeadPage", "leads");
+
+leads.openapi(
+  createRoute({
+    method: "get",
+    path: "/leads",
+    operationId: "listLeads",
+    tags: ["Leads"],
+    summary: "List the leads of the workspace",
+    description: `${NEWEST_FIRST} Sorted by \`created_at\`. To learn of new leads as they come in, subscribe to \`lead.created\` instead of polling.`,
+    middleware: served("leads"),
+    request: { query: PageQuery },
+    responses: {
+      200: json(LeadPage, "A page of leads, newest first.", PAGES.leads),
+      ...errors("InvalidQuery"),
+    },
+  }),
+  async (c) => {
+    const request = toPageRequest(LEADS_LIST, c.req.valid("query"));
+    const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
+    const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
+    return c.json(toPage(LEADS_LIST, found), 200);
+  },
+);

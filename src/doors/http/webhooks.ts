@@ -1,7 +1,10 @@
+import { createRoute, z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
+import { WebhookEvent } from "../../contract/enumerations.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
+import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { parseEncryptionKeys, seal } from "../../contract/seal.ts";
 import { commit, withoutRetries } from "../../db/client.ts";
 import { wake } from "../../delivery/wake.ts";
@@ -10,30 +13,137 @@ import {
   insertSubscription,
   listSubscriptions,
   toWebhook,
+  Webhook,
 } from "../../model/subscriptions.ts";
 import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import { targetFault } from "../../webhooks/target.ts";
-import { readBody } from "./body.ts";
-import { type AppEnv, createApp } from "./context.ts";
-import { parsePageRequest, toPage } from "./paging.ts";
+import { jsonBody } from "./body.ts";
+import { type AppEnv, newApp } from "./context.ts";
+import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
+import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "./paging.ts";
+import { body, empty, errors, json } from "./responses.ts";
 import { served } from "./served.ts";
 
-export const webhooks = createApp();
+export const webhooks = newApp();
 
-webhooks.post("/webhooks", served("webhooks"), createWebhook);
+/** The body of a request to subscribe; `subscribe` checks the URL. */
+export const WebhookCreation = z
+  .strictObject({
+    url: z.string().openapi({
+      format: "uri",
+      maxLength: URL_MAX_LENGTH,
+      description:
+        "Where to post events: an HTTPS URL on the public internet, without a user name or password.",
+      example: "https://hooks.example.com/automations",
+    }),
+    events: z
+      .array(WebhookEvent)
+      .min(1)
+      .openapi({
+        description: "The kinds of events to receive, at least one. Duplicates are ignored.",
+        example: ["lead.created"],
+      }),
+  })
+  .openapi("WebhookCreation", { description: "The subscription to create." });
 
-webhooks.get("/webhooks", served("webhooks"), async (c) => {
-  const request = parsePageRequest(c, WEBHOOKS_LIST);
-  const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
-  return c.json(toPage(WEBHOOKS_LIST, found), 200);
+/** A new subscription: nothing else shows its secret. */
+const WebhookWithSecret = z
+  .object({
+    ...Webhook.shape,
+    secret: z.string().openapi({
+      description:
+        "The signing key of this subscription's deliveries. Store it now: it is not shown again.",
+      example: SECRET,
+    }),
+  })
+  .openapi("WebhookWithSecret", { description: "A newly created subscription." });
+
+export type WebhookWithSecret = z.infer<typeof WebhookWithSecret>;
+
+webhooks.openapi(
+  createRoute({
+    method: "post",
+    path: "/webhooks",
+    operationId: "createWebhook",
+    tags: ["Webhooks"],
+    summary: "Subscribe to events",
+    description: `From now on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. The request is not idempotent: sent twice, it creates two subscriptions.`,
+    middleware: [served("webhooks"), jsonBody],
+    request: { body: body(WebhookCreation, CREATION) },
+    responses: {
+      201: json(WebhookWithSecret, "The subscription, with its secret.", {
+        ...WEBHOOK,
+        secret: SECRET,
+      }),
+      ...errors("InvalidSubscription", "BodyTooLarge", "UnsupportedMediaType"),
+    },
+    callbacks: { event: { $ref: "#/components/callbacks/event" } },
+  }),
+  async (c) => c.json(await subscribe(c, c.req.valid("json")), 201),
+);
+
+const WebhookPage = pageOf(Webhook, "WebhookPage", "subscriptions");
+
+webhooks.openapi(
+  createRoute({
+    method: "get",
+    path: "/webhooks",
+    operationId: "listWebhooks",
+    tags: ["Webhooks"],
+    summary: "List the subscriptions of the workspace",
+    description: `${NEWEST_FIRST} Sorted by \`created_at\`. Secrets are not included.`,
+    middleware: served("webhooks"),
+    request: { query: PageQuery },
+    responses: {
+      200: json(WebhookPage, "A page of subscriptions, newest first.", PAGES.webhooks),
+      ...errors("InvalidQuery"),
+    },
+  }),
+  async (c) => {
+    const request = toPageRequest(WEBHOOKS_LIST, c.req.valid("query"));
+    const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
+    return c.json(toPage(WEBHOOKS_LIST, found), 200);
+  },
+);
+
+/** The path of one subscription. Any text is valid: what is not an id is answered 404. */
+const WebhookParams = z.object({
+  id: z.string().openapi({
+    param: {
+      description: "The subscription's `id`, which starts with `whk_`.",
+      example: WEBHOOK.id,
+    },
+  }),
 });
 
-webhooks.delete("/webhooks/:id", served("webhooks"), (c) => deleteWebhook(c, c.req.param("id")));
+webhooks.openapi(
+  createRoute({
+    method: "delete",
+    path: "/webhooks/{id}",
+    operationId: "deleteWebhook",
+    tags: ["Webhooks"],
+    summary: "Remove a subscription",
+    description:
+      "Nothing more is posted to it; pending deliveries are cancelled. Deleting it again gives 404.",
+    middleware: served("webhooks"),
+    request: { params: WebhookParams },
+    responses: {
+      204: empty("The subscription is deleted."),
+      ...errors("WebhookNotFound"),
+    },
+  }),
+  async (c) => {
+    await unsubscribe(c, c.req.valid("param").id);
+    return c.body(null, 204);
+  },
+);
 
-/** Creates a subscription. Its secret is shown only in this answer. */
-export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
-  const { url, events } = await readBody(c, "WebhookCreation");
+/** Creates a subscription of the workspace. Its secret is shown only in this answer. */
+export async function subscribe(
+  c: Context<AppEnv>,
+  { url, events }: z.output<typeof WebhookCreation>,
+): Promise<WebhookWithSecret> {
   const fault = await findFault(c.env, url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
@@ -49,11 +159,11 @@ export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
   const { isThere, max } = await commit(c.get("db"), insertSubscription(row));
   if (!isThere)
     throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
-  return c.json({ ...toWebhook({ ...row, disabledAt: null }), secret }, 201);
+  return { ...toWebhook({ ...row, disabledAt: null }), secret };
 }
 
 /** Deletes a subscription of the workspace. */
-export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Response> {
+export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
   // Not retried: if the reply was lost, a second try would wrongly answer 404.
@@ -63,7 +173,6 @@ export async function deleteWebhook(c: Context<AppEnv>, id: string): Promise<Res
     c.executionCtx.waitUntil(
       wake(c.env, c.get("home").database, [{ subscriptionId: id, lane: "slow" }]),
     );
-  return c.body(null, 204);
 }
 
 /**

@@ -3,8 +3,9 @@ import { rmSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
-import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
-import type { Page, Webhook } from "../../../src/contract/resources.ts";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
+import type { Webhook } from "../../../src/model/subscriptions.ts";
 import {
   type Command,
   copyCheckout,
@@ -64,7 +65,7 @@ describe("npm run listen", () => {
   test("shows every kind of event that npm run trigger causes, and forwards it byte for byte", async () => {
     const listener = await listen("--forward", `${target.url}/hook?from=listen`);
     expect(listener.output()).toContain(`forwarding to ${target.url}/hook?from=listen.`);
-    for (const kind of WEBHOOK_EVENTS) {
+    for (const kind of WebhookEvent.options) {
       const before = target.posts.length;
       const { code, output } = await run("trigger", kind);
       expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining(`${kind}  `) });
@@ -165,7 +166,7 @@ test.each([
   [["lead.created", "lead.created"], "one event is expected: "],
   [["lead.deleted"], "lead.deleted: no such event; there are "],
 ])("npm run trigger says what is wrong with %j", async (args, sentence) => {
-  const kinds = WEBHOOK_EVENTS.join(", ");
+  const kinds = WebhookEvent.options.join(", ");
   expect(await run("trigger", ...args)).toEqual({ code: 1, output: `${sentence}${kinds}\n` });
 });
 

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
-import type { Lead, Page } from "../../../src/contract/resources.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
+import type { Lead } from "../../../src/model/leads.ts";
 import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
 import { until } from "../../support/until.ts";
 

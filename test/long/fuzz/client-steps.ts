@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect } from "vitest";
-import type { WebhookEvent } from "../../../src/contract/resources.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import {
   type Cursor,
   isBehind,

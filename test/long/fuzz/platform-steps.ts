@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import fc from "fast-check";
 import { expect } from "vitest";
-import type { AutomationStatus, RunStatus } from "../../../src/contract/resources.ts";
+import type { AutomationStatus, RunStatus } from "../../../src/contract/enumerations.ts";
 import { type Item, type Key, type Model, newKey } from "./model.ts";
 import { pick, some, someWorkspace, step, workspaceOf } from "./step.ts";
 import { between } from "./times.ts";

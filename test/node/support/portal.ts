@@ -1,6 +1,6 @@
 import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import type { WebhookEvent } from "../../../src/contract/resources.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { openPage, type Visit } from "./browser.ts";
 import { type Answer, type Receiver, startReceiver } from "./receiver.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { Lead } from "../../../src/contract/resources.ts";
 import { isoTime } from "../../../src/contract/time.ts";
+import { Lead } from "../../../src/model/leads.ts";
 
 const IsoTime = Lead.shape.created_at;
 

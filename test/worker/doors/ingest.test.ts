@@ -1,7 +1,9 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
-import type { Automation, Lead, Run } from "../../../src/contract/resources.ts";
+import type { Automation } from "../../../src/model/automations.ts";
+import type { Lead } from "../../../src/model/leads.ts";
+import type { Run } from "../../../src/model/runs.ts";
 import {
   automationReport,
   eventsOf,

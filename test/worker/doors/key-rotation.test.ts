@@ -2,8 +2,8 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openedDataKeys } from "../../../src/contract/personal-data.ts";
-import type { Lead } from "../../../src/contract/resources.ts";
 import { Platform } from "../../../src/doors/platform.ts";
+import type { Lead } from "../../../src/model/leads.ts";
 import { deployedWith, leadReport, openApi } from "../../support/api.ts";
 import {
   consumeFor,

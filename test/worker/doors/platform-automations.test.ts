@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Automation, AutomationStatus } from "../../../src/contract/resources.ts";
+import type { AutomationStatus } from "../../../src/contract/enumerations.ts";
+import type { Automation } from "../../../src/model/automations.ts";
 import {
   type AutomationReport,
   automationReport,

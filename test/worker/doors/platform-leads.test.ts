@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Lead } from "../../../src/contract/resources.ts";
+import type { Lead } from "../../../src/model/leads.ts";
 import {
   errorOf,
   eventsOf,

@@ -1,9 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
-import { WebhookDelivery } from "../../../src/contract/resources.ts";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
+import { WebhookDelivery } from "../../../src/model/bodies.ts";
 import { findSubscription } from "../../../src/model/subscriptions.ts";
 import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
@@ -27,24 +27,32 @@ const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
 
 describe("sendTestEvent", () => {
-  test.each(WEBHOOK_EVENTS)("posts a %s marked as a test, signed like any other", async (type) => {
-    const subscription = await subscribe(await createWorkspace(), { events: ["lead.created"] });
-    const result = await Platform.sendTestEvent({ webhookId: subscription.id, type });
-    expect(result).toMatchObject({ outcome: "answered", status: 200 });
-    expect(result.durationMs).toBeLessThan(5_000);
-    const received = await receivedBy(subscription);
-    expect(received).toHaveLength(1);
-    const headers: Record<string, string> = received[0]?.headers ?? {};
-    const body = received[0]?.body ?? "";
-    const delivery = WebhookDelivery.parse(JSON.parse(body));
-    expect(delivery).toMatchObject({ id: result.eventId, type });
-    expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
-    expect(headers["x-service-test"]).toBe("true");
-    const timestamp = headers["webhook-timestamp"] ?? "";
-    const expected = await expectedSignatures(subscription.secret, result.eventId, timestamp, body);
-    expect(headers["x-service-signature"]).toBe(expected.service);
-    expect(headers["webhook-signature"]).toBe(expected.standard);
-  });
+  test.each(WebhookEvent.options)(
+    "posts a %s marked as a test, signed like any other",
+    async (type) => {
+      const subscription = await subscribe(await createWorkspace(), { events: ["lead.created"] });
+      const result = await Platform.sendTestEvent({ webhookId: subscription.id, type });
+      expect(result).toMatchObject({ outcome: "answered", status: 200 });
+      expect(result.durationMs).toBeLessThan(5_000);
+      const received = await receivedBy(subscription);
+      expect(received).toHaveLength(1);
+      const headers: Record<string, string> = received[0]?.headers ?? {};
+      const body = received[0]?.body ?? "";
+      const delivery = WebhookDelivery.parse(JSON.parse(body));
+      expect(delivery).toMatchObject({ id: result.eventId, type });
+      expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
+      expect(headers["x-service-test"]).toBe("true");
+      const timestamp = headers["webhook-timestamp"] ?? "";
+      const expected = await expectedSignatures(
+        subscription.secret,
+        result.eventId,
+        timestamp,
+        body,
+      );
+      expect(headers["x-service-signature"]).toBe(expected.service);
+      expect(headers["webhook-signature"]).toBe(expected.standard);
+    },
+  );
 
   test.each([
     ["status-503", { outcome: "answered", status: 503 }],

@@ -1,7 +1,7 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Page } from "../../../src/contract/resources.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { KeyGate } from "../../../src/gate/key-gate.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/gate/usage.ts";

@@ -1,10 +1,11 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import type { Page, Webhook } from "../../../src/contract/resources.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { dispatch } from "../../../src/delivery/dispatch.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
+import type { Webhook } from "../../../src/model/subscriptions.ts";
 import { deleteSubscription, enableSubscription } from "../../../src/model/subscriptions.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { eventsOf, openWorkspace } from "../../support/api.ts";

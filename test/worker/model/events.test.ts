@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import type { WebhookEvent } from "../../../src/contract/resources.ts";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { announce, commitAnnounced, IS_NEW_LEAD } from "../../../src/model/events.ts";

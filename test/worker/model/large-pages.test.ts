@@ -1,11 +1,11 @@
 import { env, exports } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Lead, Page, Run } from "../../../src/contract/resources.ts";
 import { openDatabase } from "../../../src/db/client.ts";
-import { listLeads } from "../../../src/model/leads.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
+import { type Lead, listLeads } from "../../../src/model/leads.ts";
 import type { Listing, PageRequest } from "../../../src/model/page.ts";
-import { listRuns, listRunsOfAutomation } from "../../../src/model/runs.ts";
+import { listRuns, listRunsOfAutomation, type Run } from "../../../src/model/runs.ts";
 import {
   deployedWith,
   leadReport,

@@ -1,10 +1,10 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import type { Page, Webhook } from "../../../src/contract/resources.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
 import { announce, type Draft, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import { listHealth } from "../../../src/model/health.ts";
 import { enableAgain, redeliverAgain } from "../../../src/model/redelivery.ts";
@@ -12,6 +12,7 @@ import {
   deleteSubscription,
   disableSubscription,
   enableSubscription,
+  type Webhook,
 } from "../../../src/model/subscriptions.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {

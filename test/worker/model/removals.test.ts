@@ -1,8 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Page, Run } from "../../../src/contract/resources.ts";
 import { openDatabase } from "../../../src/db/client.ts";
+import type { Page } from "../../../src/doors/http/paging.ts";
 import { cleanUpAutomations } from "../../../src/model/removals.ts";
+import type { Run } from "../../../src/model/runs.ts";
 import {
   automationReport,
   errorOf,

@@ -4,9 +4,9 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
 import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
 import { openedDataKeys } from "../../../src/contract/personal-data.ts";
-import type { Lead } from "../../../src/contract/resources.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { Platform } from "../../../src/doors/platform.ts";
+import type { Lead } from "../../../src/model/leads.ts";
 import {
   errorOf,
   leadReport,

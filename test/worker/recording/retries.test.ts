@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { WEBHOOK_EVENTS } from "../../../src/contract/enumerations.ts";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { controlAutomation } from "../../../src/model/control.ts";
 import {
@@ -14,7 +14,7 @@ import { subscribe } from "../../support/deliveries.ts";
 import { type Lost, lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
-const EVERYTHING = [...WEBHOOK_EVENTS];
+const EVERYTHING = [...WebhookEvent.options];
 const FIRST_MS = Date.parse("2026-01-01T00:00:00.000Z");
 
 /** A workspace with an active automation that has run, and a subscriber to all its events. */

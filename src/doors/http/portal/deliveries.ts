@@ -1,26 +1,36 @@
+import { z } from "@hono/zod-openapi";
 import type { Context } from "hono";
 import { DELIVERIES_LIST } from "../../../contract/cursor.ts";
-import { WEBHOOK_EVENTS } from "../../../contract/enumerations.ts";
+import { WebhookEvent } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
+import { RedeliveryRequest } from "../../../contract/portal.ts";
 import { wake } from "../../../delivery/wake.ts";
 import { findDelivery, listDeliveries } from "../../../model/history.ts";
 import { ALL_STATES } from "../../../model/owing.ts";
 import { redeliverAgain } from "../../../model/redelivery.ts";
-import { readPortalBody } from "../body.ts";
+import { readJson } from "../body.ts";
 import type { AppEnv } from "../context.ts";
-import { parseChoice, parsePageRequest, toPage } from "../paging.ts";
+import { parseAs, queryOf } from "../invalid.ts";
+import { PageQuery, toPage, toPageRequest } from "../paging.ts";
 import { toAttempt, toDelivery } from "./shapes.ts";
 import { idOf, refuseTooMany } from "./webhooks.ts";
 
-const STATES = ["pending", "delivered", "exhausted", "cancelled"] as const;
+/** A parameter with an allowed value; null if absent or empty. */
+function choice<E extends z.ZodEnum>(values: E) {
+  const given = z.preprocess((value) => (value === "" ? undefined : value), values.optional());
+  return given.transform((value) => value ?? null);
+}
+
+const DeliveriesQuery = z.object({
+  state: choice(z.enum(["pending", "delivered", "exhausted", "cancelled"])),
+  type: choice(WebhookEvent),
+});
 
 /** `GET /portal/api/webhooks/{id}/deliveries` */
 export async function listWebhookDeliveries(c: Context<AppEnv>): Promise<Response> {
-  const request = parsePageRequest(c, DELIVERIES_LIST);
-  const filter = {
-    state: parseChoice(c, "state", STATES),
-    type: parseChoice(c, "type", WEBHOOK_EVENTS),
-  };
+  const query = queryOf(c);
+  const request = toPageRequest(DELIVERIES_LIST, parseAs(PageQuery, query));
+  const filter = parseAs(DeliveriesQuery, query);
   const { items, next } = await listDeliveries(c.get("db"), idOf(c), filter, request);
   return c.json(toPage(DELIVERIES_LIST, { items: items.map(toDelivery), next }));
 }
@@ -36,7 +46,7 @@ export async function showDelivery(c: Context<AppEnv>): Promise<Response> {
 
 /** `POST /portal/api/webhooks/{id}/redeliver` */
 export async function redeliver(c: Context<AppEnv>): Promise<Response> {
-  const { event_ids, since, until, states } = await readPortalBody(c, "RedeliveryRequest");
+  const { event_ids, since, until, states } = parseAs(RedeliveryRequest, await readJson(c));
   const now = Date.now();
   const subscriptionId = idOf(c);
   const range = { since: since ?? now, until: until ?? null, states: states ?? ALL_STATES };

@@ -2,12 +2,12 @@ import type { Context } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { UnknownInput } from "../../../contract/input-error.ts";
 import { answerHashed, policyOf, readAsset } from "../assets.ts";
-import { type AppEnv, createApp } from "../context.ts";
+import { type AppEnv, newApp } from "../context.ts";
 import { served } from "../served.ts";
-import { createWebhook } from "../webhooks.ts";
 import { listWebhookDeliveries, redeliver, showDelivery } from "./deliveries.ts";
 import { portalGate } from "./gate.ts";
 import {
+  createWebhook,
   enableWebhook,
   listWebhooks,
   removeWebhook,
@@ -21,7 +21,7 @@ import { listKeys, showWorkspace } from "./workspace.ts";
  * The portal of a workspace's webhooks: a page and its API, for anyone with a link from the
  * Platform door.
  */
-export const portal = createApp();
+export const portal = newApp();
 
 portal.use("/portal/*", async (c, next) => {
   if (c.env.PORTAL === "off") throw new ApiError("route_not_found");
@@ -43,11 +43,11 @@ portal.get("/portal/:file", (c) => answerHashed(c, HASHED));
 portal.use("/portal/api/*", portalGate);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
-const api = createApp();
+const api = newApp();
 api.get("/workspace", handle(showWorkspace));
 api.get("/keys", handle(listKeys));
 api.get("/webhooks", handle(listWebhooks));
-api.post("/webhooks", createWebhook);
+api.post("/webhooks", handle(createWebhook));
 api.get("/webhooks/:id", handle(showWebhook));
 api.delete("/webhooks/:id", handle(removeWebhook));
 api.post("/webhooks/:id/enable", handle(enableWebhook));

@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import { ApiError } from "../../../contract/errors.ts";
 import { REDELIVERY_AHEAD_MS, SECRET_OVERLAP_SECONDS } from "../../../contract/limits.ts";
+import { SecretRotation, TestRequest, WebhookEnabling } from "../../../contract/portal.ts";
 import { wake } from "../../../delivery/wake.ts";
 import { countDays } from "../../../model/days.ts";
 import { listHealth } from "../../../model/health.ts";
@@ -9,15 +10,21 @@ import { enableAgain } from "../../../model/redelivery.ts";
 import { findSubscription } from "../../../model/subscriptions.ts";
 import { rotateSecret, TooManySecrets } from "../../../webhooks/rotation.ts";
 import { sendTestEvent } from "../../../webhooks/test-event.ts";
-import { readPortalBody } from "../body.ts";
+import { readJson } from "../body.ts";
 import type { AppEnv } from "../context.ts";
-import { deleteWebhook } from "../webhooks.ts";
+import { parseAs } from "../invalid.ts";
+import { subscribe, unsubscribe, WebhookCreation } from "../webhooks.ts";
 import { toDay, toWebhook } from "./shapes.ts";
 
 /** `GET /portal/api/webhooks` */
 export async function listWebhooks(c: Context<AppEnv>): Promise<Response> {
   const views = await listHealth(c.get("db"), c.get("workspaceId"));
   return c.json({ data: views.map(toWebhook) });
+}
+
+/** `POST /portal/api/webhooks` */
+export async function createWebhook(c: Context<AppEnv>): Promise<Response> {
+  return c.json(await subscribe(c, parseAs(WebhookCreation, await readJson(c))), 201);
 }
 
 /** `GET /portal/api/webhooks/{id}` */
@@ -32,13 +39,14 @@ export async function showWebhook(c: Context<AppEnv>): Promise<Response> {
 }
 
 /** `DELETE /portal/api/webhooks/{id}` */
-export function removeWebhook(c: Context<AppEnv>): Promise<Response> {
-  return deleteWebhook(c, idOf(c));
+export async function removeWebhook(c: Context<AppEnv>): Promise<Response> {
+  await unsubscribe(c, idOf(c));
+  return c.body(null, 204);
 }
 
 /** `POST /portal/api/webhooks/{id}/enable` */
 export async function enableWebhook(c: Context<AppEnv>): Promise<Response> {
-  const { redeliver_since } = await readPortalBody(c, "WebhookEnabling");
+  const { redeliver_since } = parseAs(WebhookEnabling, await readJson(c));
   const subscriptionId = idOf(c);
   const since = redeliver_since ?? null;
   const enabled = enableAgain(c.get("db"), subscriptionId, since, Date.now());
@@ -56,7 +64,7 @@ export function refuseTooMany(error: unknown): never {
 
 /** `POST /portal/api/webhooks/{id}/secret` */
 export async function rotateWebhookSecret(c: Context<AppEnv>): Promise<Response> {
-  const { overlap_seconds } = await readPortalBody(c, "SecretRotation");
+  const { overlap_seconds } = parseAs(SecretRotation, await readJson(c));
   const overlap = overlap_seconds ?? SECRET_OVERLAP_SECONDS.default;
   const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
   try {
@@ -71,7 +79,7 @@ export async function rotateWebhookSecret(c: Context<AppEnv>): Promise<Response>
 
 /** `POST /portal/api/webhooks/{id}/test` */
 export async function testWebhook(c: Context<AppEnv>): Promise<Response> {
-  const { type } = await readPortalBody(c, "TestRequest");
+  const { type } = parseAs(TestRequest, await readJson(c));
   const now = Date.now();
   const subscription = await findSubscription(c.get("db"), idOf(c), now);
   const result = await sendTestEvent(c.env, subscription, type, now);

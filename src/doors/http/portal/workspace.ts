@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { API_KEYS_LIST } from "../../../contract/cursor.ts";
-import { WEBHOOK_EVENTS } from "../../../contract/enumerations.ts";
+import { WebhookEvent } from "../../../contract/enumerations.ts";
 import { ApiError } from "../../../contract/errors.ts";
 import { PORTAL_KEYS, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
@@ -11,7 +11,8 @@ import { logError } from "../../../log.ts";
 import { listStoredKeys, type StoredKey } from "../../../model/api-keys.ts";
 import { isoTimeOrNull } from "../../../model/health.ts";
 import type { AppEnv } from "../context.ts";
-import { parsePageRequest, toPage } from "../paging.ts";
+import { parseAs, queryOf } from "../invalid.ts";
+import { PageQuery, toPage, toPageRequest } from "../paging.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -28,13 +29,13 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     webhooks_max: found.webhooksMax,
     // The shorter of the two, which holds whether or not an event was delivered.
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
-    events: WEBHOOK_EVENTS,
+    events: WebhookEvent.options,
   });
 }
 
 /** `GET /portal/api/keys`: the keys newest first, in pages of one size. */
 export async function listKeys(c: Context<AppEnv>): Promise<Response> {
-  const { after } = parsePageRequest(c, API_KEYS_LIST);
+  const { after } = toPageRequest(API_KEYS_LIST, parseAs(PageQuery, queryOf(c)));
   const request = { limit: PORTAL_KEYS, after };
   const found = await listStoredKeys(openDirectory(c.env), c.get("workspaceId"), request);
   const now = Date.now();

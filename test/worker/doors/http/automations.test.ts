@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Automation } from "../../../../src/contract/resources.ts";
+import type { Automation } from "../../../../src/model/automations.ts";
 import {
   apartFromFigures,
   automationReport,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { Automation, AutomationStatus } from "../../../../src/contract/resources.ts";
+import type { AutomationStatus } from "../../../../src/contract/enumerations.ts";
+import type { Automation } from "../../../../src/model/automations.ts";
 import {
   apartFromFigures,
   deployedWith,

@@ -1,9 +1,10 @@
 import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Lead, Page } from "../../../../src/contract/resources.ts";
+import type { Page } from "../../../../src/doors/http/paging.ts";
 import { hashApiKey } from "../../../../src/gate/api-key.ts";
 import { knownKeys } from "../../../../src/gate/memory.ts";
+import type { Lead } from "../../../../src/model/leads.ts";
 import {
   deployedWith,
   leadReport,

@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Run } from "../../../../src/contract/resources.ts";
+import type { Run } from "../../../../src/model/runs.ts";
 import {
   apartFromFigures,
   leadReport,

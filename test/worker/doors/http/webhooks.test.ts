@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ErrorDetails, Reason } from "../../../../src/contract/errors.ts";
-import type { Webhook } from "../../../../src/contract/resources.ts";
+import type { Webhook } from "../../../../src/model/subscriptions.ts";
 import {
   apartFromFigures,
   deployedWith,

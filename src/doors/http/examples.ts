@@ -1,5 +1,8 @@
-import { encodeCursor } from "../contract/cursor.ts";
-import type { Automation, Lead, Run, Webhook } from "../contract/resources.ts";
+import { encodeCursor } from "../../contract/cursor.ts";
+import type { Automation } from "../../model/automations.ts";
+import type { Lead } from "../../model/leads.ts";
+import type { Run } from "../../model/runs.ts";
+import type { Webhook } from "../../model/subscriptions.ts";
 
 /*
  * The sample data that all examples share. test/worker/document/examples.test.ts records it, sends
@@ -20,11 +23,11 @@ export const AUTOMATION: Automation = {
 };
 
 /** The same automation after it was paused. */
-export const PAUSED: Automation = {
+export const PAUSED = {
   ...AUTOMATION,
   status: "paused",
   updated_at: "2026-03-14T10:02:17.204Z",
-};
+} satisfies Automation;
 
 /** An older automation. */
 const CRM_AUTOMATION: Automation = {
