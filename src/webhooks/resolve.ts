@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
 import {
   DNS_REMEMBERED_MS,
@@ -56,30 +57,13 @@ function validityOf(records: { TTL: number }[]): number {
   return Math.min(Math.max(shortestMs, DNS_REMEMBERED_MS.min), DNS_REMEMBERED_MS.max);
 }
 
-interface DnsRecord {
-  type: number;
-  data: string;
-  TTL: number;
-}
-
-/**
- * Parses a resolver's answer, without a schema: zod is not loaded at startup.
- *
- * @throws Error if it is not a valid answer.
- */
-function parseAnswer(value: unknown): { Status: number; Answer: DnsRecord[] } {
-  const { Status, Answer = [] } = (value ?? {}) as { Status?: unknown; Answer?: unknown };
-  if (typeof Status !== "number" || !Array.isArray(Answer))
-    throw new Error("not a resolver's answer");
-  return { Status, Answer: Answer.map(parseRecord) };
-}
-
-function parseRecord(value: unknown): DnsRecord {
-  const { type, data, TTL = 0 } = (value ?? {}) as Partial<Record<keyof DnsRecord, unknown>>;
-  if (typeof type !== "number" || typeof data !== "string" || typeof TTL !== "number")
-    throw new Error("not a DNS record");
-  return { type, data, TTL };
-}
+/** A resolver's answer. Everything else that it contains is ignored. */
+const Answer = z.object({
+  Status: z.number(),
+  Answer: z
+    .array(z.object({ type: z.number(), data: z.string(), TTL: z.number().default(0) }))
+    .default([]),
+});
 
 /** @throws if there is no valid answer in time. */
 async function ask(resolverUrl: string, name: string, type: string) {
@@ -90,7 +74,7 @@ async function ask(resolverUrl: string, name: string, type: string) {
     headers: { accept: "application/dns-json" },
     signal: AbortSignal.timeout(DNS_TIMEOUT_MS),
   });
-  const said = parseAnswer(await answer.json());
+  const said = Answer.parse(await answer.json());
   if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
     throw new Error(`the resolver answered with status ${said.Status}`);
   return said;
