@@ -88,10 +88,15 @@ export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
 /** Number of days for which the portal counts deliveries, including today... */
 export const PORTAL_DAYS = 7;
 /** ...and the maximum it counts per day; the newest ones. */
-export const PORTAL_DAY_MAX = 10_000;
+export const PORTAL_DAY_MAX = 1_000;
 
 /** Maximum pending deliveries counted for a subscription's health. */
-export const PENDING_COUNTED_MAX = 10_000;
+export const PENDING_COUNTED_MAX = 1_000;
+/**
+ * Maximum failed attempts stored per delivery, which can be sent again any number of times: the first
+ * ones and the last.
+ */
+export const ATTEMPTS_KEPT = 100;
 
 /** Keys on one page of the portal; to show the usage of one takes a call of its gate. */
 export const PORTAL_KEYS = 20;

@@ -357,7 +357,10 @@ export const attempts = sqliteTable(
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
-    /** Number of the failure, from 1; it keeps counting when the delivery is sent again. */
+    /**
+     * Number of the failure, from 1; it keeps counting when the delivery is sent again, up to
+     * `ATTEMPTS_KEPT`.
+     */
     attempt: integer().notNull(),
     /** When the attempt started. */
     at: integer().notNull(),

@@ -18,8 +18,8 @@ export interface DayFigures extends Record<DeliveryState, number> {
 }
 
 /**
- * Counts a subscription's deliveries by the day of their events, oldest day first. The number of
- * rows read is bounded for each day.
+ * Counts a subscription's deliveries by the day of their events, oldest day first. Reads up to
+ * `PORTAL_DAY_MAX` of each day.
  */
 export async function countDays(
   db: Database,

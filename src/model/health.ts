@@ -77,7 +77,8 @@ const healthOf = (workspaceId: string, webhookId?: string) =>
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 
 /**
- * A workspace's subscriptions, newest first, each with its health.
+ * A workspace's subscriptions, newest first, each with its health. Reads up to `RECENT` and
+ * `PENDING_COUNTED_MAX` deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
  *
  * @param webhookId only this one, if it belongs to the workspace.
  */

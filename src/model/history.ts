@@ -27,7 +27,7 @@ export interface DeliveryView {
 
 /** A delivery with everything that is stored about it. */
 export interface DeliveryDetails extends DeliveryView {
-  /** Every failed attempt, oldest first. */
+  /** Every failed attempt, oldest first; of more than `ATTEMPTS_KEPT`, the first ones and the last. */
   failedAttempts: AttemptView[];
   /** The exact body that is signed and posted. */
   body: string;
@@ -114,7 +114,7 @@ export async function listDeliveries(
 }
 
 /**
- * One delivery with everything that is stored about it.
+ * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` failed attempts.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
  * @throws UnknownInput if there is none.

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
-import { TELL_AFTER_MS } from "../contract/limits.ts";
+import { ATTEMPTS_KEPT, TELL_AFTER_MS } from "../contract/limits.ts";
 import type { Pace } from "../contract/pace.ts";
-import { each, fromJson, insertFrom, update } from "../db/builder.ts";
+import { assign, each, excluded, fromJson, insertFrom, update } from "../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import {
   attempts,
@@ -157,13 +157,16 @@ const insertFailures = preparedWrite(
     {
       subscriptionId: deliveries.subscriptionId,
       eventId: deliveries.eventId,
-      attempt: sql`1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
+      attempt: sql`min(${ATTEMPTS_KEPT}, 1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
         WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId}
-          AND ${attempts.eventId} = ${deliveries.eventId}), 0)`,
+          AND ${attempts.eventId} = ${deliveries.eventId}), 0))`,
       at: sql`o.value->>'startedAt'`,
       ...each(attempts, ["outcome", "status", "durationMs"], fromJson("o")),
     },
-    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_HELD} WHERE o.value->>'state' <> 'delivered'`,
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_HELD} WHERE o.value->>'state' <> 'delivered'
+      ON CONFLICT (subscription_id, event_id, attempt) DO UPDATE SET ${assign(attempts, {
+        ...each(attempts, ["at", "outcome", "status", "durationMs"], excluded),
+      })}`,
   ),
 );
 

@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { ATTEMPTS_KEPT } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { attempts, deliveries, subscriptions } from "../../../src/db/schema.ts";
@@ -16,7 +17,9 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
+  endWait,
   failAt,
+  HOUR_MS,
   MINUTE_MS,
   observedDatabase,
   owed,
@@ -258,6 +261,26 @@ describe("readDelivery", () => {
         { at: isoTime(T0 + MINUTE_MS), outcome: "timed_out", status: null, durationMs: 0 },
       ],
     });
+  });
+
+  test("returns the first failed attempts and the last, however often it was sent again", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await db.insert(attempts).values(
+      Array.from({ length: ATTEMPTS_KEPT - 1 }, (_, i) => ({
+        ...{ subscriptionId: id, eventId, attempt: i + 1, at: T0 + i },
+        ...{ outcome: "answered", status: 500, durationMs: 1 },
+      })).slice(-1),
+    );
+    for (const [i, status] of [501, 502, 503].entries()) {
+      await endWait(id);
+      await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], answered(status));
+    }
+    const { failedAttempts } = await Platform.readDelivery({ webhookId: id, eventId });
+    expect(failedAttempts.map(({ at, status }) => [at, status])).toEqual([
+      [isoTime(T0 + ATTEMPTS_KEPT - 2), 500],
+      [isoTime(T0 + 3 * HOUR_MS), 503],
+    ]);
   });
 
   test("says which of the two is unknown, and shows none of another subscription", async () => {
