@@ -1,4 +1,4 @@
-import { select } from "../../src/db/builder.ts";
+import { named, qb } from "../../src/db/builder.ts";
 import { events } from "../../src/db/schema.ts";
 import { BODY, type BodyRow, makeBody, type Owner } from "../../src/model/bodies.ts";
 import { dataKeyOf } from "../../src/model/data-keys.ts";
@@ -6,12 +6,8 @@ import { dataKeyOf } from "../../src/model/data-keys.ts";
 const { type, workspaceId } = events;
 
 /** The SQL that reads each event with what its body is made from. */
-export const EVENTS_WITH_BODIES = select({
-  type,
-  workspaceId,
-  dataKey: dataKeyOf(workspaceId),
-  ...BODY,
-})
+export const EVENTS_WITH_BODIES = qb
+  .select(named({ type, workspaceId, dataKey: dataKeyOf(workspaceId), ...BODY }))
   .from(events)
   .toSQL().sql;
 

@@ -12,30 +12,10 @@ class NoDatabase extends LateClient {
 /** Drizzle without a database: builds queries for `commit`, `query` and `prepared` to execute. */
 export const qb = drizzle(new NoDatabase() as unknown as D1Database);
 
-/** Starts an `UPDATE`. */
-export function update<T extends SQLiteTable>(table: T) {
-  return qb.update(table);
-}
-
-/** Starts a `DELETE`. */
-export function deleteFrom<T extends SQLiteTable>(table: T) {
-  return qb.delete(table);
-}
-
 /**
- * Starts a `SELECT`. Each column is returned under its field name: D1 returns the rows of a batch
- * as objects, in which two columns with the same name would collide.
+ * Aliases each field to its name, for queries that are part of raw SQL, and where joined columns have the same
+ * name: see `checkNames` in client.ts.
  */
-export function select<F extends SelectedFields>(fields: F) {
-  return qb.select(named(fields));
-}
-
-/** Like `select`, with `DISTINCT`. */
-export function selectDistinct<F extends SelectedFields>(fields: F) {
-  return qb.selectDistinct(named(fields));
-}
-
-/** Aliases each field to its name, as `select` does; for `RETURNING`. */
 export function named<F extends SelectedFields>(fields: F): F {
   const entries = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
   return Object.fromEntries(entries) as F;
@@ -111,6 +91,11 @@ const isBytes = (column: Column) => column.getSQLType() === "blob";
 /** In `ON CONFLICT … DO UPDATE`, the column's value in the row that conflicted. */
 export function excluded(column: Column): SQL {
   return sql`excluded.${bare(column)}`;
+}
+
+/** Like Drizzle's `inArray`, for any number of values: D1 binds at most 100 parameters. */
+export function inJson(column: Column, values: readonly string[]): SQL {
+  return sql`${column} IN (SELECT value FROM json_each(${JSON.stringify(values)}))`;
 }
 
 /** A column without its table name, as the left-hand side of an assignment needs it. */

@@ -1,4 +1,4 @@
-import { fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { Column, fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { BatchItem } from "drizzle-orm/batch";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { qb } from "./builder.ts";
@@ -40,7 +40,25 @@ interface Prepared {
 
 function prepare(query: Built): Prepared {
   const built: object = is(query, SQL) ? qb.run(query) : query;
-  return "prepare" in built ? (built as { prepare(): Prepared }).prepare() : (built as Prepared);
+  if (!("prepare" in built)) return built as Prepared;
+  checkNames(built);
+  return (built as { prepare(): Prepared }).prepare();
+}
+
+/**
+ * D1 returns the rows of a batch as objects, which lack one of two columns with the same name. Drizzle, which reads
+ * them by position, would return wrong values (https://github.com/drizzle-team/drizzle-orm/issues/6038).
+ *
+ * @throws Error if two columns have the same name, as those of joined tables may: alias one.
+ */
+function checkNames(query: object): void {
+  const { selectedFields = {} } =
+    (query as { _?: { selectedFields?: Record<string, unknown> } })._ ?? {};
+  const names = Object.values(selectedFields).flatMap((field) =>
+    is(field, Column) ? field.name : is(field, SQL.Aliased) ? field.fieldAlias : [],
+  );
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new Error(`two selected columns are named ${twice}: alias one`);
 }
 
 function toStatements(part: Executable): Statements<unknown> {

@@ -1,3 +1,5 @@
+import { DrizzleQueryError } from "drizzle-orm";
+
 /** A D1 error and how to handle it. */
 interface D1ErrorRule {
   /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
@@ -69,7 +71,16 @@ export function isMoving(error: unknown): boolean {
   return error instanceof Error && error.message.includes("workspace_moving");
 }
 
-function ruleOf(error: unknown): D1ErrorRule | undefined {
+/**
+ * What D1, or the session, has thrown. Drizzle wraps that of a query that is awaited directly, in an
+ * error whose message contains the query's parameters: it must not leave a door.
+ */
+export function causeOf(error: unknown): unknown {
+  return error instanceof DrizzleQueryError ? error.cause : error;
+}
+
+function ruleOf(thrown: unknown): D1ErrorRule | undefined {
+  const error = causeOf(thrown);
   if (!(error instanceof Error)) return undefined;
   const text = error.message.toLowerCase();
   return D1_ERRORS.find(({ message }) => text.includes(message.replace(/\.$/, "").toLowerCase()));

@@ -1,7 +1,7 @@
-import { and, eq, inArray, isNull, sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { DATABASE_PATIENCE_MS } from "../contract/limits.ts";
-import { select } from "./builder.ts";
-import { type Database, openDatabase, prepared, query, rows } from "./client.ts";
+import { inJson, qb } from "./builder.ts";
+import { type Database, openDatabase, prepared, query } from "./client.ts";
 import {
   bindingOf,
   DIRECTORY,
@@ -31,7 +31,8 @@ export function allHomes(env: Env): Home[] {
 }
 
 const entry = prepared(
-  select({ database: workspaces.database })
+  qb
+    .select({ database: workspaces.database })
     .from(workspaces)
     .where(eq(workspaces.id, sql.placeholder("id"))),
 );
@@ -82,13 +83,11 @@ export async function findDatabases(
   const known = new Map(workspaceIds.map((id) => [id, DIRECTORY]));
   if (hasOneDatabase(env)) return known;
   const { id, database } = workspaces;
-  const entries = rows(
-    select({ id, database })
-      .from(workspaces)
-      .where(inArray(id, sql`(SELECT value FROM json_each(${JSON.stringify(workspaceIds)}))`)),
-  );
-  for (const row of await query(openDirectory(env), entries))
-    known.set(row.id, row.database ?? DIRECTORY);
+  const entries = await openDirectory(env)
+    .select({ id, database })
+    .from(workspaces)
+    .where(inJson(id, workspaceIds));
+  for (const row of entries) known.set(row.id, row.database ?? DIRECTORY);
   return known;
 }
 
@@ -114,7 +113,8 @@ export async function inTime<T>(
 }
 
 const subscription = prepared(
-  select({ id: subscriptions.id })
+  qb
+    .select({ id: subscriptions.id })
     .from(subscriptions)
     // While its workspace moves, both databases have it.
     .innerJoin(

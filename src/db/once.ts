@@ -1,7 +1,7 @@
 import { inArray, lt, type SQL, sql } from "drizzle-orm";
 import { COMMITS_FORGOTTEN_MAX, COMMITS_KEPT_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { deleteFrom, insertFrom, select } from "./builder.ts";
+import { insertFrom, qb } from "./builder.ts";
 import { commit, type Database, inOrder, type Statements, write } from "./client.ts";
 import { commits } from "./schema.ts";
 
@@ -41,10 +41,11 @@ const TAKEN = "UNIQUE constraint failed: commits.token";
 
 /** Deletes the tokens of transactions that can no longer be retried. */
 export function deleteCommits(now: number): Statements<unknown> {
-  const old = select({ token: commits.token })
+  const old = qb
+    .select({ token: commits.token })
     .from(commits)
     .where(lt(commits.token, isoTime(now - COMMITS_KEPT_MS)))
     .orderBy(commits.token)
     .limit(COMMITS_FORGOTTEN_MAX);
-  return write(deleteFrom(commits).where(inArray(commits.token, old)));
+  return write(qb.delete(commits).where(inArray(commits.token, old)));
 }

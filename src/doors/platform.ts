@@ -1,6 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { InputError } from "../contract/input-error.ts";
 import { type PlatformInput, type PlatformMethod, parseInput } from "../contract/platform.ts";
+import { causeOf } from "../db/errors.ts";
 import { apiKeyMethods } from "./platform/api-keys.ts";
 import { databaseMethods } from "./platform/databases.ts";
 import { deliveryMethods } from "./platform/deliveries.ts";
@@ -50,7 +51,8 @@ async function invoke<M extends PlatformMethod>(method: M, call: Call, input: un
   const perform: Methods[M] = METHODS[method];
   try {
     return await perform(call, parseInput(method, input));
-  } catch (error) {
+  } catch (thrown) {
+    const error = causeOf(thrown);
     if (!(error instanceof InputError) || error.message.startsWith(`${method}: `)) throw error;
     throw new InputError(`${method}: ${error.message}`);
   }

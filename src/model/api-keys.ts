@@ -12,15 +12,13 @@ import {
 import { InputError } from "../contract/input-error.ts";
 import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { insertFrom, named, select, update } from "../db/builder.ts";
+import { insertFrom, named, qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
   inOrder,
   prepared,
-  query,
   readAs,
-  rows,
   type Statements,
   write,
 } from "../db/client.ts";
@@ -38,8 +36,8 @@ import {
 } from "./page.ts";
 
 /** Inserts an API key; only its hash is stored. */
-export function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
-  return commit(db, insertFrom(apiKeys, key, sql`WHERE true ON CONFLICT DO NOTHING`));
+export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
+  return db.insert(apiKeys).values(key).onConflictDoNothing();
 }
 
 /** What is needed to tell a key's gate about a change. */
@@ -52,16 +50,16 @@ export interface GatedKey {
 const GATED_KEY = { keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt };
 
 /** Revokes a key for good. @returns the key, or nothing if there is no such key. */
-export function revokeKey(
+export async function revokeKey(
   db: Database,
   key: { id: string } | { keyHash: string },
   now: number,
 ): Promise<GatedKey[]> {
-  const revoked = update(apiKeys)
+  return db
+    .update(apiKeys)
     .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
     .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
-    .returning(named(GATED_KEY));
-  return commit(db, rows<GatedKey>(revoked.getSQL()));
+    .returning(GATED_KEY);
 }
 
 /**
@@ -93,13 +91,15 @@ export function rollKey(
       },
       sql`FROM ${apiKeys} WHERE ${isRollable}`,
     ),
-    update(apiKeys)
+    qb
+      .update(apiKeys)
       .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
       .where(isRollable),
-    select({ ...GATED_KEY, revokedAt })
+    qb
+      .select({ ...GATED_KEY, revokedAt })
       .from(apiKeys)
       .where(eq(apiKeys.id, oldId)),
-    select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
+    qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
   ]);
   return readAs(statements, ([, , [old], [rolled]]) => {
     if (!old) throw new InputError("keyId: no such key");
@@ -123,28 +123,30 @@ export function isLive(now: number | Placeholder): SQL | undefined {
  *
  * @returns the key, or nothing if there is no such live key.
  */
-export function updateQuota(
+export async function updateQuota(
   db: Database,
   id: string,
   requestsPerWindow: number | null,
   now: number,
 ): Promise<GatedKey[]> {
-  const updated = update(apiKeys)
+  return db
+    .update(apiKeys)
     .set({ requestsPerWindow })
     .where(and(eq(apiKeys.id, id), isLive(now)))
-    .returning(named(GATED_KEY));
-  return commit(db, rows<GatedKey>(updated.getSQL()));
+    .returning(GATED_KEY);
 }
 
 /** Lists a workspace's live keys. */
-export function listLiveKeys(db: Database, workspaceId: string, now: number): Promise<GatedKey[]> {
+export async function listLiveKeys(
+  db: Database,
+  workspaceId: string,
+  now: number,
+): Promise<GatedKey[]> {
   const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
-  return query(
-    db,
-    select(GATED_KEY)
-      .from(apiKeys)
-      .where(and(ofWorkspace, isLive(now))),
-  );
+  return db
+    .select(GATED_KEY)
+    .from(apiKeys)
+    .where(and(ofWorkspace, isLive(now)));
 }
 
 /** A key as the platform sees it. */
@@ -161,7 +163,8 @@ interface ApiKeyEntry {
 }
 
 const page = prepared(
-  select(getTableColumns(apiKeys))
+  qb
+    .select(getTableColumns(apiKeys))
     .from(apiKeys)
     .where(
       and(
@@ -230,7 +233,8 @@ export function findStanding(db: Database, keyHash: string, now: number): Promis
  */
 export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
   const noted = write(
-    update(apiKeys)
+    qb
+      .update(apiKeys)
       .set({ lastUsedAt: now })
       .where(
         and(
@@ -245,15 +249,16 @@ export async function useKey(db: Database, keyHash: string, now: number): Promis
 }
 
 const standing = prepared(
-  select({
-    keyId: apiKeys.id,
-    workspaceId: workspaces.id,
-    database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
-    accessGranted: workspaces.accessGranted,
-    requestsPerWindow: apiKeys.requestsPerWindow,
-    lastUsedAt: apiKeys.lastUsedAt,
-    expiresAt: apiKeys.expiresAt,
-  })
+  qb
+    .select({
+      ...named({ keyId: apiKeys.id }),
+      workspaceId: workspaces.id,
+      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
+      accessGranted: workspaces.accessGranted,
+      requestsPerWindow: apiKeys.requestsPerWindow,
+      lastUsedAt: apiKeys.lastUsedAt,
+      expiresAt: apiKeys.expiresAt,
+    })
     .from(apiKeys)
     .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
     .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),

@@ -5,16 +5,7 @@ import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
-import {
-  assign,
-  bare,
-  each,
-  excluded,
-  fromJson,
-  insertFrom,
-  select,
-  update,
-} from "../db/builder.ts";
+import { assign, bare, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -50,17 +41,18 @@ const IS_CRM = sql`${automations.type} = 'crm_source'`;
 
 /** The shown automations of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
-  return select({
-    id: automations.id,
-    name: automations.name,
-    type: automations.type,
-    provider: automations.provider,
-    agentId: automations.agentId,
-    agentName: automations.agentName,
-    status: automations.status,
-    updatedAt: automations.updatedAt,
-    createdAt: automations.createdAt,
-  })
+  return qb
+    .select({
+      id: automations.id,
+      name: automations.name,
+      type: automations.type,
+      provider: automations.provider,
+      agentId: automations.agentId,
+      agentName: automations.agentName,
+      status: automations.status,
+      updatedAt: automations.updatedAt,
+      createdAt: automations.createdAt,
+    })
     .from(automations)
     .where(
       and(
@@ -98,7 +90,8 @@ export async function listAutomations(
 }
 
 const automation = prepared(
-  select(getTableColumns(automations))
+  qb
+    .select(getTableColumns(automations))
     .from(automations)
     .where(
       and(
@@ -130,7 +123,9 @@ export function updateStatus(
   row: AutomationRow,
   { status, updatedAt, revision }: AutomationRow,
 ): Statements<number> {
-  return counted(update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)));
+  return counted(
+    qb.update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)),
+  );
 }
 
 /** SQL condition: the automation has not changed since `row` was read. */
@@ -181,7 +176,8 @@ export function upsertAutomations(
       WHERE ${isNew}`),
     ...chunks.map((chunk) =>
       // Rare, so all in one statement: a changed type moves the automation's runs to the other list.
-      update(runs)
+      qb
+        .update(runs)
         .set({ crm: sql`NOT ${bare(runs.crm)}` })
         .where(
           sql`${runs.automationId} IN (
@@ -235,7 +231,8 @@ export function changesStatus(reported: ReportedAutomation[]): SQL {
 export function findAutomations(named: { workspaceId: string; id: string }[]) {
   const { workspaceId, id, type, generation, removedAt } = automations;
   return rows(
-    select({ workspaceId, id, type, generation })
+    qb
+      .select({ workspaceId, id, type, generation })
       .from(sql`json_each(${JSON.stringify(named)}) AS named`)
       .innerJoin(
         automations,

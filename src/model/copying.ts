@@ -2,7 +2,7 @@ import { type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { ExportKind } from "../contract/export.ts";
 import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_BYTES_AT_ONCE } from "../contract/limits.ts";
-import { bare, excluded, fromJson, list, toJsonValue, update } from "../db/builder.ts";
+import { bare, excluded, fromJson, list, qb, toJsonValue } from "../db/builder.ts";
 import {
   type Executable,
   inOrder,
@@ -83,10 +83,11 @@ const KINDS: Kind[] = [
     conflict: [leads.id],
     // Its runs may only lose the link in a later change.
     release: (isGone) => [
-      update(runs)
+      qb
+        .update(runs)
         .set({ leadId: null })
         .where(sql`${runs.leadId} IN (SELECT ${leads.id} FROM ${leads} WHERE ${isGone})`),
-      update(leads).set(BLANK_LEAD).where(isGone),
+      qb.update(leads).set(BLANK_LEAD).where(isGone),
     ],
   },
   {
@@ -112,7 +113,7 @@ const KINDS: Kind[] = [
     key: [events.id],
     weight: sql`octet_length(${events.body})`,
     conflict: [events.workspaceId, events.id],
-    release: (isGone) => [update(events).set(BLANK_EVENT).where(isGone)],
+    release: (isGone) => [qb.update(events).set(BLANK_EVENT).where(isGone)],
   },
   {
     name: "delivery",

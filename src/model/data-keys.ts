@@ -1,7 +1,6 @@
 import { and, type Column, eq, isNull, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { createDataKey, knownDataKey, openDataKey } from "../contract/personal-data.ts";
-import { select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
 import { workspaces } from "../db/schema.ts";
 
 /** SQL expression: the data key of a workspace, encrypted; null if it has none. */
@@ -32,13 +31,13 @@ export async function ensureDataKey(
 /** Stores a data key for a workspace without one. @returns the one that is stored afterwards. */
 async function insertDataKey(db: Database, keys: string, id: string): Promise<string | null> {
   const dataKey = await createDataKey(keys, id);
-  const statements = inOrder([
+  const [, [row]] = await db.batch([
     // Another isolate may have been faster.
-    update(workspaces)
+    db
+      .update(workspaces)
       .set({ dataKey })
       .where(and(eq(workspaces.id, id), isNull(workspaces.dataKey))),
-    select({ dataKey: workspaces.dataKey }).from(workspaces).where(eq(workspaces.id, id)),
+    db.select({ dataKey: workspaces.dataKey }).from(workspaces).where(eq(workspaces.id, id)),
   ]);
-  const [, [row]] = await commit(db, statements);
   return row?.dataKey ?? null;
 }

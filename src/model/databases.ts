@@ -1,8 +1,7 @@
-import { and, count, desc, gte, isNull, lt, sql } from "drizzle-orm";
+import { and, count, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { DATABASE_MAX_BYTES, SIZES_KEPT_DAYS } from "../contract/limits.ts";
-import { deleteFrom, insertFrom, select } from "../db/builder.ts";
-import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
 import { events, sizes, workspaces } from "../db/schema.ts";
 
 const DAY_MS = 86_400_000;
@@ -34,25 +33,24 @@ export const NO_FIGURES = {
 
 /** Finds the figures of a database. Reads one row per workspace and one per event of the last day. */
 export async function findFigures(db: Database, now: number): Promise<DatabaseFigures> {
-  const [[living], [recent], kept, sizeBytes] = await commit(
-    db,
-    inOrder([
-      select({ count: count() }).from(workspaces).where(isNull(workspaces.database)),
-      select({ count: count() })
-        .from(workspaces)
-        // A cross join, so that SQLite reads one range of the events for each workspace.
-        .crossJoin(events)
-        .where(
-          and(
-            isNull(workspaces.database),
-            sql`${events.workspaceId} = ${workspaces.id}`,
-            gte(events.id, eventIdAt(now - DAY_MS)),
-          ),
+  const [[living], [recent], kept, any] = await db.batch([
+    db.select({ count: count() }).from(workspaces).where(isNull(workspaces.database)),
+    db
+      .select({ count: count() })
+      .from(workspaces)
+      // A cross join, so that SQLite reads one range of the events for each workspace.
+      .crossJoin(events)
+      .where(
+        and(
+          isNull(workspaces.database),
+          eq(events.workspaceId, workspaces.id),
+          gte(events.id, eventIdAt(now - DAY_MS)),
         ),
-      select({ day: sizes.day, bytes: sizes.bytes }).from(sizes).orderBy(desc(sizes.day)).limit(7),
-      sizeOf,
-    ]),
-  );
+      ),
+    db.select({ day: sizes.day, bytes: sizes.bytes }).from(sizes).orderBy(desc(sizes.day)).limit(7),
+    db.run(ANY),
+  ]);
+  const sizeBytes = sizeAfter(any);
   const [newest, oldest] = [kept.at(0), kept.at(-1)];
   const bytesPerDay =
     newest && oldest && newest.day > oldest.day
@@ -70,33 +68,28 @@ export async function findFigures(db: Database, now: number): Promise<DatabaseFi
 }
 
 /** The size of a database in bytes. */
-export function findSize(db: Database): Promise<number> {
-  return commit(db, sizeOf);
+export async function findSize(db: Database): Promise<number> {
+  return sizeAfter(await db.run(ANY));
 }
 
 /** Any query will do: D1 returns the size with every answer. */
-const sizeOf: Statements<number> = {
-  queries: [{ sql: "SELECT 1", params: [] }],
-  read: ([result]) => result?.meta.size_after ?? 0,
-};
+const ANY = sql`SELECT 1`;
+
+const sizeAfter = ({ meta }: D1Result) => meta.size_after ?? 0;
 
 /** Inserts the size of a database, once a day. */
 export async function insertSize(db: Database, now: number): Promise<void> {
   const day = Math.floor(now / DAY_MS);
-  const [known, bytes] = await commit(
-    db,
-    inOrder([
-      rows(select({ day: sizes.day }).from(sizes).where(sql`${sizes.day} = ${day}`)),
-      sizeOf,
-    ]),
-  );
+  const [known, any] = await db.batch([
+    db.select({ day: sizes.day }).from(sizes).where(eq(sizes.day, day)),
+    db.run(ANY),
+  ]);
   if (known.length > 0) return;
-  const isNew = sql`WHERE NOT EXISTS (SELECT 1 FROM ${sizes} WHERE ${sizes.day} = ${day})`;
-  await commit(
-    db,
-    inOrder([
-      insertFrom(sizes, { day, bytes }, isNew),
-      deleteFrom(sizes).where(lt(sizes.day, day - SIZES_KEPT_DAYS)),
-    ]),
-  );
+  await db.batch([
+    db
+      .insert(sizes)
+      .values({ day, bytes: sizeAfter(any) })
+      .onConflictDoNothing(),
+    db.delete(sizes).where(lt(sizes.day, day - SIZES_KEPT_DAYS)),
+  ]);
 }

@@ -1,7 +1,7 @@
 import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { PORTAL_DAY_MAX, PORTAL_DAYS } from "../contract/limits.ts";
-import { select } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
 import { type DeliveryState, deliveries } from "../db/schema.ts";
 
@@ -34,7 +34,8 @@ export async function countDays(
   // Event ids are sorted by time: a day is a range of the primary key.
   const { subscriptionId: id, eventId, state, attempts } = deliveries;
   const counts = days.map((startsAt) => {
-    const newest = select({ state, attempts })
+    const newest = qb
+      .select({ state, attempts })
       .from(deliveries)
       .where(
         and(
@@ -48,7 +49,8 @@ export async function countDays(
       .as("newest");
     const sum = sql<number>`sum(${newest.attempts})`;
     return rows(
-      select({ state: newest.state, deliveries: count(), attempts: sum })
+      qb
+        .select({ state: newest.state, deliveries: count(), attempts: sum })
         .from(newest)
         .groupBy(newest.state),
     );

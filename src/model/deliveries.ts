@@ -1,7 +1,7 @@
 import { and, type Column, eq, type SQL, sql } from "drizzle-orm";
 import { INLINE_BODY_MAX } from "../contract/limits.ts";
 import type { Lane, Pace } from "../contract/pace.ts";
-import { select, toTexts, update } from "../db/builder.ts";
+import { qb, toTexts } from "../db/builder.ts";
 import {
   type Database,
   inOrder,
@@ -141,7 +141,8 @@ const DUE = sql`(SELECT ${deliveries.eventId} AS event_id, ${deliveries.dueAt} A
 
 /** Takes hold of the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = preparedWrite(
-  update(subscriptions)
+  qb
+    .update(subscriptions)
     .set({
       heldBy: sql`${HOLDER}`,
       heldUntil: UNTIL,
@@ -156,35 +157,38 @@ const claim = preparedWrite(
 
 /** The requested subscriptions that exist, as this transaction leaves them. */
 const subscriptionsAsked = prepared<Found>(
-  select({
-    subscriptionId: subscriptions.id,
-    workspaceId: subscriptions.workspaceId,
-    dataKey: dataKeyOf(subscriptions.workspaceId),
-    url: subscriptions.url,
-    sealedSecret: subscriptions.sealedSecret,
-    earlierSecrets: earlierSecretsAt(NOW),
-    postsAtOnce: subscriptions.postsAtOnce,
-    backoff: subscriptions.backoff,
-    nextAt: subscriptions.nextAt,
-    slow: subscriptions.slow,
-    failures: subscriptions.failures,
-    failingSince: subscriptions.failingSince,
-    generation: subscriptions.generation,
-    cancelling:
-      sql`(${subscriptions.cancelling} AND ${isWritable(subscriptions.workspaceId)})`.mapWith(
+  qb
+    .select({
+      subscriptionId: subscriptions.id,
+      workspaceId: subscriptions.workspaceId,
+      dataKey: dataKeyOf(subscriptions.workspaceId),
+      url: subscriptions.url,
+      sealedSecret: subscriptions.sealedSecret,
+      earlierSecrets: earlierSecretsAt(NOW),
+      postsAtOnce: subscriptions.postsAtOnce,
+      backoff: subscriptions.backoff,
+      nextAt: subscriptions.nextAt,
+      slow: subscriptions.slow,
+      failures: subscriptions.failures,
+      failingSince: subscriptions.failingSince,
+      generation: subscriptions.generation,
+      cancelling:
+        sql`(${subscriptions.cancelling} AND ${isWritable(subscriptions.workspaceId)})`.mapWith(
+          Boolean,
+        ),
+      owed: sql`(${IS_OWED} AND ${IS_SETTLED_HERE})`.mapWith(Boolean),
+      held: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
+      claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(
         Boolean,
       ),
-    owed: sql`(${IS_OWED} AND ${IS_SETTLED_HERE})`.mapWith(Boolean),
-    held: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
-    claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(Boolean),
-    heldUntil: sql<number | null>`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,
-    erased: sql`(SELECT json_group_array(e.value) FROM json_each(r.value, '$.underWay') AS e
+      heldUntil: sql<number | null>`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,
+      erased: sql`(SELECT json_group_array(e.value) FROM json_each(r.value, '$.underWay') AS e
       WHERE NOT EXISTS (SELECT 1 FROM ${deliveries}
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = e.value))`.mapWith(
-      toTexts,
-    ),
-    dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
-  })
+        toTexts,
+      ),
+      dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+    })
     .from(ASKED)
     .innerJoin(subscriptions, IS_ASKED),
 );
@@ -196,14 +200,15 @@ function inline(text: SQL | Column): SQL<string | null> {
 
 /** The deliveries claimed in this round trip. */
 const claimed = prepared(
-  select({
-    subscriptionId: deliveries.subscriptionId,
-    attempts: deliveries.attempts,
-    generation: deliveries.generation,
-    ...BODY,
-    storedBody: inline(BODY.storedBody),
-    lead: inline(BODY.lead),
-  })
+  qb
+    .select({
+      subscriptionId: deliveries.subscriptionId,
+      attempts: deliveries.attempts,
+      generation: deliveries.generation,
+      ...BODY,
+      storedBody: inline(BODY.storedBody),
+      lead: inline(BODY.lead),
+    })
     .from(ASKED)
     .innerJoin(
       subscriptions,
@@ -222,7 +227,8 @@ const claimed = prepared(
 );
 
 const event = prepared(
-  select(BODY)
+  qb
+    .select(BODY)
     .from(events)
     .where(
       and(

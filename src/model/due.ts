@@ -1,13 +1,12 @@
 import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { OVERDUE_AFTER_MS, SWEEP_GRACE_MS, SWEEP_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
-import { select } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import {
   type Database,
   prepared,
   query,
   readAs,
-  rows,
   type Statements,
   type Stored,
 } from "../db/client.ts";
@@ -44,7 +43,8 @@ export function listDue(workspaceId: string, now: number): Statements<Wake[]> {
 const PENDING = sql`${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 
 const due = prepared(
-  select(WAKE)
+  qb
+    .select(WAKE)
     .from(subscriptions)
     .where(
       and(
@@ -130,9 +130,7 @@ export async function findBacklog(
     workspaceId === undefined
       ? livesHere(subscriptions.workspaceId)
       : sql`${subscriptions.workspaceId} = ${workspaceId}`;
-  const [row] = await query(
-    db,
-    rows<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
+  const [row] = await db.all<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
     WITH RECURSIVE ${subscriptionsWithPending("")}
     SELECT count(*) AS pending,
       coalesce(sum(max(${dueAt}, ${nextAt}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
@@ -140,8 +138,7 @@ export async function findBacklog(
     FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isWithin}
       CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
         ON ${subscriptionId} = ${id} AND ${state} = 'pending'
-      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`),
-  );
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`);
   if (!row) throw new Error("the backlog query gave no row");
   const { pending, overdue, oldestAt } = row;
   const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);

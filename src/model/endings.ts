@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { CLEANUP_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
-import { deleteFrom, update } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { type HoldValues, IS_FREE, IS_UNDER_WAY, isWritable, NOBODY } from "./holds.ts";
@@ -36,7 +36,8 @@ const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
 function cancelling(ids: SQL) {
   const isNamed = sql`${subscriptions.id} IN (${ids})`;
   const cancel = preparedWrite(
-    update(deliveries)
+    qb
+      .update(deliveries)
       .set({ state: "cancelled", settledAt: NOW })
       .where(
         sql`${KEY} IN (
@@ -48,7 +49,8 @@ function cancelling(ids: SQL) {
       ),
   );
   const note = preparedWrite(
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({ cancelling: false })
       .where(
         sql`${isNamed} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
@@ -57,9 +59,11 @@ function cancelling(ids: SQL) {
   );
   // A subscription that its client deleted is kept only until these are cancelled.
   const remove = preparedWrite(
-    deleteFrom(subscriptions).where(
-      sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}`,
-    ),
+    qb
+      .delete(subscriptions)
+      .where(
+        sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}`,
+      ),
   );
   return (values: HoldValues & Record<string, string | number>) =>
     inOrder([cancel(values), note(values), remove(values)]);
@@ -133,7 +137,8 @@ export function exhaustEvents(
 
 function exhausting(source: SQL) {
   return preparedWrite(
-    update(deliveries)
+    qb
+      .update(deliveries)
       .set({ state: "exhausted", settledAt: NOW })
       .where(
         sql`${KEY} IN (SELECT ${deliveries.subscriptionId}, ${deliveries.eventId} FROM ${source})`,

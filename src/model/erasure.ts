@@ -1,5 +1,5 @@
 import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
-import { deleteFrom, select, update } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { inOrder, type Statements, write } from "../db/client.ts";
 import { events, leads, runs } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
@@ -37,11 +37,12 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
   // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   return inOrder([
-    update(leads).set(BLANK_LEAD).where(isOwn),
+    qb.update(leads).set(BLANK_LEAD).where(isOwn),
     // For leads stored before events were linked to them; events are searched only if there are
     // any.
     write(
-      update(leads)
+      qb
+        .update(leads)
         .set({ eventId: sql`${events.id}` })
         .from(events)
         .where(
@@ -57,15 +58,17 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
     ),
     eraseEvents(
       workspaceId,
-      select({ id: leads.eventId })
+      qb
+        .select({ id: leads.eventId })
         .from(leads)
         .where(and(isOwn, isNotNull(leads.eventId)))
         .getSQL(),
     ),
-    update(runs)
+    qb
+      .update(runs)
       .set({ leadId: null })
       .where(and(inArray(runs.leadId, named), eq(runs.workspaceId, workspaceId))),
-    deleteFrom(leads).where(isOwn),
+    qb.delete(leads).where(isOwn),
   ]);
 }
 
@@ -77,7 +80,7 @@ export function eraseEvents(workspaceId: string, selected: SQL): Statements<unkn
       sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`,
     ),
     resize(-1, sql`FROM ${events} WHERE ${isSelected}`),
-    update(events).set(BLANK_EVENT).where(isSelected),
-    deleteFrom(events).where(isSelected),
+    qb.update(events).set(BLANK_EVENT).where(isSelected),
+    qb.delete(events).where(isSelected),
   ]);
 }

@@ -1,7 +1,7 @@
 import { and, eq, gt, lt, type SQL, sql } from "drizzle-orm";
 import { CLEANUP_MAX } from "../contract/limits.ts";
-import { named, select, update } from "../db/builder.ts";
-import { commit, type Database, rows, type Statements, write } from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, type Statements, write } from "../db/client.ts";
 import { events, workspaces } from "../db/schema.ts";
 
 const payload = sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`;
@@ -27,23 +27,22 @@ export async function measureNext(
   { id, sizedTo }: Measured,
   before: string,
 ): Promise<Measured | null> {
-  const next = select({ id: events.id, bytes: sql<number>`${EVENT_BYTES}` })
+  const next = db
+    .select({ id: events.id, bytes: sql<number>`${EVENT_BYTES}`.as("bytes") })
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)))
     .orderBy(events.id)
     .limit(CLEANUP_MAX);
-  const measured = update(workspaces)
+  const [row = null] = await db
+    .update(workspaces)
     .set({ sizedTo: sql`new.last`, sizedBytes: sql`${workspaces.sizedBytes} + new.bytes` })
     .from(sql`(SELECT max(id) AS last, sum(bytes) AS bytes FROM ${next}) AS new`)
     .where(and(eq(workspaces.id, id), eq(workspaces.sizedTo, sizedTo), sql`new.last IS NOT NULL`))
-    .returning(
-      named({
-        id: workspaces.id,
-        sizedTo: workspaces.sizedTo,
-        sizedBytes: workspaces.sizedBytes,
-      }),
-    );
-  const [row = null] = await commit(db, rows<Measured>(measured.getSQL()));
+    .returning({
+      id: workspaces.id,
+      sizedTo: workspaces.sizedTo,
+      sizedBytes: workspaces.sizedBytes,
+    });
   return row;
 }
 
@@ -53,7 +52,8 @@ export async function measureNext(
  */
 export function resize(sign: 1 | -1, measured: SQL): Statements<unknown> {
   return write(
-    update(workspaces)
+    qb
+      .update(workspaces)
       .set({ sizedBytes: sql`${workspaces.sizedBytes} + ${sign} * some.bytes` })
       .from(
         sql`(SELECT ${events.workspaceId} AS id, sum(${EVENT_BYTES}) AS bytes ${measured}

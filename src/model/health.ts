@@ -3,7 +3,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { UnknownInput } from "../contract/input-error.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { select } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
 import { newestFirst } from "./page.ts";
@@ -63,7 +63,8 @@ const HEALTH = {
 };
 
 const healthOf = (workspaceId: string, webhookId?: string) =>
-  select(HEALTH)
+  qb
+    .select(HEALTH)
     .from(subscriptions)
     .where(
       and(

@@ -3,7 +3,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { UnknownInput } from "../contract/input-error.ts";
 import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { select } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
 import { attempts, type DeliveryState, deliveries, events, subscriptions } from "../db/schema.ts";
 import { BODY, makeBody } from "./bodies.ts";
@@ -76,7 +76,8 @@ export async function listDeliveries(
 ): Promise<Listing<DeliveryView>> {
   const { subscriptionId, eventId } = deliveries;
   const isBehind = and(eq(subscriptionId, webhookId), after ? lt(eventId, after.id) : undefined);
-  const last = select({ id: eventId })
+  const last = qb
+    .select({ id: eventId })
     .from(deliveries)
     .where(isBehind)
     .orderBy(desc(eventId))
@@ -89,7 +90,8 @@ export async function listDeliveries(
     inOrder([
       isThere(webhookId),
       lookedThrough,
-      select(SHOWN)
+      qb
+        .select(SHOWN)
         .from(deliveries)
         // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
         .crossJoin(events)
@@ -130,16 +132,18 @@ export async function findDelivery(
     db,
     inOrder([
       isThere(webhookId),
-      select({
-        ...SHOWN,
-        ...BODY,
-        workspaceId: events.workspaceId,
-        dataKey: dataKeyOf(events.workspaceId),
-      })
+      qb
+        .select({
+          ...SHOWN,
+          ...BODY,
+          workspaceId: events.workspaceId,
+          dataKey: dataKeyOf(events.workspaceId),
+        })
         .from(deliveries)
         .innerJoin(events, IS_ITS_EVENT)
         .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
-      select({ at, outcome, status, durationMs })
+      qb
+        .select({ at, outcome, status, durationMs })
         .from(attempts)
         .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
         .orderBy(attempts.attempt),
@@ -153,7 +157,8 @@ export async function findDelivery(
 
 function isThere(webhookId: string) {
   return rows(
-    select({ id: subscriptions.id })
+    qb
+      .select({ id: subscriptions.id })
       .from(subscriptions)
       .where(and(eq(subscriptions.id, webhookId), isNull(subscriptions.deletedAt))),
   );

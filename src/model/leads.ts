@@ -9,7 +9,7 @@ import {
   type PersonalData,
 } from "../contract/personal-data.ts";
 import { isoTime } from "../contract/time.ts";
-import { each, fromJson, insertFrom, list, select, toJsonValue } from "../db/builder.ts";
+import { each, fromJson, insertFrom, list, qb, toJsonValue } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -54,17 +54,18 @@ const SHOWN = {
 const SIZE = sql<number>`(2 * coalesce(octet_length(${leads.sealed}), 0) + octet_length(${leads.customFields}))`;
 
 const page = prepared(
-  select({
-    ...SHOWN,
-    sealed: ifSmall<string | null>(SIZE, SHOWN.sealed),
-    customFields: ifSmall<LeadRow["customFields"]>(SIZE, leads.customFields).mapWith(
-      leads.customFields,
-    ),
-    size: SIZE,
-    dataKey: sql<
-      string | null
-    >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
-  })
+  qb
+    .select({
+      ...SHOWN,
+      sealed: ifSmall<string | null>(SIZE, SHOWN.sealed),
+      customFields: ifSmall<LeadRow["customFields"]>(SIZE, leads.customFields).mapWith(
+        leads.customFields,
+      ),
+      size: SIZE,
+      dataKey: sql<
+        string | null
+      >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
+    })
     .from(leads)
     .where(
       and(
@@ -77,7 +78,8 @@ const page = prepared(
 );
 
 const whole = prepared(
-  select(SHOWN)
+  qb
+    .select(SHOWN)
     .from(NAMED)
     .crossJoin(leads)
     .where(and(isNamed(leads.id), eq(leads.workspaceId, sql.placeholder("workspaceId")))),
@@ -139,7 +141,8 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
 /** The leads among those named that exist in the named workspace. */
 export function findLeads(named: { workspaceId: string; id: string }[]) {
   return rows(
-    select({ workspaceId: leads.workspaceId, id: leads.id })
+    qb
+      .select({ workspaceId: leads.workspaceId, id: leads.id })
       .from(sql`json_each(${JSON.stringify(named)}) AS named`)
       .innerJoin(
         leads,

@@ -1,6 +1,5 @@
 import { eq, sql } from "drizzle-orm";
-import { select } from "../db/builder.ts";
-import { type Database, query } from "../db/client.ts";
+import type { Database } from "../db/client.ts";
 import { type DeliveryState, deliveries, events } from "../db/schema.ts";
 import { type Backlog, findBacklog, sumBacklogs } from "./due.ts";
 import { livesHere } from "./workspaces.ts";
@@ -39,9 +38,8 @@ export async function findLedger(
     workspaceId === undefined ? livesHere(table.workspaceId) : eq(table.workspaceId, workspaceId);
   const countOf = (state: DeliveryState) =>
     sql<number>`coalesce(sum(${deliveries.state} = ${state}), 0)`;
-  const [row] = await query(
-    db,
-    select({
+  const [row] = await db
+    .select({
       created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
           FROM ${events} WHERE ${isWithin(events)})`,
       pending: countOf("pending"),
@@ -49,9 +47,8 @@ export async function findLedger(
       exhausted: countOf("exhausted"),
       cancelled: countOf("cancelled"),
     })
-      .from(deliveries)
-      .where(isWithin(deliveries)),
-  );
+    .from(deliveries)
+    .where(isWithin(deliveries));
   if (!row) throw new Error("the ledger query gave no row");
   const { overdue, oldestPendingSeconds } = await findBacklog(db, workspaceId, now);
   const addsUp = row.created === row.pending + row.delivered + row.exhausted + row.cancelled;

@@ -1,6 +1,6 @@
 import { and, eq, inArray, isNotNull, lte, or, sql } from "drizzle-orm";
 import { MOVER_MS } from "../contract/limits.ts";
-import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import { inOrder, prepared, readAs, rows, type Statements, write } from "../db/client.ts";
 import {
   changes,
@@ -55,7 +55,7 @@ export function isOvertaken(error: unknown): boolean {
 
 /** The move of a workspace in which this database takes part; undefined if there is none. */
 export function findMove(workspaceId: string): Statements<Move | undefined> {
-  const found = rows(select(allOf()).from(moves).where(isOf(workspaceId)));
+  const found = rows(qb.select(allOf()).from(moves).where(isOf(workspaceId)));
   return readAs(found, ([move]) => move);
 }
 
@@ -75,7 +75,8 @@ export function listMoves(limit: number): Statements<Move[]> {
     sql` `,
   );
   return rows(
-    select(allOf())
+    qb
+      .select(allOf())
       .from(moves)
       .where(inArray(moves.state, states))
       .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
@@ -87,7 +88,8 @@ export function listMoves(limit: number): Statements<Move[]> {
 export function findLiving(workspaceId: string): Statements<Workspace | undefined> {
   const { id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt } = workspaces;
   const found = rows(
-    select({ id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt })
+    qb
+      .select({ id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt })
       .from(workspaces)
       .where(and(eq(id, workspaceId), sql`${workspaces.database} IS NULL`)),
   );
@@ -159,7 +161,8 @@ export function takeMove(
 ): Statements<Move | undefined> {
   const isFree = or(eq(moves.movedBy, mover), lte(moves.movedUntil, now));
   const statements = inOrder([
-    update(moves)
+    qb
+      .update(moves)
       .set({ movedBy: mover, movedUntil: now + MOVER_MS })
       .where(and(isOf(workspaceId), isFree)),
     findMove(workspaceId),
@@ -170,7 +173,8 @@ export function takeMove(
 /** Takes over the move at the target: from now on, earlier movers can no longer write there. */
 export function takeArrival(workspaceId: string, mover: string): Statements<unknown> {
   return write(
-    update(moves)
+    qb
+      .update(moves)
       .set({ movedBy: mover })
       .where(and(isOf(workspaceId), inArray(moves.state, ["arriving", "arrived"]))),
   );
@@ -197,7 +201,8 @@ export function takeDirectoryEntry(
 export function releaseMove(workspaceId: string, mover: string): Statements<unknown> {
   const state = sql`CASE ${moves.state} WHEN 'draining' THEN 'copying' ELSE ${moves.state} END`;
   return write(
-    update(moves)
+    qb
+      .update(moves)
       .set({ movedUntil: 0, state })
       .where(and(isOf(workspaceId), eq(moves.movedBy, mover))),
   );
@@ -208,13 +213,14 @@ export function updatePosition(
   workspaceId: string,
   position: MovePosition | null,
 ): Statements<unknown> {
-  return write(update(moves).set({ position }).where(isOf(workspaceId)));
+  return write(qb.update(moves).set({ position }).where(isOf(workspaceId)));
 }
 
 /** Renews a mover's ownership of a move. */
 export function renewMove(workspaceId: string, now: number): Statements<unknown> {
   return write(
-    update(moves)
+    qb
+      .update(moves)
       .set({ movedUntil: now + MOVER_MS })
       .where(isOf(workspaceId)),
   );
@@ -223,9 +229,9 @@ export function renewMove(workspaceId: string, now: number): Statements<unknown>
 /** Deletes changes that have been copied. */
 export function deleteChanges(workspaceId: string, through: number): Statements<unknown> {
   return write(
-    deleteFrom(changes).where(
-      and(eq(changes.workspaceId, workspaceId), lte(changes.number, through)),
-    ),
+    qb
+      .delete(changes)
+      .where(and(eq(changes.workspaceId, workspaceId), lte(changes.number, through))),
   );
 }
 
@@ -235,11 +241,12 @@ export function updateState(
   state: MoveState,
   now: number,
 ): Statements<unknown> {
-  return write(update(moves).set({ state, since: now }).where(isOf(workspaceId)));
+  return write(qb.update(moves).set({ state, since: now }).where(isOf(workspaceId)));
 }
 
 const held = prepared(
-  select({ id: subscriptions.id })
+  qb
+    .select({ id: subscriptions.id })
     .from(subscriptions)
     .where(and(eq(subscriptions.workspaceId, sql.placeholder("workspaceId")), sql`NOT ${IS_FREE}`))
     .limit(1),
@@ -257,7 +264,8 @@ export function isHeld(workspaceId: string, now: number): Statements<boolean> {
 export function arrive({ id, ...fields }: Workspace, now: number): Statements<unknown> {
   const unmeasured = { sweptTo: "", sizedTo: "", sizedBytes: 0, trimmedTo: "" };
   return inOrder([
-    update(workspaces)
+    qb
+      .update(workspaces)
       .set({ ...fields, ...unmeasured, database: null })
       .where(and(eq(workspaces.id, id), isNotNull(workspaces.database))),
     updateState(id, "arrived", now),
@@ -275,7 +283,8 @@ export function pointTo(
   database: string,
 ): Statements<unknown> {
   return write(
-    update(workspaces)
+    qb
+      .update(workspaces)
       .set({ database })
       .where(and(eq(workspaces.id, workspaceId), sql`${workspaces.database} IS ${before}`)),
   );
@@ -284,16 +293,16 @@ export function pointTo(
 /** Allows writes to a workspace that has arrived. */
 export function openArrived(workspaceId: string, mover: string): Statements<unknown> {
   return write(
-    deleteFrom(moves).where(
-      and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arrived")),
-    ),
+    qb
+      .delete(moves)
+      .where(and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arrived"))),
   );
 }
 
 /** Cancels a move that has not reached its switch, at the source; the target is still to be told. */
 export function cancelMove(workspaceId: string, now: number): Statements<unknown> {
   return inOrder([
-    deleteFrom(changes).where(eq(changes.workspaceId, workspaceId)),
+    qb.delete(changes).where(eq(changes.workspaceId, workspaceId)),
     updateState(workspaceId, "cancelled", now),
   ]);
 }
@@ -305,7 +314,8 @@ export function cancelArrival(
   now: number,
 ): Statements<unknown> {
   return write(
-    update(moves)
+    qb
+      .update(moves)
       .set({ state: "gone", since: now, movedUntil: 0 })
       .where(and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arriving"))),
   );
@@ -313,5 +323,5 @@ export function cancelArrival(
 
 /** Deletes a move that has ended. */
 export function deleteMove(workspaceId: string): Statements<unknown> {
-  return write(deleteFrom(moves).where(isOf(workspaceId)));
+  return write(qb.delete(moves).where(isOf(workspaceId)));
 }

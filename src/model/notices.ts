@@ -1,6 +1,6 @@
 import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
 import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
-import { insertFrom, select, update } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -43,7 +43,8 @@ const IS_STILL_FAILING = sql`EXISTS (
  * made: an e-mail that is not settled is due again in `EMAIL_TAKEN_MS`.
  */
 export async function takeOwedEmails(db: Database, now: number): Promise<OwedEmail[]> {
-  const due = select({ id: notices.id })
+  const due = qb
+    .select({ id: notices.id })
     .from(notices)
     .where(and(isNull(notices.sentAt), lte(notices.dueAt, now), isWritable(notices.workspaceId)))
     .orderBy(notices.dueAt, notices.id)
@@ -57,8 +58,9 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
           WHERE ${inArray(notices.id, due)}
           ON CONFLICT DO NOTHING`,
     ),
-    update(notices).set({ sentAt: now }).where(inArray(notices.id, due)),
-    update(emails)
+    qb.update(notices).set({ sentAt: now }).where(inArray(notices.id, due)),
+    qb
+      .update(emails)
       .set({ state: "dropped", settledAt: now })
       .where(
         sql`${emails.state} = 'owed' AND ${emails.dueAt} <= ${now} AND EXISTS (
@@ -66,25 +68,27 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
             WHERE ${notices.id} = ${emails.noticeId} AND ${notices.kind} = 'failing'
               AND NOT ${IS_STILL_FAILING} AND ${isWritable(notices.workspaceId)})`,
       ),
-    select({
-      noticeId: emails.noticeId,
-      recipient: emails.recipient,
-      tries: sql<number>`${emails.tries} + 1`,
-      kind: notices.kind,
-      workspaceName: workspaces.name,
-      subscriptionId: notices.subscriptionId,
-      host: notices.host,
-      events: notices.events,
-      failingSince: notices.failingSince,
-      lastOutcome: notices.lastOutcome,
-      lastStatus: notices.lastStatus,
-    })
+    qb
+      .select({
+        noticeId: emails.noticeId,
+        recipient: emails.recipient,
+        tries: sql<number>`${emails.tries} + 1`,
+        kind: notices.kind,
+        workspaceName: workspaces.name,
+        subscriptionId: notices.subscriptionId,
+        host: notices.host,
+        events: notices.events,
+        failingSince: notices.failingSince,
+        lastOutcome: notices.lastOutcome,
+        lastStatus: notices.lastStatus,
+      })
       .from(emails)
       .innerJoin(notices, eq(notices.id, emails.noticeId))
       .innerJoin(workspaces, eq(workspaces.id, notices.workspaceId))
       .where(isNext(now))
       .orderBy(emails.dueAt, emails.noticeId, emails.recipient),
-    update(emails)
+    qb
+      .update(emails)
       .set({ dueAt: now + EMAIL_TAKEN_MS, tries: sql`${emails.tries} + 1` })
       .where(isNext(now)),
   ]);
@@ -121,7 +125,8 @@ export function readdress(
       sql`FROM (SELECT DISTINCT ${emails.noticeId} AS notice_id FROM ${emails} WHERE ${isOwed}) AS o
           JOIN ${admins} WHERE true ON CONFLICT DO NOTHING`,
     ),
-    update(emails)
+    qb
+      .update(emails)
       .set({ state: "dropped", settledAt: now })
       .where(sql`${isOwed} AND ${emails.recipient} NOT IN (SELECT a.value FROM ${admins})`),
   ]);
@@ -136,31 +141,27 @@ function isOwedTo({ noticeId, recipient }: OwedEmail) {
 }
 
 /** Records the final state of an e-mail. */
-export function settleEmail(db: Database, email: OwedEmail, state: EmailState, now: number) {
-  return commit(db, update(emails).set({ state, settledAt: now }).where(isOwedTo(email)));
+export async function settleEmail(db: Database, email: OwedEmail, state: EmailState, now: number) {
+  return db.update(emails).set({ state, settledAt: now }).where(isOwedTo(email));
 }
 
 /** Postpones an e-mail to its next try. */
-export function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
-  return commit(
-    db,
-    update(emails)
-      .set({ dueAt })
-      .where(and(isOwedTo(email), eq(emails.tries, email.tries))),
-  );
+export async function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
+  return db
+    .update(emails)
+    .set({ dueAt })
+    .where(and(isOwedTo(email), eq(emails.tries, email.tries)));
 }
 
 /** Returns e-mails that were taken but not tried: the try does not count. */
-export function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
+export async function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
   const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
-  return commit(
-    db,
-    update(emails)
-      .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
-      .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
-      .where(
-        sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
+  return db
+    .update(emails)
+    .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
+    .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
+    .where(
+      sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
             AND ${emails.tries} = t.value->>'tries' AND ${emails.state} = 'owed'`,
-      ),
-  );
+    );
 }

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { ATTEMPTS_KEPT, TELL_AFTER_MS } from "../contract/limits.ts";
 import type { Pace } from "../contract/pace.ts";
-import { assign, each, excluded, fromJson, insertFrom, update } from "../db/builder.ts";
+import { assign, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import {
   attempts,
@@ -91,7 +91,8 @@ const insertNotices = preparedWrite(
 );
 
 const disable = preparedWrite(
-  update(subscriptions)
+  qb
+    .update(subscriptions)
     .set({ disabledAt: NOW, ...WITHDRAWN })
     .from(CHANGES)
     .where(sql`${IS_ACTIVE} AND c.value->>'disable'`),
@@ -109,7 +110,8 @@ const PACE: (keyof Pace)[] = [
 const learnt = fromJson("c");
 
 const applyChanges = preparedWrite(
-  update(subscriptions)
+  qb
+    .update(subscriptions)
     .set({
       ...each(
         subscriptions,
@@ -171,7 +173,8 @@ const insertFailures = preparedWrite(
 );
 
 const updateDeliveries = preparedWrite(
-  update(deliveries)
+  qb
+    .update(deliveries)
     .set({
       ...each(deliveries, ["state", "dueAt", "settledAt"], fromJson("o")),
       attempts: sql`${deliveries.attempts} + 1`,

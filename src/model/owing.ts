@@ -1,7 +1,7 @@
 import { and, type SQL, sql } from "drizzle-orm";
 import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
-import { insertFrom, update } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import { counted, inOrder, readAs, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
@@ -74,7 +74,8 @@ export function oweAgain(owing: Owing): Statements<number> {
   const { attempts, dueAt } = deliveries;
   const statements = inOrder([
     resize(-1, sql`${named} WHERE ${isNew}`),
-    update(events)
+    qb
+      .update(events)
       .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
       .from(sql`${turns} JOIN ${subscription}`)
       .where(sql`${isNamed} AND ${isNew}`),

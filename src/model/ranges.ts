@@ -10,16 +10,8 @@ import {
 } from "../contract/limits.ts";
 import { laneOf } from "../contract/pace.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
-import { select, update } from "../db/builder.ts";
-import {
-  counted,
-  type Database,
-  inOrder,
-  query,
-  readAs,
-  rows,
-  type Statements,
-} from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import { counted, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, type StoredRange, subscriptions } from "../db/schema.ts";
 import type { Wake } from "./due.ts";
@@ -78,7 +70,8 @@ export function addRange(
   const isThere = sql`EXISTS (SELECT 1 FROM json_each(${stored}) AS r WHERE r.value->>'from' = ${range.from}
     AND r.value->>'before' IS ${range.before} AND r.value->>'states' = ${JSON.stringify(range.states)})`;
   const added = counted(
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({
         ranges: sql`iif(${isThere}, ${ranges}, json_insert(${stored}, '$[#]', json(${JSON.stringify(range)})))`,
       })
@@ -121,16 +114,14 @@ const rangeStart = (now: number) =>
  */
 export async function takeStep(db: Database, subscriptionId: string, now: number): Promise<Step> {
   const { id, ranges } = subscriptions;
-  const [found] = await query(
-    db,
-    select({
+  const [found] = await db
+    .select({
       stored: sql<string>`${ranges}`,
       isOpen: sql`${IS_OPEN}`.mapWith(Boolean),
       startsAt: rangeStart(now),
     })
-      .from(subscriptions)
-      .where(and(eq(id, subscriptionId), isNotNull(ranges))),
-  );
+    .from(subscriptions)
+    .where(and(eq(id, subscriptionId), isNotNull(ranges)));
   if (!found) return NOTHING;
   const [range, ...others] = JSON.parse(found.stored) as [StoredRange, ...StoredRange[]];
   const room = Math.ceil((now + REDELIVERY_AHEAD_MS - found.startsAt) / SPACING_MS);
@@ -152,7 +143,8 @@ export async function takeStep(db: Database, subscriptionId: string, now: number
       startsAt,
     }),
     counted(
-      update(subscriptions)
+      qb
+        .update(subscriptions)
         .set({
           ranges: left.length > 0 ? left : null,
           rangedUntil: sql`${startsAt} + ${turns.length * SPACING_MS}`,
@@ -198,12 +190,9 @@ async function examine(
         LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
         WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isWithin(events.id)}
         ORDER BY ${events.id}`;
-  const [part] = await query(
-    db,
-    rows<{ ids: string; last: string | null; examined: number }>(sql`
+  const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
       SELECT json_group_array(id) FILTER (WHERE isOwable) AS ids, max(id) AS last, count(*) AS examined
-      FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`),
-  );
+      FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`);
   if (!part) throw new Error("an aggregate gave no row");
   const { ids, last, examined } = part;
   return {
@@ -250,13 +239,11 @@ export async function takeSteps(
 /** Subscriptions for which steps can be taken; those behind `position` come first. */
 async function listOpen(db: Database, position: string, now: number): Promise<Wake[]> {
   const { id, slow, backoff, ranges } = subscriptions;
-  const found = await query(
-    db,
-    select({ id, slow, backoff })
-      .from(subscriptions)
-      .where(and(isNotNull(ranges), IS_OPEN, lt(rangeStart(now), now + REDELIVERY_AHEAD_MS)))
-      .orderBy(sql`${id} <= ${position}`, id)
-      .limit(SWEEP_MAX),
-  );
+  const found = await db
+    .select({ id, slow, backoff })
+    .from(subscriptions)
+    .where(and(isNotNull(ranges), IS_OPEN, lt(rangeStart(now), now + REDELIVERY_AHEAD_MS)))
+    .orderBy(sql`${id} <= ${position}`, id)
+    .limit(SWEEP_MAX);
   return found.map((row) => ({ subscriptionId: row.id, lane: laneOf(row) }));
 }

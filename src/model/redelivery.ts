@@ -2,8 +2,8 @@ import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import { UnknownInput } from "../contract/input-error.ts";
 import type { Lane } from "../contract/pace.ts";
 import type { RedeliveryState } from "../contract/platform.ts";
-import { select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, query, type Statements, write } from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, inOrder, type Statements, write } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { IS_OWED } from "./holds.ts";
@@ -149,25 +149,28 @@ function isWaiting(now: number): SQL {
  * The named events of a kind the subscription lists, and whether each may be owed again or is
  * waiting. Those that are due first come first.
  */
-function findNamed(db: Database, subscriptionId: string, eventIds: readonly string[], now: number) {
+async function findNamed(
+  db: Database,
+  subscriptionId: string,
+  eventIds: readonly string[],
+  now: number,
+) {
   const named = JSON.stringify([...new Set(eventIds)]);
-  return query(
-    db,
-    select({
+  return db
+    .select({
       id: events.id,
       isOwable: isOwable(ALL_STATES, now).mapWith(Boolean),
       isWaiting: isWaiting(now).mapWith(Boolean),
     })
-      .from(subscriptions)
-      .innerJoin(sql`json_each(${named}) AS n`, sql`true`)
-      .innerJoin(
-        events,
-        sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = n.value`,
-      )
-      .leftJoin(deliveries, IS_ITS_DELIVERY)
-      .where(sql`${subscriptions.id} = ${subscriptionId} AND ${IS_LISTED}`)
-      .orderBy(sql`iif(${isWaiting(now)}, ${deliveries.dueAt}, NULL) NULLS LAST`, events.id),
-  );
+    .from(subscriptions)
+    .innerJoin(sql`json_each(${named}) AS n`, sql`true`)
+    .innerJoin(
+      events,
+      sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = n.value`,
+    )
+    .leftJoin(deliveries, IS_ITS_DELIVERY)
+    .where(sql`${subscriptions.id} = ${subscriptionId} AND ${IS_LISTED}`)
+    .orderBy(sql`iif(${isWaiting(now)}, ${deliveries.dueAt}, NULL) NULLS LAST`, events.id);
 }
 
 /**
@@ -189,7 +192,8 @@ function postponeRange(
       AND ${generation} = ${subscriptions.generation}
       AND ${eventId} NOT IN (SELECT value FROM json_each(${JSON.stringify(named)}))`;
   return write(
-    update(deliveries)
+    qb
+      .update(deliveries)
       .set({ dueAt: sql`${dueAt} + ${named.length * SPACING_MS}` })
       .where(sql`${key} IN (${ofRange})`),
   );
@@ -200,7 +204,8 @@ function takeTurns(subscriptionId: string, turns: number, now: number): Statemen
   const { rangedUntil } = subscriptions;
   const taken = turns * SPACING_MS;
   return write(
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({
         namedUntil: sql`${namedStart(now)} + ${taken}`,
         rangedUntil: sql`iif(${rangedUntil} > ${namedStart(now)}, ${rangedUntil} + ${taken}, ${rangedUntil})`,
@@ -213,7 +218,8 @@ function takeTurns(subscriptionId: string, turns: number, now: number): Statemen
 function endWait(subscriptionId: string, now: number): Statements<unknown> {
   const { id, nextAt } = subscriptions;
   return write(
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({ nextAt: now })
       .where(and(eq(id, subscriptionId), gt(nextAt, now))),
   );

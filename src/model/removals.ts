@@ -1,7 +1,7 @@
 import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
 import type { Moment } from "../contract/platform.ts";
-import { deleteFrom, insertFrom, select, update } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import {
   commit,
   counted,
@@ -37,7 +37,8 @@ export function removeAutomations(
       sql`FROM ${automations} WHERE ${isThere}`,
     ),
     counted(
-      update(automations)
+      qb
+        .update(automations)
         .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
         .where(isThere),
     ),
@@ -60,7 +61,8 @@ export function isRemoved({ automationId, generation }: Record<keyof Removal, Co
  */
 export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
   const next = rows(
-    select(getTableColumns(removals))
+    qb
+      .select(getTableColumns(removals))
       .from(removals)
       .innerJoin(automations, eq(automations.id, removals.automationId))
       .where(isWritable(automations.workspaceId))
@@ -79,11 +81,11 @@ function deletePiece({ automationId, generation }: Removal) {
     // Raw SQL: Drizzle does not support rowid.
     write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
       ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
-    deleteFrom(removals).where(
+    qb.delete(removals).where(
       sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
           AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,
     ),
-    deleteFrom(automations).where(
+    qb.delete(automations).where(
       sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
           AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${automationId})`,
     ),

@@ -1,17 +1,8 @@
 import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../contract/limits.ts";
-import { deleteFrom, select, update } from "../db/builder.ts";
-import {
-  commit,
-  counted,
-  type Database,
-  inOrder,
-  query,
-  rows,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import { commit, counted, type Database, inOrder, type Statements, write } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 import { resize } from "./event-size.ts";
 import { isWritable } from "./holds.ts";
@@ -88,19 +79,18 @@ export async function deleteExpired(
 }
 
 /** Workspaces from `position` on with unchecked events older than `before`. */
-function findWorkspaces(db: Database, position: string, before: string) {
+async function findWorkspaces(db: Database, position: string, before: string) {
   const { id, sweptTo } = workspaces;
-  const unseen = select({ id: events.id })
+  const unseen = qb
+    .select({ id: events.id })
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sweptTo), lt(events.id, before)));
-  return query(
-    db,
-    select({ id, sweptTo })
-      .from(workspaces)
-      .where(and(gte(id, position), isWritable(id), exists(unseen)))
-      .orderBy(id)
-      .limit(WORKSPACES_AT_ONCE),
-  );
+  return db
+    .select({ id, sweptTo })
+    .from(workspaces)
+    .where(and(gte(id, position), isWritable(id), exists(unseen)))
+    .orderBy(id)
+    .limit(WORKSPACES_AT_ONCE);
 }
 
 async function sweepWorkspace(
@@ -121,7 +111,8 @@ async function sweepWorkspace(
     if (!last) break;
     after = last.id;
     const looked = write(
-      update(workspaces)
+      qb
+        .update(workspaces)
         .set({ sweptTo: after })
         .where(and(eq(workspaces.id, id), lt(workspaces.sweptTo, after))),
     );
@@ -142,20 +133,17 @@ export interface OldEvent extends Pick<typeof events.$inferSelect, "workspaceId"
 }
 
 /** Up to `CLEANUP_MAX` of the events that `source` selects, and when each expires. */
-function findOld(db: Database, source: SQL, retention: Retention, now: number) {
+async function findOld(db: Database, source: SQL, retention: Retention, now: number) {
   const { deliveredMs, undeliveredMs } = retention;
   const { state, settledAt } = deliveries;
   // Raw SQL: the caller gives the source and its order.
-  return query(
-    db,
-    rows<OldEvent>(sql`
+  return db.all<OldEvent>(sql`
     SELECT ${events.workspaceId} AS workspaceId, ${events.id} AS id, coalesce((
       SELECT CASE WHEN sum(${state} = 'pending') > 0 THEN ${now + LOOK_AGAIN_MS}
         ELSE max(${settledAt}) + CASE WHEN sum(${state} <> 'delivered') > 0
           THEN ${undeliveredMs} ELSE ${deliveredMs} END END ${OF_EVENT}),
       ${events.createdAt} + ${undeliveredMs}) AS expiresAt
-    ${source} LIMIT ${CLEANUP_MAX}`),
-  );
+    ${source} LIMIT ${CLEANUP_MAX}`);
 }
 
 /**
@@ -190,11 +178,14 @@ export async function expire(
       deleteDeliveries(settled),
       resize(-1, going),
       counted(
-        deleteFrom(events).where(
-          sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
-        ),
+        qb
+          .delete(events)
+          .where(
+            sql`(${events.workspaceId}, ${events.id}) IN (SELECT ${events.workspaceId}, ${events.id} ${going})`,
+          ),
       ),
-      update(events)
+      qb
+        .update(events)
         .set({ expiresAt: sql`max(x.value->>'expiresAt', ${now + 1})` })
         .from(sql`json_each(${seen}) AS x`)
         .where(isSeen),
@@ -208,7 +199,7 @@ export async function expire(
 export function deleteDeliveries(selected: SQL): Statements<unknown> {
   return inOrder(
     [attempts, deliveries].map((table) =>
-      deleteFrom(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
+      qb.delete(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
     ),
   );
 }

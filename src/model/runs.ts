@@ -4,7 +4,7 @@ import { alias } from "drizzle-orm/sqlite-core";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { assign, bare, each, excluded, fromJson, insertFrom, select } from "../db/builder.ts";
+import { assign, bare, each, excluded, fromJson, insertFrom, named, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -62,7 +62,8 @@ const SHOWN_IF_SMALL = {
 
 /** The shown runs of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
-  return select(SHOWN_IF_SMALL)
+  return qb
+    .select(SHOWN_IF_SMALL)
     .from(runs)
     .where(
       and(
@@ -89,7 +90,8 @@ const wholePage = prepared(
 );
 
 const whole = prepared(
-  select(SHOWN)
+  qb
+    .select(SHOWN)
     .from(NAMED)
     .crossJoin(runs)
     .where(
@@ -136,7 +138,8 @@ const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
     SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${AUTOMATION_ID})
   OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
 
-const runsOfAutomation = select(SHOWN_IF_SMALL)
+const runsOfAutomation = qb
+  .select(named(SHOWN_IF_SMALL))
   .from(runs)
   .where(
     and(

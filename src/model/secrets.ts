@@ -13,13 +13,11 @@ import {
   sql,
 } from "drizzle-orm";
 import { EARLIER_SECRETS_MAX } from "../contract/limits.ts";
-import { deleteFrom, insertFrom, select, toTexts, update } from "../db/builder.ts";
+import { insertFrom, qb, toTexts } from "../db/builder.ts";
 import {
-  commit,
   type Database,
   inOrder,
   prepared,
-  query,
   readAs,
   rows,
   type Statements,
@@ -36,7 +34,8 @@ export interface Rotation {
 }
 
 const held = prepared(
-  select({ id: subscriptions.id })
+  qb
+    .select({ id: subscriptions.id })
     .from(subscriptions)
     .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
 );
@@ -72,9 +71,9 @@ export function rotate(
   const ofSubscription = eq(earlierSecrets.subscriptionId, subscriptionId);
   const isKept = and(ofSubscription, eq(earlierSecrets.sealedSecret, sealedSecret));
   const statements = inOrder([
-    deleteFrom(earlierSecrets).where(
-      and(ofSubscription, until === null ? undefined : lte(earlierSecrets.until, now)),
-    ),
+    qb
+      .delete(earlierSecrets)
+      .where(and(ofSubscription, until === null ? undefined : lte(earlierSecrets.until, now))),
     until === null
       ? inOrder([])
       : insertFrom(
@@ -83,7 +82,8 @@ export function rotate(
           sql`FROM ${subscriptions} WHERE ${isOwn}
               AND (SELECT count(*) FROM ${earlierSecrets} WHERE ${ofSubscription}) < ${EARLIER_SECRETS_MAX}`,
         ),
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({ sealedSecret: sealed })
       .where(
         and(
@@ -93,7 +93,7 @@ export function rotate(
             : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} WHERE ${isKept})`,
         ),
       ),
-    select({ sealedSecret }).from(subscriptions).where(isOwn),
+    qb.select({ sealedSecret }).from(subscriptions).where(isOwn),
     held({ id: subscriptionId, now, ...NOBODY }),
   ]);
   return readAs(statements, ([, , , [row], found]) => {
@@ -114,15 +114,16 @@ export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
 /** Deletes the earlier secrets of the deleted subscriptions that match. */
 export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<unknown> {
   const { id, deletedAt } = subscriptions;
-  const deleted = select({ id })
+  const deleted = qb
+    .select({ id })
     .from(subscriptions)
     .where(and(condition, isNotNull(deletedAt)));
-  return write(deleteFrom(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted)));
+  return write(qb.delete(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted)));
 }
 
 /** Deletes earlier secrets that no longer sign. */
-export function deleteEndedSecrets(db: Database, now: number) {
-  return commit(db, deleteFrom(earlierSecrets).where(lte(earlierSecrets.until, now)));
+export async function deleteEndedSecrets(db: Database, now: number) {
+  return db.delete(earlierSecrets).where(lte(earlierSecrets.until, now));
 }
 
 /** A subscription's secret or a workspace's data key, as stored. */
@@ -136,26 +137,24 @@ export interface SealedSecret {
  * The next `limit` secrets after `after`, earlier ones included, that are sealed under a key other
  * than `keyId`.
  */
-export function listUnderOtherKeys(
+export async function listUnderOtherKeys(
   db: Database,
   keyId: string,
   after: SealedSecret,
   limit: number,
 ): Promise<SealedSecret[]> {
   const under = underOthers(keyId);
-  return query(
-    db,
-    select({ id: under.id, sealedSecret: under.sealedSecret })
-      .from(under)
-      .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
-      .orderBy(under.id, under.sealedSecret)
-      .limit(limit),
-  );
+  return db
+    .select({ id: under.id, sealedSecret: under.sealedSecret })
+    .from(under)
+    .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
+    .orderBy(under.id, under.sealedSecret)
+    .limit(limit);
 }
 
 /** How many secrets are sealed under a key other than `keyId`. */
 export function countUnderOtherKeys(keyId: string): Statements<number> {
-  const counts = rows(select({ count: count() }).from(underOthers(keyId)));
+  const counts = rows(qb.select({ count: count() }).from(underOthers(keyId)));
   return readAs(counts, ([row]) => row?.count ?? 0);
 }
 
@@ -164,16 +163,19 @@ function underOthers(keyId: string) {
     sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
   // Those of a workspace that changes its database are sealed anew where it lives.
   const isHere = isWritable(subscriptions.workspaceId);
-  return select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
+  return qb
+    .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
     .from(subscriptions)
     .where(and(isUnderOther(subscriptions.sealedSecret), isHere))
     .unionAll(
-      select({ id: workspaces.id, sealedSecret: sql<string>`${workspaces.dataKey}` })
+      qb
+        .select({ id: workspaces.id, sealedSecret: sql<string>`${workspaces.dataKey}` })
         .from(workspaces)
         .where(and(isUnderOther(workspaces.dataKey), isWritable(workspaces.id))),
     )
     .unionAll(
-      select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
+      qb
+        .select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
         .from(earlierSecrets)
         .innerJoin(subscriptions, eq(subscriptions.id, earlierSecrets.subscriptionId))
         .where(and(isUnderOther(earlierSecrets.sealedSecret), isHere)),
@@ -191,16 +193,19 @@ export function updateSecret(
 ): Statements<unknown> {
   return inOrder([
     // Also for an earlier one: while the workspace moves, that is what tells of it.
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({
         sealedSecret: sql`CASE ${subscriptions.sealedSecret} WHEN ${sealedSecret} THEN ${sealed}
           ELSE ${subscriptions.sealedSecret} END`,
       })
       .where(eq(subscriptions.id, id)),
-    update(workspaces)
+    qb
+      .update(workspaces)
       .set({ dataKey: sealed })
       .where(and(eq(workspaces.id, id), eq(workspaces.dataKey, sealedSecret))),
-    update(earlierSecrets)
+    qb
+      .update(earlierSecrets)
       .set({ sealedSecret: sealed })
       .where(
         and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),

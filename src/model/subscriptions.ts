@@ -5,7 +5,7 @@ import { idField, timeField } from "../contract/fields.ts";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
 import { isoTime } from "../contract/time.ts";
-import { insertFrom, select, update } from "../db/builder.ts";
+import { insertFrom, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -28,13 +28,14 @@ import { WEBHOOKS_MAX } from "./workspaces.ts";
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
 const page = prepared(
-  select({
-    id: subscriptions.id,
-    url: subscriptions.url,
-    events: subscriptions.events,
-    createdAt: subscriptions.createdAt,
-    disabledAt: subscriptions.disabledAt,
-  })
+  qb
+    .select({
+      id: subscriptions.id,
+      url: subscriptions.url,
+      events: subscriptions.events,
+      createdAt: subscriptions.createdAt,
+      disabledAt: subscriptions.disabledAt,
+    })
     .from(subscriptions)
     .where(
       and(
@@ -74,7 +75,8 @@ export function insertSubscription(
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
           ON CONFLICT (id) DO NOTHING`,
     ),
-    select({ isThere: isThere.mapWith(Boolean), max: WEBHOOKS_MAX })
+    qb
+      .select({ isThere: isThere.mapWith(Boolean), max: WEBHOOKS_MAX })
       .from(workspaces)
       .where(isWorkspace),
   ]);
@@ -113,7 +115,8 @@ export function disableSubscription(
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
   const statements = inOrder([
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({ disabledAt: now, ...WITHDRAWN })
       .where(
         and(
@@ -123,7 +126,8 @@ export function disableSubscription(
         ),
       ),
     cancelWithdrawn([id], now),
-    select({ cancelling: subscriptions.cancelling })
+    qb
+      .select({ cancelling: subscriptions.cancelling })
       .from(subscriptions)
       .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
   ]);
@@ -138,14 +142,15 @@ function deletion(
   const isMeant = and(eq(subscriptions.id, id), condition);
   const statements = inOrder([
     counted(
-      update(subscriptions)
+      qb
+        .update(subscriptions)
         .set({ deletedAt: now, ...WITHDRAWN })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
     // Before the subscription row goes, because they are found through it.
     deleteSecretsOfDeleted(isMeant),
     cancelWithdrawn([id], now),
-    select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
+    qb.select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
   ]);
   return readAs(statements, ([deleted, , , left]) => ({
     found: deleted > 0,
@@ -159,11 +164,13 @@ function deletion(
  */
 export function withdrawWorkspace(workspaceId: string, now: number): Statements<string[]> {
   const statements = inOrder([
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set(WITHDRAWN)
       .where(and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt))),
     cancelWithdrawnOf(workspaceId, now),
-    select({ id: subscriptions.id })
+    qb
+      .select({ id: subscriptions.id })
       .from(subscriptions)
       .where(and(eq(subscriptions.workspaceId, workspaceId), sql`${subscriptions.cancelling}`)),
   ]);
@@ -200,17 +207,18 @@ export function findSubscription(
 export function knownSubscription(id: string, now: number): Statements<KnownSubscription> {
   const { workspaceId, url, createdAt, sealedSecret, slow, backoff } = subscriptions;
   const found = rows(
-    select({
-      workspaceId,
-      url,
-      createdAt,
-      sealedSecret,
-      earlierSecrets: earlierSecretsAt(now),
-      accessGranted: workspaces.accessGranted,
-      isOwed: sql`${IS_OWED}`.mapWith(Boolean),
-      slow,
-      backoff,
-    })
+    qb
+      .select({
+        workspaceId,
+        url,
+        createdAt,
+        sealedSecret,
+        earlierSecrets: earlierSecretsAt(now),
+        accessGranted: workspaces.accessGranted,
+        isOwed: sql`${IS_OWED}`.mapWith(Boolean),
+        slow,
+        backoff,
+      })
       .from(subscriptions)
       .innerJoin(workspaces, eq(workspaces.id, workspaceId))
       .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
@@ -228,7 +236,8 @@ export function knownSubscription(id: string, now: number): Statements<KnownSubs
  */
 export function enableSubscription(id: string): Statements<unknown> {
   return write(
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({
         disabledAt: null,
         failingSince: null,

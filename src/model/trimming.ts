@@ -1,8 +1,8 @@
 import { and, eq, exists, gt, lt, lte, ne, or, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../contract/limits.ts";
-import { select, update } from "../db/builder.ts";
-import { commit, type Database, inOrder, query, write } from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, inOrder, write } from "../db/client.ts";
 import { deliveries, events, workspaces } from "../db/schema.ts";
 import { exhaustEvents } from "./endings.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "./event-size.ts";
@@ -78,21 +78,18 @@ export async function trimEvents(
 }
 
 /** Workspaces after `position` with unmeasured events or with too many. */
-function findWorkspaces(db: Database, position: string, before: string, maxBytes: number) {
+async function findWorkspaces(db: Database, position: string, before: string, maxBytes: number) {
   const { id, sizedTo, sizedBytes, trimmedTo } = workspaces;
-  const unmeasured = select({ id: events.id })
+  const unmeasured = qb
+    .select({ id: events.id })
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)));
-  return query(
-    db,
-    select({ id, sizedTo, sizedBytes, trimmedTo })
-      .from(workspaces)
-      .where(
-        and(gt(id, position), isWritable(id), or(gt(sizedBytes, maxBytes), exists(unmeasured))),
-      )
-      .orderBy(id)
-      .limit(WORKSPACES_AT_ONCE),
-  );
+  return db
+    .select({ id, sizedTo, sizedBytes, trimmedTo })
+    .from(workspaces)
+    .where(and(gt(id, position), isWritable(id), or(gt(sizedBytes, maxBytes), exists(unmeasured))))
+    .orderBy(id)
+    .limit(WORKSPACES_AT_ONCE);
 }
 
 async function trimWorkspace(
@@ -123,7 +120,8 @@ async function trimWorkspace(
     const expired = going.map(({ id }) => ({ workspaceId: measured.id, id, expiresAt: now }));
     const reached = isLast ? "" : after;
     const mark = write(
-      update(workspaces)
+      qb
+        .update(workspaces)
         .set({ trimmedTo: reached })
         .where(and(eq(workspaces.id, measured.id), ne(workspaces.trimmedTo, reached))),
     );
@@ -161,7 +159,8 @@ async function giveUpOldest(
     left -= ending.reduce((sum, event) => sum + event.bytes, 0);
     const ids = ending.map(({ id }) => id);
     const again = write(
-      update(workspaces)
+      qb
+        .update(workspaces)
         .set({ trimmedTo: "" })
         .where(and(eq(workspaces.id, workspace.id), sql`changes() > 0`)),
     );
@@ -176,21 +175,23 @@ interface KeptEvent {
 }
 
 /** The oldest measured events after `after`. */
-function listOldest(db: Database, { id, sizedTo }: Measured, after: string): Promise<KeptEvent[]> {
-  return query(
-    db,
-    select({
+async function listOldest(
+  db: Database,
+  { id, sizedTo }: Measured,
+  after: string,
+): Promise<KeptEvent[]> {
+  return db
+    .select({
       id: events.id,
       bytes: sql<number>`${EVENT_BYTES}`,
       isPending: sql`EXISTS (SELECT 1 ${OF_EVENT} AND ${deliveries.state} = 'pending')`.mapWith(
         Boolean,
       ),
     })
-      .from(events)
-      .where(and(eq(events.workspaceId, id), gt(events.id, after), lte(events.id, sizedTo)))
-      .orderBy(events.id)
-      .limit(CLEANUP_MAX),
-  );
+    .from(events)
+    .where(and(eq(events.workspaceId, id), gt(events.id, after), lte(events.id, sizedTo)))
+    .orderBy(events.id)
+    .limit(CLEANUP_MAX);
 }
 
 /** The first events that together take `bytes`. */

@@ -1,7 +1,7 @@
 import { and, type Column, eq, inArray, isNull, ne, notExists, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { CLEANUP_MAX } from "../contract/limits.ts";
-import { deleteFrom, select, update } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import {
   commit,
   type Database,
@@ -46,11 +46,15 @@ export function closeKeys(
   const isOf = eq(apiKeys.workspaceId, workspaceId);
   const { id, database } = workspaces;
   const statements = inOrder([
-    update(apiKeys)
+    qb
+      .update(apiKeys)
       .set({ revokedAt: now })
       .where(and(isOf, isNull(apiKeys.revokedAt))),
-    select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt }).from(apiKeys).where(isOf),
-    select({ database }).from(workspaces).where(eq(id, workspaceId)),
+    qb
+      .select({ keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt })
+      .from(apiKeys)
+      .where(isOf),
+    qb.select({ database }).from(workspaces).where(eq(id, workspaceId)),
   ]);
   return readAs(statements, ([, keys, [entry]]) =>
     entry ? { keys, database: entry.database ?? DIRECTORY } : null,
@@ -60,10 +64,12 @@ export function closeKeys(
 /** Closes a workspace for good, in its database: its access ends, its subscriptions are deleted. */
 export function closeWorkspace(id: string, now: number): Statements<unknown> {
   return inOrder([
-    update(workspaces)
+    qb
+      .update(workspaces)
       .set({ accessGranted: false })
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
-    update(subscriptions)
+    qb
+      .update(subscriptions)
       .set({ deletedAt: now, ...WITHDRAWN })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
     // Done here: a dispatch may delete the subscription rows that these are found by.
@@ -95,12 +101,14 @@ export async function eraseWorkspace(
  * @returns whether nothing else remains.
  */
 export function eraseLeftBehind(id: string): Statements<boolean> {
-  const enter = (state: MoveState) => update(moves).set({ state }).where(eq(moves.workspaceId, id));
+  const enter = (state: MoveState) =>
+    qb.update(moves).set({ state }).where(eq(moves.workspaceId, id));
   const { statements, isEmpty } = erasureOf(id);
   const chunk = inOrder([
     enter("erasing"),
     inOrder(statements),
-    update(workspaces)
+    qb
+      .update(workspaces)
       .set({ name: "", adminEmails: [], dataKey: null, webhooksMax: null })
       .where(eq(workspaces.id, id)),
     enter("gone"),
@@ -132,27 +140,28 @@ function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
   const chunk = inOrder([
     // It does not live here: no writes need to be kept out any more.
-    deleteFrom(moves).where(and(eq(moves.workspaceId, id), ne(moves.state, "erasing"))),
+    qb.delete(moves).where(and(eq(moves.workspaceId, id), ne(moves.state, "erasing"))),
     ...statements,
-    deleteFrom(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
-    update(workspaces)
+    qb.delete(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
+    qb
+      .update(workspaces)
       .set({
         name: blank(workspaces.name),
         adminEmails: blank(workspaces.adminEmails),
         dataKey: blank(workspaces.dataKey),
       })
       .where(and(isOwn, isEmpty)),
-    deleteFrom(moves).where(and(eq(moves.workspaceId, id), isEmpty)),
-    deleteFrom(workspaces).where(and(isOwn, isEmpty)),
+    qb.delete(moves).where(and(eq(moves.workspaceId, id), isEmpty)),
+    qb.delete(workspaces).where(and(isOwn, isEmpty)),
   ]);
-  const left = rows(select({ id: workspaces.id }).from(workspaces).where(isOwn));
+  const left = rows(qb.select({ id: workspaces.id }).from(workspaces).where(isOwn));
   return readAs(inOrder([chunk, left]), ([, found]) => found.length > 0);
 }
 
 /** The statements that erase a chunk of a workspace's rows, and a SQL condition: none are left. */
 function erasureOf(id: string): { statements: Executable[]; isEmpty: SQL } {
   const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
-  const idsOf = (table: Owned) => select({ id: table.id }).from(table).where(isOf(table));
+  const idsOf = (table: Owned) => qb.select({ id: table.id }).from(table).where(isOf(table));
   const ownRuns = runsOf(id);
   const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
   const first = (table: Owned & { createdAt: SQLiteColumn }) =>
@@ -170,27 +179,28 @@ function erasureOf(id: string): { statements: Executable[]; isEmpty: SQL } {
   const isOfNotice = inArray(emails.noticeId, ownNotices);
   const statements = [
     eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
-    deleteFrom(runs).where(
-      sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`,
-    ),
-    update(leads).set(BLANK_LEAD).where(someLeads),
-    deleteFrom(leads).where(someLeads),
-    deleteFrom(removals).where(
-      and(isWithoutRuns, inArray(removals.automationId, idsOf(automations))),
-    ),
-    deleteFrom(automations).where(and(first(automations), isWithoutRuns)),
-    deleteFrom(earlierSecrets).where(
-      and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions))),
-    ),
+    qb
+      .delete(runs)
+      .where(sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`),
+    qb.update(leads).set(BLANK_LEAD).where(someLeads),
+    qb.delete(leads).where(someLeads),
+    qb
+      .delete(removals)
+      .where(and(isWithoutRuns, inArray(removals.automationId, idsOf(automations)))),
+    qb.delete(automations).where(and(first(automations), isWithoutRuns)),
+    qb
+      .delete(earlierSecrets)
+      .where(and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions)))),
     // Unique within the notice, because the recipient is part of the primary key.
     write(
-      update(emails)
+      qb
+        .update(emails)
         .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
         .where(isOfNotice),
     ),
-    deleteFrom(emails).where(isOfNotice),
-    deleteFrom(notices).where(inArray(notices.id, ownNotices)),
-    deleteFrom(subscriptions).where(and(isOf(subscriptions), isEmpty)),
+    qb.delete(emails).where(isOfNotice),
+    qb.delete(notices).where(inArray(notices.id, ownNotices)),
+    qb.delete(subscriptions).where(and(isOf(subscriptions), isEmpty)),
   ];
   return { statements, isEmpty: sql`(${isEmpty} AND ${notExists(idsOf(subscriptions))})` };
 }

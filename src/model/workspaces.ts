@@ -1,9 +1,8 @@
-import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { insertFrom, select, selectDistinct, update } from "../db/builder.ts";
+import { inJson, qb } from "../db/builder.ts";
 import {
-  commit,
   counted,
   type Database,
   inOrder,
@@ -28,7 +27,7 @@ import {
 } from "./page.ts";
 
 /** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
-export function insertWorkspace(
+export async function insertWorkspace(
   db: Database,
   workspace: {
     id: string;
@@ -38,32 +37,31 @@ export function insertWorkspace(
     createdAt: number;
   },
 ) {
-  return commit(db, insertFrom(workspaces, workspace, sql`WHERE true ON CONFLICT DO NOTHING`));
+  return db.insert(workspaces).values(workspace).onConflictDoNothing();
 }
 
 /**
  * Inserts the directory's entry for a workspace that lives in another database. It looks as if the
  * workspace had moved there, so none of its data can be written here.
  */
-export function insertDirectoryEntry(
+export async function insertDirectoryEntry(
   directory: Database,
   { id, createdAt, database }: { id: string; createdAt: number; database: string },
 ) {
   const entry = { id, createdAt, database, name: "", adminEmails: [] };
   const move = { workspaceId: id, state: "left", other: database, since: createdAt } as const;
-  const ifNew = sql`WHERE true ON CONFLICT DO NOTHING`;
-  return commit(
-    directory,
-    inOrder([insertFrom(workspaces, entry, ifNew), insertFrom(moves, move, ifNew)]),
-  );
+  return directory.batch([
+    directory.insert(workspaces).values(entry).onConflictDoNothing(),
+    directory.insert(moves).values(move).onConflictDoNothing(),
+  ]);
 }
 
 /** Whether a workspace exists. */
 export async function workspaceExists(db: Database, id: string): Promise<boolean> {
-  const found = await query(
-    db,
-    select({ id: workspaces.id }).from(workspaces).where(eq(workspaces.id, id)),
-  );
+  const found = await db
+    .select({ id: workspaces.id })
+    .from(workspaces)
+    .where(eq(workspaces.id, id));
   return found.length > 0;
 }
 
@@ -82,7 +80,8 @@ export async function findAccess(db: Database, id: string): Promise<boolean | nu
 }
 
 const access = prepared(
-  select({ accessGranted: workspaces.accessGranted })
+  qb
+    .select({ accessGranted: workspaces.accessGranted })
     .from(workspaces)
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );
@@ -110,21 +109,19 @@ export async function findPortalAccess(
   webhookId: string | null,
 ): Promise<PortalAccess | null> {
   const { id, workspaceId: itsWorkspace, deletedAt } = subscriptions;
-  const [row = null] = await query(
-    db,
-    select({
+  const [row = null] = await db
+    .select({
       name: workspaces.name,
       accessGranted: workspaces.accessGranted,
       webhooksMax: WEBHOOKS_MAX,
       webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
     })
-      .from(workspaces)
-      .leftJoin(
-        subscriptions,
-        and(eq(id, webhookId ?? ""), eq(itsWorkspace, workspaces.id), isNull(deletedAt)),
-      )
-      .where(eq(workspaces.id, workspaceId)),
-  );
+    .from(workspaces)
+    .leftJoin(
+      subscriptions,
+      and(eq(id, webhookId ?? ""), eq(itsWorkspace, workspaces.id), isNull(deletedAt)),
+    )
+    .where(eq(workspaces.id, workspaceId));
   return row;
 }
 
@@ -151,7 +148,8 @@ const ENTRY = {
 };
 
 const page = prepared(
-  select(ENTRY)
+  qb
+    .select(ENTRY)
     .from(workspaces)
     .where(isBehind(workspaces.createdAt, workspaces.id))
     .orderBy(...newestFirst(workspaces.createdAt, workspaces.id))
@@ -173,7 +171,12 @@ export async function listWorkspaces(
   elsewhere.delete(DIRECTORY);
   const found = await Promise.all(
     [...elsewhere].map(([database, listed]) =>
-      queryIfReachable(database, (db) => query(db, entries(listed.map(({ id }) => id)))),
+      queryIfReachable(database, (db) =>
+        findEntries(
+          db,
+          listed.map(({ id }) => id),
+        ),
+      ),
     ),
   );
   const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
@@ -191,20 +194,17 @@ export async function listWorkspaces(
   return { items: complete, next };
 }
 
-function entries(ids: string[]) {
-  return rows(
-    select(ENTRY)
-      .from(workspaces)
-      .where(inArray(workspaces.id, sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`)),
-  );
+async function findEntries(db: Database, ids: string[]) {
+  return db.select(ENTRY).from(workspaces).where(inJson(workspaces.id, ids));
 }
 
 /** The workspaces among these that exist, with their data keys, encrypted. */
 export function findWorkspaces(ids: string[]) {
   return rows(
-    select({ id: workspaces.id, dataKey: workspaces.dataKey })
+    qb
+      .select({ id: workspaces.id, dataKey: workspaces.dataKey })
       .from(workspaces)
-      .where(inArray(workspaces.id, sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`)),
+      .where(inJson(workspaces.id, ids)),
   );
 }
 
@@ -226,7 +226,8 @@ export function updateWorkspace(
 ): Statements<number> {
   const statements = inOrder([
     counted(
-      update(workspaces)
+      qb
+        .update(workspaces)
         .set({
           name: name ?? sql`${workspaces.name}`,
           adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
@@ -241,11 +242,14 @@ export function updateWorkspace(
 
 /** Grants or denies a workspace access. Reads 0 if there is no such workspace. */
 export function updateAccess(id: string, granted: boolean): Statements<number> {
-  return counted(update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)));
+  return counted(
+    qb.update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)),
+  );
 }
 
 const keys = prepared(
-  selectDistinct({ keyHash: apiKeys.keyHash })
+  qb
+    .selectDistinct({ keyHash: apiKeys.keyHash })
     .from(sql`json_each(${sql.placeholder("subscriptionIds")}) AS woken`)
     .innerJoin(subscriptions, sql`${subscriptions.id} = woken.value`)
     .innerJoin(
@@ -262,7 +266,8 @@ const keys = prepared(
 /** The live, used keys of workspaces; for a dispatch in a database that holds no keys. */
 export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
   return rows(
-    select({ keyHash: apiKeys.keyHash })
+    qb
+      .select({ keyHash: apiKeys.keyHash })
       .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
       .innerJoin(
         apiKeys,

@@ -2,6 +2,7 @@ import type { AutomationType } from "../contract/enumerations.ts";
 import { isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
+import { causeOf } from "../db/errors.ts";
 import { findAutomations } from "../model/automations.ts";
 import { findLeads } from "../model/leads.ts";
 import { findWorkspaces } from "../model/workspaces.ts";
@@ -132,7 +133,8 @@ export async function refuseMissing<T>(
   write: Promise<T>,
   missing: InputError = unknownWorkspace(),
 ): Promise<T> {
-  return write.catch((error: unknown) => {
+  return write.catch((thrown: unknown) => {
+    const error = causeOf(thrown);
     const isMissing =
       error instanceof Error &&
       // A run takes its generation from its automation, so a missing automation leaves it null.

@@ -2,6 +2,7 @@ import type { Context, ErrorHandler, NotFoundHandler } from "hono";
 import { createMiddleware } from "hono/factory";
 import { matchedRoutes } from "hono/route";
 import { ApiError } from "../../contract/errors.ts";
+import { causeOf } from "../../db/errors.ts";
 import { type Figures, resetSeconds } from "../../gate/window.ts";
 import { log, logError } from "../../log.ts";
 import type { AppEnv } from "./context.ts";
@@ -68,7 +69,8 @@ async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
 }
 
 /** Answers any thrown error with the contract's error body. */
-export const answerError: ErrorHandler<AppEnv> = (error, c) => {
+export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
+  const error = causeOf(thrown);
   if (error instanceof ApiError) return c.json(error.toBody(), error.status);
   logError("request_failed", error, { requestId: c.get("requestId") });
   const internal = new ApiError("internal_error");

@@ -3,6 +3,7 @@ import { createMiddleware } from "hono/factory";
 import { ApiError } from "../../contract/errors.ts";
 import { openDatabase } from "../../db/client.ts";
 import { bindingOf, DIRECTORY } from "../../db/databases.ts";
+import { causeOf } from "../../db/errors.ts";
 import { findHome, openMovingSession } from "../../db/homes.ts";
 import { EarlySession, isOlder, type ReadPoint } from "../../db/session.ts";
 import { type AddressName, addressAlias, nameAddress } from "../../gate/address.ts";
@@ -46,7 +47,7 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
     const { binding } = await admission;
     remember(c, keyHash, session.bookmarkOf(binding));
   } catch (refusal) {
-    if (refusal === c.error) return;
+    if (refusal === causeOf(c.error)) return;
     // Otherwise its headers would be kept.
     c.res = undefined;
     throw refusal;

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { update } from "../../../src/db/builder.ts";
+import { qb } from "../../../src/db/builder.ts";
 import { commit, inOrder, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { WITHDRAWN } from "../../../src/model/endings.ts";
@@ -34,7 +34,8 @@ describe("a subscription that", () => {
         commit(
           db,
           write(
-            update(subscriptions)
+            qb
+              .update(subscriptions)
               .set({ disabledAt: NOW, ...WITHDRAWN })
               .where(eq(subscriptions.id, id)),
           ),

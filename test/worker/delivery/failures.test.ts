@@ -138,7 +138,7 @@ describe("when D1 returns an error", () => {
     const small = await owed(1, Date.now());
     const { DB } = observedDatabase({
       before: (_, texts) => {
-        if (texts.length === 1 && /"storedBody"/.test(texts[0] ?? "")) throw BROKEN;
+        if (texts.length === 1 && /"body"/.test(texts[0] ?? "")) throw BROKEN;
       },
     });
     const result = await consumeFor([large.id, small.id], isolated({ DB }).env);

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { update } from "../../../src/db/builder.ts";
+import { qb } from "../../../src/db/builder.ts";
 import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { dispatch } from "../../../src/delivery/dispatch.ts";
@@ -59,7 +59,8 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
       commit(
         db,
         write(
-          update(subscriptions)
+          qb
+            .update(subscriptions)
             .set({ disabledAt: now, ...WITHDRAWN })
             .where(eq(subscriptions.id, id)),
         ),

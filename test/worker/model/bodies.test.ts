@@ -77,7 +77,7 @@ describe("the body of lead.created", () => {
     let readAlone = 0;
     const { DB } = observedDatabase({
       before: async (_, texts) => {
-        if (texts.length === 1 && texts[0]?.includes('"storedBody"')) readAlone++;
+        if (texts.length === 1 && texts[0]?.includes('"body"')) readAlone++;
       },
     });
     await consumeFor([id], isolated({ DB }).env);
