@@ -5,6 +5,7 @@
  *     npm run bench
  *     npm run bench -- --quick --json figures.json --chart docs/reads.svg
  *     npm run bench -- --only hostile
+ *     npm run bench -- --only framework
  *
  * Every figure that depends on the machine is shown with its counterpart from the same bench.
  */
@@ -28,15 +29,16 @@ import { measureDelivering, measureRecording } from "./recording.ts";
 import { measureShedding } from "./shedding.ts";
 import { measureSizes } from "./sizes.ts";
 
-const USAGE = `npm run bench -- [--quick] [--only hostile] [--json FILE] [--chart FILE]
+const USAGE = `npm run bench -- [--quick] [--only hostile|framework] [--json FILE] [--chart FILE]
 
 Measures how fast the service reads, records and delivers, what that costs, and how well clients and
 subscribers are isolated from each other.
 
-  --quick         fewer and shorter measurements
-  --only hostile  only deliveries to hostile receivers, which --quick otherwise omits
-  --json FILE     also writes the figures to FILE
-  --chart FILE    draws a chart of the reads, as SVG
+  --quick           fewer and shorter measurements
+  --only hostile    only deliveries to hostile receivers, which --quick otherwise omits
+  --only framework  only the framework's share of a read
+  --json FILE       also writes the figures to FILE
+  --chart FILE      draws a chart of the reads, as SVG
 `;
 
 const { values } = parseArguments(USAGE, {
@@ -46,7 +48,8 @@ const { values } = parseArguments(USAGE, {
   chart: { type: "string" },
 });
 const { quick, only } = values;
-if (only !== undefined && only !== "hostile") throw new Error("--only accepts only hostile");
+if (only !== undefined && only !== "hostile" && only !== "framework")
+  throw new Error("--only accepts hostile or framework");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
 const step = openSteps();
@@ -64,6 +67,13 @@ if (only === "hostile") {
   process.exit();
 }
 const floorBundle = build("floor");
+if (only === "framework") {
+  step("the framework's share");
+  const framework = await measureFramework(shipped, floorBundle, quick ? 6 : 10, quick ? 1 : 3);
+  step("");
+  showFramework(framework);
+  process.exit();
+}
 
 const metered = await startRuntime({ bundle: meteredBundle, vars });
 step("reads from afar");
@@ -159,15 +169,7 @@ show(
   `Pages of 25 of ${rows} leads`,
   pages.map(({ page, rowsRead, ms }) => ({ page, "rows read": rowsRead, ms })),
 );
-show("GET /v1/automations, 25 items, 10 connections: shipped Worker and bare handler", [
-  {
-    "requests / s": framework.requestsPerSecond,
-    "bare requests / s": framework.bareRequestsPerSecond,
-    ratio: framework.frameworkRatio,
-    "CPU ms / request": framework.cpuMsPerRequest,
-    "bare CPU ms / request": framework.bareCpuMsPerRequest,
-  },
-]);
+showFramework(framework);
 show("Leads per second through the Platform door, and raw inserts in D1 batches", [
   {
     calls: "of 100",
@@ -233,6 +235,18 @@ show("The bundle, and a Hono hello world", [
 ]);
 reportFigures(figures);
 if (values.chart) writeFileSync(values.chart, drawReads(reads));
+
+function showFramework(framework: Awaited<ReturnType<typeof measureFramework>>): void {
+  show("GET /v1/automations, 25 items, 10 connections: shipped Worker and bare handler", [
+    {
+      "requests / s": framework.requestsPerSecond,
+      "bare requests / s": framework.bareRequestsPerSecond,
+      ratio: framework.frameworkRatio,
+      "CPU ms / request": framework.cpuMsPerRequest,
+      "bare CPU ms / request": framework.bareCpuMsPerRequest,
+    },
+  ]);
+}
 
 /** The same for a hello world. */
 function measureHello() {
