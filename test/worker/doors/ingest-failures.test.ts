@@ -1,9 +1,11 @@
+import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { derivedId } from "../../../src/contract/ids.ts";
 import { ingest } from "../../../src/doors/ingest.ts";
-import { eventsOf, recordAutomation } from "../../support/api.ts";
+import { automationReport, eventsOf, recordAutomation } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 import { HOME_DB } from "../../support/home.ts";
-import { deployment, ingestBodies, openSource } from "../../support/ingest.ts";
+import { call, deployment, ingestBodies, openSource } from "../../support/ingest.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
@@ -167,4 +169,26 @@ describe("a message that the database rejects within a shared transaction", () =
     await ingestBodies([gone.lead("1")], bindings, 2);
     expect(dead.map(({ reason }) => reason)).toEqual(["workspaceId: no such workspace"]);
   });
+});
+
+test("a run from before its automation's removal stays removed, even if the batch reports the automation again", async () => {
+  const { workspaceId, run, runs } = await openSource();
+  const automations = [automationReport("a")];
+  const ids = [await derivedId("automation", workspaceId, "a")];
+  const report = call("recordAutomations", { workspaceId, automations });
+  const bodies = [report, run("1", ids[0] as string)];
+  await ingestBodies(bodies, deployment().env);
+  expect(await runs()).toHaveLength(1);
+  const { DB } = observedDatabase({
+    before: async (trip) => {
+      if (trip === 2) await exports.Platform.removeAutomations({ workspaceId, ids });
+    },
+  });
+  expect(await ingestBodies(bodies, deployment({ DB }).env)).toEqual({
+    acknowledged: [0, 1],
+    retried: {},
+  });
+  expect(await runs()).toEqual([]);
+  const types = (await eventsOf(workspaceId)).map(({ type }) => type);
+  expect(types.filter((type) => type === "run.completed")).toHaveLength(1);
 });

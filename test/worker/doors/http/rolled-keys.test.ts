@@ -88,6 +88,8 @@ describe("a key that was rolled", () => {
       await Platform.rollApiKey({ keyId, overlapSeconds: 3 });
       if (what === "access") await Platform.setWorkspaceAccess({ workspaceId, granted: false });
       const end = await endOf(workspaceId, keyId);
+      // So late that what the isolate remembers would outlive the key.
+      await untilAfter(end - 1_000);
       expect((await api.get("/v1/leads")).status).toBe(what === "quota" ? 429 : 403);
       await untilAfter(end);
       expect(await api.get("/v1/leads")).toEqual(REFUSED);

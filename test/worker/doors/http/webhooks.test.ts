@@ -310,6 +310,17 @@ describe("the subscription limit", () => {
     expect((await api.post("/v1/webhooks", body)).status).toBe(201);
   });
 
+  test("does not count a deleted subscription that is kept until its deliveries are cancelled", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 1 });
+    const { id } = (await api.post<Created>("/v1/webhooks", body)).body;
+    await HOME_DB.prepare("UPDATE subscriptions SET deleted_at = 1, cancelling = 1 WHERE id = ?")
+      .bind(id)
+      .run();
+    expect((await api.post("/v1/webhooks", body)).status).toBe(201);
+    expect((await api.post("/v1/webhooks", body)).status).toBe(400);
+  });
+
   test("is separate for each workspace, and a deletion makes room", async () => {
     const [full, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const ids: string[] = [];
