@@ -68,6 +68,35 @@ describe("listWebhooks", () => {
     });
   });
 
+  test.each([
+    ["that changed its pace", T0 + 2, T0 + 1],
+    ["at a recent delivery", T0 + 1, T0 + 2],
+  ])("shows the last attempt %s, if that is the later one", async (_, notedAt, recentAt) => {
+    const { id, workspaceId } = await owed(101, T0);
+    const attempt = { outcome: "answered", status: 500, durationMs: 1 };
+    const lastAttempt = { at: notedAt, ...attempt };
+    await db.update(subscriptions).set({ lastAttempt }).where(sql`id = ${id}`);
+    const events = (await deliveriesTo(id)).map(({ eventId }) => eventId);
+    // The newest event had the later attempt; the oldest had one before.
+    for (const [eventId, lastAt] of [
+      [events[0], T0],
+      [events.at(-1), recentAt],
+    ] as const)
+      await db
+        .update(deliveries)
+        .set({ lastAt, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 1 })
+        .where(sql`event_id = ${eventId}`);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items[0]?.lastAttempt?.at).toBe(isoTime(T0 + 2));
+  });
+
+  test("shows no next attempt at a disabled one, even if deliveries remain to be cancelled", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items).toMatchObject([{ state: "disabled", pending: 1, nextAttemptAt: null }]);
+  });
+
   test("shows how the last attempt at a healthy one ended, and how long it took", async () => {
     const { id, workspaceId } = await owed(3, T0);
     const { now, attempt } = taking(120, 204);

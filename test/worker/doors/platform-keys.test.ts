@@ -25,6 +25,17 @@ describe("revokeApiKey", () => {
     expect(items).toMatchObject([{ keyId, revokedAt: INSTANT }]);
   });
 
+  test("again keeps the time at which the key was first revoked", async () => {
+    const { keyId, workspaceId } = await openWorkspace();
+    const revoke = async () => {
+      await Platform.revokeApiKey({ keyId });
+      return (await Platform.listApiKeys({ workspaceId })).items[0]?.revokedAt;
+    };
+    const first = await revoke();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(await revoke()).toBe(first);
+  });
+
   test("says what is wrong without quoting the key", async () => {
     const apiKey = `key_live_${"x".repeat(32)}`;
     expect(await errorOf(Platform.revokeApiKey({ apiKey }))).toBe(

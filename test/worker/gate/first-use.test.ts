@@ -69,6 +69,16 @@ describe("the use of a key", () => {
     expect(await lastUsedAt()).toBe(NOW + HOUR_MS + 1);
   });
 
+  test("that a clock ahead has noted does not keep the standing for longer than an hour", async () => {
+    const { keyId, admit } = await openKey();
+    const set = (column: string, time: number) =>
+      env.DB.prepare(`UPDATE api_keys SET ${column} = ? WHERE id = ?`).bind(time, keyId).run();
+    await set("last_used_at", NOW + 24 * HOUR_MS);
+    expect(await admit(NOW)).toMatchObject({ verdict: "admitted" });
+    await set("revoked_at", NOW);
+    expect(await admit(NOW + HOUR_MS + 1)).toEqual({ verdict: "unknown_key" });
+  });
+
   test("is noted even without access for the workspace: its gate keeps what it has read", async () => {
     const { workspaceId, api, lastUsedAt } = await openKey();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });

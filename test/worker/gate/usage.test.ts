@@ -42,6 +42,17 @@ describe("the usage of a key", () => {
     expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
   });
 
+  test("does not count as beyond the quota what an isolate refused for lack of access", async () => {
+    const { workspaceId, api, gate } = await openGate(1);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    // The isolate repeats the gate's refusal for two seconds, and then asks it again.
+    for (let i = 0; i < 3; i++) expect((await api.get("/v1/leads")).status).toBe(403);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    const [hour] = await gate().usage();
+    expect(hour).toMatchObject({ requests: 1, refused: 0 });
+  });
+
   test("survives eviction of the object, including the last refusals", async () => {
     const { gate, admit } = await openGate(1);
     await admit(HOUR);

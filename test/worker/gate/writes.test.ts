@@ -1,6 +1,6 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { KeyGate } from "../../../src/gate/key-gate.ts";
 
@@ -45,6 +45,20 @@ describe("the window of a key", () => {
       for (const [i, { at }] of writes.entries())
         expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
       expect(await storage.get("window")).toMatchObject({ count: requests });
+    });
+  });
+
+  test("is written even if the clock is set back", async () => {
+    const { keyHash, gate } = await openGate();
+    await runInDurableObject(gate(), async (_, state) => {
+      const gate = new KeyGate(state, env);
+      await gate.admit(keyHash);
+      const now = Date.now();
+      const startedAt = now - 3_600_000;
+      const clock = vi.spyOn(Date, "now").mockReturnValue(startedAt);
+      await gate.admit(keyHash);
+      clock.mockRestore();
+      expect(await state.storage.get("window")).toMatchObject({ startedAt });
     });
   });
 

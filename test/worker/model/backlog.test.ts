@@ -40,6 +40,11 @@ describe("the backlog", () => {
     });
   });
 
+  test("has no negative age for an event of a clock that is ahead", async () => {
+    const { workspaceId } = await owed(1, NOW + MINUTE_MS);
+    expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ oldestPendingSeconds: 0 });
+  });
+
   test("is what the Platform door returns, which rejects an unknown workspace", async () => {
     const { workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
     await env.DB.prepare("UPDATE subscriptions SET next_at = ? WHERE workspace_id = ?")

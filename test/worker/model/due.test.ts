@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
-import { findBacklog, findOverdue } from "../../../src/model/due.ts";
+import { findBacklog, findOverdue, listDue } from "../../../src/model/due.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/model/events.ts";
 import {
   announceLeads,
@@ -44,6 +44,14 @@ describe("the backlog", () => {
     await db.update(subscriptions).set({ nextAt: NOW }).where(sql`id = ${id}`);
     expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
   });
+});
+
+test("a deleted subscription whose deliveries wait to be cancelled is not woken by new events", async () => {
+  const { id, workspaceId } = await owed(1, NOW);
+  const due = () => commit(db, listDue(workspaceId, NOW));
+  expect(await due()).toEqual([{ subscriptionId: id, lane: "fast" }]);
+  await db.update(subscriptions).set({ deletedAt: NOW, cancelling: true }).where(sql`id = ${id}`);
+  expect(await due()).toEqual([]);
 });
 
 describe("the search for overdue deliveries", () => {
