@@ -9,6 +9,7 @@ import { type Browser, chromium, type Page } from "playwright-core";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { ROOT } from "./shared/checkout.ts";
 import { findChromium } from "./shared/chromium.ts";
+import { openPortalSession } from "./shared/portal-session.ts";
 import { buildWorker, type Runtime, startRuntime } from "./shared/runtime.ts";
 
 /** The addresses shown in the screenshots, wherever the pages come from. */
@@ -98,10 +99,12 @@ async function showPortal(page: Page): Promise<void> {
 /** Creates a workspace with delivered events. @returns the link to its portal. */
 async function subscribeSample({ env: { PLATFORM }, url: base }: Runtime): Promise<URL> {
   const { workspaceId } = await PLATFORM.createWorkspace({ name: "Groupe Horizon" });
-  const link = new URL(String((await PLATFORM.createPortalLink({ workspaceId })).url));
+  const { url } = await PLATFORM.createPortalLink({ workspaceId });
+  const link = new URL(new URL(String(url)).hash, new URL("/portal", base));
+  const token = await openPortalSession(link);
   await fetch(new URL("/portal/api/webhooks", base), {
     method: "POST",
-    headers: { Authorization: `Bearer ${link.hash.slice(1)}`, "Content-Type": "application/json" },
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
     body: JSON.stringify({
       url: `${receiver.url}/automations`,
       events: ["lead.created", "run.completed", "automation.status_changed"],

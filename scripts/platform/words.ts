@@ -95,8 +95,11 @@ export const WORDS: { [M in PlatformMethod]: Words<PlatformInput<M>> } = {
   },
   createPortalLink: {
     about:
-      "Creates a portal link. Anyone who has it can manage the workspace's webhooks until it expires.",
-    fields: { workspaceId, validMinutes: "how long the link is valid; default: 60" },
+      "Creates a portal link, to be opened within two minutes. Whoever opens it can manage the workspace's webhooks until the session ends; create a new link each time.",
+    fields: {
+      workspaceId,
+      validMinutes: "how long the session lasts, from now on; default: 60",
+    },
     examples: [{ workspaceId }, { workspaceId, validMinutes: 15 }],
   },
   createApiKey: {

@@ -92,7 +92,7 @@ export async function subscribe(
   }
 }
 
-/** Creates a portal link for the sample workspace, valid for a day; none if PORTAL is off. */
+/** Creates a portal link for the sample workspace, for a session of a day; none if PORTAL is off. */
 export async function linkPortal(door: PlatformDoor, workspaceId: string): Promise<void> {
   const state = readState();
   if (!state) return;

@@ -132,7 +132,7 @@ The server's log is ${LOG_NAME}. Ctrl-C stops everything.
 
   Workspace  ${workspaceId}
   API key    ${apiKey}
-${portal ? `  Portal     ${portal}\n             (its webhooks in a browser, for a day)\n` : ""}
+${portal ? `  Portal     ${portal}\n             (its webhooks in a browser, for a day; open it within two minutes, or get another:\n             npm run platform -- createPortalLink '{ "workspaceId": "${workspaceId}" }')\n` : ""}
 Three requests to paste into another terminal:
 
   ${curl} ${base}/v1/automations

@@ -1,11 +1,12 @@
 import type { ErrorBody } from "../../src/contract/errors.ts";
-import { endSession, readToken } from "./session.ts";
+import { readSession, refuse } from "./session.ts";
 import type {
   DeliveryDetails,
   DeliveryPage,
   KeyPage,
   Kind,
   NewSecret,
+  OpenedSession,
   Redelivered,
   TestResult,
   Webhook,
@@ -33,15 +34,23 @@ export class Fault extends Error {
   }
 }
 
-/** @throws Fault; one that ends the session ends it first. */
-async function call<T>(method: string, path: string, body?: object): Promise<T> {
+/**
+ * @param token of the session, or of a link.
+ * @throws Fault; if the server refuses the token, the session knows.
+ */
+async function call<T>(
+  method: string,
+  path: string,
+  body?: object,
+  token = readSession().token,
+): Promise<T> {
   let answer: Response;
   let text: string;
   try {
     answer = await fetch(`/portal/api${path}`, {
       method,
       headers: {
-        Authorization: `Bearer ${readToken()}`,
+        Authorization: `Bearer ${token}`,
         ...(body && { "Content-Type": "application/json" }),
       },
       ...(body && { body: JSON.stringify(body) }),
@@ -52,8 +61,8 @@ async function call<T>(method: string, path: string, body?: object): Promise<T> 
     throw new Fault(null, null);
   }
   if (answer.ok) return (text === "" ? null : JSON.parse(text)) as T;
-  if (answer.status === 401) endSession("expired");
-  if (answer.status === 403) endSession("withdrawn");
+  if (answer.status === 401) refuse(token, "expired");
+  if (answer.status === 403) refuse(token, "withdrawn");
   throw new Fault(answer, readError(text));
 }
 
@@ -67,6 +76,10 @@ function readError(text: string): ErrorBody | null {
 }
 
 const webhook = (id: string) => `/webhooks/${encodeURIComponent(id)}`;
+
+/** Exchanges the token of a link for a session. */
+export const exchangeLink = (link: string) =>
+  call<OpenedSession>("POST", "/session", undefined, link);
 
 export const readWorkspace = () => call<Workspace>("GET", "/workspace");
 

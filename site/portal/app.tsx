@@ -8,10 +8,11 @@ import { Usage } from "./pages/usage.tsx";
 import { Webhook } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
+import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
 import { Loading } from "./parts/basics.tsx";
 import { LoadFault, NotFound } from "./parts/faults.tsx";
 import { parseRoute, type Route, usageHref } from "./route.ts";
-import { readSession, readToken, resumeSession, watchSession } from "./session.ts";
+import { readSession, resume, type SessionState, watchSession } from "./session.ts";
 import type { Workspace } from "./shapes.ts";
 import { t } from "./text.ts";
 
@@ -34,13 +35,17 @@ export function App({ icon }: { icon: string }) {
       >
         {t.skip}
       </button>
-      {session === "open" ? (
-        <Portal key={readToken()} route={route} icon={icon} />
+      {session.state === "open" ? (
+        <>
+          <Portal key={session.token} {...{ session, route, icon }} />
+          {session.link && <Arrival link={session.link} isHidden />}
+        </>
       ) : (
         <>
           <Bar icon={icon} />
           <main id="content" tabIndex={-1}>
-            <Closed session={session} />
+            {session.state !== "opening" && <Closed state={session.state} />}
+            {session.state === "opening" && session.link && <Arrival link={session.link} />}
           </main>
         </>
       )}
@@ -49,14 +54,14 @@ export function App({ icon }: { icon: string }) {
   );
 }
 
-function Closed({ session }: { session: "missing" | "expired" | "withdrawn" }) {
-  const { title, text } = t.session[session];
+function Closed({ state }: { state: Exclude<SessionState, "open" | "opening"> }) {
+  const { title, text } = t.session[state];
   return (
     <div class="closed" role="alert">
       <h1>{title}</h1>
       <p class="lead">{text}</p>
-      {session === "withdrawn" && (
-        <button type="button" onClick={resumeSession}>
+      {state === "withdrawn" && (
+        <button type="button" onClick={resume}>
           {t.retry}
         </button>
       )}
@@ -66,7 +71,13 @@ function Closed({ session }: { session: "missing" | "expired" | "withdrawn" }) {
 
 const WORKSPACE_REFRESH_MS = 300_000;
 
-function Portal({ route, icon }: { route: Route; icon: string }) {
+interface PortalProps {
+  session: ReturnType<typeof readSession>;
+  route: Route;
+  icon: string;
+}
+
+function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
   const loaded = useLoad(readWorkspace, "", WORKSPACE_REFRESH_MS);
   const workspace = loaded.data;
   useEffect(() => {
@@ -86,9 +97,11 @@ function Portal({ route, icon }: { route: Route; icon: string }) {
       </main>
       {workspace && (
         <footer>
-          <p>{t.linkUntil(formatTime(workspace.expires_at))}.</p>
+          <p>{t.sessionUntil(formatTime(workspace.expires_at))}.</p>
         </footer>
       )}
+      {workspace && offer && <OfferDialog offer={offer} current={workspace.name} />}
+      {workspace && refusal && <RefusalDialog refusal={refusal} current={workspace.name} />}
     </>
   );
 }

@@ -4,10 +4,16 @@ import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 
 export type Kind = WebhookEvent;
 
+export interface OpenedSession {
+  /** Sends requests until the session ends. */
+  token: string;
+  workspace: { id: string; name: string };
+}
+
 export interface Workspace {
   id: string;
   name: string;
-  /** When the link expires. */
+  /** When the session ends. */
   expires_at: string;
   webhooks_max: number;
   retention_days: number;

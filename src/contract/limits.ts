@@ -83,8 +83,13 @@ export const ROTATION_MS = 2_000;
 /** Maximum earlier secrets that sign concurrently for one subscription. */
 export const EARLIER_SECRETS_MAX = 4;
 
-/** How long a portal link is valid, in minutes. */
+/** How long the session of a portal link lasts, in minutes from the link's creation. */
 export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
+/**
+ * How long a portal link can be opened. Long enough for a redirect and a slow phone; after that, what a
+ * browser's history or a chat still contains is worthless.
+ */
+export const PORTAL_LINK_OPENS_MS = 120_000;
 /** Number of days for which the portal counts deliveries, including today... */
 export const PORTAL_DAYS = 7;
 /** ...and the maximum it counts per day; the newest ones. */

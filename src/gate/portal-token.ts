@@ -1,18 +1,19 @@
 import { fromBase64Url, toBase64Url } from "../contract/bytes.ts";
-import { ID_PREFIXES } from "../contract/ids.ts";
+import { PORTAL_TOKEN } from "../contract/portal-token.ts";
 import { importKeys } from "./mac.ts";
 
-/** What a portal link grants: access to a workspace until it expires. */
+/**
+ * What a token is for: a link's opens a session, for a short time, and nothing else; a session's sends
+ * requests. The purpose is signed but not written, so that neither token can be used as the other.
+ */
+type Purpose = "link" | "session";
+
+/** What a portal link grants, and so the sessions it opens: access to a workspace for some time. */
 export interface PortalGrant {
   workspaceId: string;
-  /** Unix milliseconds. */
+  /** When a session ends, no matter when it was opened: Unix milliseconds. */
   endsAt: number;
 }
-
-/** `workspace.end.signature`: the expiry in base-36 seconds, the signature in base64url. */
-const SHAPE = new RegExp(
-  `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8}))\\.([\\w-]{43})$`,
-);
 
 const encoder = new TextEncoder();
 
@@ -20,39 +21,56 @@ const encoder = new TextEncoder();
  * Signs a grant with HMAC-SHA256. The result is URL-safe.
  *
  * @param secret `PORTAL_SIGNING_KEYS`; its first key signs.
+ * @param expiresAt when the token expires, if that is before its grant ends: Unix milliseconds.
  */
 export async function signPortalToken(
   secret: string,
+  purpose: Purpose,
   { workspaceId, endsAt }: PortalGrant,
+  expiresAt = endsAt,
 ): Promise<string> {
   const [first] = await importKeys("PORTAL_SIGNING_KEYS", secret);
-  const text = `${workspaceId}.${Math.floor(endsAt / 1000).toString(36)}`;
-  const signature = await crypto.subtle.sign("HMAC", first, encoder.encode(text));
+  const text = [workspaceId, toSeconds(endsAt), toSeconds(Math.min(expiresAt, endsAt))].join(".");
+  const signature = await crypto.subtle.sign("HMAC", first, signedBytes(purpose, text));
   return `${text}.${toBase64Url(new Uint8Array(signature))}`;
 }
 
 /**
- * The grant of a token; null if we did not sign it or it has expired. Signatures are compared in
- * constant time.
+ * The grant of a token; null if we did not sign it for this purpose, or it has expired. Signatures are
+ * compared in constant time.
  *
  * @param secret `PORTAL_SIGNING_KEYS`; any of its keys may have signed.
  * @param now Unix milliseconds.
  */
 export async function verifyPortalToken(
   secret: string,
+  purpose: Purpose,
   token: string,
   now: number,
 ): Promise<PortalGrant | null> {
-  const [, text = "", workspaceId = "", end = "", written = ""] = SHAPE.exec(token) ?? [];
+  const [, text = "", workspaceId = "", end = "", expiry = "", written = ""] =
+    PORTAL_TOKEN.exec(token) ?? [];
   const signature = text === "" ? null : bytesOf(written);
   if (!signature) return null;
   const keys = await importKeys("PORTAL_SIGNING_KEYS", secret);
-  const signed = encoder.encode(text);
+  const signed = signedBytes(purpose, text);
   const verified = await Promise.all(
     keys.map((key) => crypto.subtle.verify("HMAC", key, signature, signed)),
   );
-  const endsAt = Number.parseInt(end, 36) * 1000;
-  return verified.includes(true) && now < endsAt ? { workspaceId, endsAt } : null;
+  const isValid = verified.includes(true) && now < toMilliseconds(expiry);
+  return isValid ? { workspaceId, endsAt: toMilliseconds(end) } : null;
+}
+
+function signedBytes(purpose: Purpose, text: string) {
+  return encoder.encode(`portal ${purpose} ${text}`);
+}
+
+function toSeconds(at: number): string {
+  return Math.floor(at / 1000).toString(36);
+}
+
+function toMilliseconds(seconds: string): number {
+  return Number.parseInt(seconds, 36) * 1000;
 }
 
 /** Decodes base64url; null if the text is not the canonical encoding of its bytes. */

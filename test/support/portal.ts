@@ -2,14 +2,25 @@ import { exports } from "cloudflare:workers";
 import { type Answer, EVERY_ANSWER, openApi, refusal, success } from "./api.ts";
 
 /** The token in a portal link, as the page reads it from the fragment. */
-export async function portalToken(workspaceId: string, validMinutes?: number): Promise<string> {
+export async function linkToken(workspaceId: string, validMinutes?: number): Promise<string> {
   const { url } = await exports.Platform.createPortalLink({ workspaceId, validMinutes });
   return new URL(url).hash.slice(1);
 }
 
-/** The portal API of a workspace, as used with a link; paths are relative to `/portal/api`. */
+/** Exchanges a link's token for a session, as the page does. */
+export function exchange(link: string, fetch?: Parameters<typeof openApi>[1]) {
+  return portalOf(link, fetch).send<{ token: string }>("/session", { method: "POST" });
+}
+
+/** The token of a portal session, opened with a link. */
+export async function sessionToken(workspaceId: string, validMinutes?: number): Promise<string> {
+  const { body } = await exchange(await linkToken(workspaceId, validMinutes));
+  return body.token;
+}
+
+/** The portal API of a workspace, as used in a session; paths are relative to `/portal/api`. */
 export async function openPortal(workspaceId: string, fetch?: Parameters<typeof openApi>[1]) {
-  return portalOf(await portalToken(workspaceId), fetch);
+  return portalOf(await sessionToken(workspaceId), fetch);
 }
 
 /** The portal API, as used with a token. */

@@ -6,7 +6,7 @@ const count = counter("en");
 
 const errors: Record<ErrorCode, string> = {
   invalid_request: "The request is not valid.",
-  invalid_api_key: "The link is no longer valid.",
+  invalid_api_key: "The session is no longer valid.",
   workspace_access_denied: "The workspace has no access to this service.",
   automation_not_found: "This automation does not exist in the workspace.",
   webhook_not_found: "This subscription does not exist in the workspace.",
@@ -50,7 +50,7 @@ export const en = {
   sections: "Sections",
   subscriptions: "Subscriptions",
   usage: "Usage",
-  linkUntil: (time: string) => `This link works until ${time}`,
+  sessionUntil: (time: string) => `This session ends on ${time}`,
   loading: "Loading…",
   never: "Never",
   none: "None",
@@ -72,14 +72,35 @@ export const en = {
       title: "Open the portal from its link",
       text: "This page opens with a personal link. Ask for one in your product’s settings.",
     },
-    expired: {
+    outdated: {
       title: "This link has expired",
-      text: "Links to the portal work for a limited time. Ask for a new link in your product’s settings.",
+      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
+    },
+    ended: {
+      title: "Your session has ended",
+      text: "The portal stays open for a limited time. Ask for a new link in your product’s settings.",
     },
     withdrawn: {
       title: "This workspace has no access",
       text: "This workspace no longer has access to the API and its webhooks. Contact the person who manages your subscription to the product, then try again.",
     },
+  },
+
+  arrival: {
+    title: (name: string) => `Open ${name}?`,
+    text: (name: string, current: string) =>
+      `The link that you followed opens ${name}. This tab shows ${current}.`,
+    accept: (name: string) => `Open ${name}`,
+    stay: (current: string) => `Stay in ${current}`,
+    expired: {
+      title: "The link has expired",
+      text: "A link to the portal must be opened within two minutes. Ask for a new link in your product’s settings.",
+    },
+    withdrawn: {
+      title: "The link’s workspace has no access",
+      text: "Its workspace no longer has access to the API and its webhooks.",
+    },
+    still: (current: string) => `This tab still shows ${current}.`,
   },
 
   faults: {

@@ -7,7 +7,7 @@ const count = counter("fr");
 export const fr: Texts = {
   errors: {
     invalid_request: "La demande n’est pas valide.",
-    invalid_api_key: "Le lien n’est plus valide.",
+    invalid_api_key: "La session n’est plus valide.",
     workspace_access_denied: "L’espace de travail n’a pas accès à ce service.",
     automation_not_found: "Cette automatisation n’existe pas dans l’espace de travail.",
     webhook_not_found: "Cet abonnement n’existe pas dans l’espace de travail.",
@@ -43,7 +43,7 @@ export const fr: Texts = {
   sections: "Rubriques",
   subscriptions: "Abonnements",
   usage: "Utilisation",
-  linkUntil: (time) => `Ce lien est valable jusqu’au ${time}`,
+  sessionUntil: (time) => `Cette session prend fin le ${time}`,
   loading: "Chargement…",
   never: "Jamais",
   none: "Aucun",
@@ -65,14 +65,35 @@ export const fr: Texts = {
       title: "Ouvrez le portail depuis son lien",
       text: "Cette page s’ouvre avec un lien personnel. Demandez-en un dans les paramètres de votre produit.",
     },
-    expired: {
+    outdated: {
       title: "Ce lien a expiré",
-      text: "Les liens vers le portail sont valables pour une durée limitée. Demandez un nouveau lien dans les paramètres de votre produit.",
+      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
+    },
+    ended: {
+      title: "Votre session est terminée",
+      text: "Le portail reste ouvert pour une durée limitée. Demandez un nouveau lien dans les paramètres de votre produit.",
     },
     withdrawn: {
       title: "Cet espace de travail n’a pas accès au service",
       text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail. Adressez-vous à la personne qui gère votre abonnement au produit, puis réessayez.",
     },
+  },
+
+  arrival: {
+    title: (name) => `Ouvrir ${name} ?`,
+    text: (name, current) =>
+      `Le lien que vous avez suivi ouvre ${name}. Cet onglet affiche ${current}.`,
+    accept: (name) => `Ouvrir ${name}`,
+    stay: (current) => `Rester dans ${current}`,
+    expired: {
+      title: "Le lien a expiré",
+      text: "Un lien vers le portail doit être ouvert dans les deux minutes. Demandez un nouveau lien dans les paramètres de votre produit.",
+    },
+    withdrawn: {
+      title: "L’espace de travail du lien n’a pas accès au service",
+      text: "L’accès à l’API et à ses webhooks a été retiré à cet espace de travail.",
+    },
+    still: (current) => `Cet onglet affiche toujours ${current}.`,
   },
 
   faults: {

@@ -16,7 +16,7 @@ export interface AppEnv {
     /** Whether the answer has no rate limit headers: the portal has none. */
     unmetered: boolean | undefined;
     /**
-     * When the portal link expires, and the workspace it opens; null if the workspace no longer
+     * When the portal session ends, and the workspace it opens; null if the workspace no longer
      * exists.
      */
     portal: { endsAt: number; access: Promise<PortalAccess | null> };

@@ -1,6 +1,6 @@
 import { WORKSPACES_LIST } from "../../contract/cursor.ts";
 import { randomId } from "../../contract/ids.ts";
-import { PORTAL_LINK_MINUTES } from "../../contract/limits.ts";
+import { PORTAL_LINK_MINUTES, PORTAL_LINK_OPENS_MS } from "../../contract/limits.ts";
 import { createDataKey } from "../../contract/personal-data.ts";
 import { commit, inOrder, withoutRetries } from "../../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../../db/databases.ts";
@@ -85,8 +85,8 @@ export const workspaceMethods = {
   },
 
   /**
-   * Makes a link to the portal. Anyone who has it can manage the workspace's webhooks until the link
-   * expires or the workspace loses access.
+   * Makes a link to the portal. Anyone who opens it within two minutes can manage the workspace's
+   * webhooks, until the session ends or the workspace loses access.
    */
   async createPortalLink({ env }, { workspaceId, validMinutes }) {
     const { PORTAL, PORTAL_ORIGIN, PORTAL_SIGNING_KEYS } = env;
@@ -94,8 +94,11 @@ export const workspaceMethods = {
     if (PORTAL_ORIGIN === "")
       throw new Error("PORTAL_ORIGIN is empty: set it to the public address of this deployment");
     await expectWorkspace(env, workspaceId);
-    const endsAt = Date.now() + (validMinutes ?? PORTAL_LINK_MINUTES.default) * 60_000;
-    const token = await signPortalToken(PORTAL_SIGNING_KEYS, { workspaceId, endsAt });
+    const now = Date.now();
+    const endsAt = now + (validMinutes ?? PORTAL_LINK_MINUTES.default) * 60_000;
+    const opensUntil = now + PORTAL_LINK_OPENS_MS;
+    const grant = { workspaceId, endsAt };
+    const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, opensUntil);
     // In the fragment, which no server, proxy or log ever sees.
     return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
   },

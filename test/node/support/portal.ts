@@ -1,4 +1,5 @@
 import { type Browser, type BrowserContextOptions, chromium } from "playwright-core";
+import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { openPage, type Visit } from "./browser.ts";
@@ -15,7 +16,7 @@ export interface Stage {
   /** How the subscriber's server answers from now on. */
   answerWith(answer: Answer): void;
   /** Creates a workspace with a key. */
-  makeWorkspace(): Promise<string>;
+  makeWorkspace(name?: string): Promise<string>;
   /** Records new leads. */
   recordLeads(workspaceId: string, count?: number): Promise<void>;
   /** Subscribes the subscriber's server. @returns the id. */
@@ -47,8 +48,8 @@ export async function setStage(executablePath: string): Promise<Stage> {
     answerWith: (next) => {
       answer = next;
     },
-    makeWorkspace: async () => {
-      const { workspaceId } = await PLATFORM.createWorkspace({ name: "Groupe Horizon" });
+    makeWorkspace: async (name = "Groupe Horizon") => {
+      const { workspaceId } = await PLATFORM.createWorkspace({ name });
       await PLATFORM.createApiKey({ workspaceId });
       return String(workspaceId);
     },
@@ -62,7 +63,7 @@ export async function setStage(executablePath: string): Promise<Stage> {
       await PLATFORM.recordLeads({ workspaceId, leads: items });
     },
     subscribe: async (workspaceId, events = ["lead.created", "run.completed"], path = "/in") => {
-      const token = new URL(await makeLink(workspaceId)).hash.slice(1);
+      const token = await openPortalSession(new URL(await makeLink(workspaceId)));
       const made = await fetch(new URL("/portal/api/webhooks", runtime.url), {
         method: "POST",
         headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },

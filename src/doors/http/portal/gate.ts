@@ -10,6 +10,9 @@ import { parseBearer } from "../gate.ts";
 /** The period of `PORTAL_REQUESTS` in wrangler.toml. */
 const WINDOW_SECONDS = 60;
 
+/** Where a link's token is exchanged for that of a session, which everything else requires. */
+export const EXCHANGE = "/portal/api/session";
+
 /**
  * The gate of everything under `/portal/api`: admits requests with a valid token whose workspace
  * has access, and gives the handlers the workspace. If the path names a subscription that does not
@@ -21,7 +24,9 @@ const WINDOW_SECONDS = 60;
  */
 export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> {
   const token = parseBearer(c.req.header("Authorization"));
-  const grant = token && (await verifyPortalToken(c.env.PORTAL_SIGNING_KEYS, token, Date.now()));
+  const purpose = c.req.path === EXCHANGE ? "link" : "session";
+  const { PORTAL_SIGNING_KEYS: keys } = c.env;
+  const grant = token && (await verifyPortalToken(keys, purpose, token, Date.now()));
   if (!grant) throw new ApiError("invalid_api_key");
   const { workspaceId, endsAt } = grant;
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });

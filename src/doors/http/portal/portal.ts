@@ -5,7 +5,7 @@ import { answerHashed, policyOf, readAsset } from "../assets.ts";
 import { type AppEnv, newApp } from "../context.ts";
 import { served } from "../served.ts";
 import { listWebhookDeliveries, redeliver, showDelivery } from "./deliveries.ts";
-import { portalGate } from "./gate.ts";
+import { EXCHANGE, portalGate } from "./gate.ts";
 import {
   createWebhook,
   enableWebhook,
@@ -15,10 +15,10 @@ import {
   showWebhook,
   testWebhook,
 } from "./webhooks.ts";
-import { listKeys, showWorkspace } from "./workspace.ts";
+import { listKeys, openSession, showWorkspace } from "./workspace.ts";
 
 /**
- * The portal of a workspace's webhooks: a page and its API, for anyone with a link from the
+ * The portal of a workspace's webhooks: a page and its API, for anyone who opens a link from the
  * Platform door.
  */
 export const portal = newApp();
@@ -43,6 +43,7 @@ portal.get("/portal/:file", (c) => answerHashed(c, HASHED));
 portal.use("/portal/api/*", portalGate);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
+portal.post(EXCHANGE, openSession);
 const api = newApp();
 api.get("/workspace", handle(showWorkspace));
 api.get("/keys", handle(listKeys));

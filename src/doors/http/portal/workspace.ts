@@ -6,21 +6,33 @@ import { PORTAL_KEYS, STANDING_MAX_AGE_MS } from "../../../contract/limits.ts";
 import { isoTime } from "../../../contract/time.ts";
 import { openDirectory } from "../../../db/databases.ts";
 import { callObject } from "../../../gate/call.ts";
+import { signPortalToken } from "../../../gate/portal-token.ts";
 import { type HourUsage, lastHours } from "../../../gate/usage.ts";
 import { logError } from "../../../log.ts";
 import { listStoredKeys, type StoredKey } from "../../../model/api-keys.ts";
 import { isoTimeOrNull } from "../../../model/health.ts";
+import type { PortalAccess } from "../../../model/workspaces.ts";
 import type { AppEnv } from "../context.ts";
 import { parseAs, queryOf } from "../invalid.ts";
 import { PageQuery, toPage, toPageRequest } from "../paging.ts";
 
 const DAY_MS = 86_400_000;
 
+/**
+ * `POST /portal/api/session`: exchanges a link's token for that of a session. Nothing is stored: a link
+ * can be exchanged again until it expires, for a session that ends at the same time.
+ */
+export async function openSession(c: Context<AppEnv>): Promise<Response> {
+  const { endsAt, found } = await opened(c);
+  const workspaceId = c.get("workspaceId");
+  const grant = { workspaceId, endsAt };
+  const token = await signPortalToken(c.env.PORTAL_SIGNING_KEYS, "session", grant);
+  return c.json({ token, workspace: { id: workspaceId, name: found.name } });
+}
+
 /** `GET /portal/api/workspace` */
 export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
-  const { endsAt, access } = c.get("portal");
-  const found = await access;
-  if (!found) throw new ApiError("invalid_api_key");
+  const { endsAt, found } = await opened(c);
   const { DELIVERED_KEPT_DAYS, UNDELIVERED_KEPT_DAYS } = c.env;
   return c.json({
     id: c.get("workspaceId"),
@@ -31,6 +43,14 @@ export async function showWorkspace(c: Context<AppEnv>): Promise<Response> {
     retention_days: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
     events: WebhookEvent.options,
   });
+}
+
+/** What the token grants, and the workspace it opens. */
+async function opened(c: Context<AppEnv>): Promise<{ endsAt: number; found: PortalAccess }> {
+  const { endsAt, access } = c.get("portal");
+  const found = await access;
+  if (!found) throw new ApiError("invalid_api_key");
+  return { endsAt, found };
 }
 
 /** `GET /portal/api/keys`: the keys newest first, in pages of one size. */

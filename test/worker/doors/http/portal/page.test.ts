@@ -3,7 +3,13 @@ import { env, exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { Platform } from "../../../../../src/doors/platform.ts";
 import { deployedWith, errorOf, openWorkspace, refusal, send } from "../../../../support/api.ts";
-import { openPortal, PORTAL_ANSWER, portalRefusal } from "../../../../support/portal.ts";
+import {
+  exchange,
+  linkToken,
+  openPortal,
+  PORTAL_ANSWER,
+  portalRefusal,
+} from "../../../../support/portal.ts";
 
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -63,7 +69,9 @@ test("with PORTAL off, nothing exists under /portal, and no link is made", async
   const { workspaceId } = await openWorkspace();
   const fetch = deployedWith({ PORTAL: "off" });
   const portal = await openPortal(workspaceId, fetch);
+  const link = await linkToken(workspaceId);
   const notFound = refusal(404, "route_not_found");
+  expect(await exchange(link, fetch)).toEqual(notFound);
   for (const path of ["/portal", "/portal/", "/portal/x.0a1b2c3d4e5f.js", "/portal/api/webhooks"])
     expect(await send(path, {}, fetch)).toEqual(notFound);
   expect(await portal.get("/webhooks")).toEqual(notFound);

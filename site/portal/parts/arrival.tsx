@@ -1,0 +1,64 @@
+import { exchangeLink } from "../api.ts";
+import { useLoad } from "../load.ts";
+import { acceptOffer, arrive, dismissArrival, type Refusal } from "../session.ts";
+import type { OpenedSession } from "../shapes.ts";
+import { t } from "../text.ts";
+import { Loading } from "./basics.tsx";
+import { Dialog } from "./dialog.tsx";
+import { LoadFault } from "./faults.tsx";
+
+interface Props {
+  /** The token of the link that was followed. */
+  link: string;
+  /** Whether the page shows something else meanwhile. */
+  isHidden?: boolean;
+}
+
+/** Opens the session of a link, trying again until the server accepts or refuses it. */
+export function Arrival({ link, isHidden = false }: Props) {
+  const loaded = useLoad(async () => arrive(link, await exchangeLink(link)), link);
+  if (isHidden) return null;
+  return loaded.fault ? <LoadFault loaded={loaded} /> : <Loading />;
+}
+
+/** Asks whether to leave the workspace that is open for the one of the link that was followed. */
+export function OfferDialog({ offer, current }: { offer: OpenedSession; current: string }) {
+  const { name } = offer.workspace;
+  return (
+    <Dialog title={t.arrival.title(name)} onClose={dismissArrival}>
+      {(close) => (
+        <>
+          <p>{t.arrival.text(name, current)}</p>
+          <div class="buttons">
+            <button type="button" class="primary" onClick={acceptOffer}>
+              {t.arrival.accept(name)}
+            </button>
+            <button type="button" onClick={close}>
+              {t.arrival.stay(current)}
+            </button>
+          </div>
+        </>
+      )}
+    </Dialog>
+  );
+}
+
+/** Says why the link that was followed opens nothing, while another session stays open. */
+export function RefusalDialog({ refusal, current }: { refusal: Refusal; current: string }) {
+  const { title, text } = t.arrival[refusal];
+  return (
+    <Dialog title={title} onClose={dismissArrival}>
+      {(close) => (
+        <>
+          <p>{text}</p>
+          <p>{t.arrival.still(current)}</p>
+          <div class="buttons">
+            <button type="button" class="primary" onClick={close}>
+              {t.close}
+            </button>
+          </div>
+        </>
+      )}
+    </Dialog>
+  );
+}
