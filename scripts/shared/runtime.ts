@@ -47,6 +47,8 @@ export interface RuntimeOptions {
    * The folder where other programs find it, as they find `wrangler dev`; by default they do not.
    */
   registry?: string;
+  /** Compatibility flags of wrangler.toml that the Worker runs without. */
+  withoutFlags?: string[];
   /** Omits static assets: locally, their router is one more Worker in front of this one. */
   withoutAssets?: boolean;
   /** Receives what the Worker prints; dropped by default. */
@@ -88,6 +90,10 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   delete config.rootPath;
   delete config.modulesRules;
   if (options.withoutAssets) delete config.assets;
+  const { withoutFlags = [] } = options;
+  config.compatibilityFlags = settings.compatibility_flags.filter(
+    (flag: string) => !withoutFlags.includes(flag),
+  );
   const bundle = options.bundle ?? join(BUNDLE, "index.js");
   const modules = options.wrapper ? [options.wrapper, bundle] : [bundle];
   const miniflare = new Miniflare(
