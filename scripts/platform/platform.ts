@@ -6,7 +6,8 @@
  */
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { text } from "node:stream/consumers";
-import { PLATFORM_INPUTS, type PlatformMethod, parseInput } from "../../src/contract/platform.ts";
+import { parseInput } from "../../src/contract/parse.ts";
+import { findOperation } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatformDoor } from "../shared/platform-door.ts";
 import { toTable } from "../shared/table.ts";
@@ -35,9 +36,10 @@ async function callMethod(): Promise<string | null> {
   );
   const [method, given = "{}", ...rest] = positionals;
   if (method === undefined) return describeMethods();
-  if (!isMethod(method))
+  const operation = findOperation(method);
+  if (!operation)
     throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
-  if ((values as { help?: boolean }).help) return describeMethod(method);
+  if ((values as { help?: boolean }).help) return describeMethod(operation);
   if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
   const print = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
@@ -55,19 +57,17 @@ async function callMethod(): Promise<string | null> {
     throw new Error("--workspace is for methods that record, with --ndjson");
   const input = parseText(method, await readText(given));
   // The server would report the same, but later.
-  parseInput(method, input);
+  parseInput(operation.input, input, method);
   await using door = await openPlatformDoor({ remote });
   if (ndjson) {
     await exportLines(door, input);
     return null;
   }
   const answer =
-    method === "eraseWorkspace" ? await eraseAll(door, input) : await door.call(method, input);
+    method === "eraseWorkspace"
+      ? await eraseAll(door, input)
+      : await door.call(operation.name, input);
   return print(answer);
-}
-
-function isMethod(name: string): name is PlatformMethod {
-  return Object.hasOwn(PLATFORM_INPUTS, name);
 }
 
 /** Reads the input: JSON as given, or from a file, or, for `-`, from standard input. */
@@ -91,7 +91,7 @@ function expectReadable(file: string): void {
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: the schema of the method checks it
-function parseText(method: PlatformMethod, text: string): any {
+function parseText(method: string, text: string): any {
   try {
     return JSON.parse(text);
   } catch (error) {

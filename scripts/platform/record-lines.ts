@@ -2,7 +2,8 @@ import { createReadStream, statSync } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
-import { parseInput, type Recorded } from "../../src/contract/platform.ts";
+import type { PlatformOutput } from "../../src/platform/operations.ts";
+import { parseRecordingInput } from "../../src/recording/inputs.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
 import { openMeter } from "./meter.ts";
 
@@ -128,7 +129,7 @@ function parseLine(method: LinesMethod, workspaceId: string, line: string, numbe
   }
   const parsed = { number, record };
   try {
-    parseInput(method, toInput(method, workspaceId, [parsed]));
+    parseRecordingInput(method, toInput(method, workspaceId, [parsed]));
   } catch (error) {
     throw atLine(error as Error, method, [parsed]);
   }
@@ -140,7 +141,7 @@ async function call(
   method: LinesMethod,
   workspaceId: string,
   lines: Line[],
-): Promise<Recorded> {
+): Promise<PlatformOutput<LinesMethod>> {
   try {
     return await door.call(method, toInput(method, workspaceId, lines) as never);
   } catch (error) {

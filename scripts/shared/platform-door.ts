@@ -1,17 +1,17 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import type { PlatformInput, PlatformMethod } from "../../src/contract/platform.ts";
-import type { Platform } from "../../src/doors/platform.ts";
+import type {
+  PlatformInput,
+  PlatformMethod,
+  PlatformOutput,
+} from "../../src/platform/operations.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 /** The Platform door of the local server, or of the deployed Worker, opened from Node. */
 export interface PlatformDoor extends AsyncDisposable {
   /** Calls a method. @throws Error that says what is wrong, or that the server is gone. */
-  call<M extends PlatformMethod>(
-    method: M,
-    input: PlatformInput<M>,
-  ): Promise<Awaited<ReturnType<Platform[M]>>>;
+  call<M extends PlatformMethod>(method: M, input: PlatformInput<M>): Promise<PlatformOutput<M>>;
 }
 
 /** How the runtime says that nobody answers at the other end: never registered, or gone. */

@@ -1,5 +1,5 @@
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
-import type { PlatformInput } from "../../src/contract/platform.ts";
+import type { PlatformInput } from "../../src/platform/operations.ts";
 import { Chance } from "./chance.ts";
 import type { PlatformDoor } from "./platform-door.ts";
 import {

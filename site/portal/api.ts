@@ -1,18 +1,18 @@
+import type { WebhookEvent as Kind } from "../../src/contract/enumerations.ts";
 import type { ErrorBody } from "../../src/contract/errors.ts";
-import { readSession, refuse } from "./session.ts";
+import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import type {
   DeliveryDetails,
-  DeliveryPage,
-  KeyPage,
-  Kind,
+  DeliveryView,
+  KeyUsage,
   NewSecret,
-  OpenedSession,
   Redelivered,
   TestResult,
-  Webhook,
-  WebhookWithDays,
-  Workspace,
-} from "./shapes.ts";
+  WebhookDetails,
+  WebhookView,
+  WorkspaceDetails,
+} from "../../src/contract/views.ts";
+import { readSession, refuse } from "./session.ts";
 
 const PATIENCE_MS = 20_000;
 
@@ -81,37 +81,50 @@ const webhook = (id: string) => `/webhooks/${encodeURIComponent(id)}`;
 export const exchangeLink = (link: string) =>
   call<OpenedSession>("POST", "/session", undefined, link);
 
-export const readWorkspace = () => call<Workspace>("GET", "/workspace");
+/** A subscription that was just created: nothing else shows its secret. */
+export interface NewWebhook {
+  id: string;
+  url: string;
+  secret: string;
+}
 
-export const listWebhooks = async () => (await call<{ data: Webhook[] }>("GET", "/webhooks")).data;
+/** A page of a list. */
+export interface Page<Item> {
+  items: Item[];
+  nextCursor: string | null;
+}
+
+export const readWorkspace = () => call<WorkspaceDetails>("GET", "/workspace");
+
+export const listWebhooks = async () => (await call<Page<WebhookView>>("GET", "/webhooks")).items;
 
 export const listKeys = (cursor: string | null) =>
-  call<KeyPage>("GET", `/keys?cursor=${encodeURIComponent(cursor ?? "")}`);
+  call<Page<KeyUsage>>("GET", `/keys?cursor=${encodeURIComponent(cursor ?? "")}`);
 
-export const readWebhook = (id: string) => call<WebhookWithDays>("GET", webhook(id));
+export const readWebhook = (id: string) => call<WebhookDetails>("GET", webhook(id));
 
 export const createWebhook = (body: { url: string; events: Kind[] }) =>
-  call<Webhook & { secret: string }>("POST", "/webhooks", body);
+  call<NewWebhook>("POST", "/webhooks", body);
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
-export const enableWebhook = (id: string, body: { redeliver_since?: string }) =>
+export const enableWebhook = (id: string, body: { redeliverSince?: string }) =>
   call<Redelivered>("POST", `${webhook(id)}/enable`, body);
 
-export const renewSecret = (id: string, overlap_seconds: number) =>
-  call<NewSecret>("POST", `${webhook(id)}/secret`, { overlap_seconds });
+export const renewSecret = (id: string, overlapSeconds: number) =>
+  call<NewSecret>("POST", `${webhook(id)}/secret`, { overlapSeconds });
 
 export const sendTest = (id: string, type: Kind) =>
   call<TestResult>("POST", `${webhook(id)}/test`, { type });
 
-/** @param query the filters, the page: `state`, `type`, `limit`, `cursor`. */
+/** @param query the filters and the page: `state`, `type`, `cursor`. */
 export const listDeliveries = (id: string, query: URLSearchParams) =>
-  call<DeliveryPage>("GET", `${webhook(id)}/deliveries?${query}`);
+  call<Page<DeliveryView>>("GET", `${webhook(id)}/deliveries?${query}`);
 
 export const readDelivery = (id: string, eventId: string) =>
   call<DeliveryDetails>("GET", `${webhook(id)}/deliveries/${encodeURIComponent(eventId)}`);
 
 export const redeliver = (
   id: string,
-  body: { event_ids: string[] } | { since: string; states: string[] },
+  body: { eventIds: string[] } | { since: string; states: string[] },
 ) => call<Redelivered>("POST", `${webhook(id)}/redeliver`, body);

@@ -1,4 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
+import type { WorkspaceDetails as Workspace } from "../../src/contract/views.ts";
 import { readWorkspace } from "./api.ts";
 import { formatTime } from "./format.ts";
 import { useLoad } from "./load.ts";
@@ -12,8 +13,7 @@ import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
 import { Loading } from "./parts/basics.tsx";
 import { LoadFault, NotFound } from "./parts/faults.tsx";
 import { parseRoute, type Route, usageHref } from "./route.ts";
-import { readSession, resume, type SessionState, watchSession } from "./session.ts";
-import type { Workspace } from "./shapes.ts";
+import { readSession, readSessionEnd, resume, type SessionState, watchSession } from "./session.ts";
 import { t } from "./text.ts";
 
 /** The portal: who may see it, and the place named by the address. */
@@ -97,7 +97,7 @@ function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
       </main>
       {workspace && (
         <footer>
-          <p>{t.sessionUntil(formatTime(workspace.expires_at))}.</p>
+          <p>{t.sessionUntil(formatTime(readSessionEnd()))}.</p>
         </footer>
       )}
       {workspace && offer && <OfferDialog offer={offer} current={workspace.name} />}

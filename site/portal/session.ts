@@ -1,5 +1,5 @@
+import type { OpenedSession } from "../../src/contract/portal-token.ts";
 import { PORTAL_TOKEN } from "../../src/contract/portal-token.ts";
-import type { OpenedSession } from "./shapes.ts";
 
 /**
  * The reader's session. A link's token comes in the fragment of the address, which browsers do not send
@@ -141,6 +141,12 @@ function withStorage<T>(use: (storage: Storage) => T): T | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** When the session ends, in ISO 8601. */
+export function readSessionEnd(): string {
+  const [, , , end = "0"] = PORTAL_TOKEN.exec(view.token ?? "") ?? [];
+  return new Date(Number.parseInt(end, 36) * 1000).toISOString();
 }
 
 function workspaceOf(session: string | null): string | undefined {

@@ -65,3 +65,11 @@ export type LeadSource = z.infer<typeof LeadSource>;
 export type RunStatus = z.infer<typeof RunStatus>;
 export type TriggerType = z.infer<typeof TriggerType>;
 export type WebhookEvent = z.infer<typeof WebhookEvent>;
+
+/** The state of a delivery. */
+export const DeliveryState = z.enum(["pending", "delivered", "exhausted", "cancelled"]);
+export type DeliveryState = z.infer<typeof DeliveryState>;
+
+/** The state of an event that may be delivered again; `missed` if it was never owed. */
+export const RedeliveryState = z.enum(["delivered", "exhausted", "cancelled", "missed"]);
+export type RedeliveryState = z.infer<typeof RedeliveryState>;

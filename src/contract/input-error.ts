@@ -1,13 +1,43 @@
+import type { ErrorDetails } from "./errors.ts";
+
+/** Where in an input: the names and indexes that lead there; empty for all of it. */
+export type Path = readonly PropertyKey[];
+
+/** What HTTP answers about an invalid input besides its place; `not_found` becomes a 404. */
+export type Details = Omit<ErrorDetails, "parameter" | "reason"> & {
+  reason?: ErrorDetails["reason"] | "not_found";
+};
+
 /** Invalid input. The message says in one line what is wrong and where, without the value. */
-export class InputError extends Error {}
+export class InputError extends Error {
+  readonly path: Path;
+  readonly details: Details;
 
-/** The input refers to something that does not exist. */
-export class UnknownInput extends InputError {
-  /** Where in the input, such as `webhookId` or `eventIds[0]`. */
-  readonly parameter: string;
-
-  constructor(parameter: string, message: string) {
-    super(`${parameter}: ${message}`);
-    this.parameter = parameter;
+  /** @param problem for RPC and the terminal; they put the place in front. */
+  constructor(path: Path | string, problem: string, details: Details = {}) {
+    const parts = typeof path === "string" ? [path] : path;
+    super(parts.length > 0 ? `${placeOf(parts)}: ${problem}` : problem);
+    this.path = parts;
+    this.details = details;
   }
+
+  /** Puts the name of the method, or whatever else was called, in front of the message. */
+  in(name: string): this {
+    this.message = `${name}: ${this.message}`;
+    return this;
+  }
+}
+
+/** The error for a field that names something that does not exist. */
+export function unknownInput(path: Path | string, problem: string): InputError {
+  return new InputError(path, problem, { reason: "not_found" });
+}
+
+/** A path as text, such as `leads[0].agent.name`. */
+export function placeOf(path: Path): string {
+  return path.reduce<string>(
+    (place, key) =>
+      typeof key === "number" ? `${place}[${key}]` : `${place}${place && "."}${String(key)}`,
+    "",
+  );
 }

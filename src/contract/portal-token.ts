@@ -7,3 +7,10 @@ import { ID_PREFIXES } from "./ids.ts";
 export const PORTAL_TOKEN = new RegExp(
   `^((${ID_PREFIXES.workspace}[0-9a-z]{1,40})\\.([0-9a-z]{1,8})\\.([0-9a-z]{1,8}))\\.([\\w-]{43})$`,
 );
+
+/** What a link is exchanged for. */
+export interface OpenedSession {
+  /** Sends requests until the session ends. */
+  token: string;
+  workspace: { id: string; name: string };
+}

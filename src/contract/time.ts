@@ -2,3 +2,10 @@
 export function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }
+
+/** The times of a recording call, in Unix milliseconds. */
+export interface Moment {
+  /** When it was sent, if it came through a queue; `null` if it arrived directly. */
+  sentAt: number | null;
+  now: number;
+}

@@ -3,10 +3,7 @@ import type { BatchItem } from "drizzle-orm/batch";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
-import { LateClient } from "./session.ts";
-
-/** The part of D1 that is used; both a binding and a session have it. */
-export type D1Client = Pick<D1Database, "prepare" | "batch">;
+import { type D1Client, LateClient } from "./session.ts";
 
 /** Drizzle over a D1 binding or session. Transient errors are retried: see `openDatabase`. */
 export type Database = DrizzleD1Database & { readonly $client: D1Client };

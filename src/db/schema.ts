@@ -11,12 +11,13 @@ import {
 import type {
   AutomationStatus,
   AutomationType,
+  DeliveryState,
   LeadSource,
+  RedeliveryState,
   RunStatus,
   TriggerType,
   WebhookEvent,
 } from "../contract/enumerations.ts";
-import type { RedeliveryState } from "../contract/platform.ts";
 
 /*
  * Times are Unix milliseconds. Every table that belongs to a workspace has its id, and every list
@@ -316,8 +317,6 @@ export const events = sqliteTable(
     index("events_expiring").on(table.expiresAt).where(sql`expires_at IS NOT NULL`),
   ],
 );
-
-export type DeliveryState = "pending" | "delivered" | "exhausted" | "cancelled";
 
 export const deliveries = sqliteTable(
   "deliveries",

@@ -1,6 +1,8 @@
 import { MOVING_WAIT_MS } from "../contract/limits.ts";
-import type { D1Client } from "./client.ts";
 import { isMoving, makeFinal } from "./errors.ts";
+
+/** The part of D1 that is used; both a binding and a session have it. */
+export type D1Client = Pick<D1Database, "prepare" | "batch">;
 
 /**
  * Whether a bookmark is older than another. Null, for nothing read yet, is the oldest. Bookmarks sort

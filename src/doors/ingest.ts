@@ -4,7 +4,6 @@ import {
   INGEST_TRANSACTION_MAX_BYTES,
   INGEST_TRANSACTION_MAX_RECORDS,
 } from "../contract/limits.ts";
-import { parseInput, parseRecordMessage } from "../contract/platform.ts";
 import type { Database } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openNamed } from "../db/databases.ts";
 import { isTransient } from "../db/errors.ts";
@@ -12,6 +11,7 @@ import { DatabaseAway, findDatabases, inTime } from "../db/homes.ts";
 import { wake } from "../delivery/wake.ts";
 import { log, logError } from "../log.ts";
 import type { Wake } from "../model/due.ts";
+import { parseRecordingInput, parseRecordMessage } from "../recording/inputs.ts";
 import { toRecording, toStatements } from "../recording/record.ts";
 import { commitRecordings, type Prepared, type Recording } from "../recording/recording.ts";
 import { addLeftovers, checkReferences, findReferenced } from "../recording/references.ts";
@@ -101,7 +101,7 @@ async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<
         const { method, input } = parseRecordMessage(contentOf(item.message));
         item.method = method;
         const sentAt = item.message.timestamp.getTime();
-        return toRecording(env, method, parseInput(method, input), { sentAt, now });
+        return toRecording(env, method, parseRecordingInput(method, input), { sentAt, now });
       });
       return recording ? [{ item, recording }] : [];
     }),

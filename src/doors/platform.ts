@@ -1,37 +1,26 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { InputError } from "../contract/input-error.ts";
-import { type PlatformInput, type PlatformMethod, parseInput } from "../contract/platform.ts";
+import { parseInput } from "../contract/parse.ts";
 import { causeOf } from "../db/errors.ts";
-import { apiKeyMethods } from "./platform/api-keys.ts";
-import { databaseMethods } from "./platform/databases.ts";
-import { deliveryMethods } from "./platform/deliveries.ts";
-import type { Call, Methods } from "./platform/methods.ts";
-import { personalDataMethods } from "./platform/personal-data.ts";
-import { recordMethods } from "./platform/records.ts";
-import { webhookMethods } from "./platform/webhooks.ts";
-import { workspaceMethods } from "./platform/workspaces.ts";
-
-const METHODS = {
-  ...workspaceMethods,
-  ...databaseMethods,
-  ...apiKeyMethods,
-  ...recordMethods,
-  ...personalDataMethods,
-  ...webhookMethods,
-  ...deliveryMethods,
-} satisfies Methods;
+import type { Call, Operation } from "../platform/operation.ts";
+import {
+  OPERATIONS,
+  type PlatformInput,
+  type PlatformMethod,
+  type PlatformOutput,
+} from "../platform/operations.ts";
 
 class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
 
-for (const method of Object.keys(METHODS) as PlatformMethod[])
-  Object.defineProperty(PlatformEntrypoint.prototype, method, {
+for (const operation of OPERATIONS)
+  Object.defineProperty(PlatformEntrypoint.prototype, operation.name, {
     value(this: Call, input: unknown) {
-      return invoke(method, { env: this.env, ctx: this.ctx }, input);
+      return invoke(operation as unknown as Operation, { env: this.env, ctx: this.ctx }, input);
     },
   });
 
 type RpcMethods = {
-  [M in PlatformMethod]: (input: PlatformInput<M>) => ReturnType<(typeof METHODS)[M]>;
+  [M in PlatformMethod]: (input: PlatformInput<M>) => Promise<PlatformOutput<M>>;
 };
 
 /**
@@ -47,13 +36,11 @@ export const Platform = PlatformEntrypoint as new (
 export type Platform = InstanceType<typeof Platform>;
 
 /** Calls a method. A refusal begins with its name, because a log may show the message alone. */
-async function invoke<M extends PlatformMethod>(method: M, call: Call, input: unknown) {
-  const perform: Methods[M] = METHODS[method];
+async function invoke({ name, input: schema, run }: Operation, call: Call, input: unknown) {
   try {
-    return await perform(call, parseInput(method, input));
+    return await run(call, parseInput(schema, input));
   } catch (thrown) {
     const error = causeOf(thrown);
-    if (!(error instanceof InputError) || error.message.startsWith(`${method}: `)) throw error;
-    throw new InputError(`${method}: ${error.message}`);
+    throw error instanceof InputError ? error.in(name) : error;
   }
 }

@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import {
   and,
   eq,
@@ -102,12 +103,13 @@ export function rollKey(
     qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
   ]);
   return readAs(statements, ([, , [old], [rolled]]) => {
-    if (!old) throw new InputError("keyId: no such key");
+    if (!old) throw new InputError("keyId", "no such key");
     if (rolled) return { keyHash: old.keyHash, lastUsedAt: old.lastUsedAt };
     throw new InputError(
+      "keyId",
       old.revokedAt === null
-        ? "keyId: this key was rolled before; listApiKeys shows when it expires, and the new key"
-        : "keyId: this key is revoked",
+        ? "this key was rolled before; listApiKeys shows when it expires, and the new key"
+        : "this key is revoked",
     );
   });
 }
@@ -149,18 +151,18 @@ export async function listLiveKeys(
     .where(and(ofWorkspace, isLive(now)));
 }
 
-/** A key as the platform sees it. */
-interface ApiKeyEntry {
-  keyId: string;
-  createdAt: string;
-  /** The key was last used within the hour after this time; null if it was never used. */
-  lastUsedAt: string | null;
-  /** Null for the deployment's default. */
-  requestsPerWindow: number | null;
-  revokedAt: string | null;
-  /** When a rolled key expires; null if it does not. */
-  expiresAt: string | null;
-}
+/** A key as operations show it. */
+export const ApiKeyView = z.object({
+  keyId: z.string(),
+  createdAt: z.string(),
+  lastUsedAt: z
+    .string()
+    .nullable()
+    .describe("it was last used within the hour after this time; null if never"),
+  requestsPerWindow: z.int().nullable().describe("null: QUOTA_REQUESTS"),
+  revokedAt: z.string().nullable(),
+  expiresAt: z.string().nullable().describe("when a rolled key expires; null if it does not"),
+});
 
 const page = prepared(
   qb
@@ -188,22 +190,16 @@ export async function listStoredKeys(
   return listPage(db, page, { workspaceId }, request, byCreation, (row) => row);
 }
 
-/** One page of a workspace's keys, as the platform sees them. */
-export async function listApiKeys(
-  db: Database,
-  workspaceId: string,
-  request: PageRequest,
-): Promise<Listing<ApiKeyEntry>> {
-  const { items, next } = await listStoredKeys(db, workspaceId, request);
-  const entries = items.map((row) => ({
+/** A key as operations show it. */
+export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
+  return {
     keyId: row.id,
     createdAt: isoTime(row.createdAt),
     lastUsedAt: isoTimeOrNull(row.lastUsedAt),
     requestsPerWindow: row.requestsPerWindow,
     revokedAt: isoTimeOrNull(row.revokedAt),
     expiresAt: isoTimeOrNull(row.expiresAt),
-  }));
-  return { items: entries, next };
+  };
 }
 
 /** What a gate must know about a key. */

@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import { and, count, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { DATABASE_MAX_BYTES, SIZES_KEPT_DAYS } from "../contract/limits.ts";
@@ -6,23 +7,27 @@ import { events, sizes, workspaces } from "../db/schema.ts";
 
 const DAY_MS = 86_400_000;
 
-/** How full a database is, and how fast it grows. */
-export interface DatabaseFigures {
-  sizeBytes: number;
-  /** The largest size that D1 allows. */
-  maxBytes: number;
-  /** Workspaces that live in it. */
-  workspaces: number;
-  /** Stored events of the last 24 hours. */
-  eventsLastDay: number;
-  /** Average growth per day, over the days on record; null until there are two. */
-  bytesPerDay: number | null;
-  /** Days until it is full at this rate; null if the rate is unknown or it does not grow. */
-  daysLeft: number | null;
-}
+/** A bound database: how full it is, and how fast it grows; null for what is unknown. */
+export const DatabaseView = z.object({
+  database: z.string().describe("its binding"),
+  isAway: z.boolean().describe("it does not answer"),
+  sizeBytes: z.int().nullable(),
+  maxBytes: z.int().describe("the largest size that D1 allows"),
+  workspaces: z.int().nullable().describe("those that live in it"),
+  eventsLastDay: z.int().nullable().describe("events stored in the last 24 hours"),
+  bytesPerDay: z
+    .int()
+    .nullable()
+    .describe("average growth, over the days on record; null until there are two"),
+  daysLeft: z
+    .number()
+    .nullable()
+    .describe("until it is full at this rate; null if it does not grow"),
+});
+type DatabaseFigures = Omit<z.infer<typeof DatabaseView>, "database" | "isAway">;
 
 /** The figures of a database that does not answer. */
-export const NO_FIGURES = {
+export const NO_FIGURES: DatabaseFigures = {
   sizeBytes: null,
   maxBytes: DATABASE_MAX_BYTES,
   workspaces: null,

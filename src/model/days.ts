@@ -1,21 +1,13 @@
 import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
 import { PORTAL_DAY_MAX, PORTAL_DAYS } from "../contract/limits.ts";
+import { isoTime } from "../contract/time.ts";
+import type { DayView } from "../contract/views.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
-import { type DeliveryState, deliveries } from "../db/schema.ts";
+import { deliveries } from "../db/schema.ts";
 
 const DAY_MS = 86_400_000;
-
-/** Deliveries of one day's events to one subscription. */
-export interface DayFigures extends Record<DeliveryState, number> {
-  /** Start of the day in UTC, Unix milliseconds. */
-  startsAt: number;
-  /** Total attempts. */
-  attempts: number;
-  /** Whether there were more: only the newest `PORTAL_DAY_MAX` are counted. */
-  truncated: boolean;
-}
 
 /**
  * Counts a subscription's deliveries by the day of their events, oldest day first. Reads up to
@@ -25,7 +17,7 @@ export async function countDays(
   db: Database,
   subscriptionId: string,
   now: number,
-): Promise<DayFigures[]> {
+): Promise<DayView[]> {
   const today = Math.floor(now / DAY_MS) * DAY_MS;
   const days = Array.from(
     { length: PORTAL_DAYS },
@@ -64,6 +56,6 @@ export async function countDays(
     }
     const { pending, delivered, exhausted, cancelled } = figures;
     const truncated = pending + delivered + exhausted + cancelled > PORTAL_DAY_MAX;
-    return { startsAt: days[i] ?? today, ...figures, truncated };
+    return { date: isoTime(days[i] ?? today).slice(0, 10), ...figures, truncated };
   });
 }

@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { OVERDUE_AFTER_MS, SWEEP_GRACE_MS, SWEEP_MAX } from "../contract/limits.ts";
 import { type Lane, laneOf } from "../contract/pace.ts";
@@ -97,13 +98,15 @@ export async function findOverdue(
 }
 
 /** Pending deliveries. */
-export interface Backlog {
-  pending: number;
-  /** Those that could have been posted for more than five minutes. */
-  overdue: number;
-  /** Age in seconds of the oldest event with a pending delivery; null if there is none. */
-  oldestPendingSeconds: number | null;
-}
+export const Backlog = z.object({
+  pending: z.int(),
+  overdue: z.int().describe("those that could have been posted for more than five minutes"),
+  oldestPendingSeconds: z
+    .int()
+    .nullable()
+    .describe("age of the oldest event with a pending delivery; null if there is none"),
+});
+export type Backlog = z.infer<typeof Backlog>;
 
 /** The backlog of several databases together. */
 export function sumBacklogs(backlogs: Backlog[]): Backlog {

@@ -158,6 +158,6 @@ function parsePlace(workspaceId: string, cursor: string | null): Place {
   const { position } = PARTS[part as number] ?? {};
   const isWhole = after.length === 0 || after.length === position?.length;
   if (workspace !== workspaceId || !position || !isWhole)
-    throw new InputError("cursor: is not a cursor of this workspace's export");
+    throw new InputError("cursor", "is not a cursor of this workspace's export");
   return { part: part as number, after: after.length === 0 ? null : (after as string[]) };
 }

@@ -1,36 +1,12 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
-import type { WebhookEvent } from "../contract/enumerations.ts";
-import { UnknownInput } from "../contract/input-error.ts";
+import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { type InputError, unknownInput } from "../contract/input-error.ts";
 import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
+import type { WebhookView } from "../contract/views.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
 import { newestFirst } from "./page.ts";
-
-/** How an attempt ended, as the Platform door shows it. */
-export interface AttemptView extends Omit<LastAttempt, "at"> {
-  at: string | null;
-}
-
-/** A subscription and its health, as the Platform door shows it. */
-export interface WebhookView {
-  webhookId: string;
-  url: string;
-  events: WebhookEvent[];
-  createdAt: string;
-  disabledAt: string | null;
-  state: "healthy" | "slow" | "failing" | "disabled";
-  /** First failure since the last success. */
-  failingSince: string | null;
-  /** Number of failures since the last success. */
-  failures: number;
-  /** Counted up to `PENDING_COUNTED_MAX`: at that number there may be more. */
-  pending: number;
-  /** When the next post may start, in the past if it is due; null if none is scheduled. */
-  nextAttemptAt: string | null;
-  lastAttempt: AttemptView | null;
-}
 
 /**
  * How many recent deliveries to search for the last attempt: a success updates only its own row.
@@ -62,17 +38,11 @@ const HEALTH = {
   dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
 };
 
-const healthOf = (workspaceId: string, webhookId?: string) =>
+const healthOf = (whose: SQL) =>
   qb
     .select(HEALTH)
     .from(subscriptions)
-    .where(
-      and(
-        eq(subscriptions.workspaceId, workspaceId),
-        isNull(subscriptions.deletedAt),
-        webhookId === undefined ? undefined : eq(subscriptions.id, webhookId),
-      ),
-    )
+    .where(and(whose, isNull(subscriptions.deletedAt)))
     .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id));
 
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
@@ -80,15 +50,16 @@ type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 /**
  * A workspace's subscriptions, newest first, each with its health. Reads up to `RECENT` and
  * `PENDING_COUNTED_MAX` deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
- *
- * @param webhookId only this one, if it belongs to the workspace.
  */
-export async function listHealth(
-  db: Database,
-  workspaceId: string,
-  webhookId?: string,
-): Promise<WebhookView[]> {
-  return (await query(db, healthOf(workspaceId, webhookId))).map(toView);
+export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
+  return (await query(db, healthOf(eq(subscriptions.workspaceId, workspaceId)))).map(toView);
+}
+
+/** A subscription and its health. @throws InputError if there is none. */
+export async function findHealth(db: Database, webhookId: string): Promise<WebhookView> {
+  const [row] = await query(db, healthOf(eq(subscriptions.id, webhookId)));
+  if (!row) throw unknownWebhook();
+  return toView(row);
 }
 
 function toView(row: HealthRow): WebhookView {
@@ -121,6 +92,6 @@ export function isoTimeOrNull(time: number | null): string | null {
 }
 
 /** The error for a subscription that does not exist. */
-export function unknownWebhook(): UnknownInput {
-  return new UnknownInput("webhookId", "no such subscription");
+export function unknownWebhook(): InputError {
+  return unknownInput("webhookId", "no such subscription");
 }

@@ -1,37 +1,16 @@
 import { and, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
-import type { WebhookEvent } from "../contract/enumerations.ts";
-import { UnknownInput } from "../contract/input-error.ts";
+import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { unknownInput } from "../contract/input-error.ts";
 import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
+import type { DeliveryDetails, DeliveryView } from "../contract/views.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
-import { attempts, type DeliveryState, deliveries, events, subscriptions } from "../db/schema.ts";
+import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { BODY, makeBody } from "./bodies.ts";
 import { dataKeyOf } from "./data-keys.ts";
-import { type AttemptView, isoTimeOrNull, unknownWebhook } from "./health.ts";
+import { isoTimeOrNull, unknownWebhook } from "./health.ts";
 import { type Listing, type PageRequest, toListing } from "./page.ts";
-
-/** A delivery as the Platform door shows it. */
-export interface DeliveryView {
-  eventId: string;
-  type: WebhookEvent;
-  createdAt: string;
-  state: DeliveryState;
-  /** Attempts since it was owed, or last owed again. */
-  attempts: number;
-  /** When it is due; null unless pending. */
-  dueAt: string | null;
-  settledAt: string | null;
-  lastAttempt: AttemptView | null;
-}
-
-/** A delivery with everything that is stored about it. */
-export interface DeliveryDetails extends DeliveryView {
-  /** Every failed attempt, oldest first; of more than `ATTEMPTS_KEPT`, the first ones and the last. */
-  failedAttempts: AttemptView[];
-  /** The exact body that is signed and posted. */
-  body: string;
-}
 
 /** Filters for a list of deliveries. */
 export interface DeliveryFilter {
@@ -66,7 +45,7 @@ const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND $
  * shows plus one, each with its event. With a filter, it also reads rows that do not match, up to a
  * limit: a page may then be short or empty and still have a next one.
  *
- * @throws UnknownInput if there is no such subscription.
+ * @throws InputError if there is no such subscription.
  */
 export async function listDeliveries(
   db: Database,
@@ -119,7 +98,7 @@ export async function listDeliveries(
  * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` failed attempts.
  *
  * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
- * @throws UnknownInput if there is none.
+ * @throws InputError if there is none.
  */
 export async function findDelivery(
   db: Database,
@@ -150,7 +129,7 @@ export async function findDelivery(
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
-  if (!row) throw new UnknownInput("eventId", "no such delivery to this subscription");
+  if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
   const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
   return { ...toView(row), failedAttempts, body: (await makeBody(keys, row, row)) ?? "" };
 }

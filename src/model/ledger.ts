@@ -1,18 +1,20 @@
+import { z } from "@hono/zod-openapi";
 import { eq, sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
-import { type DeliveryState, deliveries, events } from "../db/schema.ts";
-import { type Backlog, findBacklog, sumBacklogs } from "./due.ts";
+import { deliveries, events } from "../db/schema.ts";
+import { Backlog, findBacklog, sumBacklogs } from "./due.ts";
 import { livesHere } from "./workspaces.ts";
 
-/** Counts of deliveries; `created` is counted independently, from the events. */
-export interface Ledger extends Backlog {
-  created: number;
-  delivered: number;
-  exhausted: number;
-  cancelled: number;
-  /** Whether created = pending + delivered + exhausted + cancelled. */
-  addsUp: boolean;
-}
+/** Counts of deliveries. */
+export const Ledger = Backlog.extend({
+  created: z.int().describe("counted independently, from the events"),
+  delivered: z.int(),
+  exhausted: z.int(),
+  cancelled: z.int(),
+  addsUp: z.boolean().describe("created = pending + delivered + exhausted + cancelled"),
+});
+export type Ledger = z.infer<typeof Ledger>;
 
 /** The ledger of several databases together: it adds up when each of theirs does. */
 export function sumLedgers(ledgers: Ledger[]): Ledger {

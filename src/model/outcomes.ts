@@ -1,16 +1,10 @@
 import { sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
 import { ATTEMPTS_KEPT, TELL_AFTER_MS } from "../contract/limits.ts";
 import type { Pace } from "../contract/pace.ts";
 import { assign, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
-import {
-  attempts,
-  type DeliveryState,
-  deliveries,
-  type LastAttempt,
-  notices,
-  subscriptions,
-} from "../db/schema.ts";
+import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../db/schema.ts";
 import { WITHDRAWN } from "./endings.ts";
 import type { Hold } from "./holds.ts";
 

@@ -1,6 +1,6 @@
 import { and, type SQL, sql } from "drizzle-orm";
+import type { RedeliveryState } from "../contract/enumerations.ts";
 import { REDELIVERIES_PER_SECOND } from "../contract/limits.ts";
-import type { RedeliveryState } from "../contract/platform.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import { counted, inOrder, readAs, type Statements } from "../db/client.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
@@ -12,14 +12,6 @@ import { IS_OWED } from "./holds.ts";
  * are ten per second: first the named events, up to `namedUntil`, then those of ranges, up to
  * `rangedUntil`.
  */
-
-/** Every state that may be delivered again. */
-export const ALL_STATES: readonly RedeliveryState[] = [
-  "cancelled",
-  "delivered",
-  "exhausted",
-  "missed",
-];
 
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;

@@ -1,4 +1,5 @@
 import { and, type Column, eq, gt, isNotNull, lt, type SQL, sql } from "drizzle-orm";
+import type { RedeliveryState } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import {
@@ -9,7 +10,6 @@ import {
   SWEEP_MAX,
 } from "../contract/limits.ts";
 import { laneOf } from "../contract/pace.ts";
-import type { RedeliveryState } from "../contract/platform.ts";
 import { qb } from "../db/builder.ts";
 import { counted, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
@@ -38,11 +38,10 @@ export interface Range {
   states: readonly RedeliveryState[];
 }
 
-/** The subscription has as many ranges as it may have. */
-export class TooManyRanges extends InputError {
-  constructor() {
-    super(`webhookId: ${REDELIVERY_RANGES_MAX} ranges of it are being redelivered already`);
-  }
+/** The error for a subscription that has as many ranges as it may have. */
+export function tooManyRanges(): InputError {
+  const problem = `${REDELIVERY_RANGES_MAX} ranges of it are being redelivered already`;
+  return new InputError("webhookId", problem, { retry_after_seconds: REDELIVERY_AHEAD_MS / 1000 });
 }
 
 /**

@@ -1,14 +1,14 @@
 import { and, eq, gt, type SQL, sql } from "drizzle-orm";
-import { UnknownInput } from "../contract/input-error.ts";
+import { RedeliveryState } from "../contract/enumerations.ts";
+import { unknownInput } from "../contract/input-error.ts";
 import type { Lane } from "../contract/pace.ts";
-import type { RedeliveryState } from "../contract/platform.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, type Statements, write } from "../db/client.ts";
 import { commitOnce } from "../db/once.ts";
 import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { IS_OWED } from "./holds.ts";
-import { ALL_STATES, IS_ITS_DELIVERY, IS_LISTED, isOwable, oweAgain, SPACING_MS } from "./owing.ts";
-import { addRange, type Range, type Step, TooManyRanges, takeStep } from "./ranges.ts";
+import { IS_ITS_DELIVERY, IS_LISTED, isOwable, oweAgain, SPACING_MS } from "./owing.ts";
+import { addRange, type Range, type Step, takeStep, tooManyRanges } from "./ranges.ts";
 import {
   enableSubscription,
   findSubscription,
@@ -31,7 +31,7 @@ export interface Redelivered extends Pick<Step, "count" | "more"> {
  * delivered to it. It may not have been owed (while disabled), or its delivery was cancelled or
  * exhausted. Calling it again adds only what is still missing.
  *
- * @throws UnknownInput if there is no such subscription; TooManyRanges.
+ * @throws InputError if there is no such subscription.
  */
 export async function enableAgain(
   db: Database,
@@ -55,8 +55,8 @@ export async function enableAgain(
  * repaired the receiver, and should not have to wait for hours.
  *
  * @returns null if it is disabled or without access, so that nothing is owed to it.
- * @throws UnknownInput for a subscription that does not exist, or an event that it could not
- *   receive; TooManyRanges.
+ * @throws InputError for a subscription that does not exist, or an event that it could not
+ *   receive.
  */
 export async function redeliverAgain(
   db: Database,
@@ -83,7 +83,7 @@ async function redeliverRange(
 ): Promise<Redelivered> {
   const statements = inOrder([addRange(id, createdAt, range, now), endWait(id, now)]);
   const [isAdded] = await commit(db, statements);
-  if (!isAdded) throw new TooManyRanges();
+  if (!isAdded) throw tooManyRanges();
   const { count, more } = await takeStep(db, id, now);
   return { count, more, lane };
 }
@@ -93,7 +93,7 @@ async function redeliverRange(
  * go ahead of ranges, after the events that earlier calls have named.
  *
  * @returns how many it made pending or brought forward.
- * @throws UnknownInput for an event of another workspace, or of a kind the subscription does not
+ * @throws InputError for an event of another workspace, or of a kind the subscription does not
  *   list.
  */
 async function redeliverEvents(
@@ -106,8 +106,8 @@ async function redeliverEvents(
   const known = new Set(found.map((event) => event.id));
   const unknown = eventIds.findIndex((id) => !known.has(id));
   if (unknown >= 0)
-    throw new UnknownInput(
-      `eventIds[${unknown}]`,
+    throw unknownInput(
+      ["eventIds", unknown],
       "no such event, or the subscription does not list its kind",
     );
   const wanted = found.filter((event) => event.isOwable || event.isWaiting).map(({ id }) => id);
@@ -120,7 +120,7 @@ async function redeliverEvents(
     oweAgain({
       subscriptionId,
       eventIds: wanted,
-      isWanted: sql`(${isOwable(ALL_STATES, now)} OR ${isWaiting(now)})`,
+      isWanted: sql`(${isOwable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
       startsAt: namedStart(now),
       isWaiting: isWaiting(now),
     }),
@@ -159,7 +159,7 @@ async function findNamed(
   return db
     .select({
       id: events.id,
-      isOwable: isOwable(ALL_STATES, now).mapWith(Boolean),
+      isOwable: isOwable(RedeliveryState.options, now).mapWith(Boolean),
       isWaiting: isWaiting(now).mapWith(Boolean),
     })
     .from(subscriptions)

@@ -1,6 +1,6 @@
 import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
-import type { Moment } from "../contract/platform.ts";
+import type { Moment } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
   commit,

@@ -194,7 +194,7 @@ export interface KnownSubscription {
   lane: Lane;
 }
 
-/** The subscription with this id. @throws UnknownInput if there is none or it was deleted. */
+/** The subscription with this id. @throws InputError if there is none or it was deleted. */
 export function findSubscription(
   db: Database,
   id: string,

@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
@@ -125,18 +126,15 @@ export async function findPortalAccess(
   return row;
 }
 
-/** A workspace as the platform sees it. */
-interface WorkspaceEntry {
-  workspaceId: string;
-  /** Like the next two, null if its database does not answer. */
-  name: string | null;
-  accessGranted: boolean | null;
-  /** How many subscriptions it may have. */
-  webhooksMax: number | null;
-  createdAt: string;
-  /** The name of its database. */
-  database: string;
-}
+/** A workspace as operations show it; what its database knows is null if it does not answer. */
+export const WorkspaceView = z.object({
+  workspaceId: z.string(),
+  name: z.string().nullable(),
+  accessGranted: z.boolean().nullable(),
+  webhooksMax: z.int().nullable().describe("how many subscriptions it may have"),
+  createdAt: z.string(),
+  database: z.string().describe("binding of its database"),
+});
 
 const ENTRY = {
   id: workspaces.id,
@@ -165,7 +163,7 @@ export async function listWorkspaces(
   directory: Database,
   queryIfReachable: <T>(database: string, find: (db: Database) => Promise<T>) => Promise<T | null>,
   request: PageRequest,
-): Promise<Listing<WorkspaceEntry>> {
+): Promise<Listing<z.infer<typeof WorkspaceView>>> {
   const { items, next } = await listPage(directory, page, {}, request, byCreation, (row) => row);
   const elsewhere = Map.groupBy(items, ({ database }) => database ?? DIRECTORY);
   elsewhere.delete(DIRECTORY);

@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import { InputError } from "../contract/input-error.ts";
 import { DRAINED_MS, LEFT_BEHIND_MS } from "../contract/limits.ts";
 import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
@@ -44,12 +45,14 @@ import {
 import { eraseLeftBehind } from "../model/workspace-erasure.ts";
 
 /** The progress of a move. */
-export interface MoveProgress {
-  /** Whether the workspace lives in the requested database. */
-  done: boolean;
-  /** The state of the move: `copying`, `draining`, `closed`, `cancelled`; null if there is none. */
-  state: MoveState | null;
-}
+export const MoveProgress = z.object({
+  done: z.boolean().describe("the workspace lives in the requested database"),
+  state: z
+    .string()
+    .nullable()
+    .describe("of the move: copying, draining, closed or cancelled; null if there is none"),
+});
+export type MoveProgress = z.infer<typeof MoveProgress>;
 
 /**
  * Moves a workspace to another database, or continues a move. Moving it to the database that it lives
@@ -78,10 +81,10 @@ export async function moveWorkspace(
     } else if (move && (state === "copying" || state === "draining")) {
       if (from === to) await new Mover(env, from, move).work(mayGoOn, "cancelled");
       else if (move.other !== to)
-        throw new InputError(`database: this workspace is being moved to ${move.other}`);
+        throw new InputError("database", `this workspace is being moved to ${move.other}`);
       hasBegun ||= from !== to;
     } else if (state === "erasing")
-      throw new InputError("workspaceId: this workspace is being erased");
+      throw new InputError("workspaceId", "this workspace is being erased");
     // It has arrived, but its mover died before it opened the workspace.
     const leaving = move?.state === "arrived" ? move.other : from;
     await continueMove(env, leaving, workspaceId, mayGoOn);
@@ -106,7 +109,7 @@ async function begin(env: Env, workspaceId: string, from: string, to: string): P
   // It already lives there: another mover was faster.
   if (!arrival) return;
   if (arrival.state !== "arriving" || arrival.other !== from)
-    throw new InputError(`database: what this workspace left in ${to} is still being deleted`);
+    throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
   await commit(source, beginMove(workspaceId, to, now));
 }
 

@@ -1,6 +1,6 @@
 import type { AutomationType } from "../contract/enumerations.ts";
 import { derivedId } from "../contract/ids.ts";
-import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
+import type { Moment } from "../contract/time.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import {
   changesStatus,
@@ -12,12 +12,13 @@ import {
 } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
 import { removeAutomations } from "../model/removals.ts";
+import type { AutomationReport, RecordingInput } from "./inputs.ts";
 import type { Recording } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
 /** A call that inserts or updates automations and announces activations and pauses. */
 export async function toAutomationRecording(
-  { workspaceId, automations }: ParsedInput<"recordAutomations">,
+  { workspaceId, automations }: RecordingInput<"recordAutomations">,
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
@@ -65,7 +66,7 @@ const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
 /** An automation as reported; the name of a social one is composed. */
 async function toReportedAutomation(
   workspaceId: string,
-  { agent, name, updatedAt, ...report }: PlatformRecord<"recordAutomations", "automations">,
+  { agent, name, updatedAt, ...report }: AutomationReport,
   { sentAt, now }: Moment,
 ): Promise<ReportedAutomation> {
   return {
@@ -90,7 +91,7 @@ function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
 
 /** A call that removes automations and their runs; unknown ids are ignored. */
 export async function toRemoval(
-  { workspaceId, ids }: ParsedInput<"removeAutomations">,
+  { workspaceId, ids }: RecordingInput<"removeAutomations">,
   moment: Moment,
 ): Promise<Recording> {
   return {

@@ -1,15 +1,16 @@
 import { derivedId } from "../contract/ids.ts";
 import { type PersonalData, sealPersonalData } from "../contract/personal-data.ts";
-import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
+import type { Moment } from "../contract/time.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { announce, draftLeadEvent, IS_NEW_LEAD } from "../model/events.ts";
 import { insertLeads, type NewLead } from "../model/leads.ts";
+import type { LeadReport, RecordingInput } from "./inputs.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
 
 /** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
 export async function toLeadRecording(
-  { workspaceId, leads }: ParsedInput<"recordLeads">,
+  { workspaceId, leads }: RecordingInput<"recordLeads">,
   moment: Moment,
 ): Promise<Recording> {
   const reported = await Promise.all(
@@ -52,7 +53,7 @@ type ReportedLead = Omit<NewLead, "sealed" | "eventId"> & { person: PersonalData
 /** A lead as reported; `createdAt` defaults to when the report was sent. */
 async function toReportedLead(
   workspaceId: string,
-  { agent, ...report }: PlatformRecord<"recordLeads", "leads">,
+  { agent, ...report }: LeadReport,
   { sentAt, now }: Moment,
 ): Promise<ReportedLead> {
   return {

@@ -1,11 +1,12 @@
 import { knownDataKey } from "../contract/personal-data.ts";
-import type { Moment, ParsedInput, RecordingMethod } from "../contract/platform.ts";
+import type { Moment } from "../contract/time.ts";
 import type { Database, Statements } from "../db/client.ts";
 import { findHome, openToWrite } from "../db/homes.ts";
 import { type Visibility, visibilityOf } from "../model/automations.ts";
 import { ensureDataKey } from "../model/data-keys.ts";
 import type { Wake } from "../model/due.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
+import type { RecordingInput, RecordingMethod } from "./inputs.ts";
 import { toLeadRecording } from "./leads.ts";
 import { commitRecordings, type Recording } from "./recording.ts";
 import { checkReferences, findReferenced, type Known, refuseMissing } from "./references.ts";
@@ -13,7 +14,7 @@ import { toRunRecording } from "./runs.ts";
 
 const RECORDINGS: {
   [M in RecordingMethod]: (
-    input: ParsedInput<M>,
+    input: RecordingInput<M>,
     moment: Moment,
     visibility: Visibility,
   ) => Promise<Recording>;
@@ -28,7 +29,7 @@ const RECORDINGS: {
 export function toRecording<M extends RecordingMethod>(
   env: Env,
   method: M,
-  input: ParsedInput<M>,
+  input: RecordingInput<M>,
   moment: Moment,
 ): Promise<Recording> {
   return RECORDINGS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
@@ -45,7 +46,7 @@ export function toRecording<M extends RecordingMethod>(
 export async function record<M extends RecordingMethod>(
   env: Env,
   method: M,
-  input: ParsedInput<M>,
+  input: RecordingInput<M>,
   now: number,
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await toRecording(env, method, input, { sentAt: null, now });

@@ -98,7 +98,7 @@ export function checkReferences({ workspaceId, references }: References, known: 
   for (const { kind, id, path } of references) {
     const there = kind === "lead" ? known.leads : known.automations;
     if (!there.has(inWorkspace(workspaceId, id)))
-      throw new MissingReference(`${path}: no such ${kind} in this workspace`);
+      throw new MissingReference(path, `no such ${kind} in this workspace`);
   }
 }
 
@@ -121,7 +121,7 @@ export function addLeftovers(
 
 /** The error for a workspace that does not exist. */
 export function unknownWorkspace(): InputError {
-  return new InputError("workspaceId: no such workspace");
+  return new InputError("workspaceId", "no such workspace");
 }
 
 /**

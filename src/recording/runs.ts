@@ -1,16 +1,17 @@
 import { derivedId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import type { Moment, ParsedInput, PlatformRecord } from "../contract/platform.ts";
+import type { Moment } from "../contract/time.ts";
 import { inOrder, readAs } from "../db/client.ts";
 import { shows, type Visibility } from "../model/automations.ts";
 import { announce, draftEvent } from "../model/events.ts";
 import { insertRuns, isNewRun, type ReportedRun, toRun } from "../model/runs.ts";
+import type { RecordingInput, RunReport } from "./inputs.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { inWorkspace, type Reference } from "./references.ts";
 
 /** A call that inserts runs and announces them; runs that are already stored stay unchanged. */
 export async function toRunRecording(
-  { workspaceId, runs }: ParsedInput<"recordRuns">,
+  { workspaceId, runs }: RecordingInput<"recordRuns">,
   moment: Moment,
   visibility: Visibility,
 ): Promise<Recording> {
@@ -23,7 +24,7 @@ export async function toRunRecording(
     leaves: {},
     hasPersonalData: false,
     once: false,
-    missing: new InputError("runs: an automation that they name has just been removed"),
+    missing: new InputError("runs", "an automation that they name has just been removed"),
     statements({ automations }) {
       const automationOf = ({ automationId }: ReportedRun) =>
         automations.get(inWorkspace(workspaceId, automationId));
@@ -58,7 +59,7 @@ function referencesOf({ automationId, leadId }: ReportedRun, index: number): Ref
 /** A run as reported; `occurredAt` defaults to when the report was sent. */
 async function toReportedRun(
   workspaceId: string,
-  report: PlatformRecord<"recordRuns", "runs">,
+  report: RunReport,
   { sentAt, now }: Moment,
 ): Promise<ReportedRun> {
   return {

@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import type { KeyRing } from "../contract/key-ring.ts";
 import { open, seal, sealingKeyId } from "../contract/seal.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
@@ -10,13 +11,12 @@ import {
 } from "../model/secrets.ts";
 
 /** The result of a reseal. */
-export interface Resealed {
-  resealed: number;
-  /** Secrets under other keys, excluding those found to be unreadable. */
-  remaining: number;
-  /** Secrets it came across that no key of the ring can decrypt. */
-  unreadable: number;
-}
+export const Resealed = z.object({
+  resealed: z.int(),
+  remaining: z.int().describe("under other keys, without those found to be unreadable"),
+  unreadable: z.int().describe("those that no key can decrypt; the log names them"),
+});
+export type Resealed = z.infer<typeof Resealed>;
 
 /**
  * Reseals up to `limit` secrets under the ring's first key, skipping those that cannot be

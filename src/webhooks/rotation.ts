@@ -8,16 +8,13 @@ import { unknownWebhook } from "../model/health.ts";
 import { isRotatable, type Rotation, rotate } from "../model/secrets.ts";
 import { mintSecret } from "./signature.ts";
 
-/** Too many earlier secrets of a subscription still sign; it cannot have another. */
-export class TooManySecrets extends InputError {}
-
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap. Another
  * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm. When
  * this returns, every post is signed with the new secret, so the receiver may switch immediately.
  *
  * @param overlapSeconds 0 ends all earlier secrets immediately.
- * @throws UnknownInput if there is no such subscription; TooManySecrets.
+ * @throws InputError if there is no such subscription, or too many of its secrets still sign.
  */
 export async function rotateSecret(
   db: Database,
@@ -34,8 +31,10 @@ export async function rotateSecret(
   const { verdict, isHeld } = rotated ?? UNKNOWN_WHETHER_HELD;
   if (verdict === "unknown") throw unknownWebhook();
   if (verdict === "too_many")
-    throw new TooManySecrets(
-      "webhookId: too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
+    throw new InputError(
+      "webhookId",
+      "too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
+      { reason: "out_of_range" },
     );
   if (isHeld) await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };

@@ -1,6 +1,7 @@
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
+import type { TestResult } from "../contract/views.ts";
 import { log } from "../log.ts";
 import type { WebhookDelivery } from "../model/bodies.ts";
 import type { KnownSubscription } from "../model/subscriptions.ts";
@@ -10,17 +11,6 @@ import { createRecheck } from "./recheck.ts";
 import { mustCheckNames } from "./resolve.ts";
 import { openSigner } from "./signer.ts";
 import { targetFault } from "./target.ts";
-
-/** The result of a test event. */
-export interface TestResult {
-  eventId: string;
-  /**
-   * `answered`, or why there was no answer: `timed_out`, `unreachable`, or `refused` (not sent).
-   */
-  outcome: Outcome["kind"];
-  status: number | null;
-  durationMs: number;
-}
 
 /**
  * Posts a sample event once, now, signed like any other, and returns the receiver's answer. A

@@ -2,8 +2,8 @@ import { createExecutionContext } from "cloudflare:test";
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { ExportItem } from "../../src/contract/export.ts";
-import { PLATFORM_INPUTS } from "../../src/contract/platform.ts";
 import { Platform } from "../../src/doors/platform.ts";
+import { OPERATIONS } from "../../src/platform/operations.ts";
 import { automationReport, EMPTY_LEDGER, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   awayDatabase,
@@ -151,7 +151,7 @@ describe("every method works for a workspace of DB_2", () => {
   });
 
   test("each method was called", () => {
-    expect([...called].toSorted()).toEqual(Object.keys(PLATFORM_INPUTS).toSorted());
+    expect([...called].toSorted()).toEqual(OPERATIONS.map(({ name }) => name).toSorted());
   });
 });
 

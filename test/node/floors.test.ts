@@ -17,8 +17,7 @@ const BELOW: Record<string, string[]> = {
   moving: ["delivery", "gate", "model", "db", "contract", "log"],
   // Generated ahead of time: nothing that the Worker runs imports it.
   document: ["doors/http", "webhooks", "model", "contract"],
-  "doors/http": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
-  "doors/platform": [
+  platform: [
     "moving",
     "recording",
     "gate",
@@ -29,6 +28,8 @@ const BELOW: Record<string, string[]> = {
     "contract",
     "log",
   ],
+  "doors/http": ["platform", "gate", "webhooks", "delivery", "model", "db", "contract", "log"],
+  "doors/platform": ["platform", "db", "contract"],
   "doors/ingest": ["recording", "delivery", "model", "db", "contract", "log"],
   "doors/deliveries": ["gate", "webhooks", "delivery", "model", "db", "contract", "log"],
   "doors/sweep": ["moving", "delivery", "model", "db", "contract", "log"],

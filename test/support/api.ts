@@ -4,13 +4,13 @@ import { expect } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
-import type { PlatformInput } from "../../src/contract/platform.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { app } from "../../src/doors/http/app.ts";
 import { mintApiKey } from "../../src/gate/api-key.ts";
 import type { WebhookDelivery } from "../../src/model/bodies.ts";
 import { makeBody } from "../../src/model/bodies.ts";
 import { findEvent } from "../../src/model/deliveries.ts";
+import type { PlatformInput } from "../../src/platform/operations.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */

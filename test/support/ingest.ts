@@ -1,9 +1,10 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { expect, vi } from "vitest";
-import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
 import { ingest } from "../../src/doors/ingest.ts";
 import type { Lead } from "../../src/model/leads.ts";
 import type { Run } from "../../src/model/runs.ts";
+import type { PlatformInput } from "../../src/platform/operations.ts";
+import type { RecordingMethod } from "../../src/recording/inputs.ts";
 import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 

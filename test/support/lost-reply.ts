@@ -1,4 +1,4 @@
-import type { D1Client } from "../../src/db/client.ts";
+import type { D1Client } from "../../src/db/session.ts";
 import { HOME_DB } from "./home.ts";
 
 /** What is lost: the reply to a committed transaction, or the transaction itself. */

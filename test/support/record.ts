@@ -1,5 +1,5 @@
-import type { PlatformInput, RecordingMethod } from "../../src/contract/platform.ts";
-import { parseInput } from "../../src/contract/platform.ts";
+import type { PlatformInput } from "../../src/platform/operations.ts";
+import { parseRecordingInput, type RecordingMethod } from "../../src/recording/inputs.ts";
 import { record as recordParsed } from "../../src/recording/record.ts";
 
 /** Records a call as the Platform door would, at a time that the test chooses. */
@@ -9,5 +9,5 @@ export async function record<M extends RecordingMethod>(
   input: PlatformInput<M>,
   now: number,
 ) {
-  return recordParsed(env, method, parseInput(method, input), now);
+  return recordParsed(env, method, parseRecordingInput(method, input), now);
 }

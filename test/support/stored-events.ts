@@ -1,5 +1,5 @@
+import type { DeliveryState } from "../../src/contract/enumerations.ts";
 import { newEventId } from "../../src/contract/ids.ts";
-import type { DeliveryState } from "../../src/db/schema.ts";
 import { HOME_DB } from "./home.ts";
 
 /** Events written at once. */

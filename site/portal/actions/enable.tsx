@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
+import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
 import { enableWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
-import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 interface Props {
@@ -24,12 +24,12 @@ export function EnableDialog({ webhook, onClose, onDone }: Props) {
     setSinceFault(withMissed && since === null ? t.since.required : null);
     if (withMissed && since === null) return;
     void action.run(async () => {
-      const { count, has_more } = await enableWebhook(
-        webhook.id,
-        since ? { redeliver_since: since } : {},
+      const { count, more } = await enableWebhook(
+        webhook.webhookId,
+        since ? { redeliverSince: since } : {},
       );
       close();
-      announce(has_more ? t.enable.more : t.enable.result(count));
+      announce(more ? t.enable.more : t.enable.result(count));
       onDone();
     });
   };

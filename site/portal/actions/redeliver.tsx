@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
+import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
 import { redeliver } from "../api.ts";
 import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
 import { parseSince, SinceField } from "../parts/since.tsx";
-import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 const STATES = ["exhausted", "cancelled", "missed"] as const;
@@ -26,9 +26,9 @@ export function RedeliverDialog({ webhook, onClose, onDone }: Props) {
     setSinceFault(since === null ? t.since.required : null);
     if (since === null) return;
     void action.run(async () => {
-      const { count, has_more } = await redeliver(webhook.id, { since, states });
+      const { count, more } = await redeliver(webhook.webhookId, { since, states });
       close();
-      announce(has_more ? t.sendAgain.more : t.sendAgain.result(count));
+      announce(more ? t.sendAgain.more : t.sendAgain.result(count));
       onDone();
     });
   };

@@ -1,3 +1,4 @@
+import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
 import { deleteWebhook } from "../api.ts";
 import { splitUrl } from "../format.ts";
 import { useAction } from "../load.ts";
@@ -5,7 +6,6 @@ import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
 import { goTo } from "../route.ts";
-import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** Deletes a subscription after confirmation. */
@@ -13,7 +13,7 @@ export function RemoveDialog({ webhook, onClose }: { webhook: Webhook; onClose()
   const action = useAction();
   const remove = () =>
     void action.run(async () => {
-      await deleteWebhook(webhook.id);
+      await deleteWebhook(webhook.webhookId);
       goTo("#/webhooks");
       announce(t.remove.result);
     });

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { NewSecret, WebhookView as Webhook } from "../../../src/contract/views.ts";
 import type { Fault } from "../api.ts";
 import { renewSecret } from "../api.ts";
 import { formatTime } from "../format.ts";
@@ -6,7 +7,6 @@ import { useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
 import { Secret } from "../parts/secret.tsx";
-import type { NewSecret, Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** How long the previous secret may sign alongside the new one, in seconds. */
@@ -28,9 +28,7 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
           <>
             <Secret secret={made.secret} />
             <p>
-              {made.overlap_ends_at
-                ? t.secret.until(formatTime(made.overlap_ends_at))
-                : t.secret.ended}
+              {made.overlapEndsAt ? t.secret.until(formatTime(made.overlapEndsAt)) : t.secret.ended}
             </p>
             <div class="buttons">
               <button type="button" class="primary" onClick={close}>
@@ -45,7 +43,7 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
             fault={isTooMany(action.fault) ? <TooMany /> : undefined}
             onSubmit={(form) =>
               void action.run(async () =>
-                setMade(await renewSecret(webhook.id, Number(form.get("overlap")))),
+                setMade(await renewSecret(webhook.webhookId, Number(form.get("overlap")))),
               )
             }
           >
@@ -81,5 +79,5 @@ function TooMany() {
 
 /** Whether too many earlier secrets would sign alongside the new one. */
 function isTooMany(fault: Fault | null): boolean {
-  return fault?.body?.details.parameter === "overlap_seconds";
+  return fault?.body?.details.parameter === "webhookId";
 }

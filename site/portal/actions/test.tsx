@@ -1,10 +1,11 @@
 import { useState } from "preact/hooks";
+import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
+import type { TestResult, WebhookView as Webhook } from "../../../src/contract/views.ts";
 import { sendTest } from "../api.ts";
 import { formatOutcome, isAccepted } from "../format.ts";
 import { useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
-import type { Kind, TestResult, Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** Sends a test event and shows the receiver's answer. */
@@ -14,7 +15,7 @@ export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): 
   const send = (kind: Kind) =>
     action.run(async () => {
       setResult(null);
-      setResult(await sendTest(webhook.id, kind));
+      setResult(await sendTest(webhook.webhookId, kind));
     });
   return (
     <Dialog title={t.test.title} onClose={onClose}>
@@ -51,10 +52,10 @@ function Result({ result }: { result: TestResult }) {
   return (
     <div class={`note ${good ? "good" : "bad"}`}>
       <p>
-        <b>{formatOutcome(result)}</b> · {t.milliseconds(result.duration_ms)}
+        <b>{formatOutcome(result)}</b> · {t.milliseconds(result.durationMs)}
       </p>
       <p>{good ? t.test.accepted : describe(result)}</p>
-      <p class="mono small">{result.event_id}</p>
+      <p class="mono small">{result.eventId}</p>
     </div>
   );
 }

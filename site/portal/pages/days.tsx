@@ -1,27 +1,20 @@
+import type { DayView as Day } from "../../../src/contract/views.ts";
 import { formatDay } from "../format.ts";
 import { Chart } from "../parts/chart.tsx";
-import type { Day } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** The last days of a subscription: the states of its deliveries, and the number of attempts. */
 export function Days({ days }: { days: Day[] }) {
   const labels = days.map(({ date }) => formatDay(date));
   const ticks = [0, Math.floor((days.length - 1) / 2), days.length - 1];
-  const valuesOf = (name: "delivered" | "failed" | "cancelled" | "pending" | "attempts") =>
+  const valuesOf = (name: "delivered" | "exhausted" | "cancelled" | "pending" | "attempts") =>
     days.map((day) => day[name]);
-  const sumOf = (name: "delivered" | "failed" | "pending" | "attempts") =>
+  const sumOf = (name: "delivered" | "exhausted" | "pending" | "attempts") =>
     valuesOf(name).reduce((sum, value) => sum + value, 0);
-  const series = (
-    [
-      ["delivered", "delivered"],
-      ["exhausted", "failed"],
-      ["cancelled", "cancelled"],
-      ["pending", "pending"],
-    ] as const
-  ).map(([state, name]) => ({
+  const series = (["delivered", "exhausted", "cancelled", "pending"] as const).map((state) => ({
     name: t.deliveryStates[state],
     tone: state,
-    values: valuesOf(name),
+    values: valuesOf(state),
   }));
   return (
     <section>
@@ -29,7 +22,7 @@ export function Days({ days }: { days: Day[] }) {
       <div class="charts">
         <Chart
           title={t.subscription.byDay}
-          summary={t.subscription.chart(sumOf("delivered"), sumOf("failed"), sumOf("pending"))}
+          summary={t.subscription.chart(sumOf("delivered"), sumOf("exhausted"), sumOf("pending"))}
           column={t.subscription.day}
           {...{ labels, ticks, series }}
         />

@@ -1,4 +1,8 @@
-import { redeliver } from "../api.ts";
+import type {
+  DeliveryView as Delivery,
+  WebhookView as Webhook,
+} from "../../../src/contract/views.ts";
+import { type Page, redeliver } from "../api.ts";
 import { formatOutcome, formatTime } from "../format.ts";
 import { type Loaded, useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
@@ -6,14 +10,13 @@ import { Badge, Empty, Loading, Time } from "../parts/basics.tsx";
 import { ActionFault, LoadFault } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { deliveryHref, goTo, webhookHref } from "../route.ts";
-import { DELIVERY_STATES, type Delivery, type DeliveryPage, type Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 interface Props {
   webhook: Webhook;
   /** The filters and the page. */
   query: URLSearchParams;
-  loaded: Loaded<DeliveryPage>;
+  loaded: Loaded<Page<Delivery>>;
   onDone(): void;
 }
 
@@ -22,10 +25,10 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
   const { isBusy, fault, run } = useAction();
   const isNarrowed = [...query.keys()].length > 0;
   const page = loaded.data;
-  const isEmpty = page?.data.length === 0 && !loaded.isStale;
-  const sendAgain = ({ event_id }: Delivery) =>
+  const isEmpty = page?.items.length === 0 && !loaded.isStale;
+  const sendAgain = ({ eventId }: Delivery) =>
     run(async () => {
-      const { count } = await redeliver(webhook.id, { event_ids: [event_id] });
+      const { count } = await redeliver(webhook.webhookId, { eventIds: [eventId] });
       announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
       onDone();
     });
@@ -37,14 +40,14 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
       <ActionFault fault={fault} />
       {page === null && !loaded.fault && <Loading />}
       {isEmpty && isNarrowed && (
-        <Empty {...(page.has_more ? t.deliveries.noneSoFar : t.deliveries.noneAtAll)}>
-          <a class="button" href={webhookHref(webhook.id)}>
+        <Empty {...(page.nextCursor !== null ? t.deliveries.noneSoFar : t.deliveries.noneAtAll)}>
+          <a class="button" href={webhookHref(webhook.webhookId)}>
             {t.deliveries.showAll}
           </a>
         </Empty>
       )}
       {isEmpty && !isNarrowed && <Empty title={t.deliveries.empty} text={t.deliveries.emptyText} />}
-      {page !== null && page.data.length > 0 && (
+      {page !== null && page.items.length > 0 && (
         <table class="rows" aria-busy={loaded.isStale}>
           <thead>
             <tr>
@@ -57,9 +60,9 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
             </tr>
           </thead>
           <tbody>
-            {page.data.map((delivery) => (
+            {page.items.map((delivery) => (
               <Row
-                key={delivery.event_id}
+                key={delivery.eventId}
                 {...{ webhook, delivery, isBusy }}
                 onSendAgain={() => sendAgain(delivery)}
               />
@@ -71,9 +74,13 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
         <Pages
           label={t.deliveries.pages}
           cursor={query.get("cursor")}
-          next={page.next_cursor}
+          next={page.nextCursor}
           href={(cursor) =>
-            webhookHref(webhook.id, { state: query.get("state"), type: query.get("type"), cursor })
+            webhookHref(webhook.webhookId, {
+              state: query.get("state"),
+              type: query.get("type"),
+              cursor,
+            })
           }
         />
       )}
@@ -84,7 +91,7 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
 function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams }) {
   const filter = (name: "state" | "type", value: string) =>
     goTo(
-      webhookHref(webhook.id, {
+      webhookHref(webhook.webhookId, {
         state: query.get("state"),
         type: query.get("type"),
         [name]: value,
@@ -108,11 +115,7 @@ function Filters({ webhook, query }: { webhook: Webhook; query: URLSearchParams 
   );
   return (
     <div class="filters">
-      {field(
-        "state",
-        t.deliveries.state,
-        DELIVERY_STATES.map((state) => [state, t.deliveryStates[state]]),
-      )}
+      {field("state", t.deliveries.state, Object.entries(t.deliveryStates))}
       {field("type", t.deliveries.kind, Object.entries(t.kinds))}
     </div>
   );
@@ -125,9 +128,9 @@ function Row(props: {
   onSendAgain(): void;
 }) {
   const { webhook, delivery, isBusy, onSendAgain } = props;
-  const { state, type, created_at, attempts, last_attempt, due_at, event_id } = delivery;
+  const { state, type, createdAt, attempts, lastAttempt, dueAt, eventId } = delivery;
   const kind = t.kinds[type] ?? type;
-  const isWaiting = state === "pending" && (webhook.state === "failing" || isAhead(due_at));
+  const isWaiting = state === "pending" && (webhook.state === "failing" || isAhead(dueAt));
   const mayBeSent = webhook.state !== "disabled" && (state !== "pending" || isWaiting);
   return (
     <tr>
@@ -135,18 +138,18 @@ function Row(props: {
         <Badge tone={state}>{t.deliveryStates[state]}</Badge>
       </td>
       <th scope="row">
-        <a href={deliveryHref(webhook.id, event_id)}>{kind}</a>
-        <span class="mono small">{event_id}</span>
+        <a href={deliveryHref(webhook.webhookId, eventId)}>{kind}</a>
+        <span class="mono small">{eventId}</span>
       </th>
       <td data-name={t.deliveries.recorded}>
-        <Time at={created_at} />
+        <Time at={createdAt} />
       </td>
       <td data-name={t.deliveries.attempts}>{attempts}</td>
       <td data-name={t.deliveries.lastAnswer}>
-        {last_attempt ? formatOutcome(last_attempt) : "–"}
-        {due_at && isAhead(due_at) && (
+        {lastAttempt ? formatOutcome(lastAttempt) : "–"}
+        {dueAt && isAhead(dueAt) && (
           <span class="small">
-            {t.deliveries.next} <Time at={due_at} />
+            {t.deliveries.next} <Time at={dueAt} />
           </span>
         )}
       </td>
@@ -158,7 +161,7 @@ function Row(props: {
             disabled={isBusy}
             aria-label={(isWaiting ? t.deliveries.sendNowOf : t.deliveries.sendAgainOf)(
               kind,
-              formatTime(created_at),
+              formatTime(createdAt),
             )}
             onClick={onSendAgain}
           >

@@ -1,3 +1,8 @@
+import type {
+  AttemptView as Attempt,
+  DeliveryDetails,
+  WorkspaceDetails as Workspace,
+} from "../../../src/contract/views.ts";
 import { readDelivery, redeliver } from "../api.ts";
 import { formatExactTime, formatOutcome, isAccepted } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
@@ -7,7 +12,6 @@ import { Body } from "../parts/body.tsx";
 import { ActionFault, LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
-import type { Attempt, DeliveryDetails, Workspace } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** One delivery with its attempts and its body. */
@@ -18,7 +22,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
   const delivery = loaded.data;
   const sendAgain = () =>
     run(async () => {
-      const { count } = await redeliver(id, { event_ids: [eventId] });
+      const { count } = await redeliver(id, { eventIds: [eventId] });
       announce(count > 0 ? t.sendAgain.one : t.sendAgain.none);
       loaded.reload();
     });
@@ -50,7 +54,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
           <section>
             <h2>{t.delivery.body}</h2>
             <Body body={delivery.body} />
-            <p class="hint">{t.delivery.kept(workspace.retention_days)}</p>
+            <p class="hint">{t.delivery.kept(workspace.retentionDays)}</p>
           </section>
         </>
       )}
@@ -59,26 +63,24 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
 }
 
 function About({ delivery }: { delivery: DeliveryDetails }) {
-  const { due_at, settled_at, created_at, attempts, event_id } = delivery;
+  const { dueAt, settledAt, createdAt, attempts, eventId } = delivery;
   const facts: [string, string][] = [
-    [t.delivery.id, event_id],
-    [t.delivery.recorded, formatExactTime(created_at)],
+    [t.delivery.id, eventId],
+    [t.delivery.recorded, formatExactTime(createdAt)],
     [t.delivery.attempts, String(attempts)],
   ];
-  if (settled_at) facts.push([t.delivery.settled, formatExactTime(settled_at)]);
-  if (due_at)
+  if (settledAt) facts.push([t.delivery.settled, formatExactTime(settledAt)]);
+  if (dueAt)
     facts.push([
       t.delivery.due,
-      Date.parse(due_at) > Date.now() ? formatExactTime(due_at) : t.subscription.asap,
+      Date.parse(dueAt) > Date.now() ? formatExactTime(dueAt) : t.subscription.asap,
     ]);
   return <Facts of={facts} />;
 }
 
 /** Every stored failed attempt, and the last one if it succeeded. */
-function attemptsOf({ failed_attempts, last_attempt }: DeliveryDetails): Attempt[] {
-  return last_attempt && isAccepted(last_attempt)
-    ? [...failed_attempts, last_attempt]
-    : failed_attempts;
+function attemptsOf({ failedAttempts, lastAttempt }: DeliveryDetails): Attempt[] {
+  return lastAttempt && isAccepted(lastAttempt) ? [...failedAttempts, lastAttempt] : failedAttempts;
 }
 
 function Attempts({ delivery }: { delivery: DeliveryDetails }) {
@@ -107,7 +109,7 @@ function Attempts({ delivery }: { delivery: DeliveryDetails }) {
                   </Badge>
                 </td>
                 <td data-name={t.delivery.duration}>
-                  {attempt.duration_ms === null ? "–" : t.milliseconds(attempt.duration_ms)}
+                  {attempt.durationMs === null ? "–" : t.milliseconds(attempt.durationMs)}
                 </td>
               </tr>
             ))}

@@ -1,11 +1,12 @@
 import { useId, useState } from "preact/hooks";
-import { createWebhook, type Fault } from "../api.ts";
+import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/contract/views.ts";
+import { createWebhook, type Fault, type NewWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
 import { ActionFault, describeFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { webhookHref } from "../route.ts";
-import type { Kind, Webhook, Workspace } from "../shapes.ts";
 import { t } from "../text.ts";
 
 type Field = "url" | "events";
@@ -13,7 +14,7 @@ type FieldFaults = Partial<Record<Field, string>>;
 
 /** Subscribes a URL to kinds of events, and shows the secret once. */
 export function Subscribe({ workspace }: { workspace: Workspace }) {
-  const [made, setMade] = useState<(Webhook & { secret: string }) | null>(null);
+  const [made, setMade] = useState<NewWebhook | null>(null);
   return (
     <>
       <p class="crumb">
@@ -43,7 +44,7 @@ export function Subscribe({ workspace }: { workspace: Workspace }) {
 
 interface FormProps {
   kinds: Kind[];
-  onMade(webhook: Webhook & { secret: string }): void;
+  onMade(webhook: NewWebhook): void;
 }
 
 function Form({ kinds, onMade }: FormProps) {

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import type { KeyUsage as Key } from "../../../src/contract/views.ts";
 import { listKeys } from "../api.ts";
 import { formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
@@ -8,7 +9,6 @@ import { LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { usageHref } from "../route.ts";
-import type { Key, KeyHour } from "../shapes.ts";
 import { t } from "../text.ts";
 
 const HOUR_SECONDS = 3_600;
@@ -16,7 +16,7 @@ const HOUR_SECONDS = 3_600;
 /** The usage of each key, compared with its quota, a page at a time. */
 export function Usage({ cursor }: { cursor: string | null }) {
   const loaded = useLoad(() => listKeys(cursor), cursor ?? "");
-  const keys = loaded.data?.data ?? null;
+  const keys = loaded.data?.items ?? null;
   return (
     <>
       <Heading>{t.usage}</Heading>
@@ -25,13 +25,13 @@ export function Usage({ cursor }: { cursor: string | null }) {
       {keys === null && !loaded.fault && <Loading />}
       {keys?.length === 0 && <Empty title={t.usagePage.empty} text={t.usagePage.emptyText} />}
       {keys?.map((key) => (
-        <KeyUsage key={key.id} of={key} />
+        <KeyUsage key={key.keyId} of={key} />
       ))}
       {loaded.data && (
         <Pages
           label={t.usagePage.pages}
           cursor={cursor}
-          next={loaded.data.next_cursor}
+          next={loaded.data.nextCursor}
           href={usageHref}
         />
       )}
@@ -40,21 +40,21 @@ export function Usage({ cursor }: { cursor: string | null }) {
 }
 
 function KeyUsage({ of: key }: { of: Key }) {
-  const { requests_per_window, window_seconds } = key;
+  const { requestsPerWindow, windowSeconds } = key;
   const hours = key.hours ?? [];
   const sum = (name: "requests" | "refused") =>
     hours.reduce((count, hour) => count + hour[name], 0);
   const all = sum("requests") + sum("refused");
   const facts: [string, ComponentChildren][] = [
-    [t.usagePage.lastUsed, key.last_used_at ? <Time at={key.last_used_at} /> : t.never],
-    [t.usagePage.quota, t.usagePage.quotaValue(requests_per_window, window_seconds)],
+    [t.usagePage.lastUsed, key.lastUsedAt ? <Time at={key.lastUsedAt} /> : t.never],
+    [t.usagePage.quota, t.usagePage.quotaValue(requestsPerWindow, windowSeconds)],
   ];
   if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} hours={hours} />]);
-  facts.push([t.usagePage.created, formatTime(key.created_at)]);
+  facts.push([t.usagePage.created, formatTime(key.createdAt)]);
   return (
     <section class="key">
       <div class="head">
-        <h2 class="mono">{key.id}</h2>
+        <h2 class="mono">{key.keyId}</h2>
         <Standing of={key} />
       </div>
       <Facts of={facts} />
@@ -87,9 +87,9 @@ function KeyUsage({ of: key }: { of: Key }) {
 }
 
 /** The busiest hour, in words and as a bar, compared with an hour's quota. */
-function Peak({ of: key, hours }: { of: Key; hours: KeyHour[] }) {
+function Peak({ of: key, hours }: { of: Key; hours: NonNullable<Key["hours"]> }) {
   const requests = Math.max(...hours.map((hour) => hour.requests));
-  const share = requests / ((key.requests_per_window * HOUR_SECONDS) / key.window_seconds);
+  const share = requests / ((key.requestsPerWindow * HOUR_SECONDS) / key.windowSeconds);
   return (
     <>
       {t.usagePage.peakValue(requests, formatShare(share))}
@@ -105,13 +105,12 @@ function Peak({ of: key, hours }: { of: Key; hours: KeyHour[] }) {
   );
 }
 
-function Standing({ of: { revoked_at, expires_at } }: { of: Key }) {
-  if (revoked_at)
-    return <Badge tone="disabled">{t.usagePage.revoked(formatTime(revoked_at))}</Badge>;
-  if (!expires_at) return <Badge tone="healthy">{t.usagePage.active}</Badge>;
-  return Date.parse(expires_at) <= Date.now() ? (
-    <Badge tone="disabled">{t.usagePage.expired(formatTime(expires_at))}</Badge>
+function Standing({ of: { revokedAt, expiresAt } }: { of: Key }) {
+  if (revokedAt) return <Badge tone="disabled">{t.usagePage.revoked(formatTime(revokedAt))}</Badge>;
+  if (!expiresAt) return <Badge tone="healthy">{t.usagePage.active}</Badge>;
+  return Date.parse(expiresAt) <= Date.now() ? (
+    <Badge tone="disabled">{t.usagePage.expired(formatTime(expiresAt))}</Badge>
   ) : (
-    <Badge tone="healthy">{t.usagePage.expires(formatTime(expires_at))}</Badge>
+    <Badge tone="healthy">{t.usagePage.expires(formatTime(expiresAt))}</Badge>
   );
 }

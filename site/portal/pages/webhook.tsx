@@ -1,3 +1,4 @@
+import type { WebhookView as Subscription } from "../../../src/contract/views.ts";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
@@ -10,7 +11,6 @@ import { Badge, Facts, Kinds, Loading, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
 import { LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
-import type { Webhook as Subscription } from "../shapes.ts";
 import { t } from "../text.ts";
 import { Days } from "./days.tsx";
 import { Deliveries } from "./deliveries.tsx";
@@ -65,11 +65,11 @@ function Title({ webhook }: { webhook: Subscription }) {
 
 /** What is wrong with it, and the consequences. */
 function Trouble({ webhook }: { webhook: Subscription }) {
-  const { state, failing_since, disabled_at, failures } = webhook;
-  if (state === "disabled" && disabled_at !== null)
-    return <p class="note bad">{t.subscription.disabled(formatTime(disabled_at))}</p>;
-  if (state === "failing" && failing_since !== null)
-    return <p class="note bad">{t.subscription.failing(failures, formatTime(failing_since))}</p>;
+  const { state, failingSince, disabledAt, failures } = webhook;
+  if (state === "disabled" && disabledAt !== null)
+    return <p class="note bad">{t.subscription.disabled(formatTime(disabledAt))}</p>;
+  if (state === "failing" && failingSince !== null)
+    return <p class="note bad">{t.subscription.failing(failures, formatTime(failingSince))}</p>;
   return state === "slow" ? <p class="note warn">{t.subscription.slow}</p> : null;
 }
 
@@ -101,7 +101,7 @@ function Actions({ webhook, onDone }: { webhook: Subscription; onDone(): void })
 }
 
 function About({ webhook }: { webhook: Subscription }) {
-  const { next_attempt_at: next, last_attempt: last, created_at, pending } = webhook;
+  const { nextAttemptAt: next, lastAttempt: last, createdAt, pending } = webhook;
   return (
     <Facts
       of={[
@@ -132,7 +132,7 @@ function About({ webhook }: { webhook: Subscription }) {
             <Time at={next} />
           ),
         ],
-        [t.subscription.created, formatTime(created_at)],
+        [t.subscription.created, formatTime(createdAt)],
       ]}
     />
   );

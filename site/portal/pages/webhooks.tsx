@@ -1,3 +1,7 @@
+import type {
+  WebhookView as Webhook,
+  WorkspaceDetails as Workspace,
+} from "../../../src/contract/views.ts";
 import { listWebhooks } from "../api.ts";
 import { formatOutcome, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";
@@ -5,14 +9,13 @@ import { Badge, Empty, Kinds, Loading, Time } from "../parts/basics.tsx";
 import { LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
-import type { Webhook, Workspace } from "../shapes.ts";
 import { t } from "../text.ts";
 
 /** All subscriptions, with their health at a glance. */
 export function Webhooks({ workspace }: { workspace: Workspace }) {
   const loaded = useLoad(listWebhooks);
   const webhooks = loaded.data;
-  const isFull = webhooks !== null && webhooks.length >= workspace.webhooks_max;
+  const isFull = webhooks !== null && webhooks.length >= workspace.webhooksMax;
   return (
     <>
       <div class="head">
@@ -32,11 +35,11 @@ export function Webhooks({ workspace }: { workspace: Workspace }) {
       {webhooks !== null && webhooks.length > 0 && (
         <ul class="cards">
           {webhooks.map((webhook) => (
-            <Card key={webhook.id} webhook={webhook} />
+            <Card key={webhook.webhookId} webhook={webhook} />
           ))}
         </ul>
       )}
-      {isFull && <p class="hint">{t.list.full(workspace.webhooks_max)}</p>}
+      {isFull && <p class="hint">{t.list.full(workspace.webhooksMax)}</p>}
     </>
   );
 }
@@ -51,12 +54,12 @@ function SubscribeLink() {
 
 function Card({ webhook }: { webhook: Webhook }) {
   const { host, path } = splitUrl(webhook.url);
-  const { state, disabled_at, failing_since, last_attempt, pending } = webhook;
+  const { state, disabledAt, failingSince, lastAttempt, pending } = webhook;
   return (
     <li class="card">
       <div class="card-head">
         <h2>
-          <a href={webhookHref(webhook.id)}>
+          <a href={webhookHref(webhook.webhookId)}>
             {host}
             <span class="path">{path}</span>
           </a>
@@ -65,12 +68,12 @@ function Card({ webhook }: { webhook: Webhook }) {
       </div>
       <Kinds kinds={webhook.events} />
       <p class="card-foot">
-        {last_attempt ? (
+        {lastAttempt ? (
           <span>
-            {t.list.lastAttempt} {formatOutcome(last_attempt)}
-            {last_attempt.at && (
+            {t.list.lastAttempt} {formatOutcome(lastAttempt)}
+            {lastAttempt.at && (
               <>
-                , <Time at={last_attempt.at} />
+                , <Time at={lastAttempt.at} />
               </>
             )}
           </span>
@@ -78,11 +81,11 @@ function Card({ webhook }: { webhook: Webhook }) {
           <span>{t.list.noAttempt}</span>
         )}
         {pending > 0 && <span>{t.list.pending(pending)}</span>}
-        {disabled_at !== null ? (
-          <span class="bad-text">{t.list.disabledAt(formatTime(disabled_at))}</span>
+        {disabledAt !== null ? (
+          <span class="bad-text">{t.list.disabledAt(formatTime(disabledAt))}</span>
         ) : (
-          failing_since !== null && (
-            <span class="bad-text">{t.list.failingSince(formatTime(failing_since))}</span>
+          failingSince !== null && (
+            <span class="bad-text">{t.list.failingSince(formatTime(failingSince))}</span>
           )
         )}
       </p>

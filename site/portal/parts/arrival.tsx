@@ -1,7 +1,7 @@
+import type { OpenedSession } from "../../../src/contract/portal-token.ts";
 import { exchangeLink } from "../api.ts";
 import { useLoad } from "../load.ts";
 import { acceptOffer, arrive, dismissArrival, type Refusal } from "../session.ts";
-import type { OpenedSession } from "../shapes.ts";
 import { t } from "../text.ts";
 import { Loading } from "./basics.tsx";
 import { Dialog } from "./dialog.tsx";

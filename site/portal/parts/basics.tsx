@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
+import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { formatExactTime, formatRelative } from "../format.ts";
-import type { Kind } from "../shapes.ts";
 import { t } from "../text.ts";
 
 const COPIED_MS = 1_800;

@@ -1,6 +1,6 @@
 import { useId, useState } from "preact/hooks";
+import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
 import { formatTime } from "../format.ts";
-import type { Webhook } from "../shapes.ts";
 import { t } from "../text.ts";
 
 const HOUR_MS = 3_600_000;
@@ -11,7 +11,7 @@ const AGES_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 
 /** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
 export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
-  const began = webhook.failing_since;
+  const began = webhook.failingSince;
   const isRecent = began !== null && Date.parse(began) > Date.now() - MAX_AGE_MS;
   const [choice, setChoice] = useState(isRecent ? "failing" : "day");
   const faultId = useId();
@@ -54,7 +54,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
 /** The time in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
 export function parseSince(form: FormData, webhook: Webhook, now: number): string | null {
   const choice = String(form.get("since"));
-  if (choice === "failing") return webhook.failing_since;
+  if (choice === "failing") return webhook.failingSince;
   if (choice !== "other")
     return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
   const time = Date.parse(String(form.get("time")));

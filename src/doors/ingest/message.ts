@@ -6,8 +6,8 @@ import {
   UNORDERED_LAST_WAIT_SECONDS,
   UNORDERED_MAX_SECONDS,
 } from "../../contract/limits.ts";
-import type { RecordingMethod } from "../../contract/platform.ts";
 import { log, logError } from "../../log.ts";
+import type { RecordingMethod } from "../../recording/inputs.ts";
 import { MissingReference } from "../../recording/references.ts";
 
 /** A message and its outcome so far. */

@@ -3,20 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
-import { WORDS } from "../../../scripts/platform/words.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
-import {
-  PLATFORM_INPUTS,
-  type PlatformMethod,
-  parseInput,
-} from "../../../src/contract/platform.ts";
+import { parseInput } from "../../../src/contract/parse.ts";
+import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
-
-const METHODS = Object.keys(PLATFORM_INPUTS) as PlatformMethod[];
 
 let command: PlatformCommand;
 let runtime: Runtime;
@@ -142,13 +136,12 @@ describe("npm run platform", () => {
   test("--help lists every method with a sentence and its inputs", async () => {
     const { code, stdout } = await platform("--help");
     expect(code).toBe(0);
-    for (const method of METHODS) {
-      const sentence = WORDS[method].about;
+    for (const { name, about: sentence, input } of OPERATIONS) {
       expect(sentence).toMatch(/^[A-Z].*\.$/);
-      const [, about = ""] = stdout.split(`\n${method}\n`);
+      const [, about = ""] = stdout.split(`\n${name}\n`);
       expect(about.startsWith(`  ${sentence}\n`)).toBe(true);
       const [lines = ""] = about.split("\n\n");
-      for (const field of Object.keys(PLATFORM_INPUTS[method].shape))
+      for (const field of Object.keys(input.shape))
         expect(lines).toMatch(new RegExp(`^ {2}${field}\\??  +\\S`, "m"));
     }
     expect((await platform()).stdout).toBe(stdout);
@@ -157,7 +150,7 @@ describe("npm run platform", () => {
   test("--help says how methods take a file of lines", async () => {
     const general = (await platform("--help")).stdout;
     expect(general).toMatch(/^npm run platform -- METHOD INPUT \[--ndjson\] \[--workspace ID\] /);
-    for (const method of METHODS) {
+    for (const { name: method } of OPERATIONS) {
       const { stdout } = await platform(method, "--help");
       expect(stdout).toContain("a file that contains it, or - for standard input");
       const records = /^record/.test(method);
@@ -176,9 +169,8 @@ describe("npm run platform", () => {
     expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
     expect(stdout).toContain(`npm run platform -- createApiKey '{ "workspaceId": "wks_…" }'`);
     expect(stdout).not.toContain("recordLeads");
-    for (const method of METHODS)
-      for (const example of WORDS[method].examples)
-        expect(() => parseInput(method, example)).not.toThrow();
+    for (const { input, examples } of OPERATIONS)
+      for (const example of examples) expect(() => parseInput(input, example)).not.toThrow();
   });
 });
 

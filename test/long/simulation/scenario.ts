@@ -24,9 +24,6 @@ import {
 import { Store } from "./store.ts";
 import { Isolate, World } from "./world.ts";
 
-/** Subscriptions with ranges that are being redelivered. */
-const IN_RANGES = "SELECT id FROM subscriptions WHERE ranges IS NOT NULL";
-
 /** The Worker's doors, loaded from a source tree: the shipped one, or one with a planted bug. */
 export interface Doors {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
@@ -99,7 +96,6 @@ const BEHAVIOURS: Behaviour[] = [
 const DEAD_POSTS_MAX = 6 + 22;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
-const STATES = ["delivered", "exhausted", "cancelled", "missed"];
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
 const AGENT = { reference: "agent", name: "Agent" };
 
@@ -327,8 +323,8 @@ class Scenario {
     await isolate.step();
   }
 
-  /** A call of the Platform door, retried with the same input until it is answered, or made once. */
-  async #call(method: string, input: unknown, once = false): Promise<Record<string, never>> {
+  /** A call of the Platform door, retried with the same input until it is answered. */
+  async #call(method: string, input: unknown): Promise<Record<string, never>> {
     const { world } = this;
     for (let attempt = 1; ; attempt++) {
       let crashed = false;
@@ -350,7 +346,6 @@ class Scenario {
         world.note(`platform ${method} throws ${error}`);
         if (!/D1_ERROR|overloaded|is changing its database/.test(String(error))) throw error;
       }
-      if (once) return {};
       if (attempt > 50) throw new Violation(`${method} never got through`);
       await world.sleep(world.chance.between(10, 5_000));
     }
@@ -405,7 +400,6 @@ class Scenario {
     const dice = world.chance.number();
     if (dice < 0.5) return this.#recordLeads(workspaceId);
     if (dice < 0.65) return this.#recordAutomationAndRuns(workspaceId);
-    if (dice < 0.68) return this.#redeliver();
     if (dice < 0.7) return this.#recordNonsense(workspaceId);
     if (dice < 0.8) return this.#changeWeather();
     if (dice < 0.85) return this.#subscribe();
@@ -492,33 +486,6 @@ class Scenario {
         if (error instanceof Violation) throw error;
       },
     );
-  }
-
-  /** Events are sent again, named or by range. What a crash of the call leaves, sweeps do. */
-  async #redeliver(): Promise<void> {
-    const { world } = this;
-    const known = this.store.rows<{ id: string; workspace_id: string; events: string }>(
-      "SELECT id, workspace_id, events FROM subscriptions WHERE deleted_at IS NULL",
-    );
-    if (known.length === 0) return;
-    const { id: webhookId, workspace_id, events } = world.chance.pick(known);
-    const eventIds = this.store
-      .rows<{ id: string }>(
-        "SELECT id FROM events WHERE workspace_id = ? AND type IN (SELECT value FROM json_each(?))",
-        workspace_id,
-        events,
-      )
-      .map(({ id }) => id)
-      .filter(() => world.chance.happens(0.3))
-      .slice(0, 100);
-    const states = STATES.filter(() => world.chance.happens(0.6));
-    const since = new Date(world.now - world.chance.between(0, 100) * HOUR_MS).toISOString();
-    const isRange = eventIds.length === 0 || world.chance.happens(0.6);
-    const wanted = isRange ? { since, ...(states.length > 0 && { states }) } : { eventIds };
-    await this.#call("redeliver", { webhookId, ...wanted }, isRange).catch((error) => {
-      // It may have ended meanwhile.
-      if (!/is disabled|no such subscription/.test(String(error))) throw error;
-    });
   }
 
   /** A workspace goes to another database; what one call does not finish, later ones or sweeps do. */
@@ -649,8 +616,7 @@ class Scenario {
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
     const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
-    const isBusy = this.store.isAnybodyMoving() || this.store.rows(IN_RANGES).length > 0;
-    const soonMs = isBusy ? MINUTE_MS : waitMs;
+    const soonMs = this.store.isAnybodyMoving() ? MINUTE_MS : waitMs;
     world.after(Math.max(MINUTE_MS, Math.ceil(soonMs / MINUTE_MS) * MINUTE_MS), () => {
       this.#sweep();
       this.#sweepAgain();

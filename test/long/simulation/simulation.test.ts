@@ -118,12 +118,6 @@ describe("the simulation", () => {
       /is overdue by more than an hour|is still pending/,
     ],
     [
-      "what a call leaves of a range is redelivered",
-      "doors/sweep.ts",
-      [["redeliverRanges(home, env, now, mayGoOn),", "Promise.resolve(),"]],
-      /is still being redelivered/,
-    ],
-    [
       "one claim covers many deliveries",
       "delivery/dispatch.ts",
       [["? share : Math.min(share, CLAIM_SLOW_MAX)", "? 1 : 1"]],

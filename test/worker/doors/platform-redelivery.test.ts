@@ -1,8 +1,9 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { type DeliveryState, deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { errorOf } from "../../support/api.ts";
 import {
   announceLeads,

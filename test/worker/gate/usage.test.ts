@@ -1,7 +1,6 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Page } from "../../../src/doors/http/paging.ts";
 import { hashApiKey } from "../../../src/gate/api-key.ts";
 import { KeyGate } from "../../../src/gate/key-gate.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/gate/usage.ts";
@@ -19,7 +18,7 @@ async function openGate(requestsPerWindow: number) {
 }
 
 interface ShownKey {
-  id: string;
+  keyId: string;
   hours: { hour: string; requests: number; refused: number }[];
 }
 
@@ -117,30 +116,30 @@ describe("GET /portal/api/keys", () => {
     for (let i = 0; i < 10; i++) await api.get("/v1/leads");
     const other = await exports.Platform.createApiKey({ workspaceId });
     await exports.Platform.revokeApiKey({ keyId: other.keyId });
-    const { status, body } = await (await openPortal(workspaceId)).get<{ data: ShownKey[] }>(
+    const { status, body } = await (await openPortal(workspaceId)).get<{ items: ShownKey[] }>(
       "/keys",
     );
     expect(status).toBe(200);
     const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
-    const common = { created_at: time, expires_at: null, window_seconds: 60 };
-    expect(body.data).toMatchObject([
+    const common = { createdAt: time, expiresAt: null, windowSeconds: 60 };
+    expect(body.items).toMatchObject([
       {
         ...common,
-        id: other.keyId,
-        last_used_at: null,
-        revoked_at: time,
-        requests_per_window: 600,
+        keyId: other.keyId,
+        lastUsedAt: null,
+        revokedAt: time,
+        requestsPerWindow: 600,
       },
-      { ...common, id: keyId, last_used_at: time, revoked_at: null, requests_per_window: 3 },
+      { ...common, keyId: keyId, lastUsedAt: time, revokedAt: null, requestsPerWindow: 3 },
     ]);
-    const hours = body.data[1]?.hours ?? [];
+    const hours = body.items[1]?.hours ?? [];
     expect(hours).toHaveLength(24);
     const hour = new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS).toISOString();
     expect(hours.at(-1)).toMatchObject({ hour: hour.replace(".000Z", "Z"), requests: 3 });
     expect(hours.slice(0, -1).every(({ requests, refused }) => requests + refused === 0)).toBe(
       true,
     );
-    expect(body.data[0]?.hours.every(({ requests }) => requests === 0)).toBe(true);
+    expect(body.items[0]?.hours.every(({ requests }) => requests === 0)).toBe(true);
   });
 
   test("shows the other keys if the gate of one fails", async () => {
@@ -155,9 +154,9 @@ describe("GET /portal/api/keys", () => {
     };
     const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
     const portal = await openPortal(workspaceId, fetch);
-    const { status, body } = await portal.get<{ data: ShownKey[] }>("/keys");
+    const { status, body } = await portal.get<{ items: ShownKey[] }>("/keys");
     expect(status).toBe(200);
-    const hours = new Map(body.data.map((key) => [key.id, key.hours]));
+    const hours = new Map(body.items.map((key) => [key.keyId, key.hours]));
     expect(hours.get(keyId)).toBeNull();
     expect(hours.get(other.keyId)?.at(-1)?.requests).toBe(1);
   });
@@ -168,8 +167,8 @@ describe("GET /portal/api/keys", () => {
     // For two seconds an isolate refuses by itself.
     await new Promise((resolve) => setTimeout(resolve, 2_100));
     await api.get("/v1/leads");
-    const { body } = await (await openPortal(workspaceId)).get<{ data: ShownKey[] }>("/keys");
-    const total = (body.data[0]?.hours ?? []).reduce((sum, { refused }) => sum + refused, 0);
+    const { body } = await (await openPortal(workspaceId)).get<{ items: ShownKey[] }>("/keys");
+    const total = (body.items[0]?.hours ?? []).reduce((sum, { refused }) => sum + refused, 0);
     expect(total).toBe(10);
   });
 
@@ -194,12 +193,13 @@ describe("GET /portal/api/keys", () => {
     let next: string | null = "";
     while (next !== null) {
       called = 0;
-      const answer: Answer<Page<ShownKey>> = await portal.get(`/keys?limit=100&cursor=${next}`);
-      const { data, has_more, next_cursor } = answer.body;
-      expect(called).toBe(data.length);
-      expect(has_more).toBe(next_cursor !== null);
-      pages.push(data.map(({ id }) => id));
-      next = next_cursor;
+      const answer: Answer<{ items: ShownKey[]; nextCursor: string | null }> = await portal.get(
+        `/keys?cursor=${next}`,
+      );
+      const { items, nextCursor } = answer.body;
+      expect(called).toBe(items.length);
+      pages.push(items.map(({ keyId }) => keyId));
+      next = nextCursor;
     }
     expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
     expect(pages.flat().toSorted()).toEqual(created.toSorted());
@@ -210,7 +210,7 @@ describe("GET /portal/api/keys", () => {
     const id = String(env.KEY_GATE.idFromName(await hashApiKey(apiKey)));
     const gates = async () => (await listDurableObjectIds(env.KEY_GATE)).map(String);
     const portal = await openPortal(workspaceId);
-    expect(await portal.get("/keys")).toMatchObject({ status: 200, body: { data: [{}] } });
+    expect(await portal.get("/keys")).toMatchObject({ status: 200, body: { items: [{}] } });
     expect(await gates()).not.toContain(id);
     await api.get("/v1/leads");
     expect(await gates()).toContain(id);

@@ -7,6 +7,7 @@ import {
   PENDING_COUNTED_MAX,
   PORTAL_DAY_MAX,
 } from "../../../src/contract/limits.ts";
+import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { toPage } from "../../../src/doors/http/paging.ts";
 import { countDays } from "../../../src/model/days.ts";
@@ -51,9 +52,10 @@ describe("the counts of the last days", () => {
 
   test("are exact up to a limit per day, and say if there are more", async () => {
     const days = await countDays(openDatabase(meteredDatabase().DB), busy, NOW);
-    expect(days.map(({ startsAt }) => startsAt)).toEqual(
-      Array.from({ length: 7 }, (_, i) => TODAY - (6 - i) * DAY_MS),
+    const dates = Array.from({ length: 7 }, (_, i) =>
+      isoTime(TODAY - (6 - i) * DAY_MS).slice(0, 10),
     );
+    expect(days.map(({ date }) => date)).toEqual(dates);
     const none = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, attempts: 0 };
     expect(days.slice(3)).toMatchObject([
       { ...none, truncated: false },

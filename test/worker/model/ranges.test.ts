@@ -9,7 +9,7 @@ import {
 import { isoTime } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
-import { type Range, TooManyRanges, takeSteps } from "../../../src/model/ranges.ts";
+import { type Range, takeSteps, tooManyRanges } from "../../../src/model/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../../src/model/redelivery.ts";
 import { disableSubscription } from "../../../src/model/subscriptions.ts";
 import { errorOf } from "../../support/api.ts";
@@ -151,7 +151,7 @@ describe("a redelivered range", () => {
     await storeEvents(workspaceId, id, REDELIVERY_EXAMINED_MAX, T0 + HOUR_MS, "delivered");
     await storeEvents(workspaceId, id, 12 * REDELIVERY_EXAMINED_MAX, T0 + 2 * HOUR_MS, "delivered");
     for (let i = 0; i < REDELIVERY_RANGES_MAX; i++) await ask(i);
-    await expect(ask(-1)).rejects.toThrow(TooManyRanges);
+    await expect(ask(-1)).rejects.toThrow(tooManyRanges().message);
     expect((await subscriptionRow(id)).ranges).toHaveLength(REDELIVERY_RANGES_MAX);
     const since = isoTime(Date.now() - HOUR_MS);
     expect(await errorOf(Platform.redeliver({ webhookId: id, since }))).toContain("webhookId");

@@ -31,7 +31,7 @@ function routes(webhook: string, event: string): [string, string, object?][] {
     ["POST", `${path}/enable`, {}],
     ["POST", `${path}/secret`, {}],
     ["POST", `${path}/test`, { type: "lead.created" }],
-    ["POST", `${path}/redeliver`, { event_ids: [event] }],
+    ["POST", `${path}/redeliver`, { eventIds: [event] }],
     ["DELETE", path],
   ];
 }
@@ -174,7 +174,7 @@ describe("another workspace's", () => {
       for (const route of routes(id, foreign.eventId))
         expect(await call(own, route), route.join(" ")).toEqual(NO_WEBHOOK);
     expect(await stored(foreign.id)).toEqual(before);
-    expect((await own.get<{ data: [] }>("/webhooks")).body.data).toEqual([]);
+    expect((await own.get<{ items: [] }>("/webhooks")).body.items).toEqual([]);
   });
 
   test("event is answered like an unknown one", async () => {
@@ -182,11 +182,11 @@ describe("another workspace's", () => {
     const portal = await openPortal(own.workspaceId);
     for (const event of [foreign.eventId, randomId("event"), "x"]) {
       expect(await portal.get(`/webhooks/${own.id}/deliveries/${event}`)).toEqual(
-        portalRefusal(404, "webhook_not_found", { parameter: "event_id" }),
+        portalRefusal(404, "webhook_not_found", { parameter: "eventId" }),
       );
-      const event_ids = [own.eventId, event];
-      expect(await portal.post(`/webhooks/${own.id}/redeliver`, { event_ids })).toEqual(
-        portalRefusal(404, "webhook_not_found", { parameter: "event_ids.1" }),
+      const eventIds = [own.eventId, event];
+      expect(await portal.post(`/webhooks/${own.id}/redeliver`, { eventIds })).toEqual(
+        portalRefusal(404, "webhook_not_found", { parameter: "eventIds.1" }),
       );
     }
   });
@@ -195,8 +195,8 @@ describe("another workspace's", () => {
     await openWorkspace();
     const { workspaceId, keyId } = await openWorkspace();
     const { body } = await (await openPortal(workspaceId)).get("/keys");
-    expect(body).toMatchObject({ data: [{ id: keyId }] });
-    expect((body as { data: [] }).data).toHaveLength(1);
+    expect(body).toMatchObject({ items: [{ keyId }] });
+    expect((body as { items: [] }).items).toHaveLength(1);
   });
 });
 

@@ -17,8 +17,8 @@ const { Platform } = exports;
 const SOME_TIME = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 interface Shown {
-  data: { event_id: string; state: string }[];
-  next_cursor: string;
+  items: { eventId: string; state: string }[];
+  nextCursor: string;
 }
 
 /** A webhook with three pending deliveries that are an hour old, oldest first. */
@@ -39,33 +39,32 @@ describe("deliveries in the portal", () => {
   test("are listed newest first, page by page", async () => {
     const { eventIds, portal, path } = await openOwed();
     const first = await portal.get<Shown>(`${path}/deliveries?limit=2`);
-    const pending = (event_id: string | undefined) => ({
-      event_id,
+    const pending = (eventId: string | undefined) => ({
+      eventId,
       type: "lead.created",
-      created_at: SOME_TIME,
+      createdAt: SOME_TIME,
       state: "pending",
       attempts: 0,
-      due_at: SOME_TIME,
-      settled_at: null,
-      last_attempt: null,
+      dueAt: SOME_TIME,
+      settledAt: null,
+      lastAttempt: null,
     });
     expect(first).toEqual(
       portalSuccess(200, {
-        data: [pending(eventIds[2]), pending(eventIds[1])],
-        has_more: true,
-        next_cursor: expect.any(String),
+        items: [pending(eventIds[2]), pending(eventIds[1])],
+        nextCursor: expect.any(String),
       }),
     );
-    const { next_cursor } = first.body;
-    expect(await portal.get(`${path}/deliveries?limit=2&cursor=${next_cursor}`)).toEqual(
-      portalSuccess(200, { data: [pending(eventIds[0])], has_more: false, next_cursor: null }),
+    const { nextCursor } = first.body;
+    expect(await portal.get(`${path}/deliveries?limit=2&cursor=${nextCursor}`)).toEqual(
+      portalSuccess(200, { items: [pending(eventIds[0])], nextCursor: null }),
     );
   });
 
   test("are filtered by state and type", async () => {
     const { subscription, portal, path } = await openOwed();
     const lengthOf = async (query: string) =>
-      (await portal.get<Shown>(`${path}/deliveries?${query}`)).body.data.length;
+      (await portal.get<Shown>(`${path}/deliveries?${query}`)).body.items.length;
     expect(await lengthOf("state=pending&type=lead.created")).toBe(3);
     expect(await lengthOf("state=cancelled")).toBe(0);
     expect(await lengthOf("type=run.completed")).toBe(0);
@@ -76,7 +75,7 @@ describe("deliveries in the portal", () => {
   });
 
   test.each<[string, ErrorDetails]>([
-    ["limit=0", { parameter: "limit", reason: "out_of_range", min: 1, max: 100 }],
+    ["limit=0", { parameter: "limit", reason: "out_of_range", min: 1 }],
     ["cursor=x", { parameter: "cursor", reason: "unreadable" }],
     ["state=a&state=b", { parameter: "state", reason: "invalid_type" }],
     [
@@ -115,27 +114,27 @@ describe("deliveries in the portal", () => {
       at: SOME_TIME,
       outcome: "answered",
       status: 500,
-      duration_ms: expect.any(Number),
+      durationMs: expect.any(Number),
     };
-    const shown = () => portal.get<{ failed_attempts: object[] }>(`${path}/deliveries/${id}`);
-    await until(async () => (await shown()).body.failed_attempts.length > 0);
+    const shown = () => portal.get<{ failedAttempts: object[] }>(`${path}/deliveries/${id}`);
+    await until(async () => (await shown()).body.failedAttempts.length > 0);
     expect(await shown()).toEqual(
       portalSuccess(200, {
-        event_id: id,
+        eventId: id,
         type: "lead.created",
-        created_at: SOME_TIME,
+        createdAt: SOME_TIME,
         state: "pending",
         attempts: 1,
-        due_at: SOME_TIME,
-        settled_at: null,
-        last_attempt: attempt,
-        failed_attempts: [attempt],
+        dueAt: SOME_TIME,
+        settledAt: null,
+        lastAttempt: attempt,
+        failedAttempts: [attempt],
         body: posted?.body,
       }),
     );
     expect((await portal.get(path)).body).toMatchObject({
       state: "failing",
-      last_attempt: attempt,
+      lastAttempt: attempt,
     });
   });
 });
@@ -145,13 +144,13 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
     const { subscription, eventIds, portal, path } = await openOwed();
     await Platform.disableWebhook({ webhookId: subscription.id });
     await Platform.enableWebhook({ webhookId: subscription.id });
-    const event_ids = eventIds.slice(0, 2);
-    expect(await portal.post(`${path}/redeliver`, { event_ids })).toEqual(
-      portalSuccess(200, { count: 2, has_more: false }),
+    const wanted = eventIds.slice(0, 2);
+    expect(await portal.post(`${path}/redeliver`, { eventIds: wanted })).toEqual(
+      portalSuccess(200, { count: 2, more: false }),
     );
     await until(async () => (await statesOf(subscription.id)).delivered === 2);
     const received = await receivedBy(subscription);
-    expect(received.map(({ body }) => JSON.parse(body).id).sort()).toEqual(event_ids);
+    expect(received.map(({ body }) => JSON.parse(body).id).sort()).toEqual(wanted);
   });
 
   test("redelivers a range, by state", async () => {
@@ -161,21 +160,21 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
     const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
     const redeliver = async (range: object) =>
       (await portal.post(`${path}/redeliver`, { since, ...range })).body;
-    expect(await redeliver({ until: since })).toEqual({ count: 0, has_more: false });
-    expect(await redeliver({ states: ["exhausted"] })).toEqual({ count: 0, has_more: false });
-    expect(await redeliver({ states: ["cancelled"] })).toEqual({ count: 3, has_more: false });
+    expect(await redeliver({ until: since })).toEqual({ count: 0, more: false });
+    expect(await redeliver({ states: ["exhausted"] })).toEqual({ count: 0, more: false });
+    expect(await redeliver({ states: ["cancelled"] })).toEqual({ count: 3, more: false });
     await until(async () => (await statesOf(subscription.id)).delivered === 3);
   });
 
   test.each<[object, ErrorDetails]>([
-    [{}, { parameter: "event_ids", reason: "required" }],
-    [{ event_ids: [] }, { parameter: "event_ids", reason: "out_of_range", min: 1 }],
+    [{}, { parameter: "eventIds", reason: "required" }],
+    [{ eventIds: [] }, { parameter: "eventIds", reason: "out_of_range", min: 1 }],
     [
-      { event_ids: ["evt_1"], since: new Date().toISOString() },
+      { eventIds: ["evt_1"], since: new Date().toISOString() },
       { parameter: "since", reason: "unknown_property" },
     ],
     [
-      { event_ids: ["evt_1"], states: ["missed"] },
+      { eventIds: ["evt_1"], states: ["missed"] },
       { parameter: "states", reason: "unknown_property" },
     ],
     [{ since: "2020-01-01T00:00:00Z" }, { parameter: "since", reason: "out_of_range" }],
@@ -197,8 +196,8 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
   test("is refused for a disabled webhook", async () => {
     const { subscription, eventIds, portal, path } = await openOwed();
     await Platform.disableWebhook({ webhookId: subscription.id });
-    expect(await portal.post(`${path}/redeliver`, { event_ids: eventIds })).toEqual(
-      portalRefusal(400, "invalid_request", { parameter: "id" }),
+    expect(await portal.post(`${path}/redeliver`, { eventIds: eventIds })).toEqual(
+      portalRefusal(400, "invalid_request", { parameter: "webhookId" }),
     );
   });
 });

@@ -59,7 +59,7 @@ describe("however much is stored, the requests that a portal may make in a minut
     ],
     [
       "enabling, with what was missed",
-      () => portal.post(webhook("/enable"), { redeliver_since: since }),
+      () => portal.post(webhook("/enable"), { redeliverSince: since }),
     ],
     [
       "a range of which everything is to be sent",
@@ -73,7 +73,7 @@ describe("however much is stored, the requests that a portal may make in a minut
     [
       "the most named events",
       (i) =>
-        portal.post(webhook("/redeliver"), { event_ids: eventIds.slice(100 * i, 100 * i + 100) }),
+        portal.post(webhook("/redeliver"), { eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
     await HOME_DB.exec("UPDATE subscriptions SET ranges = NULL, named_until = 0, ranged_until = 0");

@@ -28,7 +28,14 @@ async function openSubscribed(behaviour = "ok") {
 
 /** Figures of the last days, all zero except today's. */
 function days(today: Record<string, unknown> = {}) {
-  const none = { delivered: 0, failed: 0, cancelled: 0, pending: 0, attempts: 0, truncated: false };
+  const none = {
+    delivered: 0,
+    exhausted: 0,
+    cancelled: 0,
+    pending: 0,
+    attempts: 0,
+    truncated: false,
+  };
   return Array.from({ length: PORTAL_DAYS }, (_, i) => {
     const ago = PORTAL_DAYS - 1 - i;
     const date = new Date(Date.now() - ago * DAY_MS).toISOString().slice(0, 10);
@@ -37,29 +44,24 @@ function days(today: Record<string, unknown> = {}) {
 }
 
 describe("GET /portal/api/workspace", () => {
-  test("returns the workspace and when the link expires", async () => {
+  test("returns the workspace", async () => {
     const { workspaceId } = await openWorkspace();
-    const answer = await (await openPortal(workspaceId)).get<{ expires_at: string }>("/workspace");
-    expect(answer).toEqual(
+    expect(await (await openPortal(workspaceId)).get("/workspace")).toEqual(
       portalSuccess(200, {
-        id: workspaceId,
+        workspaceId,
         name: "Agence Lumière",
-        expires_at: SOME_TIME,
-        webhooks_max: 20,
-        retention_days: 30,
+        webhooksMax: 20,
+        retentionDays: 30,
         events: ["run.completed", "lead.created", "automation.status_changed"],
       }),
     );
-    const leftMs = Date.parse(answer.body.expires_at) - Date.now();
-    expect(leftMs).toBeGreaterThan(HOUR_MS - 60_000);
-    expect(leftMs).toBeLessThanOrEqual(HOUR_MS);
   });
 
   test("returns the agreed number of subscriptions", async () => {
     const { workspaceId } = await openWorkspace();
     await Platform.updateWorkspace({ workspaceId, webhooksMax: 50 });
     const { body } = await (await openPortal(workspaceId)).get("/workspace");
-    expect(body).toMatchObject({ webhooks_max: 50 });
+    expect(body).toMatchObject({ webhooksMax: 50 });
   });
 });
 
@@ -67,19 +69,24 @@ describe("webhooks in the portal", () => {
   test("are created as by POST /v1/webhooks, listed with their health, and deleted", async () => {
     const { workspaceId, api } = await openWorkspace();
     const portal = await openPortal(workspaceId);
-    expect(await portal.get("/webhooks")).toEqual(portalSuccess(200, { data: [] }));
+    expect(await portal.get("/webhooks")).toEqual(
+      portalSuccess(200, { items: [], nextCursor: null }),
+    );
     const url = subscriberUrl();
     const events = ["lead.created", "lead.created"];
     const created = await portal.post<{ id: string }>("/webhooks", { url, events });
     const { id } = created.body;
-    const shown = { id, url, events: ["lead.created"], created_at: SOME_TIME, disabled_at: null };
+    const common = { url, events: ["lead.created"] };
+    const shown = { id, ...common, created_at: SOME_TIME, disabled_at: null };
     expect(created).toEqual(portalSuccess(201, { ...shown, secret: SECRET }));
     const healthy = {
-      ...shown,
-      ...{ state: "healthy", failing_since: null, failures: 0, pending: 0 },
-      ...{ next_attempt_at: null, last_attempt: null },
+      ...{ webhookId: id, ...common, createdAt: SOME_TIME, disabledAt: null },
+      ...{ state: "healthy", failingSince: null, failures: 0, pending: 0 },
+      ...{ nextAttemptAt: null, lastAttempt: null },
     };
-    expect(await portal.get("/webhooks")).toEqual(portalSuccess(200, { data: [healthy] }));
+    expect(await portal.get("/webhooks")).toEqual(
+      portalSuccess(200, { items: [healthy], nextCursor: null }),
+    );
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [shown] });
     expect(await portal.get(`/webhooks/${id}`)).toEqual(
       portalSuccess(200, { ...healthy, days: days() }),
@@ -87,7 +94,9 @@ describe("webhooks in the portal", () => {
     const { status, body } = await portal.delete(`/webhooks/${id}`);
     expect([status, body]).toEqual([204, null]);
     expect(await portal.delete(`/webhooks/${id}`)).toEqual(portalRefusal(404, "webhook_not_found"));
-    expect(await portal.get("/webhooks")).toEqual(portalSuccess(200, { data: [] }));
+    expect(await portal.get("/webhooks")).toEqual(
+      portalSuccess(200, { items: [], nextCursor: null }),
+    );
   });
 
   test("reject invalid input as /v1 does", async () => {
@@ -135,7 +144,7 @@ describe("webhooks in the portal", () => {
     await set(results[1]?.id, "exhausted", 11);
     await set(results[3]?.id, "cancelled", 2);
     const { body } = await portal.get<{ days: ReturnType<typeof days> }>(path);
-    const today = { delivered: 1, failed: 1, pending: 1, attempts: 12 };
+    const today = { delivered: 1, exhausted: 1, pending: 1, attempts: 12 };
     const [first, ...later] = days(today);
     expect(body.days).toEqual([{ ...first, cancelled: 1, pending: 1, attempts: 2 }, ...later]);
   });
@@ -148,16 +157,16 @@ describe("what the portal does to a webhook", () => {
     await Platform.disableWebhook({ webhookId: subscription.id });
     expect((await portal.get(path)).body).toMatchObject({
       state: "disabled",
-      disabled_at: SOME_TIME,
+      disabledAt: SOME_TIME,
     });
     expect(await portal.post(`${path}/enable`, {})).toEqual(
-      portalSuccess(200, { count: 0, has_more: false }),
+      portalSuccess(200, { count: 0, more: false }),
     );
-    expect((await portal.get(path)).body).toMatchObject({ state: "healthy", disabled_at: null });
+    expect((await portal.get(path)).body).toMatchObject({ state: "healthy", disabledAt: null });
     await Platform.disableWebhook({ webhookId: subscription.id });
-    const redeliver_since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
-    expect(await portal.post(`${path}/enable`, { redeliver_since })).toEqual(
-      portalSuccess(200, { count: 2, has_more: false }),
+    const redeliverSince = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+    expect(await portal.post(`${path}/enable`, { redeliverSince })).toEqual(
+      portalSuccess(200, { count: 2, more: false }),
     );
     await until(async () => (await statesOf(subscription.id)).delivered === 2);
   });
@@ -165,44 +174,44 @@ describe("what the portal does to a webhook", () => {
   test("secret rotates the secret, until too many are valid", async () => {
     const { portal, path } = await openSubscribed();
     const rotated = await portal.post(`${path}/secret`, {});
-    expect(rotated).toEqual(portalSuccess(200, { secret: SECRET, overlap_ends_at: SOME_TIME }));
-    for (let i = 0; i < 3; i++) await portal.post(`${path}/secret`, { overlap_seconds: 60 });
-    const details = { parameter: "overlap_seconds", reason: "out_of_range", max: 0 } as const;
-    expect(await portal.post(`${path}/secret`, { overlap_seconds: 60 })).toEqual(
+    expect(rotated).toEqual(portalSuccess(200, { secret: SECRET, overlapEndsAt: SOME_TIME }));
+    for (let i = 0; i < 3; i++) await portal.post(`${path}/secret`, { overlapSeconds: 60 });
+    const details = { parameter: "webhookId", reason: "out_of_range" } as const;
+    expect(await portal.post(`${path}/secret`, { overlapSeconds: 60 })).toEqual(
       portalRefusal(400, "invalid_request", details),
     );
-    expect(await portal.post(`${path}/secret`, { overlap_seconds: 0 })).toEqual(
-      portalSuccess(200, { secret: SECRET, overlap_ends_at: null }),
+    expect(await portal.post(`${path}/secret`, { overlapSeconds: 0 })).toEqual(
+      portalSuccess(200, { secret: SECRET, overlapEndsAt: null }),
     );
   });
 
   test("test posts a sample, and returns the result", async () => {
     const { subscription, portal, path } = await openSubscribed("status-503");
-    const answer = await portal.post<{ event_id: string }>(`${path}/test`, {
+    const answer = await portal.post<{ eventId: string }>(`${path}/test`, {
       type: "lead.created",
     });
-    const { event_id } = answer.body;
+    const { eventId } = answer.body;
     const expected = {
-      event_id,
+      eventId,
       outcome: "answered",
       status: 503,
-      duration_ms: expect.any(Number),
+      durationMs: expect.any(Number),
     };
     expect(answer).toEqual(portalSuccess(200, expected));
     const received = await receivedBy(subscription);
-    expect(received.map(({ body }) => JSON.parse(body).id)).toEqual([event_id]);
+    expect(received.map(({ body }) => JSON.parse(body).id)).toEqual([eventId]);
   });
 
   test.each([
     [
       "enable",
-      { redeliver_since: "gestern" },
-      { parameter: "redeliver_since", reason: "invalid_type" },
+      { redeliverSince: "gestern" },
+      { parameter: "redeliverSince", reason: "invalid_type" },
     ],
     [
       "enable",
-      { redeliver_since: "2020-01-01T00:00:00Z" },
-      { parameter: "redeliver_since", reason: "out_of_range" },
+      { redeliverSince: "2020-01-01T00:00:00Z" },
+      { parameter: "redeliverSince", reason: "out_of_range" },
     ],
     [
       "enable",
@@ -211,13 +220,13 @@ describe("what the portal does to a webhook", () => {
     ],
     [
       "secret",
-      { overlap_seconds: -1 },
-      { parameter: "overlap_seconds", reason: "out_of_range", min: 0 },
+      { overlapSeconds: -1 },
+      { parameter: "overlapSeconds", reason: "out_of_range", min: 0 },
     ],
     [
       "secret",
-      { overlap_seconds: 604_801 },
-      { parameter: "overlap_seconds", reason: "out_of_range", max: 604_800 },
+      { overlapSeconds: 604_801 },
+      { parameter: "overlapSeconds", reason: "out_of_range", max: 604_800 },
     ],
     ["test", {}, { parameter: "type", reason: "required" }],
     [

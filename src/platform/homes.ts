@@ -1,6 +1,6 @@
-import { InputError } from "../../contract/input-error.ts";
-import type { Database } from "../../db/client.ts";
-import { databaseNames, openDirectory, openNamed } from "../../db/databases.ts";
+import { InputError } from "../contract/input-error.ts";
+import type { Database } from "../db/client.ts";
+import { databaseNames, openDirectory, openNamed } from "../db/databases.ts";
 import {
   allHomes,
   findHome,
@@ -9,10 +9,10 @@ import {
   homeNamed,
   inTime,
   openToWrite,
-} from "../../db/homes.ts";
-import { logError } from "../../log.ts";
-import { workspaceExists } from "../../model/workspaces.ts";
-import { unknownWorkspace } from "../../recording/references.ts";
+} from "../db/homes.ts";
+import { logError } from "../log.ts";
+import { workspaceExists } from "../model/workspaces.ts";
+import { unknownWorkspace } from "../recording/references.ts";
 
 /** @throws InputError if there is no such workspace. */
 export async function expectWorkspace(env: Env, workspaceId: string): Promise<void> {
@@ -40,7 +40,8 @@ export function expectDatabase(env: Env, database: string): Home {
   const names = databaseNames(env);
   if (names.includes(database)) return homeNamed(env, database);
   throw new InputError(
-    `database: no database is bound as ${database}; there is ${names.join(", ")}`,
+    "database",
+    `no database is bound as ${database}; there is ${names.join(", ")}`,
   );
 }
 

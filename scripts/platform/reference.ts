@@ -1,0 +1,56 @@
+/**
+ * Writes docs/platform.md: what the operations of the Platform door take and answer.
+ *
+ *     npm run reference
+ */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Operation } from "../../src/platform/operation.ts";
+import { OPERATIONS } from "../../src/platform/operations.ts";
+import { ROOT } from "../shared/checkout.ts";
+import { type Field, fieldsOf } from "./fields.ts";
+
+/** The file, relative to the checkout. */
+export const REFERENCE = "docs/platform.md";
+
+const HEAD = `# The Platform door
+
+What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, and in a
+terminal as \`npm run platform -- METHOD 'JSON'\`. Each takes one object and answers one. Invalid input
+is refused with an error that says what is wrong and where, and nothing is written.
+
+This page is made from the operations in [\`src/platform/\`](../src/platform/) by \`npm run reference\`.
+`;
+
+/** The page's text. */
+export function platformReference(): string {
+  return [HEAD, ...OPERATIONS.map(describe)].join("\n");
+}
+
+function describe({ name, about, input, output, examples }: Operation): string {
+  return [
+    `## ${name}`,
+    "",
+    about,
+    "",
+    ...tableOf("Input", fieldsOf(input, "input")),
+    ...tableOf("Answer", fieldsOf(output, "output")),
+    "```sh",
+    ...examples.map((example) => `npm run platform -- ${name} '${JSON.stringify(example)}'`),
+    "```",
+    "",
+  ].join("\n");
+}
+
+function tableOf(title: string, fields: Field[]): string[] {
+  if (fields.length === 0) return [`${title}: \`{}\``, ""];
+  const rows = fields.map(({ path, isRequired, isNullable, type, about }) => {
+    // Whatever may be left out may be null as well.
+    const orNull = isRequired && isNullable ? " or null" : "";
+    const name = `${path.join(".")}${isRequired ? "" : "?"}`;
+    return `| \`${name}\` | ${type.replaceAll("|", "\\|")}${orNull} | ${about} |`;
+  });
+  return [`| ${title} | type | |`, "| --- | --- | --- |", ...rows, ""];
+}
+
+if (import.meta.main) writeFileSync(join(ROOT, REFERENCE), platformReference());

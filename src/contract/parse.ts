@@ -1,0 +1,81 @@
+import type { z } from "@hono/zod-openapi";
+import { type Details, InputError, type Path, placeOf } from "./input-error.ts";
+
+/** How many missing fields a message names; a hundred records may lack thousands. */
+const MISSING_NAMED_MAX = 10;
+
+/**
+ * Parses an input.
+ *
+ * @param name begins the message of the error.
+ * @throws InputError that names every missing field and the first other fault.
+ */
+export function parseInput<T extends z.ZodType>(
+  schema: T,
+  value: unknown,
+  name?: string,
+): z.output<T> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const error = toInputError(result.error.issues, value);
+  throw name === undefined ? error : error.in(name);
+}
+
+/** What is wrong with an input: the issues that a schema found in it. */
+export function toInputError(issues: readonly z.core.$ZodIssue[], value: unknown): InputError {
+  const [first] = issues;
+  if (!first) throw new Error("zod reported no issue");
+  const isMissing = ({ code, path }: z.core.$ZodIssue) =>
+    path.length > 0 &&
+    (code === "invalid_type" || code === "invalid_value") &&
+    valueAt(path, value) === undefined;
+  const missing = issues.filter(isMissing).map(({ path }) => placeOf(path));
+  const other = issues.find((issue) => !isMissing(issue));
+  const faults = [
+    ...(missing.length > 0 ? [describeMissing(missing)] : []),
+    ...(other ? [new InputError(other.path, other.message).message] : []),
+  ];
+  const error = new InputError(pathOf(first), "", detailsOf(first, value));
+  error.message = faults.join("; ");
+  return error;
+}
+
+/** Names the missing fields in one clause; of many, only the first few. */
+function describeMissing(places: string[]): string {
+  const named = places.slice(0, MISSING_NAMED_MAX).join(", ");
+  const more = places.length - MISSING_NAMED_MAX;
+  return `${named}${more > 0 ? ` and ${more} more` : ""} ${places.length > 1 ? "are" : "is"} missing`;
+}
+
+function pathOf(issue: z.core.$ZodIssue): Path {
+  return issue.code === "unrecognized_keys"
+    ? [...issue.path, ...issue.keys.slice(0, 1)]
+    : issue.path;
+}
+
+/** What HTTP answers about an issue. */
+function detailsOf(issue: z.core.$ZodIssue, value: unknown): Details {
+  switch (issue.code) {
+    case "unrecognized_keys":
+      return { reason: "unknown_property" };
+    case "too_small":
+      return { reason: "out_of_range", min: Number(issue.minimum) };
+    case "too_big":
+      return { reason: "out_of_range", max: Number(issue.maximum) };
+    case "invalid_value":
+      if (typeof valueAt(issue.path, value) !== "string") break;
+      return { reason: "unknown_value", allowed: issue.values.map(String) };
+    case "custom":
+      // A schema's own check says why, and what would be valid.
+      if (!issue.params?.reason) break;
+      return { ...issue.params };
+  }
+  return { reason: valueAt(issue.path, value) === undefined ? "required" : "invalid_type" };
+}
+
+function valueAt(path: Path, value: unknown): unknown {
+  return path.reduce(
+    (parent: unknown, key) => (parent as Record<PropertyKey, unknown> | undefined)?.[key],
+    value,
+  );
+}

@@ -1,0 +1,28 @@
+import { z } from "@hono/zod-openapi";
+
+/* The kinds of fields that inputs are made of. */
+
+/** Text that every store and client can hold: no NUL, no lone surrogate. */
+export function text(max: number) {
+  return z.string().max(max).refine(isText, "must be well-formed text");
+}
+
+/** Whether every store and client can hold a string unchanged. */
+export function isText(value: string): boolean {
+  return value.isWellFormed() && !value.includes("\0");
+}
+
+/** A non-empty label. */
+export const Name = text(1_000).min(1);
+
+/** One of our ids. */
+export const Id = z.string().max(100);
+
+const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
+const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** ISO 8601 with `Z` or an offset, parsed to Unix milliseconds. */
+export const Instant = z.iso
+  .datetime({ offset: true })
+  .transform((value) => Date.parse(value))
+  .refine((ms) => ms >= FIRST_MS && ms <= LAST_MS, "must be in the years 0000 to 9999, in UTC");

@@ -1,0 +1,203 @@
+import { z } from "@hono/zod-openapi";
+import { API_KEYS_LIST } from "../contract/cursor.ts";
+import { randomId } from "../contract/ids.ts";
+import { InputError } from "../contract/input-error.ts";
+import { KEY_OVERLAP_MAX_SECONDS, PORTAL_KEYS, STANDING_MAX_AGE_MS } from "../contract/limits.ts";
+import { isoTime } from "../contract/time.ts";
+import { KeyUsage } from "../contract/views.ts";
+import { commit } from "../db/client.ts";
+import { openDirectory } from "../db/databases.ts";
+import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
+import { callObject } from "../gate/call.ts";
+import { forgetKey } from "../gate/forget.ts";
+import { type HourUsage, lastHours } from "../gate/usage.ts";
+import { logError } from "../log.ts";
+import {
+  ApiKeyView,
+  insertApiKey,
+  listStoredKeys,
+  revokeKey,
+  rollKey,
+  type StoredKey,
+  toApiKeyView,
+  updateQuota,
+} from "../model/api-keys.ts";
+import { refuseMissing } from "../recording/references.ts";
+import {
+  cursorOf,
+  integer,
+  KeyId,
+  Nothing,
+  pageAfter,
+  pageOf,
+  toPage,
+  WorkspaceId,
+} from "./fields.ts";
+import { expectWorkspace } from "./homes.ts";
+import { operation } from "./operation.ts";
+
+/* API keys. All of them are in the directory. */
+
+const workspaceId = "wks_…";
+const keyId = "key_…";
+const DAY_MS = 86_400_000;
+const Quota = integer(1, 1_000_000);
+const NewKey = z.object({ keyId: z.string(), apiKey: z.string() });
+
+export const createApiKey = operation({
+  name: "createApiKey",
+  about: "Creates an API key for a workspace. The key is shown only once.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    requestsPerWindow: Quota.nullish().describe("the key's own quota; default: QUOTA_REQUESTS"),
+  }),
+  output: NewKey,
+  examples: [{ workspaceId }, { workspaceId, requestsPerWindow: 6000 }],
+  async run({ env }, { workspaceId, requestsPerWindow }) {
+    const keyId = randomId("key");
+    const apiKey = await mintApiKey(env.API_KEY_CHECKSUM_KEYS);
+    const key = {
+      id: keyId,
+      workspaceId,
+      // We store its SHA-256 alone.
+      keyHash: await hashApiKey(apiKey),
+      requestsPerWindow: requestsPerWindow ?? null,
+      createdAt: Date.now(),
+    };
+    await refuseMissing(insertApiKey(openDirectory(env), key));
+    return { keyId, apiKey };
+  },
+});
+
+export const updateApiKey = operation({
+  name: "updateApiKey",
+  about: "Changes a live API key's quota, with immediate effect.",
+  input: z.strictObject({
+    keyId: KeyId,
+    requestsPerWindow: Quota.nullable().describe("the key's own quota; null: QUOTA_REQUESTS"),
+  }),
+  output: Nothing,
+  examples: [{ keyId, requestsPerWindow: 6000 }],
+  async run({ env }, { keyId, requestsPerWindow }) {
+    const [updated] = await updateQuota(openDirectory(env), keyId, requestsPerWindow, Date.now());
+    if (!updated) throw new InputError("keyId", "no such key, or it is revoked or expired");
+    // When this returns, its gate applies the new quota.
+    await forgetKey(env, updated);
+    return {};
+  },
+});
+
+export const rollApiKey = operation({
+  name: "rollApiKey",
+  about:
+    "Replaces an API key; both keys are valid until the overlap ends. The new key is shown only once.",
+  input: z.strictObject({
+    keyId: KeyId,
+    overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS).describe(
+      "how long the old key stays valid; 0 revokes it immediately",
+    ),
+  }),
+  output: NewKey,
+  examples: [{ keyId, overlapSeconds: 86_400 }],
+  async run({ env }, { keyId: oldId, overlapSeconds }) {
+    const keyId = randomId("key");
+    const apiKey = await mintApiKey(env.API_KEY_CHECKSUM_KEYS);
+    const key = { id: keyId, keyHash: await hashApiKey(apiKey) };
+    const now = Date.now();
+    const rolled = rollKey(oldId, key, now + overlapSeconds * 1000, now);
+    // When this returns, the gate of the old key knows when it expires.
+    await forgetKey(env, await commit(openDirectory(env), rolled));
+    return { keyId, apiKey };
+  },
+});
+
+export const revokeApiKey = operation({
+  name: "revokeApiKey",
+  about: "Revokes an API key for good, with immediate effect.",
+  input: z
+    .strictObject({
+      keyId: KeyId.nullish(),
+      apiKey: z
+        .string()
+        .max(100)
+        .nullish()
+        .describe("instead of keyId: the key itself, for instance one that has leaked"),
+    })
+    .refine(
+      ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
+      "expected either keyId or apiKey",
+    ),
+  output: Nothing,
+  examples: [{ keyId }, { apiKey: "key_live_…" }],
+  async run({ env }, { keyId, apiKey }) {
+    const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
+    const [revoked] = await revokeKey(openDirectory(env), key, Date.now());
+    if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
+    // When this returns, the key is refused everywhere.
+    await forgetKey(env, revoked);
+    return {};
+  },
+});
+
+/**
+ * The usage that a key's gate has counted; null if the gate fails, so that the other keys can still
+ * be shown. The gate of a key that has not been used recently is not called, because the call would
+ * create it.
+ */
+async function usageOf(
+  env: Env,
+  { id, keyHash, lastUsedAt }: StoredKey,
+  now: number,
+): Promise<HourUsage[] | null> {
+  const isRecent = lastUsedAt !== null && lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS;
+  if (!isRecent) return [];
+  try {
+    return await callObject(env.KEY_GATE, keyHash, (gate) => gate.usage());
+  } catch (error) {
+    logError("usage_unknown", error, { key: id });
+    return null;
+  }
+}
+
+export const listKeyUsage = operation({
+  name: "listKeyUsage",
+  about: `Lists a workspace's API keys with the requests of their last 24 hours, newest key first, ${PORTAL_KEYS} per page.`,
+  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }),
+  output: pageOf(KeyUsage),
+  examples: [{ workspaceId }],
+  async run({ env }, { workspaceId, cursor }) {
+    await expectWorkspace(env, workspaceId);
+    const request = pageAfter(cursor, PORTAL_KEYS);
+    const { items, next } = await listStoredKeys(openDirectory(env), workspaceId, request);
+    const now = Date.now();
+    const shown = items.map(async (key) => {
+      const usage = await usageOf(env, key, now);
+      return {
+        ...toApiKeyView(key),
+        requestsPerWindow: key.requestsPerWindow ?? Number(env.QUOTA_REQUESTS),
+        windowSeconds: Number(env.QUOTA_WINDOW_SECONDS),
+        hours:
+          usage &&
+          lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
+            hour: isoTime(startsAt).replace(".000", ""),
+            requests,
+            refused,
+          })),
+      };
+    });
+    return toPage(API_KEYS_LIST, { items: await Promise.all(shown), next });
+  },
+});
+
+export const listApiKeys = operation({
+  name: "listApiKeys",
+  about: "Lists a workspace's API keys, including revoked ones, newest first, 100 per page.",
+  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }),
+  output: pageOf(ApiKeyView),
+  examples: [{ workspaceId }],
+  async run({ env }, { workspaceId, cursor }) {
+    await expectWorkspace(env, workspaceId);
+    const found = await listStoredKeys(openDirectory(env), workspaceId, pageAfter(cursor));
+    return toPage(API_KEYS_LIST, { items: found.items.map(toApiKeyView), next: found.next });
+  },
+});

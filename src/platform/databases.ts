@@ -1,0 +1,46 @@
+import { z } from "@hono/zod-openapi";
+import { MOVE_MAX_MS } from "../contract/limits.ts";
+import { databaseNames } from "../db/databases.ts";
+import { DatabaseView, findFigures, NO_FIGURES } from "../model/databases.ts";
+import { MoveProgress, moveWorkspace as move } from "../moving/move.ts";
+import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
+import { expectDatabase, expectWorkspace, queryIfReachable } from "./homes.ts";
+import { operation } from "./operation.ts";
+
+/* The bound databases, and which one a workspace lives in. */
+
+export const databases = operation({
+  name: "databases",
+  about:
+    "Lists the bound databases: how full each is, how fast it grows, and when it will be full.",
+  input: z.strictObject({}),
+  output: pageOf(DatabaseView),
+  examples: [{}],
+  async run({ env }) {
+    const now = Date.now();
+    const items = databaseNames(env).map(async (database) => {
+      const figures = await queryIfReachable(env, database, (db) => findFigures(db, now));
+      return { database, isAway: figures === null, ...(figures ?? NO_FIGURES) };
+    });
+    return { items: await Promise.all(items), nextCursor: null };
+  },
+});
+
+export const moveWorkspace = operation({
+  name: "moveWorkspace",
+  about:
+    "Moves a workspace to another database while it is in use. Call it until it is done. Moving it to the database it lives in cancels a move that is still copying.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    database: DatabaseName.describe("binding of the database to move to"),
+  }),
+  output: MoveProgress,
+  examples: [{ workspaceId: "wks_…", database: "DB_2" }],
+  async run({ env }, { workspaceId, database }) {
+    expectDatabase(env, database);
+    await expectWorkspace(env, workspaceId);
+    const startedAt = performance.now();
+    const mayGoOn = () => performance.now() - startedAt < MOVE_MAX_MS;
+    return move(env, workspaceId, database, mayGoOn);
+  },
+});

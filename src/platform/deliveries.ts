@@ -1,0 +1,152 @@
+import { z } from "@hono/zod-openapi";
+import { DELIVERIES_LIST } from "../contract/cursor.ts";
+import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { InputError } from "../contract/input-error.ts";
+import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
+import { Instant } from "../contract/text.ts";
+import { DeliveryDetails, DeliveryView, Redelivered } from "../contract/views.ts";
+import { findHomeOfWebhook } from "../db/homes.ts";
+import { wake } from "../delivery/wake.ts";
+import { Backlog, findBacklog, sumBacklogs } from "../model/due.ts";
+import { findDelivery, listDeliveries as listStored } from "../model/history.ts";
+import { findLedger, Ledger, sumLedgers } from "../model/ledger.ts";
+import { redeliverAgain } from "../model/redelivery.ts";
+import {
+  cursorOf,
+  DatabaseName,
+  EventId,
+  integer,
+  pageAfter,
+  pageOf,
+  several,
+  toPage,
+  WebhookId,
+  WorkspaceId,
+} from "./fields.ts";
+import { findHomes, openHomeOfWebhook } from "./homes.ts";
+import { operation } from "./operation.ts";
+
+/* Deliveries: shown, counted and repeated. */
+
+const workspaceId = "wks_…";
+const webhookId = "whk_…";
+const eventId = "evt_…";
+
+/** The beginning of a range of events to deliver again. */
+export const RedeliverableSince = Instant.refine(
+  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
+  {
+    error: "must be at most 30 days ago: older events are deleted",
+    params: { reason: "out_of_range" },
+  },
+);
+
+export const listDeliveries = operation({
+  name: "listDeliveries",
+  about: "Lists a subscription's deliveries, newest first.",
+  input: z.strictObject({
+    webhookId: WebhookId,
+    state: DeliveryState.nullish().describe("only deliveries in this state"),
+    type: WebhookEvent.nullish().describe("only deliveries of this kind of event"),
+    limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
+      .nullish()
+      .describe(`default: ${PAGE_LIMIT.default}`),
+    cursor: cursorOf(DELIVERIES_LIST),
+  }),
+  output: pageOf(DeliveryView),
+  examples: [{ webhookId }, { webhookId, state: "exhausted", limit: 100 }],
+  async run({ env }, { webhookId, state, type, limit, cursor }) {
+    const { db } = await findHomeOfWebhook(env, webhookId);
+    const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
+    return toPage(DELIVERIES_LIST, await listStored(db, webhookId, { state, type }, request));
+  },
+});
+
+export const readDelivery = operation({
+  name: "readDelivery",
+  about: "Shows a delivery, its failed attempts, and the exact body.",
+  input: z.strictObject({ webhookId: WebhookId, eventId: EventId }),
+  output: DeliveryDetails,
+  examples: [{ webhookId, eventId }],
+  async run({ env }, { webhookId, eventId }) {
+    const { db } = await findHomeOfWebhook(env, webhookId);
+    return findDelivery(db, env.WEBHOOK_ENCRYPTION_KEYS, webhookId, eventId);
+  },
+});
+
+export const redeliver = operation({
+  name: "redeliver",
+  about:
+    "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second. Returns how many are about to be sent, and whether there may be more in the range.",
+  input: z
+    .strictObject({
+      webhookId: WebhookId,
+      eventIds: several(EventId).nullish().describe("the events to redeliver"),
+      since: RedeliverableSince.nullish().describe("or all events from this time on"),
+      until: Instant.nullish().describe("and before this time; default: no end"),
+      states: several(RedeliveryState, RedeliveryState.options.length)
+        .nullish()
+        .describe("only deliveries in these states; missed: never owed. Default: all"),
+    })
+    .superRefine(({ eventIds, since, until, states }, context) => {
+      const fault = (path: string, message: string, reason: string) =>
+        context.addIssue({ code: "custom", path: [path], message, params: { reason } });
+      if (eventIds == null && since == null)
+        return fault("eventIds", "expected either eventIds or since", "required");
+      if (eventIds == null) return;
+      for (const [name, value] of Object.entries({ since, until, states }))
+        if (value != null) fault(name, "cannot be combined with eventIds", "unknown_property");
+    }),
+  output: Redelivered,
+  examples: [
+    { webhookId, eventIds: [eventId] },
+    { webhookId, since: "2026-11-01T00:00:00Z", states: ["exhausted", "cancelled"] },
+  ],
+  async run({ env, ctx }, { webhookId, eventIds, since, until, states }) {
+    const now = Date.now();
+    const range = {
+      since: since ?? now,
+      until: until ?? null,
+      states: states ?? RedeliveryState.options,
+    };
+    const home = await openHomeOfWebhook(env, webhookId);
+    const owed = await redeliverAgain(home.db, webhookId, eventIds ?? range, now);
+    if (!owed) throw new InputError("webhookId", "it is disabled, or its workspace has no access");
+    const { lane, ...sent } = owed;
+    ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane }]));
+    return sent;
+  },
+});
+
+const ofAnyWorkspace = z.strictObject({
+  workspaceId: WorkspaceId.nullish().describe("default: all workspaces"),
+  database: DatabaseName.nullish().describe("binding of one database"),
+});
+
+export const ledger = operation({
+  name: "ledger",
+  about: "Counts deliveries by state.",
+  input: ofAnyWorkspace,
+  output: Ledger,
+  examples: [{}, { workspaceId }],
+  async run({ env }, { workspaceId, database }) {
+    const homes = await findHomes(env, workspaceId, database);
+    const now = Date.now();
+    const counted = homes.map(({ db }) => findLedger(db, workspaceId ?? undefined, now));
+    return sumLedgers(await Promise.all(counted));
+  },
+});
+
+export const backlog = operation({
+  name: "backlog",
+  about: "Counts pending deliveries; cheaper than the ledger.",
+  input: ofAnyWorkspace,
+  output: Backlog,
+  examples: [{}, { workspaceId }],
+  async run({ env }, { workspaceId, database }) {
+    const homes = await findHomes(env, workspaceId, database);
+    const now = Date.now();
+    const counted = homes.map(({ db }) => findBacklog(db, workspaceId ?? undefined, now));
+    return sumBacklogs(await Promise.all(counted));
+  },
+});

@@ -1,0 +1,62 @@
+import { z } from "@hono/zod-openapi";
+import { decodeCursor, encodeCursor, type Position } from "../contract/cursor.ts";
+import { PAGE_LIMIT, RECORDS_MAX } from "../contract/limits.ts";
+import { Id } from "../contract/text.ts";
+import type { Listing, PageRequest } from "../model/page.ts";
+
+/* The parts that the inputs and outputs of several operations share. */
+
+export const WorkspaceId = Id.describe("wks_…");
+export const WebhookId = Id.describe("whk_…");
+export const EventId = Id.describe("evt_…");
+export const KeyId = Id.describe("key_…");
+export const DatabaseName = z.string().min(1).max(20);
+
+/** A whole number in a range, both ends included. */
+export function integer(min: number, max: number) {
+  return z.int().min(min).max(max);
+}
+
+/** One or more items, up to the most that a call may hold. */
+export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
+  return z.array(item).min(1).max(max);
+}
+
+/** The position where a page of `list` begins, from the previous page's `nextCursor`. */
+export function cursorOf(list: string) {
+  return z
+    .string()
+    .transform((text, context) => {
+      const position = decodeCursor(list, text);
+      if (position) return position;
+      context.addIssue({
+        code: "custom",
+        message: "is not a cursor of this list",
+        params: { reason: "unreadable" },
+      });
+      return z.NEVER;
+    })
+    .nullish()
+    .describe("the previous page's nextCursor; default: the first page");
+}
+
+/** A page of a list. */
+export function pageOf<T extends z.ZodType>(item: T) {
+  return z.object({ items: z.array(item), nextCursor: z.string().nullable() });
+}
+
+/** The answer of an operation that has nothing to tell. */
+export const Nothing = z.object({});
+
+/** The page of a list after a position, or the first page. */
+export function pageAfter(
+  after: Position | null | undefined,
+  limit: number = PAGE_LIMIT.max,
+): PageRequest {
+  return { limit, after: after ?? null };
+}
+
+/** A page of `list`, as `pageOf` describes it. */
+export function toPage<Item>(list: string, { items, next }: Listing<Item>) {
+  return { items, nextCursor: next && encodeCursor(list, next) };
+}

@@ -1,0 +1,41 @@
+import type { z } from "@hono/zod-openapi";
+
+/** What an operation is called with besides its input. */
+export interface Call {
+  env: Env;
+  /** Takes work that goes on after the operation has answered. */
+  ctx: Pick<ExecutionContext, "waitUntil">;
+}
+
+/**
+ * Something that the platform, an operator or the portal can do. The RPC method, the command's help,
+ * the documentation and the portal's call all come from this one value.
+ */
+export interface Operation<
+  Name extends string = string,
+  Input extends z.ZodType = z.ZodType,
+  Output extends z.ZodType = z.ZodType,
+> {
+  name: Name;
+  /** What it does, in a sentence or two. */
+  about: string;
+  /** One object. The descriptions of its fields say what their names do not. */
+  input: Input;
+  output: Output;
+  examples: readonly [z.input<Input>, ...z.input<Input>[]];
+  /**
+   * Does it. The input has been parsed.
+   *
+   * @throws InputError if the input is wrong in another way; nothing is written then.
+   */
+  run(call: Call, input: z.output<Input>): Promise<z.input<Output>>;
+}
+
+/** Declares an operation; whatever is missing does not compile. */
+export function operation<
+  const Name extends string,
+  Input extends z.ZodType,
+  Output extends z.ZodType,
+>(declared: Operation<Name, Input, Output>): Operation<Name, Input, Output> {
+  return declared;
+}

@@ -1,0 +1,109 @@
+import { z } from "@hono/zod-openapi";
+import { EXPORT_KINDS, type ExportItem } from "../contract/export.ts";
+import { InputError } from "../contract/input-error.ts";
+import { ERASURE_MAX_MS } from "../contract/limits.ts";
+import { Id } from "../contract/text.ts";
+import { commit } from "../db/client.ts";
+import { DIRECTORY, openDirectory } from "../db/databases.ts";
+import { allHomes } from "../db/homes.ts";
+import { forgetKey } from "../gate/forget.ts";
+import { eraseLeads as erase } from "../model/erasure.ts";
+import { exportPage } from "../model/export.ts";
+import { beginErasure } from "../model/moves.ts";
+import {
+  closeKeys,
+  closeWorkspace,
+  eraseWorkspace as eraseRows,
+} from "../model/workspace-erasure.ts";
+import { workspaceExists } from "../model/workspaces.ts";
+import { Nothing, several, WorkspaceId } from "./fields.ts";
+import {
+  expectDatabase,
+  expectWorkspace,
+  findKnownHome,
+  openHome,
+  queryIfReachable,
+} from "./homes.ts";
+import { operation } from "./operation.ts";
+
+/* Erasing and handing out what we know about people. */
+
+const workspaceId = "wks_…";
+
+export const eraseLeads = operation({
+  name: "eraseLeads",
+  about: "Erases leads with their events and deliveries; unknown ids are ignored.",
+  input: z.strictObject({ workspaceId: WorkspaceId, ids: several(Id).describe("lea_…") }),
+  output: Nothing,
+  examples: [{ workspaceId, ids: ["lea_…"] }],
+  async run({ env }, { workspaceId, ids }) {
+    await expectWorkspace(env, workspaceId);
+    const { db } = await openHome(env, workspaceId);
+    // Their runs lose the link.
+    await commit(db, erase(workspaceId, ids));
+    return {};
+  },
+});
+
+export const eraseWorkspace = operation({
+  name: "eraseWorkspace",
+  about:
+    "Erases a workspace and everything in it, starting with its keys. Call it until it is done; an unknown id is not an error.",
+  input: z.strictObject({ workspaceId: WorkspaceId }),
+  output: z.object({
+    done: z.boolean().describe("nothing is left"),
+    remaining: z.int().describe("rows that are left"),
+  }),
+  examples: [{ workspaceId }],
+  async run({ env }, { workspaceId }) {
+    const now = Date.now();
+    const { db } = await openHome(env, workspaceId);
+    if (await commit(db, beginErasure(workspaceId, now)))
+      throw new InputError("workspaceId", "it is being moved; erase it when that is done");
+    const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
+    if (!closed) return { done: true, remaining: 0 };
+    await Promise.all(closed.keys.map((key) => forgetKey(env, key)));
+    // If its database is no longer bound, the workspace would look erased.
+    expectDatabase(env, closed.database);
+    await commit(db, closeWorkspace(workspaceId, now));
+    const startedAt = performance.now();
+    const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
+    let remaining = 0;
+    // The directory comes last: until then, it points to what is left.
+    for (const home of allHomes(env).reverse()) {
+      const isNeeded = home.database === closed.database || home.database === DIRECTORY;
+      // What it left in other databases is deleted anyway, once they answer again.
+      const isThere =
+        isNeeded ||
+        (await queryIfReachable(env, home.database, (other) =>
+          workspaceExists(other, workspaceId),
+        ));
+      if (isThere && remaining === 0) remaining = await eraseRows(home.db, workspaceId, mayGoOn);
+    }
+    return { done: remaining === 0, remaining };
+  },
+});
+
+export const exportWorkspace = operation({
+  name: "exportWorkspace",
+  about: "Exports everything stored about a workspace except secrets, page by page.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    cursor: z
+      .string()
+      .nullish()
+      .describe("the previous page's nextCursor; default: the first page"),
+  }),
+  output: z.object({
+    items: z.array(
+      z.looseObject({ kind: z.enum(EXPORT_KINDS) }) as unknown as z.ZodType<ExportItem>,
+    ),
+    nextCursor: z.string().nullable(),
+  }),
+  examples: [{ workspaceId }],
+  async run({ env }, { workspaceId, cursor }) {
+    const { db } = await findKnownHome(env, workspaceId);
+    const keys = env.WEBHOOK_ENCRYPTION_KEYS;
+    return exportPage(db, openDirectory(env), keys, workspaceId, cursor ?? null);
+  },
+});

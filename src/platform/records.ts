@@ -1,0 +1,98 @@
+import { z } from "@hono/zod-openapi";
+import { wake } from "../delivery/wake.ts";
+import {
+  RECORDING_INPUTS,
+  type RecordingInput,
+  type RecordingMethod,
+} from "../recording/inputs.ts";
+import { record } from "../recording/record.ts";
+import { type Call, operation } from "./operation.ts";
+
+/* What the platform produces. */
+
+const workspaceId = "wks_…";
+const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
+
+const Recorded = z.object({
+  ids: z.array(z.string()).describe("of the records, in input order"),
+  created: z
+    .int()
+    .describe(
+      "how many of them are new, inserted by this call; after a lost reply of the database, those of its first try are not counted",
+    ),
+});
+
+export const recordAutomations = operation({
+  name: "recordAutomations",
+  about:
+    "Inserts or updates automations and announces activations and pauses. Returns the ids and how many are new.",
+  input: RECORDING_INPUTS.recordAutomations,
+  output: Recorded,
+  examples: [
+    {
+      workspaceId,
+      automations: [
+        {
+          reference: "page-7",
+          type: "social_comments",
+          provider: "facebook",
+          agent,
+          status: "active",
+        },
+      ],
+    },
+  ],
+  run: (call, input) => recordAndWake(call, "recordAutomations", input),
+});
+
+export const removeAutomations = operation({
+  name: "removeAutomations",
+  about: "Removes automations and their runs from the API. Returns how many were removed.",
+  input: RECORDING_INPUTS.removeAutomations,
+  output: z.object({ removed: z.int() }),
+  examples: [{ workspaceId, ids: ["aut_…"] }],
+  async run(call, input) {
+    const { created: removed } = await recordAndWake(call, "removeAutomations", input);
+    return { removed };
+  },
+});
+
+export const recordLeads = operation({
+  name: "recordLeads",
+  about:
+    "Inserts leads and announces them; a known reference changes nothing. Returns the ids and how many are new.",
+  input: RECORDING_INPUTS.recordLeads,
+  output: Recorded,
+  examples: [
+    { workspaceId, leads: [{ reference: "crm-1", source: "crm", agent, name: "Camille Durand" }] },
+  ],
+  run: (call, input) => recordAndWake(call, "recordLeads", input),
+});
+
+export const recordRuns = operation({
+  name: "recordRuns",
+  about:
+    "Inserts finished runs and announces them; a known reference changes nothing. Returns the ids and how many are new.",
+  input: RECORDING_INPUTS.recordRuns,
+  output: Recorded,
+  examples: [
+    {
+      workspaceId,
+      runs: [
+        { reference: "run-1", automationId: "aut_…", status: "success", triggerType: "comment" },
+      ],
+    },
+  ],
+  run: (call, input) => recordAndWake(call, "recordRuns", input),
+});
+
+/** Records a call, then wakes the subscribers to its events without making the caller wait. */
+async function recordAndWake<M extends RecordingMethod>(
+  { env, ctx }: Call,
+  method: M,
+  input: RecordingInput<M>,
+): Promise<z.infer<typeof Recorded>> {
+  const { ids, changed, database, wakes } = await record(env, method, input, Date.now());
+  ctx.waitUntil(wake(env, database, wakes));
+  return { ids, created: changed };
+}

@@ -1,0 +1,179 @@
+import { z } from "@hono/zod-openapi";
+import { WebhookEvent } from "../contract/enumerations.ts";
+import { InputError } from "../contract/input-error.ts";
+import { SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
+import { parseEncryptionKeys } from "../contract/seal.ts";
+import {
+  NewSecret,
+  Redelivered,
+  TestResult,
+  WebhookDetails,
+  WebhookView,
+} from "../contract/views.ts";
+import { commit } from "../db/client.ts";
+import { allHomes, findHome, findHomeOfWebhook } from "../db/homes.ts";
+import { wake } from "../delivery/wake.ts";
+import { countDays } from "../model/days.ts";
+import { findHealth, listHealth, unknownWebhook } from "../model/health.ts";
+import { enableAgain } from "../model/redelivery.ts";
+import {
+  deleteAnySubscription,
+  disableSubscription,
+  findSubscription,
+} from "../model/subscriptions.ts";
+import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
+import { rotateSecret } from "../webhooks/rotation.ts";
+import { sendTestEvent as post } from "../webhooks/test-event.ts";
+import { RedeliverableSince } from "./deliveries.ts";
+import { integer, Nothing, pageOf, WebhookId, WorkspaceId } from "./fields.ts";
+import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
+import { type Call, operation } from "./operation.ts";
+
+/* Webhook subscriptions and their secrets. */
+
+const webhookId = "whk_…";
+const ofWebhook = z.strictObject({ webhookId: WebhookId });
+
+export const listWebhooks = operation({
+  name: "listWebhooks",
+  about: "Lists a workspace's subscriptions, newest first, with their health.",
+  input: z.strictObject({ workspaceId: WorkspaceId }),
+  output: pageOf(WebhookView),
+  examples: [{ workspaceId: "wks_…" }],
+  async run({ env }, { workspaceId }) {
+    const { db } = await findHome(env, workspaceId);
+    const items = await listHealth(db, workspaceId);
+    if (items.length === 0) await expectWorkspace(env, workspaceId);
+    return { items, nextCursor: null };
+  },
+});
+
+export const readWebhook = operation({
+  name: "readWebhook",
+  about: "Shows a subscription with its health, and counts its deliveries of the last days.",
+  input: ofWebhook,
+  output: WebhookDetails,
+  examples: [{ webhookId }],
+  async run({ env }, { webhookId }) {
+    const { db } = await findHomeOfWebhook(env, webhookId);
+    const [view, days] = await Promise.all([
+      findHealth(db, webhookId),
+      countDays(db, webhookId, Date.now()),
+    ]);
+    return { ...view, days };
+  },
+});
+
+export const enableWebhook = operation({
+  name: "enableWebhook",
+  about:
+    "Re-enables a disabled subscription. Returns how many events are about to be sent, and whether there may be more.",
+  input: z.strictObject({
+    webhookId: WebhookId,
+    redeliverSince: RedeliverableSince.nullish().describe(
+      "also delivers events missed since this time, at most 30 days ago",
+    ),
+  }),
+  output: Redelivered,
+  examples: [{ webhookId }],
+  async run({ env, ctx }, { webhookId, redeliverSince }) {
+    const home = await openHomeOfWebhook(env, webhookId);
+    const since = redeliverSince ?? null;
+    const { lane, ...owed } = await enableAgain(home.db, webhookId, since, Date.now());
+    if (since !== null)
+      ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane }]));
+    return owed;
+  },
+});
+
+export const sendTestEvent = operation({
+  name: "sendTestEvent",
+  about: "Posts one sample event, marked as a test, and shows the receiver's answer.",
+  input: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }),
+  output: TestResult,
+  examples: [{ webhookId, type: "lead.created" }],
+  async run({ env }, { webhookId, type }) {
+    const now = Date.now();
+    const { db } = await findHomeOfWebhook(env, webhookId);
+    const subscription = await findSubscription(db, webhookId, now);
+    if (!subscription.accessGranted)
+      throw new InputError("webhookId", "its workspace has no access");
+    return post(env, subscription, type, now);
+  },
+});
+
+export const disableWebhook = operation({
+  name: "disableWebhook",
+  about: "Disables a subscription and cancels its pending deliveries.",
+  input: ofWebhook,
+  output: Nothing,
+  examples: [{ webhookId }],
+  async run(call, { webhookId }) {
+    const home = await openHomeOfWebhook(call.env, webhookId);
+    const { found, left } = await commit(home.db, disableSubscription(webhookId, Date.now()));
+    if (!found) throw unknownWebhook();
+    if (left) wakeToCancel(call, home.database, webhookId);
+    return {};
+  },
+});
+
+export const deleteWebhook = operation({
+  name: "deleteWebhook",
+  about:
+    "Deletes a subscription and cancels its pending deliveries. An unknown id is not an error.",
+  input: ofWebhook,
+  output: Nothing,
+  examples: [{ webhookId }],
+  async run(call, { webhookId }) {
+    const home = await openHomeOfWebhook(call.env, webhookId);
+    const { left } = await commit(home.db, deleteAnySubscription(webhookId, Date.now()));
+    if (left) wakeToCancel(call, home.database, webhookId);
+    return {};
+  },
+});
+
+function wakeToCancel({ env, ctx }: Call, database: string, subscriptionId: string): void {
+  ctx.waitUntil(wake(env, database, [{ subscriptionId, lane: "slow" }]));
+}
+
+export const rotateWebhookSecret = operation({
+  name: "rotateWebhookSecret",
+  about:
+    "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once.",
+  input: z.strictObject({
+    webhookId: WebhookId,
+    overlapSeconds: integer(0, SECRET_OVERLAP_SECONDS.max)
+      .nullish()
+      .describe("how long the old secret also signs; default: 24 h; 0: not at all"),
+  }),
+  output: NewSecret,
+  examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
+  async run({ env }, { webhookId, overlapSeconds }) {
+    const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
+    const home = await openHomeOfWebhook(env, webhookId);
+    return rotateSecret(home.db, env.WEBHOOK_ENCRYPTION_KEYS, webhookId, overlap, Date.now());
+  },
+});
+
+/** Maximum number of secrets and data keys that one call of `resealSecrets` re-encrypts. */
+const RESEALED_MAX = 100;
+
+export const resealSecrets = operation({
+  name: "resealSecrets",
+  about:
+    "Re-encrypts up to 100 secrets of subscriptions and data keys of workspaces under the first encryption key. Once none remain, the other keys can be removed.",
+  input: z.strictObject({}),
+  output: Resealed,
+  examples: [{}],
+  async run({ env }) {
+    const ring = parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS);
+    const total = { resealed: 0, remaining: 0, unreadable: 0 };
+    for (const { db } of allHomes(env)) {
+      const counts = await reseal(db, ring, RESEALED_MAX - total.resealed);
+      total.resealed += counts.resealed;
+      total.remaining += counts.remaining;
+      total.unreadable += counts.unreadable;
+    }
+    return total;
+  },
+});

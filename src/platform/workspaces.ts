@@ -1,0 +1,218 @@
+import { z } from "@hono/zod-openapi";
+import { WORKSPACES_LIST } from "../contract/cursor.ts";
+import { WebhookEvent } from "../contract/enumerations.ts";
+import { randomId } from "../contract/ids.ts";
+import {
+  AGREED_SUBSCRIPTIONS_MAX,
+  PORTAL_LINK_MINUTES,
+  PORTAL_LINK_OPENS_MS,
+  SUBSCRIPTIONS_MAX,
+} from "../contract/limits.ts";
+import { createDataKey } from "../contract/personal-data.ts";
+import { Name } from "../contract/text.ts";
+import { WorkspaceDetails } from "../contract/views.ts";
+import { commit, inOrder, withoutRetries } from "../db/client.ts";
+import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
+import { findHome, type Home, homeNamed } from "../db/homes.ts";
+import { wake } from "../delivery/wake.ts";
+import { forgetKey } from "../gate/forget.ts";
+import { signPortalToken } from "../gate/portal-token.ts";
+import { listLiveKeys } from "../model/api-keys.ts";
+import { findSize } from "../model/databases.ts";
+import { withdrawWorkspace } from "../model/subscriptions.ts";
+import {
+  findPortalAccess,
+  insertDirectoryEntry,
+  insertWorkspace,
+  listWorkspaces as listStored,
+  updateAccess,
+  updateWorkspace as updateStored,
+  WorkspaceView,
+} from "../model/workspaces.ts";
+import { unknownWorkspace } from "../recording/references.ts";
+import {
+  cursorOf,
+  DatabaseName,
+  integer,
+  Nothing,
+  pageAfter,
+  pageOf,
+  toPage,
+  WorkspaceId,
+} from "./fields.ts";
+import { expectDatabase, expectWorkspace, openHome, queryIfReachable } from "./homes.ts";
+import { operation } from "./operation.ts";
+
+/* Workspaces, and who has access to them. */
+
+const workspaceId = "wks_…";
+const WorkspaceName = Name.describe("shown in e-mails to administrators");
+const AdminEmails = z
+  .array(z.email())
+  .max(50)
+  .nullish()
+  .describe("who receives e-mails about failing and disabled subscriptions");
+
+export const createWorkspace = operation({
+  name: "createWorkspace",
+  about: "Creates a workspace that has access to the service.",
+  input: z.strictObject({
+    name: WorkspaceName,
+    adminEmails: AdminEmails,
+    database: DatabaseName.nullish().describe("binding of its database; default: the smallest one"),
+  }),
+  output: z.object({ workspaceId: z.string() }),
+  examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
+  async run({ env }, { name, adminEmails, database }) {
+    const home = database == null ? await findSmallest(env) : expectDatabase(env, database);
+    const workspaceId = randomId("workspace");
+    const workspace = {
+      id: workspaceId,
+      name,
+      adminEmails: adminEmails ?? [],
+      dataKey: await createDataKey(env.WEBHOOK_ENCRYPTION_KEYS, workspaceId),
+      createdAt: Date.now(),
+    };
+    await insertWorkspace(home.db, workspace);
+    // Last, so that the directory never points to a workspace that is not there yet.
+    if (home.database !== DIRECTORY)
+      await insertDirectoryEntry(openDirectory(env), { ...workspace, database: home.database });
+    return { workspaceId };
+  },
+});
+
+/** The smallest of the databases that answer and are not closed, or the directory's if there is none. */
+async function findSmallest(env: Env): Promise<Home> {
+  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+  const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());
+  const open = databaseNames(env).filter((name) => !closed.includes(name));
+  const sizes = open.map(async (database) => {
+    const bytes = await queryIfReachable(env, database, findSize);
+    return bytes === null ? [] : { database, bytes };
+  });
+  const known = (await Promise.all(sizes)).flat();
+  const [smallest] = known.sort((a, b) => a.bytes - b.bytes);
+  return homeNamed(env, smallest?.database ?? DIRECTORY);
+}
+
+export const readWorkspace = operation({
+  name: "readWorkspace",
+  about: "Shows a workspace's name and what it may use.",
+  input: z.strictObject({ workspaceId: WorkspaceId }),
+  output: WorkspaceDetails,
+  examples: [{ workspaceId }],
+  async run({ env }, { workspaceId }) {
+    const { db } = await findHome(env, workspaceId);
+    const found = await findPortalAccess(db, workspaceId, null);
+    if (!found) throw unknownWorkspace();
+    const { DELIVERED_KEPT_DAYS, UNDELIVERED_KEPT_DAYS } = env;
+    return {
+      workspaceId,
+      name: found.name,
+      webhooksMax: found.webhooksMax,
+      // The shorter of the two, which holds whether or not an event was delivered.
+      retentionDays: Math.min(Number(DELIVERED_KEPT_DAYS), Number(UNDELIVERED_KEPT_DAYS)),
+      events: WebhookEvent.options,
+    };
+  },
+});
+
+export const updateWorkspace = operation({
+  name: "updateWorkspace",
+  about:
+    "Changes a workspace's name, administrators or subscription limit; omitted fields stay as they are.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    name: WorkspaceName.nullish(),
+    adminEmails: AdminEmails,
+    // A lower limit removes no subscriptions, it only prevents new ones.
+    webhooksMax: integer(1, AGREED_SUBSCRIPTIONS_MAX)
+      .nullish()
+      .describe(`maximum subscriptions; ${SUBSCRIPTIONS_MAX} by default`),
+  }),
+  output: Nothing,
+  examples: [
+    { workspaceId, adminEmails: ["admin@example.com"] },
+    { workspaceId, webhooksMax: 50 },
+  ],
+  async run({ env }, { workspaceId, ...changes }) {
+    const { db } = await openHome(env, workspaceId);
+    const updated = await commit(db, updateStored(workspaceId, changes, Date.now()));
+    if (updated === 0) throw unknownWorkspace();
+    return {};
+  },
+});
+
+export const listWorkspaces = operation({
+  name: "listWorkspaces",
+  about: "Lists workspaces, newest first, 100 per page.",
+  input: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
+  output: pageOf(WorkspaceView),
+  examples: [{}],
+  async run({ env }, { cursor }) {
+    const found = await listStored(
+      openDirectory(env),
+      (database, find) => queryIfReachable(env, database, find),
+      pageAfter(cursor),
+    );
+    return toPage(WORKSPACES_LIST, found);
+  },
+});
+
+export const setWorkspaceAccess = operation({
+  name: "setWorkspaceAccess",
+  about: "Grants or denies a workspace access, with immediate effect.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    granted: z
+      .boolean()
+      .describe("false: its keys get 403 and its pending deliveries are cancelled"),
+  }),
+  output: Nothing,
+  examples: [{ workspaceId, granted: false }],
+  async run({ env, ctx }, { workspaceId, granted }) {
+    const home = await openHome(env, workspaceId);
+    const now = Date.now();
+    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
+    // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
+    const [updated, [toCancel = []]] = await commit(
+      withoutRetries(home.db),
+      inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
+    );
+    if (updated === 0) throw unknownWorkspace();
+    const wakes = toCancel.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
+    ctx.waitUntil(wake(env, home.database, wakes));
+    // When this returns, the gates of all its keys know.
+    const keys = await listLiveKeys(openDirectory(env), workspaceId, now);
+    await Promise.all(keys.map((key) => forgetKey(env, key)));
+    return {};
+  },
+});
+
+export const createPortalLink = operation({
+  name: "createPortalLink",
+  about:
+    "Creates a portal link, to be opened within two minutes. Whoever opens it can manage the workspace's webhooks until the session ends; create a new link each time.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId,
+    validMinutes: integer(1, PORTAL_LINK_MINUTES.max)
+      .nullish()
+      .describe("how long the session lasts, from now on; default: 60"),
+  }),
+  output: z.object({ url: z.string() }),
+  examples: [{ workspaceId }, { workspaceId, validMinutes: 15 }],
+  async run({ env }, { workspaceId, validMinutes }) {
+    const { PORTAL, PORTAL_ORIGIN, PORTAL_SIGNING_KEYS } = env;
+    if (PORTAL === "off") throw new Error("this deployment serves no portal: PORTAL is off");
+    if (PORTAL_ORIGIN === "")
+      throw new Error("PORTAL_ORIGIN is empty: set it to the public address of this deployment");
+    await expectWorkspace(env, workspaceId);
+    const now = Date.now();
+    const endsAt = now + (validMinutes ?? PORTAL_LINK_MINUTES.default) * 60_000;
+    const opensUntil = now + PORTAL_LINK_OPENS_MS;
+    const grant = { workspaceId, endsAt };
+    const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, opensUntil);
+    // In the fragment, which no server, proxy or log ever sees.
+    return { url: `${new URL(PORTAL_ORIGIN).origin}/portal#${token}` };
+  },
+});
