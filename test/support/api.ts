@@ -286,3 +286,19 @@ export async function recordAutomation(
   const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
   return ids[0] as string;
 }
+
+/** All items of a list, page by page: a page of large items ends early. */
+export async function listAll<Item>(
+  api: ReturnType<typeof openApi>,
+  path: string,
+): Promise<Item[]> {
+  const items: Item[] = [];
+  for (let cursor = ""; ; ) {
+    const { body } = await api.get<{ data: Item[]; next_cursor: string | null }>(
+      `/v1/${path}?limit=100&cursor=${cursor}`,
+    );
+    items.push(...body.data);
+    if (body.next_cursor === null) return items;
+    cursor = body.next_cursor;
+  }
+}

@@ -8,6 +8,7 @@ import {
   automationReport,
   eventsOf,
   leadReport,
+  listAll,
   openListeningWorkspace,
   recordAutomation,
   runReport,
@@ -19,8 +20,8 @@ import { keepLog } from "../../support/log-lines.ts";
 
 type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
 
-async function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
-  return (await api.get<{ data: Item[] }>(`/v1/${path}?limit=100`)).body.data;
+function listed<Item>({ api }: Workspace, path: string): Promise<Item[]> {
+  return listAll(api, path);
 }
 
 const range = (count: number) => Array.from({ length: count }, (_, i) => i);

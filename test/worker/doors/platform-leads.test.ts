@@ -6,6 +6,7 @@ import {
   eventsOf,
   type LeadReport,
   leadReport,
+  listAll,
   openListeningWorkspace,
 } from "../../support/api.ts";
 
@@ -13,8 +14,8 @@ const { Platform } = exports;
 
 type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
 
-async function listed({ api }: Workspace): Promise<Lead[]> {
-  return (await api.get<{ data: Lead[] }>("/v1/leads?limit=100")).body.data;
+function listed({ api }: Workspace): Promise<Lead[]> {
+  return listAll(api, "leads");
 }
 
 /** Records one lead in a new workspace, and returns it from the API and from its event. */
@@ -314,7 +315,7 @@ describe("the size of a lead", () => {
     expect(await listed(workspace)).toEqual([]);
   });
 
-  test("is limited per lead: 100 of 63 KB are recorded in one call, and read in one page", async () => {
+  test("is limited per lead: 100 of 63 KB are recorded in one call, and read page by page", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
     const leads = Array.from({ length: 100 }, (_, i) =>
