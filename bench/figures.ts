@@ -211,6 +211,11 @@ export const FIGURES = {
     about: "p99 of reads while a key of another workspace reads the largest leads",
     comparedWith: "its p99 alone",
   },
+  portal_read_p99_ratio: {
+    unit: "×",
+    about: "p99 of reads while a portal link of another workspace does what costs most",
+    comparedWith: "its p99 alone",
+  },
   burst_read_p99_ratio: {
     unit: "×",
     about: "p99 of a read during a burst, with as many consumers as wrangler.toml allows",

@@ -1,4 +1,5 @@
 import { startRuntime } from "../scripts/shared/runtime.ts";
+import type { Beside } from "./beside.ts";
 import { measureBursts } from "./burst.ts";
 import { measureCost } from "./cost.ts";
 import type { Figures } from "./figures.ts";
@@ -6,6 +7,7 @@ import { measureFilling } from "./filling.ts";
 import { measureLargePages } from "./large-pages.ts";
 import { measureManners, measurePostsAtOnce } from "./manners.ts";
 import { type Durations, measureNeighbours, type Sample } from "./neighbours.ts";
+import { measurePortal } from "./portal.ts";
 import { measureDelivering } from "./recording.ts";
 import { measureRetention } from "./retention.ts";
 import { measureWrites } from "./writes.ts";
@@ -23,6 +25,19 @@ interface Setting {
   vars: Record<string, string | number>;
   quick: boolean;
   step(name: string): void;
+}
+
+function besideTable(title: string, { quiet, beside, p99Ratio }: Beside): Table {
+  return {
+    title,
+    rows: [
+      { reads: "alone", "p50, ms": quiet.readP50Ms, "p99, ms": quiet.readP99Ms },
+      {
+        ...{ reads: "beside", "p50, ms": beside.readP50Ms, "p99, ms": beside.readP99Ms },
+        ratio: p99Ratio,
+      },
+    ],
+  };
 }
 
 /** `max_concurrency` of the queue `webhook-deliveries` in wrangler.toml. */
@@ -56,6 +71,8 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
   });
   step("reads beside large pages");
   const largePages = await measureLargePages(runtime, quick ? 1 : 3);
+  step("reads beside a hostile portal");
+  const portal = await measurePortal(runtime, quick ? 1 : 5, quick ? 50_000 : 200_000);
   step("filling");
   const bytesPerChange = await measureFilling(runtime, quick ? 50 : 500);
   step("retention");
@@ -92,6 +109,7 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
     posts_after_access: manners.afterAccess,
     posts_at_once: postsAtOnce,
     bytes_per_status_change: bytesPerChange,
+    portal_read_p99_ratio: portal.p99Ratio,
     burst_read_p99_ratio: beside.bursts[0]?.p99Ratio ?? Number.NaN,
     burst_read_p99_ratio_50_consumers: beside.bursts[1]?.p99Ratio ?? Number.NaN,
     large_pages_read_p99_ratio: largePages.p99Ratio,
@@ -155,23 +173,14 @@ export async function measureHostile({ shipped, metered, vars, quick, step }: Se
         })),
       ],
     },
-    {
-      title:
-        "GET /v1/leads while a key of another workspace reads the largest leads, ten pages a second",
-      rows: [
-        {
-          reads: "alone",
-          "p50, ms": largePages.quiet.readP50Ms,
-          "p99, ms": largePages.quiet.readP99Ms,
-        },
-        {
-          reads: "beside",
-          "p50, ms": largePages.beside.readP50Ms,
-          "p99, ms": largePages.beside.readP99Ms,
-          ratio: largePages.p99Ratio,
-        },
-      ],
-    },
+    besideTable(
+      "GET /v1/leads while a key of another workspace reads the largest leads, ten pages a second",
+      largePages,
+    ),
+    besideTable(
+      "GET /v1/leads while a portal link of another workspace does what costs most, five times a second",
+      portal,
+    ),
     {
       title: "Delivering, and deleting expired events",
       rows: [
