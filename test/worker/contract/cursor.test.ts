@@ -46,6 +46,8 @@ describe("an unreadable cursor", () => {
     ["non-canonical trailing bits", `${forged('[1,"leads",1,"a"]').slice(0, -1)}1`],
     ["no JSON", forged("leads")],
     ["no UTF-8", toBase64Url(new Uint8Array([0xff, 0xfe]))],
+    // [1,"leads",1,"…"] with the byte 0xff as its id.
+    ["no UTF-8 in the id", "WzEsImxlYWRzIiwxLCL_Il0"],
     ["no array", forged('{"0":1,"1":"leads","2":1,"3":"lea_1"}')],
     ["null", forged("null")],
     ["another version", forged('[2,"leads",1,"lea_1"]')],

@@ -7,6 +7,7 @@ import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { sweep } from "../../../src/doors/sweep.ts";
 import worker from "../../../src/index.ts";
 import { deleteSubscription } from "../../../src/model/subscriptions.ts";
+import { updatePosition } from "../../../src/model/sweep-positions.ts";
 import {
   eventsOf,
   openListeningWorkspace,
@@ -28,6 +29,7 @@ import {
   noticesOf,
   observedDatabase,
   owed,
+  REFUSING_QUEUE,
   receivedBy,
   type Sent,
   statesOf,
@@ -61,6 +63,26 @@ describe("the sweep", () => {
       ]);
     for (const { id } of [notYet, later, done]) expect(to(id, deployment.fast)).toEqual([]);
     expect(deployment.slow).toEqual([]);
+  });
+
+  test("starts where the last one stopped, and over once it has reached the end", async () => {
+    const { id } = await owed(1, NOW - HOUR_MS);
+    // As if the last sweep had stopped right behind this subscription.
+    await updatePosition(db, "overdue", id);
+    const [first, second] = [isolated(), isolated()];
+    await sweep(first.env, NOW);
+    expect(to(id, first.fast)).toEqual([]);
+    await sweep(second.env, NOW);
+    expect(to(id, second.fast)).toHaveLength(1);
+  });
+
+  test("fails if a queue refuses its wakes, and wakes the same subscriptions the next time", async () => {
+    const { id } = await owed(1, NOW - HOUR_MS);
+    const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
+    await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
+    const deployment = isolated();
+    await sweep(deployment.env, NOW);
+    expect(to(id, deployment.fast)).toHaveLength(1);
   });
 
   test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
