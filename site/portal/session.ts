@@ -4,8 +4,8 @@ import { PORTAL_TOKEN } from "../../src/contract/portal-token.ts";
 /**
  * The reader's session. A link's token comes in the fragment of the address, which browsers do not send
  * to servers. They do record it, in the history and elsewhere, before any script runs: so it can only be
- * exchanged, within two minutes, for the token of a session. That one is kept for this tab, so that the
- * page can be reloaded, and is never part of an address.
+ * exchanged, within two minutes, for the token of a session. That one is never part of an address. It is
+ * kept for this tab, so that the page can be reloaded.
  */
 
 const KEPT_AS = "portal-session";
