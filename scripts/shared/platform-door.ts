@@ -67,7 +67,7 @@ async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
       name: "platform-door",
       modules: true,
       script: RELAY,
-      compatibilityDate: "2026-11-01",
+      compatibilityDate: "2026-10-20",
       bindings: { TOKEN: token },
       serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
       unsafeDevRegistryPath: WRANGLER_ENV.WRANGLER_REGISTRY_PATH,

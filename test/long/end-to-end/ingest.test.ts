@@ -29,7 +29,7 @@ beforeAll(async () => {
     beside: [
       {
         name: "dead-letters",
-        compatibilityDate: "2026-11-01",
+        compatibilityDate: "2026-10-20",
         modules: [{ type: "ESModule", path: "dead-letters.js", contents: DEAD_LETTERS }],
         queueConsumers: { "platform-records-dead": { maxBatchTimeout: 0 } },
         serviceBindings: {
