@@ -1,5 +1,8 @@
 import { EMAIL_WAITS_SECONDS } from "../contract/limits.ts";
-import type { Database } from "../db/client.ts";
+import { commit, type Database, type Statements } from "../db/client.ts";
+import { hasOneDatabase } from "../db/databases.ts";
+import { isMoving } from "../db/errors.ts";
+import { findHome, openToWrite } from "../db/homes.ts";
 import { log, logError } from "../log.ts";
 import {
   giveBackEmails,
@@ -28,12 +31,43 @@ export async function sendNotices(
 ): Promise<void> {
   if (now < Number(await findPosition(db, PAUSE))) return;
   const taken = await takeOwedEmails(db, now);
+  const unrecorded: Unrecorded[] = [];
   for (const [i, email] of taken.entries()) {
-    const pauseMs = mayGoOn() ? await trySending(db, env, email, now) : 0;
+    const pauseMs = mayGoOn()
+      ? await trySending(db, env, email, now).catch((error) => {
+          if (!(error instanceof Unrecorded)) throw error;
+          unrecorded.push(error);
+          return null;
+        })
+      : 0;
     if (pauseMs === null) continue;
     await giveBackEmails(db, taken.slice(i), now);
     if (pauseMs > 0) await updatePosition(db, PAUSE, String(now + pauseMs));
-    return;
+    break;
+  }
+  if (unrecorded[0]) throw unrecorded[0].cause;
+}
+
+/** The outcome of an e-mail could not be recorded where its workspace lives by now. */
+class Unrecorded extends Error {}
+
+/** Records the outcome of an e-mail; if its workspace has moved since, where it lives by now. */
+async function recordOutcome(
+  db: Database,
+  env: Env,
+  { workspaceId }: OwedEmail,
+  outcome: Statements<number>,
+): Promise<void> {
+  try {
+    if ((await commit(db, outcome)) > 0 || hasOneDatabase(env)) return;
+  } catch (error) {
+    if (!isMoving(error)) throw error;
+  }
+  try {
+    const home = await openToWrite(env, () => findHome(env, workspaceId));
+    await commit(home.db, outcome);
+  } catch (cause) {
+    throw new Unrecorded("", { cause });
   }
 }
 
@@ -45,10 +79,11 @@ async function trySending(
   now: number,
 ): Promise<number | null> {
   const { noticeId: notice, kind, subscriptionId: subscription, tries, recipient } = email;
+  const record = (outcome: Statements<number>) => recordOutcome(db, env, email, outcome);
   const about = { notice, kind, subscription, tries };
   const sending = await sendEmail(env, { to: recipient, ...composeNotice(email) });
   if (sending.kind === "sent") {
-    await settleEmail(db, email, "sent", now);
+    await record(settleEmail(email, "sent", now));
     log("notice_sent", about);
     return null;
   }
@@ -60,13 +95,13 @@ async function trySending(
   }
   const waitSeconds = EMAIL_WAITS_SECONDS[tries - 1];
   if (sending.kind === "refused") {
-    await settleEmail(db, email, "refused", now);
+    await record(settleEmail(email, "refused", now));
     logError("notice_refused", error, why);
   } else if (waitSeconds === undefined) {
-    await settleEmail(db, email, "given_up", now);
+    await record(settleEmail(email, "given_up", now));
     logError("notice_given_up", error, why);
   } else {
-    await postponeEmail(db, email, now + waitSeconds * 1000);
+    await record(postponeEmail(email, now + waitSeconds * 1000));
     logError("notice_failed", error, { ...why, waitSeconds });
   }
   return null;

@@ -3,6 +3,7 @@ import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../contract/limits.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
   commit,
+  counted,
   type Database,
   inOrder,
   readAs,
@@ -26,6 +27,7 @@ export interface Notice
 /** An e-mail to send to one administrator now; `tries` is the number of this try, from 1. */
 export interface OwedEmail
   extends Notice,
+    Pick<NoticeRow, "workspaceId">,
     Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {}
 
 /** Notices processed in one transaction. */
@@ -74,6 +76,7 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
         recipient: emails.recipient,
         tries: sql<number>`${emails.tries} + 1`,
         kind: notices.kind,
+        workspaceId: notices.workspaceId,
         workspaceName: workspaces.name,
         subscriptionId: notices.subscriptionId,
         host: notices.host,
@@ -132,36 +135,53 @@ export function readdress(
   ]);
 }
 
-function isOwedTo({ noticeId, recipient }: OwedEmail) {
+/** SQL condition: the e-mail, if it is owed. The number of its notice is another in each database. */
+function isOwedTo({ subscriptionId, failingSince, kind, recipient }: OwedEmail) {
+  const notice = qb
+    .select({ id: notices.id })
+    .from(notices)
+    .where(
+      and(
+        eq(notices.subscriptionId, subscriptionId),
+        eq(notices.failingSince, failingSince),
+        eq(notices.kind, kind),
+      ),
+    );
   return and(
-    eq(emails.noticeId, noticeId),
+    inArray(emails.noticeId, notice),
     eq(emails.recipient, recipient),
     eq(emails.state, "owed"),
   );
 }
 
-/** Records the final state of an e-mail. */
-export async function settleEmail(db: Database, email: OwedEmail, state: EmailState, now: number) {
-  return db.update(emails).set({ state, settledAt: now }).where(isOwedTo(email));
+/** Records the final state of an e-mail. Reads 0 if it is not owed here. */
+export function settleEmail(email: OwedEmail, state: EmailState, now: number): Statements<number> {
+  return counted(qb.update(emails).set({ state, settledAt: now }).where(isOwedTo(email)));
 }
 
-/** Postpones an e-mail to its next try. */
-export async function postponeEmail(db: Database, email: OwedEmail, dueAt: number) {
-  return db
-    .update(emails)
-    .set({ dueAt })
-    .where(and(isOwedTo(email), eq(emails.tries, email.tries)));
+/** Postpones an e-mail to its next try. Reads 0 if it is not owed here. */
+export function postponeEmail(email: OwedEmail, dueAt: number): Statements<number> {
+  const isThisTry = and(isOwedTo(email), eq(emails.tries, email.tries));
+  return counted(qb.update(emails).set({ dueAt }).where(isThisTry));
 }
 
-/** Returns e-mails that were taken but not tried: the try does not count. */
-export async function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
+/**
+ * Returns e-mails that were taken but not tried: the try does not count, unless their workspace has
+ * since left this database, or is about to.
+ */
+export function giveBackEmails(db: Database, taken: OwedEmail[], now: number) {
   const keys = taken.map(({ noticeId, recipient, tries }) => ({ noticeId, recipient, tries }));
-  return db
-    .update(emails)
-    .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
-    .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
-    .where(
-      sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
-            AND ${emails.tries} = t.value->>'tries' AND ${emails.state} = 'owed'`,
-    );
+  return commit(
+    db,
+    qb
+      .update(emails)
+      .set({ dueAt: now, tries: sql`${emails.tries} - 1` })
+      .from(sql`json_each(${JSON.stringify(keys)}) AS t`)
+      .where(
+        sql`${emails.noticeId} = t.value->>'noticeId' AND ${emails.recipient} = t.value->>'recipient'
+            AND ${emails.tries} = t.value->>'tries' AND ${emails.state} = 'owed'
+            AND EXISTS (SELECT 1 FROM ${notices} WHERE ${notices.id} = ${emails.noticeId}
+              AND ${isWritable(notices.workspaceId)})`,
+      ),
+  );
 }
