@@ -295,6 +295,19 @@ export const CHANGES_AT_ONCE = 1_000;
 export const MOVES_AT_ONCE = 100;
 /** How long a process that moves a workspace owns the move, unless it renews that. */
 export const MOVER_MS = 15_000;
+/** How long a database may take to answer a mover; less than `MOVER_MS`. */
+export const MOVER_PATIENCE_MS = 10_000;
+/** How many key gates a mover tells at once... */
+export const MOVE_GATES_AT_ONCE = 50;
+/** ...and how long each may take to answer. */
+export const MOVE_GATE_PATIENCE_MS = 5_000;
+/**
+ * How long writes wait for a switch before the workspace is opened again where it was. Less than
+ * `MOVING_WAIT_MS`, so that they succeed there.
+ */
+export const SWITCH_MAX_MS = 2_000;
+/** How long to wait after a failed switch before the sweep tries again; doubles each time. */
+export const SWITCH_WAIT_MS = { first: 60_000, max: 3_600_000 } as const;
 /** How long one call, or one sweep, works on moving a workspace. */
 export const MOVE_MAX_MS = 20_000;
 /** How long to wait, once no subscription is held, for the last outcomes of dispatches. */

@@ -381,12 +381,11 @@ export const sweepPositions = sqliteTable("sweep_positions", {
  *
  * - `copying`: it lives here, and its rows are being copied to the other database.
  * - `draining`: as `copying`, but no new holds on its subscriptions begin.
- * - `closed`: writes are refused; the switch is in progress.
+ * - `closed`: writes are refused; the switch is in progress. It may still go back to `copying`.
  * - `gone`: it lives in the other database; what it left here is to be deleted.
  * - `left`: nothing of it is left here but its directory entry.
  * - `arriving`: its rows are being copied to this database.
- * - `arrived`: it lives here, but writes are refused until the gates of its keys have been told.
- * - `cancelled`: it stays here; the other database is still to be told.
+ * - `arrived`: as soon as the directory says so, it lives here; until then, writes are refused.
  * - `erasing`: it is being erased; also within the transactions that delete what it left behind.
  */
 export type MoveState =
@@ -397,21 +396,30 @@ export type MoveState =
   | "left"
   | "arriving"
   | "arrived"
-  | "cancelled"
   | "erasing";
 
 /** Workspaces that move between two databases; a row in each. Triggers read it (migrations/*.sql). */
 export const moves = sqliteTable("moves", {
   workspaceId: text("workspace_id").primaryKey(),
   state: text().$type<MoveState>().notNull(),
+  /** The move, the same in both databases; null in a row that only keeps writes out. */
+  moveId: text("move_id"),
   /** The name of the other database. */
   other: text().notNull(),
   /** Where copying continues; null once all rows that existed at the start have been copied. */
   position: text({ mode: "json" }).$type<MovePosition>(),
   /** When it entered this state, in Unix milliseconds. */
   since: integer().notNull(),
-  /** The mover that owns the move, and until when; another one may then take over. */
+  /**
+   * Gates keep no standing of the workspace's keys unless this is null. Those of keys whose hash is not
+   * higher have been told.
+   */
+  gatesTold: text("gates_told"),
+  /** How often the switch has failed. */
+  failures: integer().notNull().default(0),
+  /** The mover that owns the move; null if none does. */
   movedBy: text("moved_by"),
+  /** When another mover may take over, or, if none owns it, when the sweep tries again. */
   movedUntil: integer("moved_until").notNull().default(0),
 });
 

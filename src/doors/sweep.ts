@@ -52,10 +52,10 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
   return failures.length;
 }
 
-/** Continues the moves of workspaces that are leaving this database, one after another. */
+/** Continues the moves that this database takes part in, one after another. */
 async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boolean): Promise<void> {
   if (hasOneDatabase(env)) return;
-  const leaving = await commit(db, listMoves(MOVES_AT_ONCE));
+  const leaving = await commit(db, listMoves(MOVES_AT_ONCE, Date.now()));
   if (leaving.length === 0) return;
   const failures: unknown[] = [];
   for (const { workspaceId } of leaving)

@@ -79,7 +79,8 @@ export class KeyGate extends DurableObject<Env> {
    * @param elsewhere requests that the isolate refused by itself since this gate refused one.
    */
   async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
-    while (!this.#isFresh(at ?? Date.now())) {
+    const arrivedAt = at ?? Date.now();
+    while (!this.#isFresh(arrivedAt)) {
       this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
         this.#loading = undefined;
       });
@@ -181,8 +182,8 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.waitUntil(this.ctx.storage.put("window", kept, { allowUnconfirmed: true }));
   }
 
-  #isFresh(now: number): boolean {
-    return this.#kept !== undefined && now <= this.#kept.until;
+  #isFresh(arrivedAt: number): boolean {
+    return this.#kept !== undefined && arrivedAt <= this.#kept.until;
   }
 
   /**
@@ -201,14 +202,16 @@ export class KeyGate extends DurableObject<Env> {
       const staleAt = usedAt + STANDING_MAX_AGE_MS;
       // And when the key expires: the look-up then no longer finds it.
       const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-      this.#kept = { standing, until: Math.min(staleAt, lastMs) };
+      // Nor for requests that arrive after this was read, if the workspace may change its database by then.
+      const switchMs = standing?.isLeaving ? now : Number.POSITIVE_INFINITY;
+      this.#kept = { standing, until: Math.min(staleAt, lastMs, switchMs) };
       // Not stored, so that a flood of invented keys leaves nothing behind.
       if (!standing) return;
       const begins = this.#bookmark === null || database !== this.#database;
       this.#moveTo(database);
       // From now on, writers of data that this key may read find the key in use and tell its gate.
       if (begins && bookmark !== null) this.advance(bookmark, database);
-      this.ctx.storage.kv.put("standing", this.#kept);
+      if (!standing.isLeaving) this.ctx.storage.kv.put("standing", this.#kept);
       return;
     }
   }
@@ -225,9 +228,9 @@ export class KeyGate extends DurableObject<Env> {
         return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
       const { database, ...standing } = found;
       const home = bindingOf(this.env, database).withSession("first-primary");
-      const accessGranted = await findAccess(openDatabase(home), standing.workspaceId);
-      if (accessGranted !== null)
-        return { standing: { ...standing, accessGranted }, database, bookmark: home.getBookmark() };
+      const there = await findAccess(openDatabase(home), standing.workspaceId);
+      if (there)
+        return { standing: { ...standing, ...there }, database, bookmark: home.getBookmark() };
       // It may have moved in between.
       if (attempt === 2) throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
     }

@@ -26,6 +26,7 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { isoTimeOrNull } from "./health.ts";
+import { IS_LEAVING } from "./moves.ts";
 import {
   byCreation,
   isBehind,
@@ -35,6 +36,7 @@ import {
   type PageRequest,
   ROWS,
 } from "./page.ts";
+import type { WorkspaceStanding } from "./workspaces.ts";
 
 /** Inserts an API key; only its hash is stored. */
 export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
@@ -202,14 +204,15 @@ export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
   };
 }
 
-/** What a gate must know about a key. */
-export interface Standing {
+/**
+ * What a gate must know about a key. If its workspace lives in another database, only that one knows what
+ * `WorkspaceStanding` says.
+ */
+export interface Standing extends WorkspaceStanding {
   keyId: string;
   workspaceId: string;
   /** The name of the workspace's database. */
   database: string;
-  /** Meaningless if the workspace lives in another database: then only that one knows. */
-  accessGranted: boolean;
   /** The key's own quota; null for the deployment's default. */
   requestsPerWindow: number | null;
   lastUsedAt: number | null;
@@ -251,6 +254,7 @@ const standing = prepared(
       workspaceId: workspaces.id,
       database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
       accessGranted: workspaces.accessGranted,
+      isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
       requestsPerWindow: apiKeys.requestsPerWindow,
       lastUsedAt: apiKeys.lastUsedAt,
       expiresAt: apiKeys.expiresAt,

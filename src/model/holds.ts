@@ -47,14 +47,14 @@ function isMovingOnlyIn(states: MoveState[], workspaceId: Column): SQL {
 }
 
 /** SQL condition: the subscription may be dispatched to. Its workspace is not changing its database. */
-export const IS_SETTLED_HERE = isMovingOnlyIn(["copying", "cancelled"], subscriptions.workspaceId);
+export const IS_SETTLED_HERE = isMovingOnlyIn(["copying"], subscriptions.workspaceId);
 
 /**
  * SQL condition: the workspace may be written to in this database. It is not arriving or closed, and has
  * not moved away.
  */
 export function isWritable(workspaceId: Column): SQL {
-  return isMovingOnlyIn(["copying", "draining", "cancelled"], workspaceId);
+  return isMovingOnlyIn(["copying", "draining"], workspaceId);
 }
 
 /** What a dispatch wants of a subscription. */

@@ -1,6 +1,6 @@
-import { and, eq, inArray, isNotNull, lte, or, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, lte, or, sql } from "drizzle-orm";
 import { MOVER_MS } from "../contract/limits.ts";
-import { insertFrom, qb } from "../db/builder.ts";
+import { qb } from "../db/builder.ts";
 import { inOrder, prepared, readAs, rows, type Statements, write } from "../db/client.ts";
 import {
   changes,
@@ -13,9 +13,9 @@ import {
 import { IS_FREE, NOBODY } from "./holds.ts";
 
 /*
- * Moving a workspace from one database, the source, to another, the target. `MoveState` explains the
- * states. Only the mover that owns the move changes them. Each of its writes checks, in the same
- * transaction, that it still owns the move: it may have hung, and another one taken over.
+ * Moving a workspace from one database, the source, to another, the target (arrivals.ts). `MoveState`
+ * explains the states. Only the mover that owns the move changes them. Each of its writes checks, in the
+ * same transaction, that it still owns the move: it may have hung, and another one taken over.
  */
 
 /** A move, as stored in the source. */
@@ -28,6 +28,11 @@ export type Workspace = Pick<
 >;
 
 const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
+
+/** SQL condition: the workspace's row, if it belongs to this move and is in one of these states. */
+export function isMoveIn({ workspaceId, moveId }: Move, states: MoveState[]) {
+  return and(isOf(workspaceId), sql`${moves.moveId} IS ${moveId}`, inArray(moves.state, states));
+}
 
 /**
  * Fails its transaction unless the mover owns the move and the move is in one of these states;
@@ -60,16 +65,21 @@ export function findMove(workspaceId: string): Statements<Move | undefined> {
 }
 
 const allOf = () => {
-  const { workspaceId, state, other, position, since, movedBy, movedUntil } = moves;
-  return { workspaceId, state, other, position, since, movedBy, movedUntil };
+  const { workspaceId, state, moveId, other, position, since } = moves;
+  const { gatesTold, failures, movedBy, movedUntil } = moves;
+  return {
+    ...{ workspaceId, state, moveId, other, position, since },
+    ...{ gatesTold, failures, movedBy, movedUntil },
+  };
 };
 
 /**
- * The moves of workspaces that are leaving this database or have left data behind. Those whose writes
- * are waiting come first, then those whose deliveries are; those that take longest come last.
+ * The moves that no mover owns and that are not waiting to be tried again: of workspaces that are leaving
+ * this database, have left data behind, or are arriving. Those whose writes are waiting come first, then
+ * those whose deliveries are.
  */
-export function listMoves(limit: number): Statements<Move[]> {
-  const states: MoveState[] = ["closed", "draining", "cancelled", "gone", "copying"];
+export function listMoves(limit: number, now: number): Statements<Move[]> {
+  const states: MoveState[] = ["closed", "draining", "gone", "copying", "arriving", "arrived"];
   const order = sql.join(
     states.map((state, i) => sql`WHEN ${state} THEN ${i}`),
     sql` `,
@@ -78,11 +88,15 @@ export function listMoves(limit: number): Statements<Move[]> {
     qb
       .select(allOf())
       .from(moves)
-      .where(inArray(moves.state, states))
+      .where(and(inArray(moves.state, states), lte(moves.movedUntil, now)))
       .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
       .limit(limit),
   );
 }
+
+/** SQL condition: the workspace's keys may soon have to be looked up in another database. */
+export const IS_LEAVING = sql`EXISTS (SELECT 1 FROM ${moves}
+  WHERE ${moves.workspaceId} = ${workspaces.id} AND ${moves.gatesTold} IS NOT NULL)`;
 
 /** A workspace that lives in this database; undefined if it does not. */
 export function findLiving(workspaceId: string): Statements<Workspace | undefined> {
@@ -91,47 +105,28 @@ export function findLiving(workspaceId: string): Statements<Workspace | undefine
     qb
       .select({ id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt })
       .from(workspaces)
-      .where(and(eq(id, workspaceId), sql`${workspaces.database} IS NULL`)),
+      .where(and(eq(id, workspaceId), isNull(workspaces.database))),
   );
   return readAs(found, ([row]) => row);
 }
 
-/**
- * Begins a move at the target: inserts an entry that names the source, and nothing else yet. Changes
- * nothing if the workspace is already arriving, or lives there.
- *
- * @returns the move as stored in the target afterwards.
- */
-export function expectArrival(
-  { id, createdAt }: Workspace,
-  from: string,
-  now: number,
-): Statements<Move | undefined> {
-  // If the move was never begun at the source, the target has nothing else.
-  const isFree = sql`${moves.state} IN ('left', 'arriving')`;
-  const livesElsewhere = sql`${workspaces.id} = ${id} AND ${workspaces.database} IS NOT NULL`;
-  const statements = inOrder([
-    insertFrom(
-      workspaces,
-      { id, createdAt, name: "", adminEmails: [], database: from },
-      sql`WHERE true ON CONFLICT (id) DO NOTHING`,
-    ),
-    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
-      SELECT ${id}, 'arriving', ${from}, ${now} FROM ${workspaces} WHERE ${livesElsewhere}
-      ON CONFLICT (workspace_id) DO UPDATE
-      SET state = excluded.state, other = excluded.other, since = excluded.since WHERE ${isFree}`,
-    findMove(id),
-  ]);
-  return readAs(statements, ([, , move]) => move);
-}
+/** The position of a move that has copied nothing yet. */
+export const START: MovePosition = { kind: 0, after: null };
 
-/** Begins a move at the source: from now on, triggers note the workspace's changes. */
-export function beginMove(workspaceId: string, to: string, now: number): Statements<unknown> {
-  const start: MovePosition = { kind: 0, after: null };
+/**
+ * Begins a move: from now on, triggers note the workspace's changes. Changes nothing if it does not live
+ * here, or is being moved or erased.
+ */
+export function beginMove(
+  workspaceId: string,
+  moveId: string,
+  to: string,
+  now: number,
+): Statements<unknown> {
   return write(
-    sql`INSERT INTO ${moves} (workspace_id, state, other, position, since)
-      SELECT ${workspaceId}, 'copying', ${to}, ${JSON.stringify(start)}, ${now} FROM ${workspaces}
-      WHERE ${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
+    sql`INSERT INTO ${moves} (workspace_id, state, move_id, other, position, since)
+      SELECT ${workspaceId}, 'copying', ${moveId}, ${to}, ${JSON.stringify(START)}, ${now}
+      FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
       ON CONFLICT (workspace_id) DO NOTHING`,
   );
 }
@@ -153,77 +148,66 @@ export function beginErasure(workspaceId: string, now: number): Statements<Move 
   return readAs(statements, ([, move]) => (move && isMoving(move) ? move : undefined));
 }
 
-/** Takes over a move unless another mover owns it. @returns the move; undefined if another one does. */
+/** The states of a move in the source. */
+const AT_SOURCE: MoveState[] = ["copying", "draining", "closed", "gone"];
+
+/**
+ * Takes over a move unless another mover owns it, or it is waiting to be tried again.
+ *
+ * @param isUrgent whether to take it over even if it is waiting.
+ * @returns the move; undefined if it could not be taken over, or is over.
+ */
 export function takeMove(
-  workspaceId: string,
+  move: Move,
   mover: string,
   now: number,
+  isUrgent: boolean,
 ): Statements<Move | undefined> {
-  const isFree = or(eq(moves.movedBy, mover), lte(moves.movedUntil, now));
+  const isFree = or(
+    eq(moves.movedBy, mover),
+    lte(moves.movedUntil, now),
+    isUrgent ? isNull(moves.movedBy) : undefined,
+  );
   const statements = inOrder([
     qb
       .update(moves)
       .set({ movedBy: mover, movedUntil: now + MOVER_MS })
-      .where(and(isOf(workspaceId), isFree)),
-    findMove(workspaceId),
+      .where(and(isMoveIn(move, AT_SOURCE), isFree)),
+    findMove(move.workspaceId),
   ]);
-  return readAs(statements, ([, move]) => (move?.movedBy === mover ? move : undefined));
-}
-
-/** Takes over the move at the target: from now on, earlier movers can no longer write there. */
-export function takeArrival(workspaceId: string, mover: string): Statements<unknown> {
-  return write(
-    qb
-      .update(moves)
-      .set({ movedBy: mover })
-      .where(and(isOf(workspaceId), inArray(moves.state, ["arriving", "arrived"]))),
-  );
+  return readAs(statements, ([, found]) => (found?.movedBy === mover ? found : undefined));
 }
 
 /**
- * Takes over the directory's entry, for a move between two other databases: only the last mover that
- * has done so can change it.
+ * Releases a move for the next mover; until then, deliveries need not wait.
+ *
+ * @param until when the sweep may try again.
  */
-export function takeDirectoryEntry(
+export function releaseMove(
   workspaceId: string,
-  to: string,
   mover: string,
-  now: number,
+  until: number,
 ): Statements<unknown> {
-  return write(
-    sql`INSERT INTO ${moves} (workspace_id, state, other, since, moved_by)
-      VALUES (${workspaceId}, 'left', ${to}, ${now}, ${mover})
-      ON CONFLICT (workspace_id) DO UPDATE SET moved_by = excluded.moved_by`,
-  );
-}
-
-/** Releases a move for the next mover; until then, deliveries need not wait. */
-export function releaseMove(workspaceId: string, mover: string): Statements<unknown> {
   const state = sql`CASE ${moves.state} WHEN 'draining' THEN 'copying' ELSE ${moves.state} END`;
   return write(
     qb
       .update(moves)
-      .set({ movedUntil: 0, state })
+      .set({ movedBy: null, movedUntil: until, state })
       .where(and(isOf(workspaceId), eq(moves.movedBy, mover))),
   );
 }
 
-/** Stores how far copying has come. */
-export function updatePosition(
+/** Changes the row of a move. */
+export function updateMove(
   workspaceId: string,
-  position: MovePosition | null,
+  fields: Partial<Omit<Move, "workspaceId" | "moveId">>,
 ): Statements<unknown> {
-  return write(qb.update(moves).set({ position }).where(isOf(workspaceId)));
+  return write(qb.update(moves).set(fields).where(isOf(workspaceId)));
 }
 
 /** Renews a mover's ownership of a move. */
 export function renewMove(workspaceId: string, now: number): Statements<unknown> {
-  return write(
-    qb
-      .update(moves)
-      .set({ movedUntil: now + MOVER_MS })
-      .where(isOf(workspaceId)),
-  );
+  return updateMove(workspaceId, { movedUntil: now + MOVER_MS });
 }
 
 /** Deletes changes that have been copied. */
@@ -233,15 +217,6 @@ export function deleteChanges(workspaceId: string, through: number): Statements<
       .delete(changes)
       .where(and(eq(changes.workspaceId, workspaceId), lte(changes.number, through))),
   );
-}
-
-/** Changes the state of a move. */
-export function updateState(
-  workspaceId: string,
-  state: MoveState,
-  now: number,
-): Statements<unknown> {
-  return write(qb.update(moves).set({ state, since: now }).where(isOf(workspaceId)));
 }
 
 const held = prepared(
@@ -258,70 +233,21 @@ export function isHeld(workspaceId: string, now: number): Statements<boolean> {
 }
 
 /**
- * Makes the workspace live in the target, with its final fields; its events are still to be measured.
- * It cannot be written to before `openArrived`. Safe to apply twice.
+ * Ends a move that its mover owns and that has not reached its switch. The target finds out by itself.
+ * Safe to apply twice. Reads whether it has ended.
  */
-export function arrive({ id, ...fields }: Workspace, now: number): Statements<unknown> {
-  const unmeasured = { sweptTo: "", sizedTo: "", sizedBytes: 0, trimmedTo: "" };
-  return inOrder([
-    qb
-      .update(workspaces)
-      .set({ ...fields, ...unmeasured, database: null })
-      .where(and(eq(workspaces.id, id), isNotNull(workspaces.database))),
-    updateState(id, "arrived", now),
-  ]);
-}
-
-/**
- * Makes this database point to another one, where the workspace lives.
- *
- * @param before the database that it pointed to; null if the workspace lived here.
- */
-export function pointTo(
-  workspaceId: string,
-  before: string | null,
-  database: string,
-): Statements<unknown> {
-  return write(
-    qb
-      .update(workspaces)
-      .set({ database })
-      .where(and(eq(workspaces.id, workspaceId), sql`${workspaces.database} IS ${before}`)),
-  );
-}
-
-/** Allows writes to a workspace that has arrived. */
-export function openArrived(workspaceId: string, mover: string): Statements<unknown> {
-  return write(
+export function cancelMove(move: Move, mover: string): Statements<boolean> {
+  const { workspaceId, moveId } = move;
+  const statements = inOrder([
     qb
       .delete(moves)
-      .where(and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arrived"))),
-  );
-}
-
-/** Cancels a move that has not reached its switch, at the source; the target is still to be told. */
-export function cancelMove(workspaceId: string, now: number): Statements<unknown> {
-  return inOrder([
-    qb.delete(changes).where(eq(changes.workspaceId, workspaceId)),
-    updateState(workspaceId, "cancelled", now),
-  ]);
-}
-
-/** Cancels a move at the target: the copied rows are to be deleted. Changes nothing if already done. */
-export function cancelArrival(
-  workspaceId: string,
-  mover: string,
-  now: number,
-): Statements<unknown> {
-  return write(
+      .where(and(isMoveIn(move, ["copying", "draining", "closed"]), eq(moves.movedBy, mover))),
     qb
-      .update(moves)
-      .set({ state: "gone", since: now, movedUntil: 0 })
-      .where(and(isOf(workspaceId), eq(moves.movedBy, mover), eq(moves.state, "arriving"))),
-  );
-}
-
-/** Deletes a move that has ended. */
-export function deleteMove(workspaceId: string): Statements<unknown> {
-  return write(qb.delete(moves).where(isOf(workspaceId)));
+      .delete(changes)
+      .where(
+        sql`${changes.workspaceId} = ${workspaceId} AND NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isOf(workspaceId)})`,
+      ),
+    findMove(workspaceId),
+  ]);
+  return readAs(statements, ([, , found]) => found?.moveId !== moveId);
 }

@@ -16,6 +16,7 @@ import {
 import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
 import { isLive } from "./api-keys.ts";
+import { IS_LEAVING } from "./moves.ts";
 import { readdress } from "./notices.ts";
 import {
   byCreation,
@@ -74,15 +75,25 @@ export function livesHere(workspaceId: Column): SQL {
   return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
 }
 
-/** Whether a workspace has access; null if it does not live in this database. */
-export async function findAccess(db: Database, id: string): Promise<boolean | null> {
+/** What a gate must know about a workspace. */
+export interface WorkspaceStanding {
+  accessGranted: boolean;
+  /** Whether it may be about to live in another database. */
+  isLeaving: boolean;
+}
+
+/** What a gate must know about a workspace; undefined if it does not live in this database. */
+export async function findAccess(db: Database, id: string): Promise<WorkspaceStanding | undefined> {
   const [row] = await query(db, access({ id }));
-  return row?.accessGranted ?? null;
+  return row;
 }
 
 const access = prepared(
   qb
-    .select({ accessGranted: workspaces.accessGranted })
+    .select({
+      accessGranted: workspaces.accessGranted,
+      isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
+    })
     .from(workspaces)
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );

@@ -29,7 +29,7 @@ export const databases = operation({
 export const moveWorkspace = operation({
   name: "moveWorkspace",
   about:
-    "Moves a workspace to another database while it is in use. Call it until it is done. Moving it to the database it lives in cancels a move that is still copying.",
+    "Moves a workspace to another database while it is in use. Call it until it is done. Moving it to the database it lives in cancels a move that has not been switched yet.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     database: DatabaseName.describe("binding of the database to move to"),

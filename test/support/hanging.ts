@@ -6,11 +6,12 @@ type Describe = (database: DatabaseName, sql: string) => boolean;
 
 /**
  * The deployment as somebody sees it who hangs right before the first transaction that `isIt`
- * describes, and wakes up when `release` is called.
+ * describes, and wakes up when `release` is called; nothing that it asks in between is answered before.
  */
 export function hangingBefore(isIt: Describe) {
   const hung = Promise.withResolvers<void>();
   const released = Promise.withResolvers<void>();
+  const arrived = Promise.withResolvers<unknown>();
   let isOver = false;
   const bindings = NAMES.map((name) => {
     const database = databaseOf(name);
@@ -27,10 +28,14 @@ export function hangingBefore(isIt: Describe) {
       },
       async batch(statements: D1PreparedStatement[]) {
         const sql = statements.map((statement) => texts.get(statement)).join(";\n");
-        if (!isOver && isIt(name, sql)) {
+        if (isOver) await released.promise;
+        else if (isIt(name, sql)) {
           isOver = true;
           hung.resolve();
           await released.promise;
+          const results = database.batch(statements);
+          arrived.resolve(results.catch(() => {}));
+          return results;
         }
         return database.batch(statements);
       },
@@ -42,6 +47,10 @@ export function hangingBefore(isIt: Describe) {
   return {
     env: { ...env, ...Object.fromEntries(bindings) } as unknown as Env,
     hung: hung.promise,
-    release: () => released.resolve(),
+    /** Returns when that transaction has been made, or has failed. */
+    release: async () => {
+      released.resolve();
+      await arrived.promise;
+    },
   };
 }

@@ -66,7 +66,7 @@ export async function dieClosed(workspaceId: string): Promise<void> {
   const { env, hung } = hangingBefore(
     (name, sql) => name === "DB_3" && /update "workspaces"/.test(sql),
   );
-  void moveWorkspace(env, workspaceId, "DB_3", () => true);
+  void moveWorkspace(env, workspaceId, "DB_3", () => true).catch(() => {});
   await hung;
   await expireLeases();
 }

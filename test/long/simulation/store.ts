@@ -56,13 +56,9 @@ export class Store {
     for (const [i, uri] of uris.entries()) this.#whole.exec(`ATTACH '${uri}' AS d${i}`);
     const everywhere = (select: (schema: string) => string) =>
       uris.map((_, i) => select(`d${i}`)).join(" UNION ALL ");
-    // Of one that has arrived, the other database does not know yet.
-    const arrived = everywhere(
-      (d) => `SELECT workspace_id FROM ${d}.moves WHERE state = 'arrived'`,
-    );
+    // During a switch, both databases may say that it lives there: the directory knows.
     const living = (d: string) =>
-      `(SELECT id FROM ${d}.workspaces WHERE database IS NULL
-        AND (id NOT IN (${arrived}) OR id IN (SELECT workspace_id FROM ${d}.moves WHERE state = 'arrived')))`;
+      `(SELECT id FROM d0.workspaces WHERE coalesce(database, 'DB') = '${this.names[Number(d.slice(1))]}')`;
     // Notices are numbered in each database.
     const columnsOf = (table: string, d: string) =>
       (this.#whole.prepare(`PRAGMA d0.table_info(${table})`).all() as { name: string }[])
@@ -95,7 +91,7 @@ export class Store {
     return this.names.some(
       (_, i) =>
         this.rows(
-          `SELECT 1 FROM d${i}.moves WHERE state IN ('copying', 'draining', 'closed', 'cancelled', 'gone') LIMIT 1`,
+          `SELECT 1 FROM d${i}.moves WHERE state IN ('copying', 'draining', 'closed', 'gone', 'arriving', 'arrived') LIMIT 1`,
         ).length > 0,
     );
   }

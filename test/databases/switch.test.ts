@@ -1,0 +1,340 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { sweep } from "../../src/doors/sweep.ts";
+import { continueMove, moveWorkspace } from "../../src/moving/move.ts";
+import { errorOf, leadReport } from "../support/api.ts";
+import { type DatabaseName, databaseOf, deploymentWith } from "../support/databases.ts";
+import { isolated } from "../support/deliveries.ts";
+import { failingDatabase, lost } from "../support/failing.ts";
+import { hangingBefore } from "../support/hanging.ts";
+import { keepLog } from "../support/log-lines.ts";
+import {
+  allDelivered,
+  beginMoving,
+  cleanUp,
+  copyAll,
+  dieClosed,
+  expireLeases,
+  homeOf,
+  moved,
+  openWithLeads,
+} from "../support/moves.ts";
+
+const { Platform } = exports;
+const lines = keepLog();
+const always = () => true;
+
+const moveOf = (workspaceId: string, name: DatabaseName = "DB_2") =>
+  databaseOf(name)
+    .prepare("SELECT state, failures FROM moves WHERE workspace_id = ?")
+    .bind(workspaceId)
+    .first<{ state: string; failures: number }>();
+
+const record = (workspaceId: string, reference = "more") =>
+  Platform.recordLeads({ workspaceId, leads: [leadReport(reference)] });
+
+/** The states that a workspace's move has entered. */
+const entered = (workspaceId: string) =>
+  lines
+    .map((line) => JSON.parse(line))
+    .filter(({ event, workspace }) => event === "move" && workspace === workspaceId)
+    .map(({ state }) => state);
+
+/** The deployment whose databases lose the reply to each transaction of a kind, the first time. */
+function losingReplies(isLost: (sql: string) => boolean): Env {
+  const seen = new Set<string>();
+  const losing = (name: DatabaseName) =>
+    failingDatabase(name, async (sql, go) => {
+      const result = await go();
+      if (seen.has(name + sql) || !isLost(sql)) return result;
+      seen.add(name + sql);
+      throw lost();
+    });
+  const queues = isolated().env;
+  return { ...queues, ...{ DB: losing("DB"), DB_2: losing("DB_2"), DB_3: losing("DB_3") } } as Env;
+}
+
+describe("a mover whose replies are lost", () => {
+  test("finishes the move in one call, because it recognises its own earlier tries", async () => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    const bindings = losingReplies((sql) => /insert|update|delete/i.test(sql));
+    const progress = await moveWorkspace(bindings, workspaceId, "DB_3", always);
+    expect(progress).toEqual({ done: true, state: null });
+    expect(entered(workspaceId)).toEqual(["draining", "closed", "gone"]);
+    expect(await leadIds()).toEqual(ids);
+  });
+
+  test("cancels a move that it is asked to cancel", async () => {
+    const { workspaceId } = await openWithLeads();
+    await copyAll(workspaceId);
+    const bindings = losingReplies((sql) => /delete from "moves"/i.test(sql));
+    const progress = await moveWorkspace(bindings, workspaceId, "DB_2", always);
+    expect(progress).toEqual({ done: true, state: null });
+    expect(entered(workspaceId).at(-1)).toBe("cancelled");
+  });
+});
+
+describe("a switch that fails", () => {
+  const full = new Error("D1_ERROR: Exceeded maximum DB size: SQLITE_FULL");
+  const DB_3 = (fail: () => Promise<never>) =>
+    failingDatabase("DB_3", (sql, go) => (/update "workspaces"/.test(sql) ? fail() : go()));
+
+  test.each([
+    ["because the target is full", () => Promise.reject(full)],
+    ["because the target does not answer", () => new Promise<never>(() => {})],
+  ])("%s goes back while writes wait", async (_, fail) => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    await copyAll(workspaceId);
+    const bindings = deploymentWith({ DB_3: DB_3(fail) });
+    const moving = errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
+    await expect.poll(() => entered(workspaceId), { interval: 5 }).toContain("closed");
+    const recorded = await record(workspaceId);
+    expect(await moving).toMatch(/SQLITE_FULL|DB_3 does not answer/);
+    expect(await homeOf(workspaceId)).toBe("DB_2");
+    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 1 });
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await allDelivered(workspaceId, ids.length + 1);
+    await moved(workspaceId, "DB_3");
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+  });
+
+  test("goes back even if the directory's reply to the switch did not arrive, unless it was made", async () => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    await copyAll(workspaceId);
+    let hasSwitched = false;
+    const DB = failingDatabase("DB", async (sql, go) => {
+      const result = await go();
+      if (!/update "workspaces"/.test(sql)) return result;
+      hasSwitched = true;
+      return new Promise<never>(() => {});
+    });
+    await moveWorkspace(deploymentWith({ DB }), workspaceId, "DB_3", () => !hasSwitched);
+    expect(entered(workspaceId).slice(-2)).toEqual(["closed", "gone"]);
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+    const recorded = await record(workspaceId);
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+  });
+
+  test("is tried again by the sweep after a while that grows, and at once by a call", async () => {
+    const { workspaceId } = await openWithLeads();
+    await copyAll(workspaceId);
+    const bindings = deploymentWith({ DB_3: DB_3(() => Promise.reject(full)) });
+    const fail = () => errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
+    const waitOf = async () => {
+      const row = databaseOf("DB_2").prepare(
+        "SELECT moved_until FROM moves WHERE workspace_id = ?",
+      );
+      const until = await row.bind(workspaceId).first<number>("moved_until");
+      return Math.round(((until ?? 0) - Date.now()) / 60_000);
+    };
+    await fail();
+    expect(await waitOf()).toBe(1);
+    await fail();
+    expect(await waitOf()).toBe(2);
+    await sweep(isolated().env, Date.now());
+    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 2 });
+    await expireLeases();
+    await sweep(isolated().env, Date.now());
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+  });
+
+  test("leaves nothing that a late transaction of it could change", async () => {
+    const workspace = await openWithLeads();
+    const { workspaceId, ids, leadIds } = workspace;
+    await copyAll(workspaceId);
+    const late: (() => Promise<unknown>)[] = [];
+    const keep = (name: DatabaseName) =>
+      failingDatabase(name, (sql, go) => {
+        if (!/update "workspaces"/.test(sql)) return go();
+        late.push(go);
+        return new Promise<never>(() => {});
+      });
+    const bindings = deploymentWith({ DB: keep("DB"), DB_2: keep("DB_2"), DB_3: keep("DB_3") });
+    await errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
+    const recorded = await record(workspaceId);
+    await Promise.allSettled(late.map((go) => go()));
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await moved(workspaceId, "DB_3");
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await record(workspaceId, "last");
+  });
+});
+
+describe("a workspace whose mover died while it was closed", () => {
+  test("is opened where it was by whoever cancels the move", async () => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    await dieClosed(workspaceId);
+    expect(await moveOf(workspaceId)).toMatchObject({ state: "closed" });
+    const recording = record(workspaceId);
+    await moved(workspaceId, "DB_2");
+    const recorded = await recording;
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+    await cleanUp();
+    expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "left" });
+    await moved(workspaceId, "DB_3");
+    expect(await leadIds()).toHaveLength(ids.length + 1);
+  });
+
+  test("stays open where it has arrived, even if that is the directory's database", async () => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    let isOpen = false;
+    const DB = failingDatabase("DB", async (sql, go) => {
+      const result = await go();
+      isOpen ||= /delete from "moves"/.test(sql);
+      return result;
+    });
+    const DB_2 = failingDatabase("DB_2", (_, go) => (isOpen ? new Promise(() => {}) : go()));
+    void moveWorkspace(deploymentWith({ DB, DB_2 }), workspaceId, "DB", always).catch(() => {});
+    await expect.poll(() => isOpen, { interval: 20, timeout: 10_000 }).toBe(true);
+    await expireLeases();
+    expect(await moveOf(workspaceId)).toMatchObject({ state: "closed" });
+    await sweep(isolated().env, Date.now());
+    expect(await moveOf(workspaceId)).toMatchObject({ state: "gone" });
+    const recorded = await record(workspaceId);
+    expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
+  });
+
+  test("is opened by the next sweep, even if the target is away", async () => {
+    const { workspaceId } = await openWithLeads();
+    await dieClosed(workspaceId);
+    const DB_3 = failingDatabase("DB_3", () => new Promise<never>(() => {}));
+    const { env: queues } = isolated();
+    const recording = record(workspaceId);
+    void sweep({ ...queues, DB_3 } as Env, Date.now()).catch(() => {});
+    await recording;
+    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 1 });
+    await moved(workspaceId, "DB_2");
+  });
+});
+
+describe("a move that has begun", () => {
+  test("is continued by the sweep if whoever began it died before the target was told", async () => {
+    const { workspaceId } = await openWithLeads();
+    const half = hangingBefore(
+      (name, sql) => name === "DB_3" && /INSERT INTO "workspaces"/.test(sql),
+    );
+    void moveWorkspace(half.env, workspaceId, "DB_3", always).catch(() => {});
+    await half.hung;
+    await expireLeases();
+    expect(await moveOf(workspaceId, "DB_3")).toBe(null);
+    await sweep(isolated().env, Date.now());
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+    await half.release();
+  });
+
+  test("leaves nothing at the target if it is told only after the move was cancelled", async () => {
+    const { workspaceId } = await openWithLeads();
+    const half = hangingBefore(
+      (name, sql) => name === "DB_3" && /INSERT INTO "workspaces"/.test(sql),
+    );
+    void moveWorkspace(half.env, workspaceId, "DB_3", always).catch(() => {});
+    await half.hung;
+    await expireLeases();
+    await moved(workspaceId, "DB_2");
+    await half.release();
+    expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "arriving" });
+    await sweep(isolated().env, Date.now());
+    expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "left" });
+    await moved(workspaceId, "DB_3");
+  });
+
+  test("keeps what it has copied while the sweeps of the target ask about it", async () => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    await beginMoving(workspaceId, 5);
+    await continueMove(env, "DB_3", workspaceId, always);
+    expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "arriving" });
+    await moved(workspaceId, "DB_3");
+    expect(await leadIds()).toEqual(ids);
+  });
+});
+
+describe("the gates of a workspace's keys", () => {
+  type Forget = (told: string, forget: () => Promise<void>) => Promise<void>;
+
+  /** The deployment with gates that are told like this. */
+  const withGates = (tell: Forget): Env => ({
+    ...env,
+    KEY_GATE: {
+      getByName: (name: string) => {
+        const gate = env.KEY_GATE.getByName(name);
+        return { forget: () => tell(name, async () => gate.forget()) };
+      },
+    } as unknown as Env["KEY_GATE"],
+  });
+
+  /** Inserts keys that have been used. */
+  const insertKeys = (workspaceId: string, count: number) =>
+    databaseOf("DB")
+      .prepare(
+        `INSERT INTO api_keys (id, workspace_id, key_hash, created_at, last_used_at)
+          SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 1, 1 FROM json_each(?2)`,
+      )
+      .bind(workspaceId, JSON.stringify([...Array(count).keys()]))
+      .run();
+
+  test.each([
+    ["is overloaded", () => Promise.reject(Object.assign(new Error("busy"), { overloaded: true }))],
+    ["hangs", () => new Promise<void>(() => {})],
+  ])("delay a move, but no write, if one %s", async (_, fail) => {
+    const { workspaceId } = await openWithLeads();
+    const error = await errorOf(moveWorkspace(withGates(fail), workspaceId, "DB_3", always));
+    expect(error).toMatch(/busy|the gate of a key does not answer/);
+    expect(await moveOf(workspaceId)).toEqual({ state: "copying", failures: 0 });
+    await record(workspaceId);
+    await allDelivered(workspaceId, 4);
+    await moved(workspaceId, "DB_3");
+  });
+
+  test("are told once each, a few at a time and before writes wait, however often that is interrupted", async () => {
+    const { workspaceId, ids, leadIds } = await openWithLeads();
+    await insertKeys(workspaceId, 300);
+    const told: string[] = [];
+    let [atOnce, mostAtOnce, isDown] = [0, 0, true];
+    const bindings = withGates(async (name, forget) => {
+      mostAtOnce = Math.max(mostAtOnce, ++atOnce);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      atOnce--;
+      told.push(name);
+      if (!name.startsWith("hash_")) await forget();
+      if (told.length === 180 && isDown) throw new Error("busy");
+    });
+    expect(await errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always))).toBe("busy");
+    isDown = false;
+    // The target fails at the switch, too.
+    const DB_3 = failingDatabase("DB_3", (sql, go) =>
+      /update "workspaces"/.test(sql) ? Promise.reject(new Error("full")) : go(),
+    );
+    const failing = moveWorkspace({ ...bindings, DB_3 } as Env, workspaceId, "DB_3", always);
+    expect(await errorOf(failing)).toBe("full");
+    const toldBefore = told.length;
+    await moveWorkspace(bindings, workspaceId, "DB_3", always);
+    expect(told.length).toBe(toldBefore);
+    expect(new Set(told).size).toBe(301);
+    // Only those beside the one that failed.
+    expect(told.length).toBeLessThanOrEqual(301 + 50);
+    expect(mostAtOnce).toBe(50);
+    expect(await leadIds()).toEqual(ids);
+  });
+
+  test("keep no standing from when they are told until the workspace has moved, or stays", async () => {
+    const { workspaceId, api, ids } = await openWithLeads();
+    const reads = async () => (await api.get<{ data: unknown[] }>("/v1/leads")).body.data.length;
+    const told = () =>
+      databaseOf("DB_2")
+        .prepare("SELECT gates_told FROM moves WHERE workspace_id = ?")
+        .bind(workspaceId)
+        .first<string>("gates_told");
+    while (!(await told())) await beginMoving(workspaceId, 2);
+    expect(await reads()).toBe(ids.length);
+    // Nobody tells the gate of this.
+    const access = databaseOf("DB_2").prepare(
+      "UPDATE workspaces SET access_granted = ? WHERE id = ?",
+    );
+    await access.bind(0, workspaceId).run();
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    await access.bind(1, workspaceId).run();
+    await moved(workspaceId, "DB_3");
+    await record(workspaceId);
+    expect(await reads()).toBe(ids.length + 1);
+  });
+});
