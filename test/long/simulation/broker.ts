@@ -13,6 +13,10 @@ export type Consumer = (messages: Message<never>[], isolate: Isolate) => Promise
 export class Broker {
   #waiting: Held[] = [];
   #running = 0;
+  /** Consumers that are busy with nothing but fast subscriptions. */
+  #busyWithFast = 0;
+  /** When all consumers were. */
+  readonly #saturated: { from: number; to: number }[] = [];
   #sent = 0;
 
   readonly world: World;
@@ -31,19 +35,37 @@ export class Broker {
   /** The binding of an isolate. */
   producer(isolate: Isolate): Queue {
     return {
-      sendBatch: async (messages: MessageSendRequest<unknown>[]) => {
-        const { world } = this;
-        await isolate.step();
-        await world.sleep(world.chance.between(1, 20));
-        if (world.faults && world.chance.happens(0.05)) {
-          // Some of them may have been accepted.
-          for (const message of messages) if (world.chance.happens(0.5)) this.#take(message);
-          throw new Error("Queue sendBatch failed: overloaded");
-        }
-        for (const message of messages) this.#take(message);
-        await isolate.step();
-      },
+      sendBatch: (messages: MessageSendRequest<unknown>[]) =>
+        isolate.request(async () => {
+          const { world } = this;
+          await isolate.step();
+          await world.sleep(world.chance.between(1, 20));
+          if (world.faults && world.chance.happens(0.05)) {
+            // Some of them may have been accepted.
+            for (const message of messages) if (world.chance.happens(0.5)) this.#take(message);
+            throw new Error("Queue sendBatch failed: overloaded");
+          }
+          for (const message of messages) this.#take(message);
+          await isolate.step();
+        }),
     } as unknown as Queue;
+  }
+
+  /** For how long, between two times, all consumers were busy with fast subscriptions. */
+  saturatedMs(from: number, to: number): number {
+    return this.#saturated.reduce(
+      (sum, busy) => sum + Math.max(0, Math.min(busy.to, to) - Math.max(busy.from, from)),
+      0,
+    );
+  }
+
+  #countFast(change: 1 | -1): void {
+    const { now } = this.world;
+    const last = this.#saturated.at(-1);
+    if (this.#busyWithFast === this.concurrency && last) last.to = now;
+    this.#busyWithFast += change;
+    if (this.#busyWithFast === this.concurrency)
+      this.#saturated.push({ from: now, to: Number.POSITIVE_INFINITY });
   }
 
   #take({ body, delaySeconds = 0 }: MessageSendRequest<unknown>): void {
@@ -72,6 +94,8 @@ export class Broker {
     while (this.#waiting.length > 0 && this.#running < this.concurrency) {
       const batch = this.#waiting.splice(0, world.chance.between(1, 10));
       this.#running++;
+      const isFast = batch.every(({ body }) => (body as { lane: string }).lane === "fast");
+      if (isFast) this.#countFast(1);
       const ended = new Set<Held>();
       let open = true;
       const end = (held: Held, retryAfterMs: number | null) => {
@@ -83,6 +107,7 @@ export class Broker {
         if (!open) return;
         open = false;
         this.#running--;
+        if (isFast) this.#countFast(-1);
         for (const held of batch) end(held, retryAfterMs);
         this.#dispatch();
       };
@@ -98,13 +123,15 @@ export class Broker {
         ack: () => end(held, null),
         retry: ({ delaySeconds = 0 } = {}) => end(held, delaySeconds * 1000),
       })) as unknown as Message<never>[];
-      this.consumer(messages, isolate).then(
-        () => close(null),
-        (error) => {
-          world.note(`${this.name} consumer throws ${error}`);
-          close(world.chance.between(0, 10_000));
-        },
-      );
+      isolate
+        .run(() => this.consumer(messages, isolate))
+        .then(
+          () => close(null),
+          (error) => {
+            world.note(`${this.name} consumer throws ${error}`);
+            close(world.chance.between(0, 10_000));
+          },
+        );
     }
   }
 }

@@ -3,7 +3,12 @@ import {
   EVENTS_WITH_BODIES,
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
-import { HOLD_MS, POST_TIMEOUT_MS, POSTS_AT_ONCE } from "../../../src/contract/limits.ts";
+import {
+  HOLD_MS,
+  POST_TIMEOUT_MS,
+  POSTS_AT_ONCE,
+  SLOW_ANSWER_MS,
+} from "../../../src/contract/limits.ts";
 import type { Store } from "./store.ts";
 import type { Isolate } from "./world.ts";
 
@@ -36,6 +41,7 @@ export function checkCommit(store: Store): void {
     .filter(({ id }) => !known.has(id));
   for (const event of events) {
     known.add(event.id);
+    store.committedAt.set(event.id, store.world.now);
     const listing = store
       .rows<{ id: string; events: string; active: 0 | 1 }>(
         `SELECT s.id, s.events, w.access_granted AND s.disabled_at IS NULL AS active
@@ -146,17 +152,74 @@ function checkProbes(subscriptionId: string, underWay: Post[], now: number): voi
 }
 
 /**
- * The consumers' writes are in proportion to their work: at most a claim, an outcome and a change
- * of pace for a failed post, two of these for a successful one, and one row for a cancelled
- * delivery.
+ * The consumers' writes are in proportion to their work: a claim and a release each time that one posts
+ * to a subscription, an outcome for each post, a row for each change of pace, and one for a cancelled
+ * delivery. What is redelivered becomes due one by one, and may be claimed like that. A hundred more are
+ * for the claims of those that crashed, or handed their work on.
  */
 export function checkWrites(store: Store, posts: Post[]): void {
-  const taken = posts.filter(({ acknowledged }) => acknowledged).length;
+  const turns = new Set<string>();
+  const streaks = new Map<string, number>();
+  let changes = 0;
+  for (const { subscriptionId, isolate, acknowledged, startedAt, endedAt } of posts) {
+    turns.add(`${subscriptionId} ${isolate.id}`);
+    const isFast = acknowledged && (endedAt ?? startedAt) - startedAt < SLOW_ANSWER_MS;
+    const streak = isFast ? (streaks.get(subscriptionId) ?? 0) + 1 : 0;
+    streaks.set(subscriptionId, streak);
+    if (streak <= POSTS_AT_ONCE) changes++;
+  }
   const cancelled = store.rows("SELECT 1 FROM deliveries WHERE state = 'cancelled'").length;
-  const most = 3 * (posts.length - taken) + 2 * taken + cancelled + 100;
+  const created = new Map(
+    store
+      .rows<{ id: string; created_at: number }>("SELECT id, created_at FROM events")
+      .map((event) => [event.id, event.created_at]),
+  );
+  const old = posts.filter(
+    ({ eventId, startedAt }) => startedAt - (created.get(eventId) ?? 0) > 3_600_000,
+  ).length;
+  const most = 2 * turns.size + posts.length + changes + old + cancelled + 100;
   if (store.consumerWrites > most)
-    throw new Violation(`${store.consumerWrites} rows were written for ${posts.length} posts`);
+    throw new Violation(
+      `${store.consumerWrites} rows were written for ${posts.length} posts, more than ${most}`,
+    );
 }
+
+/**
+ * A subscriber that answers immediately is posted to without a pause, and gets its share of the
+ * connections.
+ *
+ * @param posts those to one subscriber, of events since its consumers were idle.
+ * @param pauseMs the longest that none of its posts may be in progress while an event waits for it.
+ * @param saturatedMs for how long, between two times, no consumer was free because of other fast ones:
+ *   some of these are only then found to be slow.
+ */
+export function checkPauses(
+  store: Store,
+  posts: Post[],
+  pauseMs: number,
+  saturatedMs: (from: number, to: number) => number,
+): void {
+  let busyUntil = 0;
+  for (const [i, { eventId, subscriptionId, startedAt, endedAt }] of posts.entries()) {
+    const committedAt = store.committedAt.get(eventId) ?? startedAt;
+    const since = Math.max(committedAt, busyUntil);
+    const pausedMs = startedAt - since - saturatedMs(since, startedAt);
+    if (pausedMs > pauseMs)
+      throw new Violation(`${subscriptionId} answers immediately, and waited ${pausedMs} ms`);
+    const waitedMs = startedAt - committedAt - saturatedMs(committedAt, startedAt);
+    if (waitedMs > pauseMs + i * SHARE_MS)
+      throw new Violation(
+        `${subscriptionId} answers immediately, and got its event ${i} after ${waitedMs} ms`,
+      );
+    busyUntil = Math.max(busyUntil, endedAt ?? startedAt);
+  }
+}
+
+/**
+ * How long a fast subscriber's next post may take on average, if those who share its dispatch take all
+ * connections: each post takes up to half a second, and ten subscribers share five connections.
+ */
+const SHARE_MS = 1_000;
 
 const overdueSince = new WeakMap<Store, Map<string, number>>();
 
@@ -207,6 +270,10 @@ export async function checkEnd(store: Store, keys: string, posts: Post[]): Promi
     if (attempts > (tried.get(name)?.length ?? 0))
       throw new Violation(`${name} counts ${attempts} attempts, more than were made`);
   }
+  for (const { id } of store.rows<{ id: string }>(
+    "SELECT id FROM subscriptions WHERE ranges IS NOT NULL",
+  ))
+    throw new Violation(`a range of ${id} is still being redelivered`);
   checkDisabled(store, posts);
 }
 

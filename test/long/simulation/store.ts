@@ -13,6 +13,8 @@ const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 
 /** Tables whose rows belong to the workspace that they name. */
 const OWNED = ["automations", "leads", "runs", "subscriptions", "events", "deliveries", "notices"];
+/** The longest that a slow request to D1, or its reply, is on its way when nothing fails. */
+export const SLOW_REPLY_MS = 1_500;
 let stores = 0;
 
 /**
@@ -29,6 +31,8 @@ export class Store {
    * Rows written by the consumers, without the table of attempts, which has a row for each failure.
    */
   consumerWrites = 0;
+  /** When each event was committed, in true time. */
+  readonly committedAt = new Map<string, number>();
   /** How D1 has failed. */
   readonly injected = new Set<Fault>();
   /** Called at the very moment when a write has been committed. */
@@ -110,10 +114,11 @@ export class Store {
   /** The binding of an isolate: every call takes time, and may fail before or after, or crash. */
   binding(isolate: Isolate, name = "DB"): D1Database {
     const database = this.#databases[this.names.indexOf(name)] as DatabaseSync;
-    const execute = async (statements: Bound[]) => {
+    const execute = (statements: Bound[]) => isolate.request(() => transact(statements));
+    const transact = async (statements: Bound[]) => {
       const { world } = this;
       await isolate.step();
-      await world.sleep(this.#mayHang(isolate) ?? world.chance.between(1, 40));
+      await world.sleep(this.#mayHang(isolate) ?? this.#delayMs(isolate));
       await isolate.step();
       this.#mayFail(BEFORE_COMMIT);
       const results = this.#transaction(database, statements);
@@ -122,7 +127,7 @@ export class Store {
           if (!LOGS_ATTEMPTS.test(statements[i]?.sql ?? "")) this.consumerWrites += meta.changes;
       await isolate.step();
       this.#mayFail(AFTER_COMMIT);
-      await world.sleep(world.chance.between(1, 40));
+      await world.sleep(this.#delayMs(isolate));
       await isolate.step();
       return results;
     };
@@ -146,6 +151,16 @@ export class Store {
       getBookmark: () => "bookmark",
     };
     return d1 as unknown as D1Database;
+  }
+
+  /**
+   * How long a request, or its reply, is on its way: of the platform's, some take so long that a later
+   * recording overtakes them.
+   */
+  #delayMs({ name }: Isolate): number {
+    const { chance } = this.world;
+    const isSlow = name.startsWith("platform") && chance.happens(0.1);
+    return isSlow ? chance.between(300, SLOW_REPLY_MS) : chance.between(1, 40);
   }
 
   /** For how long a call hangs, of those who move workspaces: others go on with that meanwhile. */

@@ -1,7 +1,11 @@
+import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import { Chance } from "../../../scripts/shared/chance.ts";
 
 const realImmediate = setImmediate;
+
+/** How far the clock of the isolate whose code runs is off from the other machines'. */
+const clock = new AsyncLocalStorage<number>();
 
 /**
  * A world with its own clock and its own randomness, both determined by a seed. While it is
@@ -14,6 +18,10 @@ export class World {
   /** How far the machines' clocks are off, in milliseconds, and since when. */
   skewMs = 0;
   skewedAt = 0;
+  /** How far the clock of a single isolate may be off from that, in either direction. */
+  readonly isolateSkewMs: number;
+  /** How many isolates there have been. */
+  isolates = 0;
   /** Whether anything fails at all. */
   faults = true;
   readonly history: string[] = [];
@@ -23,6 +31,7 @@ export class World {
 
   constructor(seed: number) {
     this.chance = new Chance(seed);
+    this.isolateSkewMs = this.chance.pick([0, 20, 1_000]);
   }
 
   /** Sets the machines' clocks. */
@@ -38,7 +47,8 @@ export class World {
 
   /** Calls `run` after `ms` of true time. */
   after(ms: number, run: () => void): void {
-    this.#timers.push({ at: this.now + Math.max(0, ms), order: this.#order++, run });
+    const at = this.now + Math.max(0, ms);
+    this.#timers.push({ at, order: this.#order++, run: AsyncResource.bind(run) });
   }
 
   sleep(ms: number): Promise<void> {
@@ -78,7 +88,7 @@ export class World {
     const { digest, importKey, encrypt, decrypt } = crypto.subtle;
     const steady = performance.now;
     performance.now = () => this.now;
-    Date.now = () => this.now + this.skewMs;
+    Date.now = () => this.now + this.skewMs + (clock.getStore() ?? 0);
     Math.random = () => this.chance.number();
     globalThis.setTimeout = ((run: () => void, ms = 0) => this.after(ms, run)) as never;
     globalThis.console = {
@@ -122,9 +132,17 @@ const IMMEDIATE_AES = {
 
 const TAG_BYTES = 16;
 
-/** One invocation of the Worker: it lives until it ends, or until a crash between any two steps. */
+/** How many requests of an invocation wait for their response; the runtime queues the others. */
+const CONNECTIONS = 6;
+
+/**
+ * One invocation of the Worker, in an isolate with its own clock: it lives until it ends, or until a
+ * crash between any two steps.
+ */
 export class Isolate {
   #dead = false;
+  #connections = 0;
+  readonly #queued: (() => void)[] = [];
 
   /** Whether it has crashed. */
   get dead(): boolean {
@@ -135,12 +153,37 @@ export class Isolate {
   readonly name: string;
   readonly crashProbability: number;
   readonly onCrash: () => void;
+  readonly id: number;
+  readonly #skewMs: number;
 
   constructor(world: World, name: string, crashProbability: number, onCrash = () => {}) {
     this.world = world;
     this.name = name;
     this.crashProbability = crashProbability;
     this.onCrash = onCrash;
+    this.id = world.isolates++;
+    this.#skewMs = world.chance.between(-world.isolateSkewMs, world.isolateSkewMs);
+  }
+
+  /** Runs the code under test by this isolate's clock. */
+  run<T>(work: () => T): T {
+    return clock.run(this.#skewMs, work);
+  }
+
+  /**
+   * Makes a request once a connection is free. Whether D1 and Durable Objects count is not documented;
+   * here they do.
+   */
+  async request<T>(send: () => Promise<T>): Promise<T> {
+    if (this.#connections < CONNECTIONS) this.#connections++;
+    else await new Promise<void>((resolve) => this.#queued.push(resolve));
+    try {
+      return await send();
+    } finally {
+      const next = this.#queued.shift();
+      if (next) next();
+      else this.#connections--;
+    }
   }
 
   /** A point at which the isolate may crash, and at which a crashed one hangs for ever. */
