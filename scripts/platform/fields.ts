@@ -1,6 +1,10 @@
 import { z } from "@hono/zod-openapi";
+import { OPERATIONS } from "../../src/platform/operations.ts";
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
+
+/** The operations of the Platform door, by name. */
+export const BY_NAME = Object.entries(OPERATIONS).toSorted(([a], [b]) => (a < b ? -1 : 1));
 
 /** A field of an operation's input or output. */
 export interface Field {

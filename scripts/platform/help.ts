@@ -1,9 +1,8 @@
 import type { z } from "@hono/zod-openapi";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { Operation } from "../../src/platform/operation.ts";
-import { OPERATIONS } from "../../src/platform/operations.ts";
 import { align } from "../shared/table.ts";
-import { fieldsOf } from "./fields.ts";
+import { BY_NAME, fieldsOf } from "./fields.ts";
 import { recordsField, takesLines } from "./record-lines.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote]
@@ -22,14 +21,14 @@ Calls a method of the Platform door and prints its answer: as a table in a termi
 
 /** The command's help: all methods, with what each does and its input. */
 export function describeMethods(): string {
-  const about = OPERATIONS.map(({ name, about, input }) =>
+  const about = BY_NAME.map(([name, { about, input }]) =>
     [name, `  ${about}`, ...fieldLines(input, false)].join("\n"),
   );
   return `${USAGE}\n${about.join("\n\n")}`;
 }
 
 /** The help for one method, with the meaning of each field. */
-export function describeMethod({ name, about, input, examples }: Operation): string {
+export function describeMethod(name: string, { about, input, examples }: Operation): string {
   const command = `npm run platform -- ${name}`;
   const lines = examples.map(
     (example) => `  ${command} '${JSON.stringify(example, null, 1).replace(/\n\s*/g, " ")}'`,

@@ -7,7 +7,7 @@
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { parseInput } from "../../src/contract/parse.ts";
-import { findOperation } from "../../src/platform/operations.ts";
+import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatformDoor } from "../shared/platform-door.ts";
 import { toTable } from "../shared/table.ts";
@@ -36,10 +36,9 @@ async function callMethod(): Promise<string | null> {
   );
   const [method, given = "{}", ...rest] = positionals;
   if (method === undefined) return describeMethods();
-  const operation = findOperation(method);
-  if (!operation)
+  if (!isMethod(method))
     throw new Error(`${method}: no such method; npm run platform -- --help lists them`);
-  if ((values as { help?: boolean }).help) return describeMethod(operation);
+  if ((values as { help?: boolean }).help) return describeMethod(method, OPERATIONS[method]);
   if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
   const print = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
@@ -57,17 +56,19 @@ async function callMethod(): Promise<string | null> {
     throw new Error("--workspace is for methods that record, with --ndjson");
   const input = parseText(method, await readText(given));
   // The server would report the same, but later.
-  parseInput(operation.input, input, method);
+  parseInput(OPERATIONS[method].input, input, method);
   await using door = await openPlatformDoor({ remote });
   if (ndjson) {
     await exportLines(door, input);
     return null;
   }
   const answer =
-    method === "eraseWorkspace"
-      ? await eraseAll(door, input)
-      : await door.call(operation.name, input);
+    method === "eraseWorkspace" ? await eraseAll(door, input) : await door.call(method, input);
   return print(answer);
+}
+
+function isMethod(name: string): name is PlatformMethod {
+  return Object.hasOwn(OPERATIONS, name);
 }
 
 /** Reads the input: JSON as given, or from a file, or, for `-`, from standard input. */

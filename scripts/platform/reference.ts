@@ -6,9 +6,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Operation } from "../../src/platform/operation.ts";
-import { OPERATIONS } from "../../src/platform/operations.ts";
 import { ROOT } from "../shared/checkout.ts";
-import { type Field, fieldsOf } from "./fields.ts";
+import { BY_NAME, type Field, fieldsOf } from "./fields.ts";
 
 /** The file, relative to the checkout. */
 export const REFERENCE = "docs/platform.md";
@@ -24,10 +23,10 @@ This page is made from the operations in [\`src/platform/\`](../src/platform/) b
 
 /** The page's text. */
 export function platformReference(): string {
-  return [HEAD, ...OPERATIONS.map(describe)].join("\n");
+  return [HEAD, ...BY_NAME.map(([name, operation]) => describe(name, operation))].join("\n");
 }
 
-function describe({ name, about, input, output, examples }: Operation): string {
+function describe(name: string, { about, input, output, examples }: Operation): string {
   return [
     `## ${name}`,
     "",

@@ -12,10 +12,10 @@ import {
 
 class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
 
-for (const operation of OPERATIONS)
-  Object.defineProperty(PlatformEntrypoint.prototype, operation.name, {
+for (const [name, operation] of Object.entries(OPERATIONS))
+  Object.defineProperty(PlatformEntrypoint.prototype, name, {
     value(this: Call, input: unknown) {
-      return invoke(operation as unknown as Operation, { env: this.env, ctx: this.ctx }, input);
+      return invoke(name, operation, { env: this.env, ctx: this.ctx }, input);
     },
   });
 
@@ -36,9 +36,9 @@ export const Platform = PlatformEntrypoint as new (
 export type Platform = InstanceType<typeof Platform>;
 
 /** Calls a method. A refusal begins with its name, because a log may show the message alone. */
-async function invoke({ name, input: schema, run }: Operation, call: Call, input: unknown) {
+async function invoke(name: string, operation: Operation, call: Call, input: unknown) {
   try {
-    return await run(call, parseInput(schema, input));
+    return await operation.run(call, parseInput(operation.input, input));
   } catch (thrown) {
     const error = causeOf(thrown);
     throw error instanceof InputError ? error.in(name) : error;

@@ -36,7 +36,6 @@ import {
   type PageRequest,
   ROWS,
 } from "./page.ts";
-import type { WorkspaceStanding } from "./workspaces.ts";
 
 /** Inserts an API key; only its hash is stored. */
 export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
@@ -202,6 +201,13 @@ export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
     revokedAt: isoTimeOrNull(row.revokedAt),
     expiresAt: isoTimeOrNull(row.expiresAt),
   };
+}
+
+/** What a gate must know about a workspace. */
+export interface WorkspaceStanding {
+  accessGranted: boolean;
+  /** Whether it may be about to live in another database. */
+  isLeaving: boolean;
 }
 
 /**

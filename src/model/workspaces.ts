@@ -15,7 +15,7 @@ import {
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
-import { isLive } from "./api-keys.ts";
+import { isLive, type WorkspaceStanding } from "./api-keys.ts";
 import { IS_LEAVING } from "./moves.ts";
 import { readdress } from "./notices.ts";
 import {
@@ -73,13 +73,6 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
  */
 export function livesHere(workspaceId: Column): SQL {
   return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
-}
-
-/** What a gate must know about a workspace. */
-export interface WorkspaceStanding {
-  accessGranted: boolean;
-  /** Whether it may be about to live in another database. */
-  isLeaving: boolean;
 }
 
 /** What a gate must know about a workspace; undefined if it does not live in this database. */

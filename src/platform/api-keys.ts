@@ -45,7 +45,6 @@ const Quota = integer(1, 1_000_000);
 const NewKey = z.object({ keyId: z.string(), apiKey: z.string() });
 
 export const createApiKey = operation({
-  name: "createApiKey",
   about: "Creates an API key for a workspace. The key is shown only once.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
@@ -70,7 +69,6 @@ export const createApiKey = operation({
 });
 
 export const updateApiKey = operation({
-  name: "updateApiKey",
   about: "Changes a live API key's quota, with immediate effect.",
   input: z.strictObject({
     keyId: KeyId,
@@ -88,7 +86,6 @@ export const updateApiKey = operation({
 });
 
 export const rollApiKey = operation({
-  name: "rollApiKey",
   about:
     "Replaces an API key; both keys are valid until the overlap ends. The new key is shown only once.",
   input: z.strictObject({
@@ -112,7 +109,6 @@ export const rollApiKey = operation({
 });
 
 export const revokeApiKey = operation({
-  name: "revokeApiKey",
   about: "Revokes an API key for good, with immediate effect.",
   input: z
     .strictObject({
@@ -160,7 +156,6 @@ async function usageOf(
 }
 
 export const listKeyUsage = operation({
-  name: "listKeyUsage",
   about: `Lists a workspace's API keys with the requests of their last 24 hours, newest key first, ${PORTAL_KEYS} per page.`,
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }),
   output: pageOf(KeyUsage),
@@ -190,7 +185,6 @@ export const listKeyUsage = operation({
 });
 
 export const listApiKeys = operation({
-  name: "listApiKeys",
   about: "Lists a workspace's API keys, including revoked ones, newest first, 100 per page.",
   input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }),
   output: pageOf(ApiKeyView),

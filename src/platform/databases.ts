@@ -10,7 +10,6 @@ import { operation } from "./operation.ts";
 /* The bound databases, and which one a workspace lives in. */
 
 export const databases = operation({
-  name: "databases",
   about:
     "Lists the bound databases: how full each is, how fast it grows, and when it will be full.",
   input: z.strictObject({}),
@@ -27,7 +26,6 @@ export const databases = operation({
 });
 
 export const moveWorkspace = operation({
-  name: "moveWorkspace",
   about:
     "Moves a workspace to another database while it is in use. Call it until it is done. Moving it to the database it lives in cancels a move that has not been switched yet.",
   input: z.strictObject({

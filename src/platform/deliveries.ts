@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { DELIVERIES_LIST } from "../contract/cursor.ts";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
-import { PAGE_LIMIT, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
+import { PAGE_LIMIT } from "../contract/limits.ts";
 import { Instant } from "../contract/text.ts";
 import { DeliveryDetails, DeliveryView, Redelivered } from "../contract/views.ts";
 import { findHomeOfWebhook } from "../db/homes.ts";
@@ -18,6 +18,7 @@ import {
   integer,
   pageAfter,
   pageOf,
+  RedeliverableSince,
   several,
   toPage,
   WebhookId,
@@ -32,17 +33,7 @@ const workspaceId = "wks_…";
 const webhookId = "whk_…";
 const eventId = "evt_…";
 
-/** The beginning of a range of events to deliver again. */
-export const RedeliverableSince = Instant.refine(
-  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
-  {
-    error: "must be at most 30 days ago: older events are deleted",
-    params: { reason: "out_of_range" },
-  },
-);
-
 export const listDeliveries = operation({
-  name: "listDeliveries",
   about: "Lists a subscription's deliveries, newest first.",
   input: z.strictObject({
     webhookId: WebhookId,
@@ -63,7 +54,6 @@ export const listDeliveries = operation({
 });
 
 export const readDelivery = operation({
-  name: "readDelivery",
   about: "Shows a delivery, its failed attempts, and the exact body.",
   input: z.strictObject({ webhookId: WebhookId, eventId: EventId }),
   output: DeliveryDetails,
@@ -75,7 +65,6 @@ export const readDelivery = operation({
 });
 
 export const redeliver = operation({
-  name: "redeliver",
   about:
     "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second. Returns how many are about to be sent, and whether there may be more in the range.",
   input: z
@@ -124,7 +113,6 @@ const ofAnyWorkspace = z.strictObject({
 });
 
 export const ledger = operation({
-  name: "ledger",
   about: "Counts deliveries by state.",
   input: ofAnyWorkspace,
   output: Ledger,
@@ -138,7 +126,6 @@ export const ledger = operation({
 });
 
 export const backlog = operation({
-  name: "backlog",
   about: "Counts pending deliveries; cheaper than the ledger.",
   input: ofAnyWorkspace,
   output: Backlog,

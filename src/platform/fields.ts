@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type Position } from "../contract/cursor.ts";
-import { PAGE_LIMIT, RECORDS_MAX } from "../contract/limits.ts";
-import { Id } from "../contract/text.ts";
+import { PAGE_LIMIT, RECORDS_MAX, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
+import { Id, Instant } from "../contract/text.ts";
 import type { Listing, PageRequest } from "../model/page.ts";
 
 /* The parts that the inputs and outputs of several operations share. */
@@ -11,6 +11,15 @@ export const WebhookId = Id.describe("whk_…");
 export const EventId = Id.describe("evt_…");
 export const KeyId = Id.describe("key_…");
 export const DatabaseName = z.string().min(1).max(20);
+
+/** The beginning of a range of events to deliver again. */
+export const RedeliverableSince = Instant.refine(
+  (since) => since >= Date.now() - REDELIVERY_MAX_AGE_MS,
+  {
+    error: "must be at most 30 days ago: older events are deleted",
+    params: { reason: "out_of_range" },
+  },
+);
 
 /** A whole number in a range, both ends included. */
 export function integer(min: number, max: number) {

@@ -8,15 +8,13 @@ export interface Call {
 }
 
 /**
- * Something that the platform, an operator or the portal can do. The RPC method, the command's help,
- * the documentation and the portal's call all come from this one value.
+ * Something that the platform, an operator or the portal can do, exported under its name. The RPC
+ * method, the command's help, the documentation and the portal's call all come from this one value.
  */
 export interface Operation<
-  Name extends string = string,
   Input extends z.ZodType = z.ZodType,
   Output extends z.ZodType = z.ZodType,
 > {
-  name: Name;
   /** What it does, in a sentence or two. */
   about: string;
   /** One object. The descriptions of its fields say what their names do not. */
@@ -32,10 +30,8 @@ export interface Operation<
 }
 
 /** Declares an operation; whatever is missing does not compile. */
-export function operation<
-  const Name extends string,
-  Input extends z.ZodType,
-  Output extends z.ZodType,
->(declared: Operation<Name, Input, Output>): Operation<Name, Input, Output> {
+export function operation<Input extends z.ZodType, Output extends z.ZodType>(
+  declared: Operation<Input, Output>,
+): Operation<Input, Output> {
   return declared;
 }

@@ -31,7 +31,6 @@ import { operation } from "./operation.ts";
 const workspaceId = "wks_…";
 
 export const eraseLeads = operation({
-  name: "eraseLeads",
   about: "Erases leads with their events and deliveries; unknown ids are ignored.",
   input: z.strictObject({ workspaceId: WorkspaceId, ids: several(Id).describe("lea_…") }),
   output: Nothing,
@@ -46,7 +45,6 @@ export const eraseLeads = operation({
 });
 
 export const eraseWorkspace = operation({
-  name: "eraseWorkspace",
   about:
     "Erases a workspace and everything in it, starting with its keys. Call it until it is done; an unknown id is not an error.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
@@ -85,7 +83,6 @@ export const eraseWorkspace = operation({
 });
 
 export const exportWorkspace = operation({
-  name: "exportWorkspace",
   about: "Exports everything stored about a workspace except secrets, page by page.",
   input: z.strictObject({
     workspaceId: WorkspaceId,

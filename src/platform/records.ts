@@ -23,7 +23,6 @@ const Recorded = z.object({
 });
 
 export const recordAutomations = operation({
-  name: "recordAutomations",
   about:
     "Inserts or updates automations and announces activations and pauses. Returns the ids and how many are new.",
   input: RECORDING_INPUTS.recordAutomations,
@@ -46,7 +45,6 @@ export const recordAutomations = operation({
 });
 
 export const removeAutomations = operation({
-  name: "removeAutomations",
   about: "Removes automations and their runs from the API. Returns how many were removed.",
   input: RECORDING_INPUTS.removeAutomations,
   output: z.object({ removed: z.int() }),
@@ -58,7 +56,6 @@ export const removeAutomations = operation({
 });
 
 export const recordLeads = operation({
-  name: "recordLeads",
   about:
     "Inserts leads and announces them; a known reference changes nothing. Returns the ids and how many are new.",
   input: RECORDING_INPUTS.recordLeads,
@@ -70,7 +67,6 @@ export const recordLeads = operation({
 });
 
 export const recordRuns = operation({
-  name: "recordRuns",
   about:
     "Inserts finished runs and announces them; a known reference changes nothing. Returns the ids and how many are new.",
   input: RECORDING_INPUTS.recordRuns,

@@ -24,8 +24,7 @@ import {
 import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
 import { rotateSecret } from "../webhooks/rotation.ts";
 import { sendTestEvent as post } from "../webhooks/test-event.ts";
-import { RedeliverableSince } from "./deliveries.ts";
-import { integer, Nothing, pageOf, WebhookId, WorkspaceId } from "./fields.ts";
+import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } from "./fields.ts";
 import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
 import { type Call, operation } from "./operation.ts";
 
@@ -35,7 +34,6 @@ const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
 
 export const listWebhooks = operation({
-  name: "listWebhooks",
   about: "Lists a workspace's subscriptions, newest first, with their health.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: pageOf(WebhookView),
@@ -49,7 +47,6 @@ export const listWebhooks = operation({
 });
 
 export const readWebhook = operation({
-  name: "readWebhook",
   about: "Shows a subscription with its health, and counts its deliveries of the last days.",
   input: ofWebhook,
   output: WebhookDetails,
@@ -65,7 +62,6 @@ export const readWebhook = operation({
 });
 
 export const enableWebhook = operation({
-  name: "enableWebhook",
   about:
     "Re-enables a disabled subscription. Returns how many events are about to be sent, and whether there may be more.",
   input: z.strictObject({
@@ -87,7 +83,6 @@ export const enableWebhook = operation({
 });
 
 export const sendTestEvent = operation({
-  name: "sendTestEvent",
   about: "Posts one sample event, marked as a test, and shows the receiver's answer.",
   input: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }),
   output: TestResult,
@@ -103,7 +98,6 @@ export const sendTestEvent = operation({
 });
 
 export const disableWebhook = operation({
-  name: "disableWebhook",
   about: "Disables a subscription and cancels its pending deliveries.",
   input: ofWebhook,
   output: Nothing,
@@ -118,7 +112,6 @@ export const disableWebhook = operation({
 });
 
 export const deleteWebhook = operation({
-  name: "deleteWebhook",
   about:
     "Deletes a subscription and cancels its pending deliveries. An unknown id is not an error.",
   input: ofWebhook,
@@ -137,7 +130,6 @@ function wakeToCancel({ env, ctx }: Call, database: string, subscriptionId: stri
 }
 
 export const rotateWebhookSecret = operation({
-  name: "rotateWebhookSecret",
   about:
     "Rotates a subscription's secret; both secrets sign until the overlap ends. The new one is shown only once.",
   input: z.strictObject({
@@ -159,7 +151,6 @@ export const rotateWebhookSecret = operation({
 const RESEALED_MAX = 100;
 
 export const resealSecrets = operation({
-  name: "resealSecrets",
   about:
     "Re-encrypts up to 100 secrets of subscriptions and data keys of workspaces under the first encryption key. Once none remain, the other keys can be removed.",
   input: z.strictObject({}),

@@ -54,7 +54,6 @@ const AdminEmails = z
   .describe("who receives e-mails about failing and disabled subscriptions");
 
 export const createWorkspace = operation({
-  name: "createWorkspace",
   about: "Creates a workspace that has access to the service.",
   input: z.strictObject({
     name: WorkspaceName,
@@ -96,7 +95,6 @@ async function findSmallest(env: Env): Promise<Home> {
 }
 
 export const readWorkspace = operation({
-  name: "readWorkspace",
   about: "Shows a workspace's name and what it may use.",
   input: z.strictObject({ workspaceId: WorkspaceId }),
   output: WorkspaceDetails,
@@ -118,7 +116,6 @@ export const readWorkspace = operation({
 });
 
 export const updateWorkspace = operation({
-  name: "updateWorkspace",
   about:
     "Changes a workspace's name, administrators or subscription limit; omitted fields stay as they are.",
   input: z.strictObject({
@@ -144,7 +141,6 @@ export const updateWorkspace = operation({
 });
 
 export const listWorkspaces = operation({
-  name: "listWorkspaces",
   about: "Lists workspaces, newest first, 100 per page.",
   input: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
   output: pageOf(WorkspaceView),
@@ -160,7 +156,6 @@ export const listWorkspaces = operation({
 });
 
 export const setWorkspaceAccess = operation({
-  name: "setWorkspaceAccess",
   about: "Grants or denies a workspace access, with immediate effect.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
@@ -190,7 +185,6 @@ export const setWorkspaceAccess = operation({
 });
 
 export const createPortalLink = operation({
-  name: "createPortalLink",
   about:
     "Creates a portal link, to be opened within two minutes. Whoever opens it can manage the workspace's webhooks until the session ends; create a new link each time.",
   input: z.strictObject({

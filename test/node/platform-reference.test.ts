@@ -10,7 +10,7 @@ test("the reference of the Platform door is what `npm run reference` writes", ()
 });
 
 test("every operation is described in sentences, and its examples are valid", () => {
-  for (const { name, about, input, examples } of OPERATIONS) {
+  for (const [name, { about, input, examples }] of Object.entries(OPERATIONS)) {
     expect(about, name).toMatch(/^[A-Z].*\.$/);
     for (const example of examples) expect(input.safeParse(example).success, name).toBe(true);
   }

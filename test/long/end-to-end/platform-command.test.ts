@@ -9,6 +9,7 @@ import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import { parseInput } from "../../../src/contract/parse.ts";
+import type { Operation } from "../../../src/platform/operation.ts";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
@@ -136,7 +137,7 @@ describe("npm run platform", () => {
   test("--help lists every method with a sentence and its inputs", async () => {
     const { code, stdout } = await platform("--help");
     expect(code).toBe(0);
-    for (const { name, about: sentence, input } of OPERATIONS) {
+    for (const [name, { about: sentence, input }] of Object.entries(OPERATIONS)) {
       expect(sentence).toMatch(/^[A-Z].*\.$/);
       const [, about = ""] = stdout.split(`\n${name}\n`);
       expect(about.startsWith(`  ${sentence}\n`)).toBe(true);
@@ -150,7 +151,7 @@ describe("npm run platform", () => {
   test("--help says how methods take a file of lines", async () => {
     const general = (await platform("--help")).stdout;
     expect(general).toMatch(/^npm run platform -- METHOD INPUT \[--ndjson\] \[--workspace ID\] /);
-    for (const { name: method } of OPERATIONS) {
+    for (const method of Object.keys(OPERATIONS)) {
       const { stdout } = await platform(method, "--help");
       expect(stdout).toContain("a file that contains it, or - for standard input");
       const records = /^record/.test(method);
@@ -169,7 +170,7 @@ describe("npm run platform", () => {
     expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
     expect(stdout).toContain(`npm run platform -- createApiKey '{ "workspaceId": "wks_…" }'`);
     expect(stdout).not.toContain("recordLeads");
-    for (const { input, examples } of OPERATIONS)
+    for (const { input, examples } of Object.values<Operation>(OPERATIONS))
       for (const example of examples) expect(() => parseInput(input, example)).not.toThrow();
   });
 });

@@ -68,9 +68,7 @@ const ALLOWED = [
 ] as const;
 
 for (const [method, path, operation] of ALLOWED)
-  portal.on(method, `/portal/api${path}`, async (c) =>
-    c.json(await perform(c, operation as unknown as Operation)),
-  );
+  portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, operation)));
 
 // These two are operations of the API, which name no workspace: they are the key's or the session's.
 portal.post("/portal/api/webhooks", async (c) => {
