@@ -44,7 +44,7 @@ export async function measurePortal(
         // Another range each time.
         until: new Date(Date.now() + asked * HOUR_MS).toISOString(),
       }),
-    () => call(`/${id}/enable`, { redeliver_since: since }),
+    () => call(`/${id}/enable`, { redeliverSince: since }),
     () => call(`/${id}`),
     () => call(""),
   ];

@@ -71,7 +71,11 @@ async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
 /** Answers any thrown error with the contract's error body. */
 export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
   const error = causeOf(thrown);
-  if (error instanceof ApiError) return c.json(error.toBody(), error.status);
+  if (error instanceof ApiError) {
+    const { retry_after_seconds: seconds } = error.details;
+    if (seconds !== undefined) c.header("Retry-After", String(seconds));
+    return c.json(error.toBody(), error.status);
+  }
   logError("request_failed", error, { requestId: c.get("requestId") });
   const internal = new ApiError("internal_error");
   return c.json(internal.toBody(), internal.status);

@@ -30,10 +30,7 @@ export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> 
   if (!grant) throw new ApiError("invalid_api_key");
   const { workspaceId, endsAt } = grant;
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
-  if (!success) {
-    c.header("Retry-After", String(WINDOW_SECONDS));
-    throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
-  }
+  if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
   const find = () => findHome(c.env, workspaceId);
   const home = await (isRead ? find() : openToWrite(c.env, find));

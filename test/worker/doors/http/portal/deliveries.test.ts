@@ -1,9 +1,13 @@
 import { exports } from "cloudflare:workers";
+import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { ErrorDetails } from "../../../../../src/contract/errors.ts";
+import { REDELIVERY_RANGES_MAX } from "../../../../../src/contract/limits.ts";
+import { subscriptions } from "../../../../../src/db/schema.ts";
 import { openWorkspace } from "../../../../support/api.ts";
 import {
   announceLeads,
+  db,
   HOUR_MS,
   receivedBy,
   statesOf,
@@ -191,6 +195,20 @@ describe("POST /portal/api/webhooks/{id}/redeliver", () => {
     expect(await portal.post(`${path}/redeliver`, body)).toEqual(
       portalRefusal(400, "invalid_request", details),
     );
+  });
+
+  test("of a range is refused while as many as possible are being redelivered", async () => {
+    const { subscription, eventIds, portal, path } = await openOwed();
+    const range = { from: "evt_", before: null, states: [], askedAt: 0, after: "evt_" };
+    const ranges = Array.from({ length: REDELIVERY_RANGES_MAX }, () => range);
+    await db.update(subscriptions).set({ ranges }).where(eq(subscriptions.id, subscription.id));
+    const since = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+    const refusal = portalRefusal(429, "rate_limited", { retry_after_seconds: 60 });
+    expect(await portal.post(`${path}/redeliver`, { since })).toEqual(refusal);
+    expect(await portal.post(`${path}/enable`, { redeliverSince: since })).toEqual(refusal);
+    expect(await portal.post(`${path}/redeliver`, { eventIds })).toMatchObject({
+      status: 200,
+    });
   });
 
   test("is refused for a disabled webhook", async () => {
