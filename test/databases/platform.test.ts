@@ -71,6 +71,7 @@ describe("every method works for a workspace of DB_2", () => {
       "Agence Horizon",
     );
     expect((await all.databases({})).items).toHaveLength(3);
+    expect(await all.readWorkspace({ workspaceId })).toMatchObject({ name: "Agence Horizon" });
     const automations = [automationReport("a1"), automationReport("a2")];
     const { ids } = await all.recordAutomations({ workspaceId, automations });
     const [kept = "", removed = ""] = ids;
@@ -110,6 +111,7 @@ describe("every method works for a workspace of DB_2", () => {
     const { workspaceId, webhookId, api } = await openSubscribed("DB_2");
     await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
+    expect(await all.readWebhook({ webhookId })).toMatchObject({ webhookId });
     const { items } = await all.listDeliveries({ webhookId });
     expect(items).toMatchObject([{ state: "delivered" }]);
     const eventId = items[0]?.eventId ?? "";
@@ -142,6 +144,7 @@ describe("every method works for a workspace of DB_2", () => {
     const rolled = await all.rollApiKey({ keyId, overlapSeconds: 3_600 });
     const created = await all.createApiKey({ workspaceId });
     expect((await all.listApiKeys({ workspaceId })).items).toHaveLength(3);
+    expect((await all.listKeyUsage({ workspaceId })).items).toHaveLength(3);
     await all.revokeApiKey({ keyId: created.keyId });
     await all.revokeApiKey({ apiKey });
     expect((await api.get("/v1/leads")).status).toBe(401);
