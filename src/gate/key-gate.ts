@@ -68,6 +68,8 @@ export class KeyGate extends DurableObject<Env> {
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
   #loading: Promise<void> | undefined;
+  /** When the reading of the standing began, in Unix milliseconds. */
+  #readAt = 0;
   /** How often `forget` was called: a standing read before the last call is out of date. */
   #forgotten = 0;
 
@@ -80,7 +82,7 @@ export class KeyGate extends DurableObject<Env> {
    */
   async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
     const arrivedAt = at ?? Date.now();
-    while (!this.#isFresh(arrivedAt)) {
+    while (!this.#isFresh(at ?? Date.now(), arrivedAt)) {
       this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
         this.#loading = undefined;
       });
@@ -182,8 +184,10 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.waitUntil(this.ctx.storage.put("window", kept, { allowUnconfirmed: true }));
   }
 
-  #isFresh(arrivedAt: number): boolean {
-    return this.#kept !== undefined && arrivedAt <= this.#kept.until;
+  #isFresh(now: number, arrivedAt: number): boolean {
+    if (!this.#kept || now > this.#kept.until) return false;
+    // Since it was read, the workspace may have changed its database.
+    return !this.#kept.standing?.isLeaving || arrivedAt <= this.#readAt;
   }
 
   /**
@@ -202,9 +206,8 @@ export class KeyGate extends DurableObject<Env> {
       const staleAt = usedAt + STANDING_MAX_AGE_MS;
       // And when the key expires: the look-up then no longer finds it.
       const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
-      // Nor for requests that arrive after this was read, if the workspace may change its database by then.
-      const switchMs = standing?.isLeaving ? now : Number.POSITIVE_INFINITY;
-      this.#kept = { standing, until: Math.min(staleAt, lastMs, switchMs) };
+      this.#kept = { standing, until: Math.min(staleAt, lastMs) };
+      this.#readAt = now;
       // Not stored, so that a flood of invented keys leaves nothing behind.
       if (!standing) return;
       const begins = this.#bookmark === null || database !== this.#database;

@@ -292,9 +292,7 @@ describe("a sweep that is interrupted", () => {
       },
     });
     const mail = mailbox();
-    await expect(sendNotices(openDatabase(DB), mail.env, NOW)).rejects.toMatchObject({
-      cause: { message: expect.stringContaining("is gone") },
-    });
+    await expect(sendNotices(openDatabase(DB), mail.env, NOW)).rejects.toThrow("is gone");
     await sendNotices(db, mail.env, NOW + EMAIL_TAKEN_MS);
     await sendNotices(db, mail.env, NOW + 10 * EMAIL_TAKEN_MS);
     expect(mail.sent.map(({ to }) => to)).toEqual([...ADMINS, "chef@example.com"]);
