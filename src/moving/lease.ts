@@ -113,10 +113,10 @@ export class Lease {
     const states = [this.#move.state, state];
     await this.commitAtSource(updateMove(this.workspaceId, entered), states);
     this.#move = { ...this.#move, ...entered };
-    this.log(state);
+    this.logState(state);
   }
 
-  log(state: MoveState | "cancelled"): void {
+  logState(state: MoveState | "cancelled"): void {
     log("move", { workspace: this.workspaceId, from: this.from, to: this.to, state });
   }
 

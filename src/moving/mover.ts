@@ -289,7 +289,7 @@ export class Mover {
   async #cancel(): Promise<void> {
     if (!(await this.#lease.ask(this.#lease.from, cancelMove(this.#move, this.#lease.mover))))
       throw new Overtaken();
-    this.#lease.log("cancelled");
+    this.#lease.logState("cancelled");
     await this.#wakeHere();
   }
 
