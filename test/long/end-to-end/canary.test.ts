@@ -118,7 +118,7 @@ test("no log, error response or stored attempt contains a key, a secret, a perso
   const hook = JSON.stringify({ url: "https://hooks.example.com/", events: ["lead.created"] });
   const listed = await call("GET", "/portal/api/webhooks", undefined, token);
   expect(listed.status).toBe(200);
-  const own = `/portal/api/webhooks/${JSON.parse(listed.text).data[0].id}`;
+  const own = `/portal/api/webhooks/${JSON.parse(listed.text).items[0].webhookId}`;
   const wrongBody = JSON.stringify({ type: everything, states: [everything] });
   for (const wrongly of [token, `${token}x`, linkToken, String(apiKey)]) {
     if (wrongly !== linkToken) await call("POST", "/portal/api/session", undefined, wrongly);
