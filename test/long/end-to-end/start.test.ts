@@ -33,11 +33,11 @@ describe("the terminal of npm start", () => {
     const read = async (path: string) => {
       const headers = { Authorization: `Bearer ${token}` };
       const answer = await fetch(`${origin}/portal/api/webhooks${path}`, { headers });
-      return ((await answer.json()) as { data: Record<string, string>[] }).data;
+      return ((await answer.json()) as { items: Record<string, string>[] }).items;
     };
     await until(() => server.output().includes("signature verified"));
     const [webhook] = await read("");
-    await until(async () => (await read(`/${webhook?.id}/deliveries`))[0]?.state === "delivered");
+    await until(async () => (await read(`/${webhook?.webhookId}/deliveries`))[0]?.state === "delivered");
   });
 
   test("shows nothing for a successful Platform call", async () => {
