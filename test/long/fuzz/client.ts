@@ -35,7 +35,7 @@ function exchange(base: URL, { method, path, headers, body }: Shot): Promise<Ans
           for await (const chunk of response) chunks.push(chunk);
           const text = Buffer.concat(chunks).toString();
           // The runtime itself refuses what is not a URI: see wire.test.ts. Nothing reached the Worker.
-          if (text === "invalid URI")
+          if (response.statusCode === 400 && response.headers["content-type"] === "text/plain")
             return resolve(exchange(base, { method, path: asUri(path), headers, body }));
           resolve({
             status: response.statusCode ?? 0,
