@@ -37,7 +37,9 @@ describe("the terminal of npm start", () => {
     };
     await until(() => server.output().includes("signature verified"));
     const [webhook] = await read("");
-    await until(async () => (await read(`/${webhook?.webhookId}/deliveries`))[0]?.state === "delivered");
+    await until(
+      async () => (await read(`/${webhook?.webhookId}/deliveries`))[0]?.state === "delivered",
+    );
   });
 
   test("shows nothing for a successful Platform call", async () => {
