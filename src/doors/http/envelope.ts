@@ -39,7 +39,6 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     headers.set("X-RateLimit-Limit", String(figures.limit));
     headers.set("X-RateLimit-Remaining", String(figures.remaining));
     headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
-    if (c.res.status === 429) headers.set("Retry-After", String(resetSeconds(figures)));
   }
   // The same for every problem with the key (RFC 9110, section 11.6.1).
   if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
@@ -73,8 +72,8 @@ export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
   const error = causeOf(thrown);
   if (error instanceof ApiError) {
     const { retry_after_seconds: seconds } = error.details;
-    if (seconds !== undefined) c.header("Retry-After", String(seconds));
-    return c.json(error.toBody(), error.status);
+    const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
+    return c.json(error.toBody(), error.status, headers);
   }
   logError("request_failed", error, { requestId: c.get("requestId") });
   const internal = new ApiError("internal_error");
