@@ -670,6 +670,7 @@ class Scenario {
         WHERE d.state = 'pending'`,
     );
     this.#guard(() => checkOverdue(this.store, this.#healthyFor()));
+    this.#guard(() => checkWrites(this.store, this.posts));
     const overdueInMs = (next?.due ?? Number.POSITIVE_INFINITY) + MINUTE_MS - Date.now();
     const owedInMs = (next?.owed ?? Number.POSITIVE_INFINITY) - Date.now();
     const waitMs = Math.min(overdueInMs, owedInMs, world.faults ? 10 * MINUTE_MS : 3 * HOUR_MS);
