@@ -16,18 +16,19 @@ const BUNDLED = [
 ];
 
 /**
- * The tests of the doors that are repeated with several databases: those that read or write
- * workspaces' data, or, with `ALL_DOORS`, all of them, which takes a minute or two more.
+ * Tests that are repeated with several databases: those that read or write workspaces' data, or, with
+ * `REPEAT_ALL`, all of HTTP, the Platform and the ingest queue, which takes a minute or two more.
  */
-const DOORS = (
-  process.env.ALL_DOORS
-    ? ["http/**", "platform*", "ingest*"]
+const REPEATED = (
+  process.env.REPEAT_ALL
+    ? ["http/**/*", "platform/*", "records/ingest/*"]
     : [
-        "http/{control,leads,replicas,runs,tenants,webhooks}",
-        "platform-{erasure,export,redelivery}",
-        "ingest",
+        "http/routes/*",
+        "http/{replicas,tenants}",
+        "platform/{erasure,export,redelivery}",
+        "records/ingest/consumer",
       ]
-).map((name) => `test/worker/doors/${name}.test.ts`);
+).map((name) => `test/worker/${name}.test.ts`);
 
 /** Three databases; workspaces live in the second one. */
 const THREE_DATABASES = {
@@ -120,7 +121,7 @@ export default defineConfig({
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
-      inWorkerd("doors", DOORS, THREE_DATABASES),
+      inWorkerd("repeated", REPEATED, THREE_DATABASES),
       inNode("node", ["test/node/**/*.test.ts"]),
       inNode("long", ["test/long/**/*.test.ts"]),
     ],

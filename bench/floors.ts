@@ -1,4 +1,4 @@
-import type { Platform } from "../src/doors/platform.ts";
+import type { Platform } from "../src/platform/entrypoint.ts";
 
 const AGENT = { reference: "agent", name: "Agent" };
 const AT_ONCE = 6;

@@ -1,8 +1,8 @@
 import { openDatabase } from "../src/db/client.ts";
 import type { automations } from "../src/db/schema.ts";
-import { hashApiKey } from "../src/gate/api-key.ts";
-import { findStanding } from "../src/model/api-keys.ts";
-import { toAutomation } from "../src/model/automations.ts";
+import { hashApiKey } from "../src/quota/api-key.ts";
+import { toAutomation } from "../src/records/automations.ts";
+import { findStanding } from "../src/workspaces/api-keys.ts";
 
 const LIMIT = 25;
 const SQL = `SELECT * FROM automations WHERE workspace_id = ? ORDER BY created_at DESC, id DESC LIMIT ${LIMIT + 1}`;

@@ -1,5 +1,5 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import { hashApiKey } from "../src/gate/api-key.ts";
+import { hashApiKey } from "../src/quota/api-key.ts";
 import { openWorkspace } from "./isolation.ts";
 import { median } from "./statistics.ts";
 

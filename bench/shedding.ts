@@ -1,6 +1,6 @@
 import autocannon from "autocannon";
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import { mintApiKey } from "../src/gate/api-key.ts";
+import { mintApiKey } from "../src/quota/api-key.ts";
 import { openWorkspace } from "./isolation.ts";
 import { median, quantile } from "./statistics.ts";
 

@@ -4,7 +4,7 @@
  */
 
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
-import { moveWorkspace } from "../src/moving/move.ts";
+import { moveWorkspace } from "../src/workspaces/moving/move.ts";
 import { answerControl, holdQueue } from "./control.ts";
 import { distant } from "./distance.ts";
 import { answerFloor } from "./floors.ts";

@@ -6,7 +6,7 @@
 
 import { WebhookEvent } from "../src/contract/enumerations.ts";
 import { derivedId } from "../src/contract/ids.ts";
-import type { Automation } from "../src/model/automations.ts";
+import type { Automation } from "../src/records/automations.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi, Refusal } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";

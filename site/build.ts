@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { buildDocument } from "../src/document/document.ts";
+import { buildDocument } from "../src/http/document/document.ts";
 import { CLIENT_FILES, guides } from "./guides.ts";
 import { Document } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { introductionSections } from "../src/document/introduction.ts";
-import { CREATION, DELIVERIES, PAGES, SECRET } from "../src/doors/http/examples.ts";
+import { introductionSections } from "../src/http/document/introduction.ts";
+import { CREATION, DELIVERIES, PAGES, SECRET } from "../src/http/routes/examples.ts";
 import { shellJson } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
 

@@ -1,4 +1,4 @@
-import { ABOUT } from "../src/document/introduction.ts";
+import { ABOUT } from "../src/http/document/introduction.ts";
 import type { Guide } from "./guides.ts";
 import { type Document, type Entry, nameOf, type Part, toCurl, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";

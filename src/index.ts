@@ -1,12 +1,12 @@
-import { isWake } from "./delivery/wake.ts";
-import { consume } from "./doors/deliveries.ts";
-import { app } from "./doors/http/app.ts";
-import { ingest } from "./doors/ingest.ts";
-import { sweep } from "./doors/sweep.ts";
+import { app } from "./http/app.ts";
+import { ingest } from "./records/ingest/consumer.ts";
+import { sweep } from "./sweep.ts";
+import { consume } from "./webhooks/dispatch/consumer.ts";
+import { isWake } from "./webhooks/dispatch/wake.ts";
 
-export { Platform } from "./doors/platform.ts";
-export { AddressGate } from "./gate/address-gate.ts";
-export { KeyGate } from "./gate/key-gate.ts";
+export { Platform } from "./platform/entrypoint.ts";
+export { AddressGate } from "./quota/address-gate.ts";
+export { KeyGate } from "./quota/key-gate.ts";
 
 export default {
   fetch: app.fetch,

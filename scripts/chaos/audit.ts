@@ -1,4 +1,4 @@
-import type { Ledger } from "../../src/model/ledger.ts";
+import type { Ledger } from "../../src/webhooks/ledger.ts";
 import type { Post, Receiver } from "../../test/node/support/receiver.ts";
 
 /** The final contents of the database. */

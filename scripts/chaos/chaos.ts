@@ -13,7 +13,7 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build } from "esbuild";
-import type { Ledger } from "../../src/model/ledger.ts";
+import type { Ledger } from "../../src/webhooks/ledger.ts";
 import { startReceiver } from "../../test/node/support/receiver.ts";
 import { Chance } from "../shared/chance.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";

@@ -1,6 +1,6 @@
 import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
-import type { WebhookDelivery } from "../../src/model/bodies.ts";
+import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { type Outcome, succeeded } from "../../src/webhooks/outcome.ts";
 import { post } from "../../src/webhooks/post.ts";
 import { mintSecret, signatureHeaders } from "../../src/webhooks/signature.ts";

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { type CANCEL_SYMBOL, isCancel, log, password, select, text } from "@clack/prompts";
-import { parseKeyRing } from "../../src/contract/key-ring.ts";
+import { parseKeyRing } from "../../src/encryption/key-ring.ts";
 import { makeSecret, type SecretName, type Secrets } from "../shared/secrets.ts";
 
 /** @throws Error that says what is wrong with the secret, without showing any of it. */

@@ -6,7 +6,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { buildDocument } from "../../src/document/document.ts";
+import { buildDocument } from "../../src/http/document/document.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { readCommitted } from "./history.ts";

@@ -27,7 +27,7 @@ export function findFaults(
         [
           `this breaks clients of the document of commit ${commit}, which has the same version, ${version}:`,
           ...news.map((change) => `  ${change}`),
-          "  Undo it, or move CONTRACT_VERSION in src/document/document.ts and say so in CHANGELOG.md.",
+          "  Undo it, or move CONTRACT_VERSION in src/http/document/document.ts and say so in CHANGELOG.md.",
         ].join("\n"),
       );
   }

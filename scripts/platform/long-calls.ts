@@ -1,5 +1,5 @@
-import { EXPORT_KINDS, type ExportItem } from "../../src/contract/export.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
+import { EXPORT_KINDS, type ExportItem } from "../../src/workspaces/export-item.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
 import { openMeter } from "./meter.ts";
 

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformOutput } from "../../src/platform/operations.ts";
-import { parseRecordingInput } from "../../src/recording/inputs.ts";
+import { parseRecordingInput } from "../../src/records/recording/inputs.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";
 import { openMeter } from "./meter.ts";
 

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server } from "node:http";
-import type { WebhookDelivery } from "../../src/model/bodies.ts";
+import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 
 const TOLERANCE_SECONDS = 300;
 

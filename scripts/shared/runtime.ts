@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { V4WorkerOptions } from "miniflare";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
-import type { Platform } from "../../src/doors/platform.ts";
+import type { Platform } from "../../src/platform/entrypoint.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
 const BUNDLE = join(ROOT, "dist/worker");

@@ -1,8 +1,8 @@
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { PORTAL_LINK_MINUTES } from "../../src/contract/limits.ts";
-import type { Page } from "../../src/doors/http/paging.ts";
-import type { WebhookWithSecret } from "../../src/doors/http/webhooks.ts";
-import type { Webhook } from "../../src/model/subscriptions.ts";
+import type { Page } from "../../src/http/paging.ts";
+import type { WebhookWithSecret } from "../../src/http/routes/webhooks.ts";
+import type { Webhook } from "../../src/webhooks/subscriptions.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
 import { type LocalState, readState, writeState } from "../shared/local-state.ts";
 import type { PlatformDoor } from "../shared/platform-door.ts";

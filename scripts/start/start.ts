@@ -5,8 +5,8 @@
 import { createWriteStream } from "node:fs";
 import { connect } from "node:net";
 import { join, relative } from "node:path";
-import type { Page } from "../../src/doors/http/paging.ts";
-import type { Automation } from "../../src/model/automations.ts";
+import type { Page } from "../../src/http/paging.ts";
+import type { Automation } from "../../src/records/automations.ts";
 import { ROOT } from "../shared/checkout.ts";
 import { parseArguments } from "../shared/command.ts";
 import { databasesIn, readConfig } from "../shared/databases.ts";

@@ -11,7 +11,7 @@ import type {
   WebhookDetails,
   WebhookView,
   WorkspaceDetails,
-} from "../../src/contract/views.ts";
+} from "../../src/webhooks/views.ts";
 import { readSession, refuse } from "./session.ts";
 
 const PATIENCE_MS = 20_000;

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { WorkspaceDetails as Workspace } from "../../src/contract/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../src/webhooks/views.ts";
 import { readWorkspace } from "./api.ts";
 import { formatTime } from "./format.ts";
 import { useLoad } from "./load.ts";

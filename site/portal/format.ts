@@ -1,5 +1,5 @@
 import { PENDING_COUNTED_MAX } from "../../src/contract/limits.ts";
-import type { AttemptView as Attempt } from "../../src/contract/views.ts";
+import type { AttemptView as Attempt } from "../../src/webhooks/views.ts";
 import { locale, t } from "./text.ts";
 
 const dateTime = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });

@@ -3,6 +3,11 @@ export function isoTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
+/** A time in ISO 8601; null stays null. */
+export function isoTimeOrNull(time: number | null): string | null {
+  return time === null ? null : isoTime(time);
+}
+
 /** The times of a recording call, in Unix milliseconds. */
 export interface Moment {
   /** When it was sent, if it came through a queue; `null` if it arrived directly. */

@@ -4,14 +4,15 @@ import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { KEY_OVERLAP_MAX_SECONDS, PORTAL_KEYS, STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
-import { KeyUsage } from "../contract/views.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { hashApiKey, mintApiKey } from "../gate/api-key.ts";
-import { callObject } from "../gate/call.ts";
-import { forgetKey } from "../gate/forget.ts";
-import { type HourUsage, lastHours } from "../gate/usage.ts";
 import { logError } from "../log.ts";
+import { hashApiKey, mintApiKey } from "../quota/api-key.ts";
+import { callObject } from "../quota/call.ts";
+import { forgetKey } from "../quota/forget.ts";
+import { type HourUsage, lastHours } from "../quota/usage.ts";
+import { refuseMissing } from "../records/recording/references.ts";
+import { KeyUsage } from "../webhooks/views.ts";
 import {
   ApiKeyView,
   insertApiKey,
@@ -21,8 +22,7 @@ import {
   type StoredKey,
   toApiKeyView,
   updateQuota,
-} from "../model/api-keys.ts";
-import { refuseMissing } from "../recording/references.ts";
+} from "../workspaces/api-keys.ts";
 import {
   cursorOf,
   integer,

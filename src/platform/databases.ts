@@ -1,8 +1,8 @@
 import { z } from "@hono/zod-openapi";
 import { MOVE_MAX_MS } from "../contract/limits.ts";
 import { databaseNames } from "../db/databases.ts";
-import { DatabaseView, findFigures, NO_FIGURES } from "../model/databases.ts";
-import { MoveProgress, moveWorkspace as move } from "../moving/move.ts";
+import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
+import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
 import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
 import { expectDatabase, expectWorkspace, queryIfReachable } from "./homes.ts";
 import { operation } from "./operation.ts";

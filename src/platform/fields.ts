@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { decodeCursor, encodeCursor, type Position } from "../contract/cursor.ts";
 import { PAGE_LIMIT, RECORDS_MAX, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { Id, Instant } from "../contract/text.ts";
-import type { Listing, PageRequest } from "../model/page.ts";
+import type { Listing, PageRequest } from "../db/page.ts";
 
 /* The parts that the inputs and outputs of several operations share. */
 

@@ -1,6 +1,8 @@
 import { InputError } from "../contract/input-error.ts";
 import type { Database } from "../db/client.ts";
 import { databaseNames, openDirectory, openNamed } from "../db/databases.ts";
+import { logError } from "../log.ts";
+import { unknownWorkspace } from "../records/recording/references.ts";
 import {
   allHomes,
   findHome,
@@ -9,10 +11,8 @@ import {
   homeNamed,
   inTime,
   openToWrite,
-} from "../db/homes.ts";
-import { logError } from "../log.ts";
-import { workspaceExists } from "../model/workspaces.ts";
-import { unknownWorkspace } from "../recording/references.ts";
+} from "../workspaces/placement.ts";
+import { workspaceExists } from "../workspaces/workspaces.ts";
 
 /** @throws InputError if there is no such workspace. */
 export async function expectWorkspace(env: Env, workspaceId: string): Promise<void> {

@@ -1,21 +1,21 @@
 import { z } from "@hono/zod-openapi";
-import { EXPORT_KINDS, type ExportItem } from "../contract/export.ts";
 import { InputError } from "../contract/input-error.ts";
 import { ERASURE_MAX_MS } from "../contract/limits.ts";
 import { Id } from "../contract/text.ts";
 import { commit } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
-import { allHomes } from "../db/homes.ts";
-import { forgetKey } from "../gate/forget.ts";
-import { eraseLeads as erase } from "../model/erasure.ts";
-import { exportPage } from "../model/export.ts";
-import { beginErasure } from "../model/moves.ts";
+import { forgetKey } from "../quota/forget.ts";
+import { eraseLeads as erase } from "../records/erasure.ts";
+import { EXPORT_KINDS, type ExportItem } from "../workspaces/export-item.ts";
 import {
   closeKeys,
   closeWorkspace,
   eraseWorkspace as eraseRows,
-} from "../model/workspace-erasure.ts";
-import { workspaceExists } from "../model/workspaces.ts";
+} from "../workspaces/lifecycle/erase.ts";
+import { exportPage } from "../workspaces/lifecycle/export.ts";
+import { beginErasure } from "../workspaces/moves.ts";
+import { allHomes } from "../workspaces/placement.ts";
+import { workspaceExists } from "../workspaces/workspaces.ts";
 import { Nothing, several, WorkspaceId } from "./fields.ts";
 import {
   expectDatabase,

@@ -2,28 +2,28 @@ import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import { SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
-import { parseEncryptionKeys } from "../contract/seal.ts";
+import { commit } from "../db/client.ts";
+import { parseEncryptionKeys } from "../encryption/seal.ts";
+import { countDays } from "../webhooks/days.ts";
+import { wake } from "../webhooks/dispatch/wake.ts";
+import { findHealth, listHealth, unknownWebhook } from "../webhooks/health.ts";
+import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
+import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
+import { rotateSecret } from "../webhooks/rotation.ts";
+import {
+  deleteAnySubscription,
+  disableSubscription,
+  findSubscription,
+} from "../webhooks/subscriptions.ts";
+import { sendTestEvent as post } from "../webhooks/test-event.ts";
 import {
   NewSecret,
   Redelivered,
   TestResult,
   WebhookDetails,
   WebhookView,
-} from "../contract/views.ts";
-import { commit } from "../db/client.ts";
-import { allHomes, findHome, findHomeOfWebhook } from "../db/homes.ts";
-import { wake } from "../delivery/wake.ts";
-import { countDays } from "../model/days.ts";
-import { findHealth, listHealth, unknownWebhook } from "../model/health.ts";
-import { enableAgain } from "../model/redelivery.ts";
-import {
-  deleteAnySubscription,
-  disableSubscription,
-  findSubscription,
-} from "../model/subscriptions.ts";
-import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
-import { rotateSecret } from "../webhooks/rotation.ts";
-import { sendTestEvent as post } from "../webhooks/test-event.ts";
+} from "../webhooks/views.ts";
+import { allHomes, findHome, findHomeOfWebhook } from "../workspaces/placement.ts";
 import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } from "./fields.ts";
 import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
 import { type Call, operation } from "./operation.ts";

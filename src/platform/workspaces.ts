@@ -8,18 +8,18 @@ import {
   PORTAL_LINK_OPENS_MS,
   SUBSCRIPTIONS_MAX,
 } from "../contract/limits.ts";
-import { createDataKey } from "../contract/personal-data.ts";
 import { Name } from "../contract/text.ts";
-import { WorkspaceDetails } from "../contract/views.ts";
 import { commit, inOrder, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
-import { findHome, type Home, homeNamed } from "../db/homes.ts";
-import { wake } from "../delivery/wake.ts";
-import { forgetKey } from "../gate/forget.ts";
-import { signPortalToken } from "../gate/portal-token.ts";
-import { listLiveKeys } from "../model/api-keys.ts";
-import { findSize } from "../model/databases.ts";
-import { withdrawWorkspace } from "../model/subscriptions.ts";
+import { createDataKey } from "../encryption/personal-data.ts";
+import { forgetKey } from "../quota/forget.ts";
+import { unknownWorkspace } from "../records/recording/references.ts";
+import { wake } from "../webhooks/dispatch/wake.ts";
+import { withdrawWorkspace } from "../webhooks/subscriptions.ts";
+import { WorkspaceDetails } from "../webhooks/views.ts";
+import { listLiveKeys } from "../workspaces/api-keys.ts";
+import { findSize } from "../workspaces/database-sizes.ts";
+import { findHome, type Home, homeNamed } from "../workspaces/placement.ts";
 import {
   findPortalAccess,
   insertDirectoryEntry,
@@ -28,8 +28,7 @@ import {
   updateAccess,
   updateWorkspace as updateStored,
   WorkspaceView,
-} from "../model/workspaces.ts";
-import { unknownWorkspace } from "../recording/references.ts";
+} from "../workspaces/workspaces.ts";
 import {
   cursorOf,
   DatabaseName,
@@ -42,6 +41,7 @@ import {
 } from "./fields.ts";
 import { expectDatabase, expectWorkspace, openHome, queryIfReachable } from "./homes.ts";
 import { operation } from "./operation.ts";
+import { signPortalToken } from "./portal-token.ts";
 
 /* Workspaces, and who has access to them. */
 

@@ -1,14 +1,14 @@
 import { z } from "@hono/zod-openapi";
-import type { KeyRing } from "../contract/key-ring.ts";
-import { open, seal, sealingKeyId } from "../contract/seal.ts";
 import { commit, type Database, inOrder } from "../db/client.ts";
+import type { KeyRing } from "../encryption/key-ring.ts";
+import { open, seal, sealingKeyId } from "../encryption/seal.ts";
 import { log } from "../log.ts";
 import {
   countUnderOtherKeys,
   listUnderOtherKeys,
   type SealedSecret,
   updateSecret,
-} from "../model/secrets.ts";
+} from "./secrets.ts";
 
 /** The result of a reseal. */
 export const Resealed = z.object({

@@ -1,11 +1,11 @@
 import { InputError } from "../contract/input-error.ts";
 import { ROTATION_MS } from "../contract/limits.ts";
-import { parseEncryptionKeys, seal } from "../contract/seal.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
-import { commitOnce } from "../db/once.ts";
-import { unknownWebhook } from "../model/health.ts";
-import { isRotatable, type Rotation, rotate } from "../model/secrets.ts";
+import { commitOnce } from "../db/commit-once.ts";
+import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
+import { unknownWebhook } from "./health.ts";
+import { isRotatable, type Rotation, rotate } from "./secrets.ts";
 import { mintSecret } from "./signature.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { open, parseEncryptionKeys } from "../contract/seal.ts";
+import { open, parseEncryptionKeys } from "../encryption/seal.ts";
 import { createSigner, type Signer } from "./signature.ts";
 
 /** A subscription's sealed secrets that still sign: the current one and earlier ones. */

@@ -1,16 +1,16 @@
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
-import type { TestResult } from "../contract/views.ts";
 import { log } from "../log.ts";
-import type { WebhookDelivery } from "../model/bodies.ts";
-import type { KnownSubscription } from "../model/subscriptions.ts";
+import type { WebhookDelivery } from "./bodies.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { createRecheck } from "./recheck.ts";
 import { mustCheckNames } from "./resolve.ts";
 import { openSigner } from "./signer.ts";
+import type { KnownSubscription } from "./subscriptions.ts";
 import { targetFault } from "./target.ts";
+import type { TestResult } from "./views.ts";
 
 /**
  * Posts a sample event once, now, signed like any other, and returns the receiver's answer. A

@@ -2,11 +2,11 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { consume } from "../../src/doors/deliveries.ts";
-import { Platform } from "../../src/doors/platform.ts";
-import { sweep } from "../../src/doors/sweep.ts";
 import worker from "../../src/index.ts";
-import { announce, IS_NEW_LEAD } from "../../src/model/events.ts";
+import { Platform } from "../../src/platform/entrypoint.ts";
+import { sweep } from "../../src/sweep.ts";
+import { consume } from "../../src/webhooks/dispatch/consumer.ts";
+import { announce, IS_NEW_LEAD } from "../../src/webhooks/outbox.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
 import {
   awayDatabase,

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/db/client.ts";
-import { sendNotices } from "../../src/delivery/notify.ts";
+import { sendNotices } from "../../src/webhooks/notices/notify.ts";
 import { databaseOf } from "../support/databases.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { type Email, mailbox } from "../support/mailbox.ts";

@@ -4,9 +4,9 @@ import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { openDatabase, query, rows } from "../../src/db/client.ts";
 import { EarlySession } from "../../src/db/session.ts";
-import { hashApiKey } from "../../src/gate/api-key.ts";
-import type { KeyGate } from "../../src/gate/key-gate.ts";
-import { knownKeys } from "../../src/gate/memory.ts";
+import { hashApiKey } from "../../src/quota/api-key.ts";
+import type { KeyGate } from "../../src/quota/key-gate.ts";
+import { knownKeys } from "../../src/quota/memory.ts";
 import { deployedAs, leadReport, openApi, recordAutomation } from "../support/api.ts";
 import {
   awayDatabase,

@@ -6,16 +6,16 @@ import {
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { COPIED_BYTES_AT_ONCE } from "../../src/contract/limits.ts";
-import { openedDataKeys } from "../../src/contract/personal-data.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
-import { consume } from "../../src/doors/deliveries.ts";
-import { Platform as Door } from "../../src/doors/platform.ts";
-import { sweep } from "../../src/doors/sweep.ts";
-import { hashApiKey } from "../../src/gate/api-key.ts";
-import type { KeyGate } from "../../src/gate/key-gate.ts";
-import { findChanges } from "../../src/model/copying.ts";
-import { listMoves } from "../../src/model/moves.ts";
-import { moveWorkspace } from "../../src/moving/move.ts";
+import { openedDataKeys } from "../../src/encryption/personal-data.ts";
+import { Platform as Door } from "../../src/platform/entrypoint.ts";
+import { hashApiKey } from "../../src/quota/api-key.ts";
+import type { KeyGate } from "../../src/quota/key-gate.ts";
+import { sweep } from "../../src/sweep.ts";
+import { consume } from "../../src/webhooks/dispatch/consumer.ts";
+import { listMoves } from "../../src/workspaces/moves.ts";
+import { findChanges } from "../../src/workspaces/moving/copying.ts";
+import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   errorOf,
   leadReport,

@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { continueMove, moveWorkspace } from "../../src/moving/move.ts";
+import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";

@@ -1,8 +1,8 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { ExportItem } from "../../src/contract/export.ts";
-import { sweep } from "../../src/doors/sweep.ts";
-import { moveWorkspace } from "../../src/moving/move.ts";
+import { sweep } from "../../src/sweep.ts";
+import type { ExportItem } from "../../src/workspaces/export-item.ts";
+import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   automationReport,
   errorOf,

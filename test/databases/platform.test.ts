@@ -1,9 +1,9 @@
 import { createExecutionContext } from "cloudflare:test";
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { ExportItem } from "../../src/contract/export.ts";
-import { Platform } from "../../src/doors/platform.ts";
+import { Platform } from "../../src/platform/entrypoint.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
+import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { automationReport, EMPTY_LEDGER, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
   awayDatabase,

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { isoTime } from "../../src/contract/time.ts";
-import { sweep } from "../../src/doors/sweep.ts";
+import { sweep } from "../../src/sweep.ts";
 import { databaseOf } from "../support/databases.ts";
 import { HOUR_MS, isolated, MINUTE_MS, subscribe } from "../support/deliveries.ts";
 import { moved } from "../support/moves.ts";

@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { sweep } from "../../src/doors/sweep.ts";
-import { continueMove, moveWorkspace } from "../../src/moving/move.ts";
+import { sweep } from "../../src/sweep.ts";
+import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import { type DatabaseName, databaseOf, deploymentWith } from "../support/databases.ts";
 import { isolated } from "../support/deliveries.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { WebhookDelivery } from "../../src/model/bodies.ts";
+import { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { EXAMPLES } from "./support/examples.ts";
 
 const PATH = join(ROOT, "docs/webhooks.md");

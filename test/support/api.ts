@@ -5,12 +5,12 @@ import { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { openDatabase } from "../../src/db/client.ts";
-import { app } from "../../src/doors/http/app.ts";
-import { mintApiKey } from "../../src/gate/api-key.ts";
-import type { WebhookDelivery } from "../../src/model/bodies.ts";
-import { makeBody } from "../../src/model/bodies.ts";
-import { findEvent } from "../../src/model/deliveries.ts";
+import { app } from "../../src/http/app.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
+import { mintApiKey } from "../../src/quota/api-key.ts";
+import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
+import { makeBody } from "../../src/webhooks/bodies.ts";
+import { findEvent } from "../../src/webhooks/dispatch/settle-and-claim.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */

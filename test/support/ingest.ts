@@ -1,10 +1,10 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { expect, vi } from "vitest";
-import { ingest } from "../../src/doors/ingest.ts";
-import type { Lead } from "../../src/model/leads.ts";
-import type { Run } from "../../src/model/runs.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
-import type { RecordingMethod } from "../../src/recording/inputs.ts";
+import { ingest } from "../../src/records/ingest/consumer.ts";
+import type { Lead } from "../../src/records/leads.ts";
+import type { RecordingMethod } from "../../src/records/recording/inputs.ts";
+import type { Run } from "../../src/records/runs.ts";
 import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 

@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
-import { sweep } from "../../src/doors/sweep.ts";
-import { moveWorkspace } from "../../src/moving/move.ts";
+import { sweep } from "../../src/sweep.ts";
+import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { leadReport, openWorkspace } from "./api.ts";
 import { databaseOf, NAMES } from "./databases.ts";
 import { isolated, subscriberUrl } from "./deliveries.ts";

@@ -1,6 +1,6 @@
 import type { PlatformInput } from "../../src/platform/operations.ts";
-import { parseRecordingInput, type RecordingMethod } from "../../src/recording/inputs.ts";
-import { record as recordParsed } from "../../src/recording/record.ts";
+import { parseRecordingInput, type RecordingMethod } from "../../src/records/recording/inputs.ts";
+import { record as recordParsed } from "../../src/records/recording/record.ts";
 
 /** Records a call as the Platform door would, at a time that the test chooses. */
 export async function record<M extends RecordingMethod>(

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
+import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
 import { enableWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";

@@ -1,4 +1,4 @@
-import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
+import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
 import { deleteWebhook } from "../api.ts";
 import { splitUrl } from "../format.ts";
 import { useAction } from "../load.ts";

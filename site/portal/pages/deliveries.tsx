@@ -1,7 +1,7 @@
 import type {
   DeliveryView as Delivery,
   WebhookView as Webhook,
-} from "../../../src/contract/views.ts";
+} from "../../../src/webhooks/views.ts";
 import { type Page, redeliver } from "../api.ts";
 import { formatOutcome, formatTime } from "../format.ts";
 import { type Loaded, useAction } from "../load.ts";

@@ -2,7 +2,7 @@ import type {
   AttemptView as Attempt,
   DeliveryDetails,
   WorkspaceDetails as Workspace,
-} from "../../../src/contract/views.ts";
+} from "../../../src/webhooks/views.ts";
 import { readDelivery, redeliver } from "../api.ts";
 import { formatExactTime, formatOutcome, isAccepted } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";

@@ -1,6 +1,6 @@
 import { useId, useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
-import type { WorkspaceDetails as Workspace } from "../../../src/contract/views.ts";
+import type { WorkspaceDetails as Workspace } from "../../../src/webhooks/views.ts";
 import { createWebhook, type Fault, type NewWebhook } from "../api.ts";
 import { useAction } from "../load.ts";
 import { ActionFault, describeFault } from "../parts/faults.tsx";

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { KeyUsage as Key } from "../../../src/contract/views.ts";
+import type { KeyUsage as Key } from "../../../src/webhooks/views.ts";
 import { listKeys } from "../api.ts";
 import { formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";

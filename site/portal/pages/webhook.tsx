@@ -1,4 +1,4 @@
-import type { WebhookView as Subscription } from "../../../src/contract/views.ts";
+import type { WebhookView as Subscription } from "../../../src/webhooks/views.ts";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";

@@ -1,7 +1,7 @@
 import type {
   WebhookView as Webhook,
   WorkspaceDetails as Workspace,
-} from "../../../src/contract/views.ts";
+} from "../../../src/webhooks/views.ts";
 import { listWebhooks } from "../api.ts";
 import { formatOutcome, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";

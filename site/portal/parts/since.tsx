@@ -1,5 +1,5 @@
 import { useId, useState } from "preact/hooks";
-import type { WebhookView as Webhook } from "../../../src/contract/views.ts";
+import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
 import { formatTime } from "../format.ts";
 import { t } from "../text.ts";
 

@@ -8,7 +8,7 @@ import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import { WebhookDelivery } from "../../../src/model/bodies.ts";
+import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { type Example, freePort, RECEIVERS, reasonToSkip } from "../../node/support/examples.ts";
 import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { check, isGenuine, SECRET } from "../../support/checker.ts";

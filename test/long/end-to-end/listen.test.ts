@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { signatureFault } from "../../../scripts/shared/receiver.ts";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import type { Page } from "../../../src/doors/http/paging.ts";
-import type { Webhook } from "../../../src/model/subscriptions.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import type { Webhook } from "../../../src/webhooks/subscriptions.ts";
 import {
   type Command,
   copyCheckout,

@@ -1,6 +1,6 @@
 import type { Page, Request } from "playwright-core";
 import { beforeAll, describe, expect, test } from "vitest";
-import { signPortalToken } from "../../../src/gate/portal-token.ts";
+import { signPortalToken } from "../../../src/platform/portal-token.ts";
 import { findBrowser, openPage } from "../../node/support/browser.ts";
 import { PORTAL_SIGNING_KEYS, type Stage, setStage } from "../../node/support/portal.ts";
 import { until } from "../../support/until.ts";

@@ -4,8 +4,8 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
-import type { Page } from "../../../src/doors/http/paging.ts";
-import type { Lead } from "../../../src/model/leads.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import type { Lead } from "../../../src/records/leads.ts";
 import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
-import { mintApiKey } from "../../../src/gate/api-key.ts";
+import { mintApiKey } from "../../../src/quota/api-key.ts";
 import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
 import { clientSteps } from "./client-steps.ts";
 import { Contract } from "./document.ts";

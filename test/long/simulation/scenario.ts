@@ -7,9 +7,9 @@ import {
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
 import { DISPATCHES_AT_ONCE } from "../../../src/contract/limits.ts";
-import type { Target } from "../../../src/delivery/turn.ts";
-import { makeBody } from "../../../src/model/bodies.ts";
-import type { Claimed } from "../../../src/model/deliveries.ts";
+import { makeBody } from "../../../src/webhooks/bodies.ts";
+import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { Target } from "../../../src/webhooks/dispatch/turn.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { Broker } from "./broker.ts";
 import {
@@ -31,13 +31,13 @@ const IN_RANGES = "SELECT id FROM subscriptions WHERE ranges IS NOT NULL";
 /** The Worker's doors, loaded from a source tree: the shipped one, or one with a planted bug. */
 export interface Doors {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
-  consume: typeof import("../../../src/doors/deliveries.ts").consume;
-  sweep: typeof import("../../../src/doors/sweep.ts").sweep;
+  consume: typeof import("../../../src/webhooks/dispatch/consumer.ts").consume;
+  sweep: typeof import("../../../src/sweep.ts").sweep;
   commit: typeof import("../../../src/db/client.ts").commit;
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
-  insertSubscription: typeof import("../../../src/model/subscriptions.ts").insertSubscription;
-  deleteSubscription: typeof import("../../../src/model/subscriptions.ts").deleteSubscription;
+  insertSubscription: typeof import("../../../src/webhooks/subscriptions.ts").insertSubscription;
+  deleteSubscription: typeof import("../../../src/webhooks/subscriptions.ts").deleteSubscription;
 }
 
 /**
@@ -47,11 +47,11 @@ export interface Doors {
 export async function loadDoors(src: string): Promise<Doors> {
   const load = (file: string) => import(new URL(file, pathToFileURL(`${src}/`)).href);
   const modules = await Promise.all([
-    load("doors/platform.ts"),
-    load("doors/deliveries.ts"),
-    load("doors/sweep.ts"),
+    load("platform/entrypoint.ts"),
+    load("webhooks/dispatch/consumer.ts"),
+    load("sweep.ts"),
     load("db/client.ts"),
-    load("model/subscriptions.ts"),
+    load("webhooks/subscriptions.ts"),
   ]);
   return Object.assign({}, ...modules);
 }

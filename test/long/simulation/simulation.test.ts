@@ -61,13 +61,13 @@ describe("the simulation", () => {
   ][] = [
     [
       "one dispatch at a time posts to a subscription",
-      "model/holds.ts",
+      "webhooks/dispatch/holds.ts",
       [["IS_FREE = sql`(${", "IS_FREE = sql`(1 OR ${"]],
       /posts under way at once|after it was|several posts/,
     ],
     [
       "an outcome is recorded once",
-      "model/outcomes.ts",
+      "webhooks/dispatch/outcomes.ts",
       [
         [
           "AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'",
@@ -78,32 +78,32 @@ describe("the simulation", () => {
     ],
     [
       "what the queues lose is woken",
-      "doors/sweep.ts",
+      "sweep.ts",
       [["wakeOverdue(home, env, now),", "Promise.resolve(),"]],
       /is overdue by more than an hour/,
     ],
     [
       "concurrent posts are earned",
-      "delivery/turn.ts",
+      "webhooks/dispatch/turn.ts",
       [["this.#underWay.size < this.found.postsAtOnce &&", ""]],
       /posts under way at once/,
     ],
     [
       "a failing subscription is probed",
-      "delivery/policy.ts",
+      "webhooks/dispatch/policy.ts",
       [["endedAt + waitMs(rungSeconds, outcome, random);", "endedAt;"]],
       /fails always, and was posted to/,
     ],
     [
       "slow subscriptions have their own queue",
-      "delivery/wake.ts",
+      "webhooks/dispatch/wake.ts",
       [["slow: env.REDELIVERIES", "slow: env.DELIVERIES"]],
       /answers immediately, and (waited|got)/,
       128,
     ],
     [
       "what is withdrawn is not posted",
-      "delivery/turn.ts",
+      "webhooks/dispatch/turn.ts",
       [
         ["if (!found.owed) this.letGo();", ""],
         ["generation === found.generation", "generation >= 0"],
@@ -113,31 +113,31 @@ describe("the simulation", () => {
     ],
     [
       "a delivery belongs to the generation that it was announced in",
-      "model/events.ts",
+      "webhooks/outbox.ts",
       [["generation: subscriptions.generation", "generation: 0"]],
       /is overdue by more than an hour|is still pending|rows were written for/,
     ],
     [
       "what a call leaves of a range is redelivered",
-      "doors/sweep.ts",
+      "sweep.ts",
       [["redeliverRanges(home, env, now, mayGoOn),", "Promise.resolve(),"]],
       /is still being redelivered/,
     ],
     [
       "a subscription is released in the round trip that finds nothing",
-      "model/outcomes.ts",
+      "webhooks/dispatch/outcomes.ts",
       [["iif(c.value->>'release' AND", "iif(0 AND"]],
       /answers immediately, and (waited|got)|rows were written for/,
     ],
     [
       "what another clock made due in the future is woken again",
-      "doors/deliveries.ts",
+      "webhooks/dispatch/consumer.ts",
       [["held || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null"]],
       /answers immediately, and (waited|got)/,
     ],
     [
       "one claim covers many deliveries",
-      "delivery/dispatch.ts",
+      "webhooks/dispatch/dispatch.ts",
       [["? share : Math.min(share, CLAIM_SLOW_MAX)", "? 1 : 1"]],
       /rows were written for/,
     ],

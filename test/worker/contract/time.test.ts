@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
-import { Lead } from "../../../src/model/leads.ts";
+import { Lead } from "../../../src/records/leads.ts";
 
 const IsoTime = Lead.shape.created_at;
 

@@ -5,7 +5,7 @@ import { qb } from "../../../src/db/builder.ts";
 import { commit, openDatabase, query, withoutRetries } from "../../../src/db/client.ts";
 import { causeOf, isTransient } from "../../../src/db/errors.ts";
 import { apiKeys, workspaces } from "../../../src/db/schema.ts";
-import { Platform } from "../../../src/doors/platform.ts";
+import { Platform } from "../../../src/platform/entrypoint.ts";
 import { openWorkspace } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 import { HOME_DB } from "../../support/home.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import { openDatabase, retryTransient } from "../../../src/db/client.ts";
 import { D1_ERRORS, isTransient } from "../../../src/db/errors.ts";
 import { EarlySession } from "../../../src/db/session.ts";
-import { listLeads } from "../../../src/model/leads.ts";
+import { listLeads } from "../../../src/records/leads.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
 
 /** A query that fails once. */

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { createAttempt } from "../../../src/delivery/attempt.ts";
-import type { Draft } from "../../../src/model/events.ts";
+import { createAttempt } from "../../../src/webhooks/dispatch/attempt.ts";
+import type { Draft } from "../../../src/webhooks/outbox.ts";
 import { claimedOf, jumpTo, owed, receivedBy, subscriptionRow } from "../../support/deliveries.ts";
 
 const RESOLVER = "https://dns.example/dns-query";

@@ -1,0 +1,146 @@
+import { type Column, desc, type SQL, sql } from "drizzle-orm";
+import type { Position } from "../contract/cursor.ts";
+import { PAGE_MAX_BYTES } from "../contract/limits.ts";
+import { type Database, query, type Statements } from "./client.ts";
+
+/** A client's request for a page: at most `limit` items, older than `after`. */
+export interface PageRequest {
+  limit: number;
+  after: Position | null;
+}
+
+/** The items for a `PageRequest`. */
+export interface Listing<Item> {
+  items: Item[];
+  /** Where the next page begins; null if there is none. */
+  next: Position | null;
+}
+
+/*
+ * Parts of a prepared query for a page, newest first by (`at`, `id`). It reads the rows behind the
+ * position from `pageValues`, one more than is shown.
+ */
+
+/** SQL condition for the rows of a page. */
+export function isBehind(at: Column, id: Column): SQL {
+  // Not `<`: SQLite would read the position's own row only to discard it.
+  return sql`(${at}, ${id}) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})`;
+}
+
+/** The sort order of a page. */
+export function newestFirst(at: Column, id: Column): [SQL, SQL] {
+  return [desc(at), desc(id)];
+}
+
+/** Maximum number of rows to read. */
+export const ROWS = sql.placeholder("rows");
+
+/** The parameters of a prepared query for a page. */
+export function pageValues({ limit, after }: PageRequest) {
+  const { at, id } = after ?? BEFORE_ALL;
+  return { at, id: after ? lastBefore(id) : id, rows: limit + 1, share: shareOf(limit) };
+}
+
+/*
+ * Rows with a part that may be large. A running total in SQL would read every row three times. So the
+ * query of a page returns the part only if it is no larger than a row's share of half a page, and
+ * otherwise just its size; `readLargeParts` then reads those that the page has room for.
+ */
+
+/** A row whose large part is null if it is larger than its share. */
+export interface Sized {
+  id: string;
+  /** The size of its large part, in bytes as the database returns it. */
+  size: number;
+}
+
+/** SQL expression: a large part, or null if it is larger than its share. @param size its size. */
+export function ifSmall<T>(size: SQL, part: Column | SQL): SQL<T> {
+  return sql<T>`CASE WHEN ${size} <= ${sql.placeholder("share")} THEN ${part} END`;
+}
+
+/**
+ * The ids of the rows that `readLargeParts` reads. A CROSS JOIN with their table `where` the row `isNamed`
+ * makes SQLite look each one up, whatever else it could use an index for.
+ */
+export const NAMED = sql`json_each(${sql.placeholder("ids")}) AS named`;
+
+/** SQL condition: the row is one of `NAMED`. */
+export function isNamed(id: Column): SQL {
+  return sql`${id} = named.value`;
+}
+
+/**
+ * Completes the rows of a page whose large part is missing. A row that was deleted in the meantime is
+ * left out.
+ *
+ * @param whole a prepared query for the rows that are `NAMED`.
+ */
+export async function readLargeParts<Row extends Sized>(
+  db: Database,
+  whole: (values: Record<string, unknown>) => Statements<Pick<Row, "id">[]>,
+  values: Record<string, unknown>,
+  { items, next }: Listing<Row>,
+  limit: number,
+): Promise<Listing<Row>> {
+  const isLarge = ({ size }: Row) => size > shareOf(limit);
+  const ids = items.filter(isLarge).map(({ id }) => id);
+  if (ids.length === 0) return { items, next };
+  const read = await query(db, whole({ ...values, ids: JSON.stringify(ids) }));
+  const found = new Map(read.map((row) => [row.id, row]));
+  const complete = (row: Row) => {
+    const rest = found.get(row.id);
+    return rest ? { ...row, ...rest } : [];
+  };
+  return { items: items.flatMap((row) => (isLarge(row) ? complete(row) : row)), next };
+}
+
+function shareOf(limit: number): number {
+  return Math.floor(PAGE_MAX_BYTES / 2 / (limit + 1));
+}
+
+const BEFORE_ALL: Position = { at: Number.MAX_SAFE_INTEGER, id: "" };
+
+/** A string that sorts before `id` but after every smaller id. */
+function lastBefore(id: string): string {
+  return `${id.slice(0, -1)}${String.fromCharCode(id.charCodeAt(id.length - 1) - 1)}\uffff`;
+}
+
+/** A row's position in a list sorted by creation time. */
+export function byCreation({ createdAt, id }: { createdAt: number; id: string }): Position {
+  return { at: createdAt, id };
+}
+
+/** Lists one page with a prepared query. */
+export async function listPage<Row extends object, Item>(
+  db: Database,
+  page: (values: Record<string, unknown>) => Statements<Row[]>,
+  values: Record<string, unknown>,
+  request: PageRequest,
+  position: (row: Row) => Position,
+  toItem: (row: Row) => Item,
+): Promise<Listing<Item>> {
+  const found = await query(db, page({ ...values, ...pageValues(request) }));
+  return toListing(found, request.limit, position, toItem);
+}
+
+/**
+ * Builds a page from the `limit + 1` rows read; the extra row only shows that there are more. The page
+ * ends earlier if its large parts would be too large together.
+ */
+export function toListing<Row extends object, Item>(
+  rows: Row[],
+  limit: number,
+  position: (row: Row) => Position,
+  toItem: (row: Row) => Item,
+): Listing<Item> {
+  let bytes = 0;
+  const end = rows.findIndex((row: Partial<Sized>, i) => {
+    bytes += row.size ?? 0;
+    return i === limit || (i > 0 && bytes > PAGE_MAX_BYTES);
+  });
+  const shown = end < 0 ? rows : rows.slice(0, end);
+  const last = shown.at(-1);
+  const next = end > 0 && last !== undefined ? position(last) : null;
+  return { items: shown.map(toItem), next };
+}

@@ -1,0 +1,22 @@
+import { eq } from "drizzle-orm";
+import type { Database } from "./client.ts";
+import { sweepPositions } from "./schema.ts";
+
+/** Where a part of the sweep stopped; "" if it reached the end or never started. */
+export async function findPosition(db: Database, part: string): Promise<string> {
+  const { position } = sweepPositions;
+  const [row] = await db
+    .select({ position })
+    .from(sweepPositions)
+    .where(eq(sweepPositions.part, part));
+  return row?.position ?? "";
+}
+
+/** Stores where a part of the sweep stops. */
+export async function updatePosition(db: Database, part: string, position: string): Promise<void> {
+  if ((await findPosition(db, part)) === position) return;
+  await db
+    .insert(sweepPositions)
+    .values({ part, position })
+    .onConflictDoUpdate({ target: sweepPositions.part, set: { position } });
+}

@@ -1,0 +1,34 @@
+import { fromBase64 } from "../contract/bytes.ts";
+
+const KEY_BYTES = 32;
+
+/** The keys of a secret, by id: the first one signs or encrypts, all of them verify or decrypt. */
+export type KeyRing = Map<string, Uint8Array<ArrayBuffer>>;
+
+/**
+ * Parses a secret that holds keys: `id:base64(32 bytes)`, comma separated.
+ *
+ * @param name the secret's name, for the error message.
+ * @throws Error that names the invalid entry by position, without its key.
+ */
+export function parseKeyRing(name: string, text: string): KeyRing {
+  const ring: KeyRing = new Map();
+  for (const [index, entry] of text.split(",").entries()) {
+    const [, id, key] = /^\s*([A-Za-z0-9_-]+):([A-Za-z0-9+/]+=*)\s*$/.exec(entry) ?? [];
+    const bytes = key ? decode(key) : null;
+    // Named by position, because what looks like an id may be part of the key.
+    if (!id || bytes?.length !== KEY_BYTES)
+      throw new Error(`${name}: entry ${index + 1} is not id:base64 of ${KEY_BYTES} bytes`);
+    if (ring.has(id)) throw new Error(`${name}: entry ${index + 1} repeats an id`);
+    ring.set(id, bytes);
+  }
+  return ring;
+}
+
+function decode(base64: string): Uint8Array<ArrayBuffer> | null {
+  try {
+    return fromBase64(base64);
+  } catch {
+    return null;
+  }
+}

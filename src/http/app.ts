@@ -1,0 +1,27 @@
+import { gate } from "./authentication.ts";
+import { newApp } from "./context.ts";
+import { docs } from "./docs.ts";
+import { answerError, answerNotFound, envelope } from "./envelope.ts";
+import { portal } from "./portal/portal.ts";
+import { automations } from "./routes/automations.ts";
+import { leads } from "./routes/leads.ts";
+import { runs } from "./routes/runs.ts";
+import { webhooks } from "./routes/webhooks.ts";
+import { drainBody } from "./unread.ts";
+
+/** The HTTP door. */
+export const app = newApp();
+
+app.onError(answerError);
+app.notFound(answerNotFound);
+app.use(drainBody);
+app.use(envelope);
+
+app.use("/v1/*", gate);
+app.route("/v1", automations);
+app.route("/v1", leads);
+app.route("/v1", runs);
+app.route("/v1", webhooks);
+
+app.route("/", portal);
+app.route("/", docs);

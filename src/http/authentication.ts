@@ -1,0 +1,193 @@
+import type { Context, Next } from "hono";
+import { createMiddleware } from "hono/factory";
+import { ApiError } from "../contract/errors.ts";
+import { openDatabase } from "../db/client.ts";
+import { bindingOf, DIRECTORY } from "../db/databases.ts";
+import { causeOf } from "../db/errors.ts";
+import { EarlySession, isOlder, type ReadPoint } from "../db/session.ts";
+import { logError } from "../log.ts";
+import { type AddressName, addressAlias, nameAddress } from "../quota/address.ts";
+import { hashApiKey, isApiKey } from "../quota/api-key.ts";
+import { callObject } from "../quota/call.ts";
+import type { RefusedElsewhere } from "../quota/key-gate.ts";
+import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../quota/memory.ts";
+import { type Figures, resetSeconds } from "../quota/window.ts";
+import { findHome, openMovingSession } from "../workspaces/placement.ts";
+import type { AppEnv } from "./context.ts";
+
+/**
+ * The gate of everything under `/v1`: admits a request if its key is valid and has quota left, and
+ * gives the handlers its workspace. If this isolate has admitted the key before, a read starts while
+ * the key's gate is still deciding; if the request is refused, its result is discarded.
+ *
+ * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
+ */
+export const gate = createMiddleware<AppEnv>(async (c, next) => {
+  const key = parseBearer(c.req.header("Authorization"));
+  if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
+    throw await countFailure(c);
+  const keyHash = await hashApiKey(key);
+  refuseUsedUp(c, keyHash);
+  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
+  await (isRead ? handleRead(c, next, keyHash) : handleWrite(c, next, keyHash));
+});
+
+/** Serves a read from a replica that is at least as new as the bookmark of the key's gate. */
+async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  const known = knownKeys.get(keyHash);
+  const admission = admit(c, keyHash);
+  // Handled below, once the handler is done.
+  admission.catch(() => {});
+  if (known) c.set("workspaceId", known.workspaceId);
+  const since = known ? pointOf(c, known) : await admission;
+  const session = new EarlySession(since, admission);
+  c.set("db", openDatabase(session));
+  await next();
+  try {
+    const { binding } = await admission;
+    remember(c, keyHash, session.bookmarkOf(binding));
+  } catch (refusal) {
+    if (refusal === causeOf(c.error)) return;
+    // Otherwise its headers would be kept.
+    c.res = undefined;
+    throw refusal;
+  }
+}
+
+/** Serves a write once it is admitted, and lets the key read its own writes everywhere. */
+async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
+  await admit(c, keyHash);
+  const find = () => findHome(c.env, c.get("workspaceId"));
+  const session = openMovingSession(c.env, c.get("home"), find);
+  c.set("home", session);
+  c.set("db", openDatabase(session));
+  await next();
+  const bookmark = session.getBookmark();
+  const refused = c.res.status >= 400 && c.res.status < 500;
+  if (bookmark === null || refused) return;
+  remember(c, keyHash, bookmark);
+  try {
+    const { database } = session;
+    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
+  } catch (error) {
+    // The write itself has succeeded.
+    logError("bookmark_lost", error, { requestId: c.get("requestId") });
+  }
+}
+
+/**
+ * Asks the key's gate to admit the request.
+ *
+ * @returns the workspace's database, and the bookmark that reads from it must not be older than.
+ * @throws ApiError if the gate refuses.
+ */
+async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
+  const askedAt = Date.now();
+  const refused = takeRefused(keyHash);
+  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) =>
+    gate.admit(keyHash, undefined, refused),
+  );
+  if (admission.verdict === "unknown_key") {
+    knownKeys.delete(keyHash);
+    throw await countFailure(c);
+  }
+  if (admission.verdict === "admitted") {
+    identify(c, admission);
+    const { database = DIRECTORY, bookmark } = admission;
+    c.set("home", { database });
+    return pointOf(c, { database, bookmark });
+  }
+  const { verdict, keyId, workspaceId, figures, expiresAt } = admission;
+  const refusal = { verdict, keyId, workspaceId, figures, expiresAt };
+  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
+  throw refuse(c, keyHash, refusal);
+}
+
+function pointOf(
+  c: Context<AppEnv>,
+  { database, bookmark }: { database: string; bookmark: string | null },
+): ReadPoint {
+  return { binding: bindingOf(c.env, database), bookmark };
+}
+
+/** The requests answered 429 here since the gate was last asked, for the gate to count. */
+function takeRefused(keyHash: string): RefusedElsewhere | undefined {
+  const known = usedUpKeys.take(keyHash);
+  if (!known?.count || known.refusal.verdict !== "quota_exceeded") return undefined;
+  return { count: known.count, at: known.at };
+}
+
+/** @throws ApiError if this isolate knows that the key's quota is used up. */
+function refuseUsedUp(c: Context<AppEnv>, keyHash: string): void {
+  const refusal = usedUpKeys.find(keyHash, Date.now());
+  if (refusal) throw refuse(c, keyHash, refusal);
+}
+
+/** The error for a refusal. */
+function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiError {
+  identify(c, refusal);
+  if (refusal.verdict === "access_denied") {
+    knownKeys.delete(keyHash);
+    return new ApiError("workspace_access_denied");
+  }
+  return rateLimited(refusal.figures);
+}
+
+/** Notes whose request it is, for the handlers, the headers and the log. */
+function identify(
+  c: Context<AppEnv>,
+  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict" | "expiresAt">,
+): void {
+  c.set("keyId", keyId);
+  c.set("workspaceId", workspaceId);
+  c.set("figures", figures);
+}
+
+function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
+  const { database } = c.get("home");
+  const known = knownKeys.get(keyHash);
+  const seen = known?.database === database ? known.bookmark : null;
+  knownKeys.set(keyHash, {
+    keyId: c.get("keyId"),
+    workspaceId: c.get("workspaceId"),
+    database,
+    bookmark: isOlder(seen, bookmark) ? bookmark : seen,
+  });
+}
+
+/** The token of an `Authorization` header (RFC 6750; the scheme in any case); null if there is none. */
+export function parseBearer(header: string | undefined): string | null {
+  return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
+}
+
+/** Counts an authentication failure against the address. @returns the error to answer with. */
+async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
+  const { network, block } = addressOf(c);
+  c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, block));
+  const askedAt = Date.now();
+  const known = blockedAddresses.find(network, askedAt) ?? blockedAddresses.find(block, askedAt);
+  if (known) {
+    c.set("figures", known.figures);
+    return rateLimited(known.figures);
+  }
+  const failure = await callObject(c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
+  const { blocked, figures } = failure;
+  c.set("figures", figures);
+  if (!blocked) return new ApiError("invalid_api_key");
+  blockedAddresses.note({ network, block }[blocked], { figures }, askedAt);
+  return rateLimited(figures);
+}
+
+/** The failure window of the address that a request comes from. */
+export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
+  const { network, block } = addressOf(c);
+  return callObject(c.env.ADDRESS_GATE, network, (gate) => gate.peek(block));
+}
+
+function addressOf(c: Context<AppEnv>): AddressName {
+  return nameAddress(c.req.header("CF-Connecting-IP"));
+}
+
+function rateLimited(figures: Figures): ApiError {
+  return new ApiError("rate_limited", { retry_after_seconds: resetSeconds(figures) });
+}

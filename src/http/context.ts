@@ -1,0 +1,42 @@
+import { OpenAPIHono } from "@hono/zod-openapi";
+import type { Database } from "../db/client.ts";
+import type { Figures } from "../quota/window.ts";
+import type { Home } from "../workspaces/placement.ts";
+import type { PortalAccess } from "../workspaces/workspaces.ts";
+import { refuseInvalid } from "./invalid.ts";
+
+/** The bindings and variables of a Hono context. */
+export interface AppEnv {
+  Bindings: Env;
+  Variables: {
+    /** Identifies the request, in the logs and to the client. */
+    requestId: string;
+    /** The window that the rate limit headers report. */
+    figures: Figures | undefined;
+    /** Whether the answer has no rate limit headers: the portal has none. */
+    unmetered: boolean | undefined;
+    /**
+     * When the portal session ends, and the workspace it opens; null if the workspace no longer
+     * exists.
+     */
+    portal: { endsAt: number; access: Promise<PortalAccess | null> };
+    /** Whether the answer is a file that never changes, rather than an API response. */
+    immutable: boolean | undefined;
+    /** Whether the request body has been read to its end. */
+    isBodyRead: boolean | undefined;
+    /** The id of the key, once it is known to be valid. */
+    keyId: string;
+    /** The pseudonym in the logs for the address of a request that failed to authenticate. */
+    address: string | undefined;
+    /** The workspace of the key. */
+    workspaceId: string;
+    /** The name of the database that the workspace lives in; another one once a write has followed it. */
+    home: Pick<Home, "database">;
+    db: Database;
+  };
+}
+
+/** An app, or a part of one. Whatever a route's schemas refuse is answered in the error envelope. */
+export function newApp() {
+  return new OpenAPIHono<AppEnv>({ defaultHook: refuseInvalid });
+}

@@ -1,0 +1,115 @@
+import type { OpenAPIHono } from "@hono/zod-openapi";
+import type { WebhookEvent } from "../../contract/enumerations.ts";
+import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
+import { WebhookDelivery } from "../../webhooks/bodies.ts";
+import { signatureHeaders } from "../../webhooks/signature.ts";
+import { DELIVERIES, SECRET } from "../routes/examples.ts";
+
+type Registry = OpenAPIHono["openAPIRegistry"];
+
+const WORDS: Record<WebhookEvent, { operationId: string; summary: string; description: string }> = {
+  "lead.created": {
+    operationId: "onLeadCreated",
+    summary: "A new lead was captured",
+    description: "Posted when a lead is captured, from any source.",
+  },
+  "run.completed": {
+    operationId: "onRunCompleted",
+    summary: "An automation run finished",
+    description: "Posted when a run finishes, as `success`, `partial` or `failed`.",
+  },
+  "automation.status_changed": {
+    operationId: "onAutomationStatusChanged",
+    summary: "An automation was activated or paused",
+    description:
+      "Posted when an automation is activated or paused, in the application or through this API. Other status changes are not announced.",
+  },
+};
+
+const HEADERS: Record<string, string> = {
+  "X-Service-Signature":
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. Reject a `t` that differs from your clock by more than 5 minutes.",
+  "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
+  "webhook-timestamp": "Unix seconds, for Standard Webhooks libraries.",
+  "webhook-signature": "`v1,<base64>`, for Standard Webhooks libraries.",
+};
+
+const HOW = `Verify the signature, deduplicate by \`id\`, and answer with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;
+
+const RESPONSES = {
+  "2XX": { description: "Received. The body is ignored." },
+  "4XX": {
+    description:
+      "Not received. Anything other than a timely 2xx counts as a failure: the event is posted again after growing waits.",
+  },
+};
+
+/** The signature headers as parameters, with values that sign the example event. */
+async function signatureParameters(event: (typeof DELIVERIES)[WebhookEvent]) {
+  const sentAt = Date.parse(event.created_at) + 1_000;
+  const values = await signatureHeaders(SECRET, event.id, JSON.stringify(event), sentAt);
+  return Object.entries(HEADERS).map(([name, description]) => ({
+    name,
+    in: "header" as const,
+    required: true,
+    description,
+    schema: { type: "string" as const },
+    example: values[name],
+  }));
+}
+
+/** Registers the document's webhooks, one per kind of event. */
+export async function registerWebhooks(registry: Registry): Promise<void> {
+  for (const schema of WebhookDelivery.options) {
+    const type = schema.shape.type.value;
+    const event = DELIVERIES[type];
+    const { operationId, summary, description } = WORDS[type];
+    registry.registerWebhook({
+      method: "post",
+      path: type,
+      tags: ["Webhooks"],
+      operationId,
+      summary,
+      description: `${description} ${HOW}`,
+      security: [],
+      parameters: await signatureParameters(event),
+      request: {
+        body: { required: true, content: { "application/json": { schema, example: event } } },
+      },
+      responses: RESPONSES,
+    });
+  }
+}
+
+/** Registers the callback of a subscription: events posted to its URL. */
+export function registerCallback(registry: Registry): void {
+  registry.register("WebhookDelivery", WebhookDelivery);
+  registry.registerComponent("callbacks", "event", {
+    "{$request.body#/url}": { post: deliveryOperation() },
+  });
+}
+
+function deliveryOperation() {
+  return {
+    operationId: "onEvent",
+    tags: ["Webhooks"],
+    summary: "An event that the subscription lists",
+    description: `One post per event; \`type\` determines the shape of \`data\`. The headers are the same as for the webhooks below. ${HOW}`,
+    security: [],
+    requestBody: {
+      required: true,
+      content: {
+        "application/json": {
+          schema: { $ref: "#/components/schemas/WebhookDelivery" },
+          examples: Object.fromEntries(
+            Object.entries(DELIVERIES).map(([type, value]) => [
+              type,
+              { summary: WORDS[type as WebhookEvent].summary, value },
+            ]),
+          ),
+        },
+      },
+    },
+    responses: RESPONSES,
+  };
+}

@@ -1,0 +1,111 @@
+import { ErrorBody } from "../../contract/error-body.ts";
+import { app } from "../app.ts";
+import type { Header } from "../responses.ts";
+import { registerCallback, registerWebhooks } from "./deliveries.ts";
+import { errorResponses } from "./errors.ts";
+import { introduction } from "./introduction.ts";
+
+/** The version of the API contract; CHANGELOG.md says which changes need a new one. */
+const CONTRACT_VERSION = "1.0.0-draft.2";
+
+// Outside of the call, whose type of `info` is that of OpenAPI 3.0.
+const INFO = {
+  title: "Public API",
+  version: CONTRACT_VERSION,
+  summary: "A workspace's automations, leads and runs, and its events as webhooks.",
+  description: introduction(),
+  contact: {
+    name: "API support",
+    email: "api@example.com",
+    url: "https://example.com/support",
+  },
+  license: { name: "MIT", identifier: "MIT" },
+};
+
+const TAGS = [
+  {
+    name: "Automations",
+    description:
+      "An automation reacts to a trigger, such as a comment or a form, on behalf of an agent. You can read, pause and activate automations; they are created in the application.",
+  },
+  { name: "Leads", description: "The people that your agents captured, from any source." },
+  {
+    name: "Runs",
+    description: "What the automations did: one run per reaction.",
+  },
+  {
+    name: "Webhooks",
+    description:
+      "Subscriptions to events. Events are posted to your server, signed, as they happen.",
+  },
+];
+
+const HEADERS = {
+  "Cache-Control": header("Always `no-store`: the data is personal.", {
+    type: "string",
+    enum: ["no-store"],
+  }),
+  "X-RateLimit-Limit": header(
+    "Requests that the key may make per window, including those answered 403. Without a valid key: failures that the address may make.",
+    { type: "integer", example: 600 },
+  ),
+  "X-RateLimit-Remaining": header("Requests left in this window.", {
+    type: "integer",
+    example: 599,
+  }),
+  "X-RateLimit-Reset": header("Seconds until the window resets. Not a timestamp.", {
+    type: "integer",
+    example: 60,
+  }),
+  "X-Request-Id": header("Identifies this request in our logs: quote it when you contact us.", {
+    type: "string",
+    example: "9c1f2e6a4b7d8035-CDG",
+  }),
+  "WWW-Authenticate": header("The same for every problem with the key.", {
+    type: "string",
+    enum: ["Bearer"],
+  }),
+  "Retry-After": header("Seconds to wait before the next request.", {
+    type: "integer",
+    example: 42,
+  }),
+} satisfies Record<Header, object>;
+
+function header(
+  description: string,
+  schema: { type: "string" | "integer"; enum?: string[]; example?: unknown },
+) {
+  return { description, required: true, schema };
+}
+
+// What the routes refer to, and what no route knows.
+const { openAPIRegistry: registry } = app;
+registry.registerComponent("securitySchemes", "apiKey", {
+  type: "http",
+  scheme: "bearer",
+  description:
+    "An API key of the workspace: `key_live_` followed by 32 characters. Keys are created in the workspace settings, under API.",
+});
+for (const [name, component] of Object.entries(HEADERS))
+  registry.registerComponent("headers", name, component);
+registry.register("Error", ErrorBody);
+for (const { name, response } of errorResponses())
+  registry.registerComponent("responses", name, response);
+registerCallback(registry);
+await registerWebhooks(registry);
+
+/**
+ * Builds the OpenAPI 3.1 document from the routes of the app. It is built ahead of time and served as
+ * a file: the Worker does not need it to answer requests.
+ *
+ * @param server the API's address; `/` is wherever the document was read from.
+ */
+export function buildDocument(server = "/") {
+  return app.getOpenAPI31Document({
+    openapi: "3.1.0",
+    info: INFO,
+    servers: [{ url: server, description: "This deployment" }],
+    security: [{ apiKey: [] }],
+    tags: TAGS,
+  });
+}

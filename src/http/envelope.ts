@@ -1,0 +1,87 @@
+import type { Context, ErrorHandler, NotFoundHandler } from "hono";
+import { createMiddleware } from "hono/factory";
+import { matchedRoutes } from "hono/route";
+import { ApiError } from "../contract/errors.ts";
+import { causeOf } from "../db/errors.ts";
+import { log, logError } from "../log.ts";
+import { type Figures, resetSeconds } from "../quota/window.ts";
+import { peekFailures } from "./authentication.ts";
+import type { AppEnv } from "./context.ts";
+
+/** The default policy: no framing, and nothing loads or runs. The HTML pages have their own. */
+const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
+
+const SECURITY_HEADERS = [
+  ["Referrer-Policy", "no-referrer"],
+  ["Strict-Transport-Security", "max-age=31536000; includeSubDomains"],
+  ["X-Content-Type-Options", "nosniff"],
+] as const;
+
+const RAY = /^[0-9a-f]{16}(-[A-Z]{3})?$/;
+
+/** Adds the contract's headers to every answer and logs the request. */
+export const envelope = createMiddleware<AppEnv>(async (c, next) => {
+  const startedAt = Date.now();
+  const ray = c.req.header("CF-Ray") ?? "";
+  // Only Cloudflare's own format is accepted; anything else would put client text into our logs.
+  const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
+  c.set("requestId", requestId);
+  await next();
+  // An immutable file is the same for everyone, forever: no need to look up a rate limit
+  // window.
+  const immutable = c.get("immutable");
+  const unmetered = immutable || c.get("unmetered");
+  const figures = unmetered ? null : (c.get("figures") ?? (await peekFigures(c)));
+  const { headers } = c.res;
+  headers.set("X-Request-Id", requestId);
+  headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-store");
+  if (figures) {
+    headers.set("X-RateLimit-Limit", String(figures.limit));
+    headers.set("X-RateLimit-Remaining", String(figures.remaining));
+    headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+  }
+  // The same for every problem with the key (RFC 9110, section 11.6.1).
+  if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
+  for (const [name, value] of SECURITY_HEADERS) headers.set(name, value);
+  if (!headers.has("Content-Security-Policy")) headers.set("Content-Security-Policy", API_POLICY);
+  log("request", {
+    requestId,
+    method: c.req.method,
+    route: matchedRoutes(c).at(-1)?.path,
+    status: c.res.status,
+    durationMs: Date.now() - startedAt,
+    workspace: c.get("workspaceId"),
+    key: c.get("keyId"),
+    address: c.get("address"),
+  });
+});
+
+/** The address's failure window; if its gate fails, a window with nothing left. */
+async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
+  try {
+    return await peekFailures(c);
+  } catch (error) {
+    logError("address_gate_failed", error, { requestId: c.get("requestId") });
+    const resetMs = Number(c.env.AUTH_FAILURE_WINDOW_SECONDS) * 1000;
+    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetMs };
+  }
+}
+
+/** Answers any thrown error with the contract's error body. */
+export const answerError: ErrorHandler<AppEnv> = (thrown, c) => {
+  const error = causeOf(thrown);
+  if (error instanceof ApiError) {
+    const { retry_after_seconds: seconds } = error.details;
+    const headers = seconds === undefined ? {} : { "Retry-After": String(seconds) };
+    return c.json(error.toBody(), error.status, headers);
+  }
+  logError("request_failed", error, { requestId: c.get("requestId") });
+  const internal = new ApiError("internal_error");
+  return c.json(internal.toBody(), internal.status);
+};
+
+/** The path is unknown, or its method is: never 405. */
+export const answerNotFound: NotFoundHandler<AppEnv> = (c) => {
+  const error = new ApiError("route_not_found");
+  return c.json(error.toBody(), error.status);
+};

@@ -1,0 +1,91 @@
+import { z } from "@hono/zod-openapi";
+import { decodeCursor, encodeCursor } from "../contract/cursor.ts";
+import { ApiError } from "../contract/errors.ts";
+import { PAGE_LIMIT } from "../contract/limits.ts";
+import type { Listing, PageRequest } from "../db/page.ts";
+
+const { min, max } = PAGE_LIMIT;
+
+/** The beginning of every list's description. */
+export const NEWEST_FIRST =
+  "Paginated, newest first. Items added in the meantime cause no gaps or repetitions.";
+
+/** The query parameters of every list. A `limit` is decimal digits, and never corrected. */
+export const PageQuery = z.object({
+  limit: z
+    .string()
+    .refine((text) => /^[0-9]+$/.test(text), { params: { reason: "invalid_type", min, max } })
+    .transform(Number)
+    .refine((limit) => limit >= min && limit <= max, {
+      params: { reason: "out_of_range", min, max },
+    })
+    .default(PAGE_LIMIT.default)
+    .openapi({
+      type: "integer",
+      minimum: min,
+      maximum: max,
+      default: PAGE_LIMIT.default,
+      param: {
+        description: `Maximum number of items on the page, ${min} to ${max}. Any other value is rejected, never corrected.`,
+        example: 2,
+      },
+    }),
+  cursor: z
+    .string()
+    .optional()
+    .openapi({
+      param: {
+        description:
+          "The `next_cursor` of the previous page. Absent, empty, or the word `null`: the first page.",
+      },
+    }),
+});
+
+/**
+ * The page of `list` that a client asks for.
+ *
+ * @throws ApiError `invalid_request` if the cursor is not one of this list.
+ */
+export function toPageRequest(
+  list: string,
+  { limit, cursor = "" }: z.output<typeof PageQuery>,
+): PageRequest {
+  if (cursor === "" || cursor === "null") return { limit, after: null };
+  const after = decodeCursor(list, cursor);
+  if (!after) throw new ApiError("invalid_request", { parameter: "cursor", reason: "unreadable" });
+  return { limit, after };
+}
+
+/** The pagination envelope of a list of `item`. */
+export function pageOf<Item extends z.ZodType>(item: Item, name: string, items: string) {
+  return z
+    .object({
+      data: z.array(item).openapi({ description: `The ${items} of this page, newest first.` }),
+      has_more: z.boolean().openapi({
+        description:
+          "Whether there is another page. A page of very large items ends early, before 2 MB.",
+        example: false,
+      }),
+      next_cursor: z.string().nullable().openapi({
+        description: "The `cursor` for the next page; null on the last page.",
+        example: null,
+      }),
+    })
+    .openapi(name, { description: `A page of ${items}.` });
+}
+
+/** The pagination envelope of a list. */
+export interface Page<Item> {
+  data: Item[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+/** Wraps a page of `list` in the contract's envelope. */
+export function toPage<Item>(list: string, { items, next }: Listing<Item>): Page<Item> {
+  return {
+    data: items,
+    has_more: next !== null,
+    next_cursor: next && encodeCursor(list, next),
+  };
+}

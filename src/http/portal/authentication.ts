@@ -1,0 +1,65 @@
+import type { Context, Next } from "hono";
+import { ApiError } from "../../contract/errors.ts";
+import { isId } from "../../contract/ids.ts";
+import { verifyPortalToken } from "../../platform/portal-token.ts";
+import { findHome, openToWrite } from "../../workspaces/placement.ts";
+import { findPortalAccess, type PortalAccess } from "../../workspaces/workspaces.ts";
+import { parseBearer } from "../authentication.ts";
+import type { AppEnv } from "../context.ts";
+
+/** The period of `PORTAL_REQUESTS` in wrangler.toml. */
+const WINDOW_SECONDS = 60;
+
+/** Where a link's token is exchanged for that of a session, which everything else requires. */
+export const EXCHANGE = "/portal/api/session";
+
+/**
+ * The gate of everything under `/portal/api`: admits requests with a valid token whose workspace
+ * has access, and gives the handlers the workspace. If the path names a subscription that does not
+ * belong to the workspace, the answer is 404. A read starts during the look-up; if it is refused,
+ * its result is discarded. A token that we did not sign causes no look-up.
+ *
+ * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
+ *   `webhook_not_found`, in this order.
+ */
+export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> {
+  const token = parseBearer(c.req.header("Authorization"));
+  const purpose = c.req.path === EXCHANGE ? "link" : "session";
+  const { PORTAL_SIGNING_KEYS: keys } = c.env;
+  const grant = token && (await verifyPortalToken(keys, purpose, token, Date.now()));
+  if (!grant) throw new ApiError("invalid_api_key");
+  const { workspaceId, endsAt } = grant;
+  const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
+  if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
+  const isRead = c.req.method === "GET" || c.req.method === "HEAD";
+  const find = () => findHome(c.env, workspaceId);
+  const home = await (isRead ? find() : openToWrite(c.env, find));
+  const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
+  const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
+  const access = findPortalAccess(home.db, workspaceId, named);
+  c.set("workspaceId", workspaceId);
+  c.set("home", home);
+  c.set("db", home.db);
+  c.set("portal", { endsAt, access });
+  const judged = access.then((found) => refusalOf(found, webhookId !== null));
+  if (!isRead) {
+    const refusal = await judged;
+    if (refusal) throw refusal;
+    return next();
+  }
+  // Handled below, once the handler is done.
+  judged.catch(() => {});
+  await next();
+  const refusal = await judged;
+  if (!refusal) return;
+  // Otherwise its headers would be kept.
+  c.res = undefined;
+  throw refusal;
+}
+
+function refusalOf(access: PortalAccess | null, namesWebhook: boolean): ApiError | null {
+  // An erased workspace looks like one that never existed.
+  if (!access) return new ApiError("invalid_api_key");
+  if (!access.accessGranted) return new ApiError("workspace_access_denied");
+  return namesWebhook && !access.webhookFound ? new ApiError("webhook_not_found") : null;
+}

@@ -1,0 +1,118 @@
+import type { Context } from "hono";
+import { ApiError } from "../../contract/errors.ts";
+import { InputError } from "../../contract/input-error.ts";
+import { parseInput } from "../../contract/parse.ts";
+import { listKeyUsage } from "../../platform/api-keys.ts";
+import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
+import type { Operation } from "../../platform/operation.ts";
+import {
+  enableWebhook,
+  listWebhooks,
+  readWebhook,
+  rotateWebhookSecret,
+  sendTestEvent,
+} from "../../platform/webhooks.ts";
+import { readWorkspace } from "../../platform/workspaces.ts";
+import { answerHashed, policyOf, readAsset } from "../assets.ts";
+import { readJson } from "../body.ts";
+import { type AppEnv, newApp } from "../context.ts";
+import { queryOf, toApiError } from "../invalid.ts";
+import { subscribe, unsubscribe, WebhookCreation } from "../routes/webhooks.ts";
+import { served } from "../served.ts";
+import { EXCHANGE, portalGate } from "./authentication.ts";
+import { openSession } from "./session.ts";
+
+/**
+ * The portal of a workspace's webhooks: a page and its API, for anyone who opens a link from the
+ * Platform door.
+ */
+export const portal = newApp();
+
+portal.use("/portal/*", async (c, next) => {
+  if (c.env.PORTAL === "off") throw new ApiError("route_not_found");
+  c.set("unmetered", true);
+  await next();
+});
+
+portal.get("/portal", async (c) => {
+  const type = "text/html; charset=utf-8";
+  const page = await readAsset(c, "/portal/index.html");
+  if (!page) return c.notFound();
+  return new Response(page.body, { headers: { "Content-Type": type, ...policyOf(type) } });
+});
+
+/** A file of the portal page: `name.hash.js`. */
+const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
+portal.get("/portal/:file", (c) => answerHashed(c, HASHED));
+
+portal.use("/portal/api/*", portalGate);
+portal.use("/portal/api/webhooks/*", served("webhooks"));
+
+portal.post(EXCHANGE, openSession);
+
+/**
+ * All that a session may do: an operation a path. What the path names belongs to the workspace, which
+ * the gate has checked; without a subscription, the operation is about the workspace.
+ */
+const ALLOWED = [
+  ["GET", "/workspace", readWorkspace],
+  ["GET", "/keys", listKeyUsage],
+  ["GET", "/webhooks", listWebhooks],
+  ["GET", "/webhooks/:webhookId", readWebhook],
+  ["POST", "/webhooks/:webhookId/enable", enableWebhook],
+  ["POST", "/webhooks/:webhookId/secret", rotateWebhookSecret],
+  ["POST", "/webhooks/:webhookId/test", sendTestEvent],
+  ["GET", "/webhooks/:webhookId/deliveries", listDeliveries],
+  ["GET", "/webhooks/:webhookId/deliveries/:eventId", readDelivery],
+  ["POST", "/webhooks/:webhookId/redeliver", redeliver],
+] as const;
+
+for (const [method, path, operation] of ALLOWED)
+  portal.on(method, `/portal/api${path}`, async (c) => c.json(await perform(c, operation)));
+
+// These two are operations of the API, which name no workspace: they are the key's or the session's.
+portal.post("/portal/api/webhooks", async (c) => {
+  const body = await readJson(c);
+  const creation = await refused(async () => parseInput(WebhookCreation, body));
+  return c.json(await subscribe(c, creation), 201);
+});
+portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
+  await unsubscribe(c, c.req.param("webhookId"));
+  return c.body(null, 204);
+});
+
+/** Runs an operation with the query or body of the request, and with what the session is bound to. */
+async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<object> {
+  const { webhookId, eventId } = c.req.param() as Record<string, string | undefined>;
+  const bound = {
+    ...(webhookId === undefined ? { workspaceId: c.get("workspaceId") } : { webhookId }),
+    ...(eventId === undefined ? {} : { eventId }),
+  };
+  const given = c.req.method === "POST" ? await readJson(c) : filled(queryOf(c));
+  return refused(async () => {
+    const value = parseInput(input, isObject(given) ? { ...given, ...bound } : given);
+    return (await run({ env: c.env, ctx: c.executionCtx }, value)) as object;
+  });
+}
+
+/** The parameters of a query that have a value, as JSON has them: a filter that is not set is empty. */
+function filled(query: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(query)
+      .filter(([, value]) => value !== "")
+      .map(([name, value]) => [name, /^\d+$/.test(String(value)) ? Number(value) : value]),
+  );
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Awaits `step`. @throws ApiError in place of an InputError. */
+async function refused<T>(step: () => Promise<T>): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    throw error instanceof InputError ? toApiError(error) : error;
+  }
+}

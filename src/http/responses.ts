@@ -1,0 +1,93 @@
+import type { z } from "@hono/zod-openapi";
+
+/*
+ * The responses of an operation as `createRoute` takes them. What operations share is a reference:
+ * the document describes it once (document/).
+ */
+
+const HEADERS = [
+  "Cache-Control",
+  "X-RateLimit-Limit",
+  "X-RateLimit-Remaining",
+  "X-RateLimit-Reset",
+  "X-Request-Id",
+] as const;
+
+/** Headers that only appear with one status. */
+const HEADERS_OF = { 401: "WWW-Authenticate", 429: "Retry-After" } as const;
+
+/** A header of the API's responses. */
+export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[keyof typeof HEADERS_OF];
+
+/** References to the headers of a response with this status. */
+export function headersOf(status: number) {
+  const names = Object.entries(HEADERS_OF).flatMap(([of, name]) =>
+    Number(of) === status ? [name] : [],
+  );
+  return Object.fromEntries(
+    [...HEADERS, ...names].map((name) => [name, { $ref: `#/components/headers/${name}` }]),
+  );
+}
+
+/** A JSON body, of a request or a response. */
+function jsonOf<S extends z.ZodType>(schema: S, example: z.input<S>) {
+  return { "application/json": { schema, example } };
+}
+
+/** The body of a request; `jsonBody` reads it. */
+export function body<S extends z.ZodType>(schema: S, example: z.input<S>) {
+  return { required: true, content: jsonOf(schema, example) };
+}
+
+/** A success with a JSON body. */
+export function json<S extends z.ZodType>(schema: S, description: string, example: z.input<S>) {
+  return { description, headers: headersOf(200), content: jsonOf(schema, example) };
+}
+
+/** A success without a body. */
+export function empty(description: string) {
+  return { description, headers: headersOf(204) };
+}
+
+/** The status of each error response. */
+export const ERROR_RESPONSES = {
+  InvalidQuery: 400,
+  InvalidControl: 400,
+  InvalidSubscription: 400,
+  InvalidApiKey: 401,
+  WorkspaceAccessDenied: 403,
+  RouteNotFound: 404,
+  AutomationNotFound: 404,
+  WebhookNotFound: 404,
+  BodyTooLarge: 413,
+  UnsupportedMediaType: 415,
+  AutomationNotControllable: 422,
+  RateLimited: 429,
+  InternalError: 500,
+} as const;
+
+export type ErrorResponse = keyof typeof ERROR_RESPONSES;
+
+/** Every operation can answer these; a route's own 404 takes the place of `RouteNotFound`. */
+const ANY_OPERATION: ErrorResponse[] = [
+  "InvalidApiKey",
+  "WorkspaceAccessDenied",
+  "RouteNotFound",
+  "RateLimited",
+  "InternalError",
+];
+
+/**
+ * The error responses of an operation: its own, and those of every operation.
+ *
+ * Their type names none of them, because handlers throw errors: what a handler returns must be one
+ * of its successes.
+ */
+export function errors(...own: ErrorResponse[]): object {
+  return Object.fromEntries(
+    [...ANY_OPERATION, ...own].map((name) => [
+      ERROR_RESPONSES[name],
+      { $ref: `#/components/responses/${name}` },
+    ]),
+  );
+}

@@ -1,0 +1,131 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { AUTOMATIONS_LIST } from "../../contract/cursor.ts";
+import { ApiError } from "../../contract/errors.ts";
+import { isId } from "../../contract/ids.ts";
+import {
+  Automation,
+  findAutomation,
+  listAutomations,
+  toAutomation,
+  visibilityOf,
+} from "../../records/automations.ts";
+import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
+import { wake } from "../../webhooks/dispatch/wake.ts";
+import { jsonBody } from "../body.ts";
+import { newApp } from "../context.ts";
+import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { body, errors, json } from "../responses.ts";
+import { served } from "../served.ts";
+import { AUTOMATION, PAGES, PAUSED } from "./examples.ts";
+
+export const automations = newApp();
+
+/** The path of one automation. Any text is valid: what is not an id is answered 404. */
+export const AutomationParams = z.object({
+  id: z.string().openapi({
+    param: {
+      description: "The automation's `id`, which starts with `aut_`.",
+      example: AUTOMATION.id,
+    },
+  }),
+});
+
+const AutomationPage = pageOf(Automation, "AutomationPage", "automations");
+
+automations.openapi(
+  createRoute({
+    method: "get",
+    path: "/automations",
+    operationId: "listAutomations",
+    tags: ["Automations"],
+    summary: "List the automations of the workspace",
+    description: `${NEWEST_FIRST} Sorted by when the automations first appeared here, a time that is not part of the response. Changes do not affect the order.`,
+    middleware: served("automations"),
+    request: { query: PageQuery },
+    responses: {
+      200: json(AutomationPage, "A page of automations, newest first.", PAGES.automations),
+      ...errors("InvalidQuery"),
+    },
+  }),
+  async (c) => {
+    const request = toPageRequest(AUTOMATIONS_LIST, c.req.valid("query"));
+    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const found = await listAutomations(c.get("db"), c.get("workspaceId"), visibility, request);
+    return c.json(toPage(AUTOMATIONS_LIST, found), 200);
+  },
+);
+
+automations.openapi(
+  createRoute({
+    method: "get",
+    path: "/automations/{id}",
+    operationId: "getAutomation",
+    tags: ["Automations"],
+    summary: "Read one automation",
+    description:
+      "Automations whose account was unsubscribed no longer exist here, nor do their runs.",
+    middleware: served("automations"),
+    request: { params: AutomationParams },
+    responses: {
+      200: json(Automation, "The automation.", AUTOMATION),
+      ...errors("AutomationNotFound"),
+    },
+  }),
+  async (c) => {
+    const { id } = c.req.valid("param");
+    if (!isId("automation", id)) throw new ApiError("automation_not_found");
+    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const row = await findAutomation(c.get("db"), c.get("workspaceId"), visibility, id);
+    if (!row) throw new ApiError("automation_not_found");
+    return c.json(toAutomation(row), 200);
+  },
+);
+
+const AutomationControl = z
+  .strictObject({
+    status: z.enum(CONTROLLABLE).openapi({
+      description: "`active` starts the automation; `paused` stops it until it is started again.",
+      example: "paused",
+    }),
+  })
+  .openapi("AutomationControl", { description: "The desired status of an automation." });
+
+automations.openapi(
+  createRoute({
+    method: "patch",
+    path: "/automations/{id}",
+    operationId: "controlAutomation",
+    tags: ["Automations"],
+    summary: "Pause or activate an automation",
+    description:
+      "Takes effect immediately and is announced to subscribers of `automation.status_changed`. If the automation already has that status, the response is still 200, `updated_at` does not change and nothing is announced, so the request is safe to repeat. An automation in `draft` or `error` gives 422.",
+    middleware: [served("automations.patch"), jsonBody],
+    request: {
+      params: AutomationParams,
+      body: body(AutomationControl, { status: PAUSED.status }),
+    },
+    responses: {
+      200: json(Automation, "The automation as it is now.", PAUSED),
+      ...errors(
+        "InvalidControl",
+        "AutomationNotFound",
+        "BodyTooLarge",
+        "UnsupportedMediaType",
+        "AutomationNotControllable",
+      ),
+    },
+  }),
+  async (c) => {
+    const { id } = c.req.valid("param");
+    const { status } = c.req.valid("json");
+    if (!isId("automation", id)) throw new ApiError("automation_not_found");
+    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const workspaceId = c.get("workspaceId");
+    const db = c.get("db");
+    const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
+    if (control.result === "not_found") throw new ApiError("automation_not_found");
+    if (control.result === "not_controllable") throw new ApiError("automation_not_controllable");
+    c.executionCtx.waitUntil(wake(c.env, c.get("home").database, control.wakes));
+    return c.json(toAutomation(control.row), 200);
+  },
+);

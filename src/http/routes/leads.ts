@@ -1,0 +1,35 @@
+import { createRoute } from "@hono/zod-openapi";
+import { LEADS_LIST } from "../../contract/cursor.ts";
+import { Lead, listLeads } from "../../records/leads.ts";
+import { newApp } from "../context.ts";
+import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { errors, json } from "../responses.ts";
+import { served } from "../served.ts";
+import { PAGES } from "./examples.ts";
+
+export const leads = newApp();
+
+const LeadPage = pageOf(Lead, "LeadPage", "leads");
+
+leads.openapi(
+  createRoute({
+    method: "get",
+    path: "/leads",
+    operationId: "listLeads",
+    tags: ["Leads"],
+    summary: "List the leads of the workspace",
+    description: `${NEWEST_FIRST} Sorted by \`created_at\`. To learn of new leads as they come in, subscribe to \`lead.created\` instead of polling.`,
+    middleware: served("leads"),
+    request: { query: PageQuery },
+    responses: {
+      200: json(LeadPage, "A page of leads, newest first.", PAGES.leads),
+      ...errors("InvalidQuery"),
+    },
+  }),
+  async (c) => {
+    const request = toPageRequest(LEADS_LIST, c.req.valid("query"));
+    const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
+    const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
+    return c.json(toPage(LEADS_LIST, found), 200);
+  },
+);

@@ -1,0 +1,67 @@
+import { createRoute } from "@hono/zod-openapi";
+import { RUNS_LIST, runsListOf } from "../../contract/cursor.ts";
+import { ApiError } from "../../contract/errors.ts";
+import { isId } from "../../contract/ids.ts";
+import { visibilityOf } from "../../records/automations.ts";
+import { listRuns, listRunsOfAutomation, Run } from "../../records/runs.ts";
+import { newApp } from "../context.ts";
+import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { errors, json } from "../responses.ts";
+import { served } from "../served.ts";
+import { AutomationParams } from "./automations.ts";
+import { PAGES } from "./examples.ts";
+
+export const runs = newApp();
+
+const RunPage = pageOf(Run, "RunPage", "runs");
+
+runs.openapi(
+  createRoute({
+    method: "get",
+    path: "/runs",
+    operationId: "listRuns",
+    tags: ["Runs"],
+    summary: "List the runs of the workspace",
+    description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
+    middleware: served("runs"),
+    request: { query: PageQuery },
+    responses: {
+      200: json(RunPage, "A page of runs, newest first.", PAGES.runs),
+      ...errors("InvalidQuery"),
+    },
+  }),
+  async (c) => {
+    const request = toPageRequest(RUNS_LIST, c.req.valid("query"));
+    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const found = await listRuns(c.get("db"), c.get("workspaceId"), visibility, request);
+    return c.json(toPage(RUNS_LIST, found), 200);
+  },
+);
+
+runs.openapi(
+  createRoute({
+    method: "get",
+    path: "/automations/{id}/runs",
+    operationId: "listRunsOfAutomation",
+    tags: ["Runs"],
+    summary: "List the runs of one automation",
+    description: `${NEWEST_FIRST} Sorted by \`occurred_at\`.`,
+    middleware: served("runs"),
+    request: { params: AutomationParams, query: PageQuery },
+    responses: {
+      200: json(RunPage, "A page of its runs, newest first.", PAGES.runs),
+      ...errors("InvalidQuery", "AutomationNotFound"),
+    },
+  }),
+  async (c) => {
+    const { id } = c.req.valid("param");
+    const list = runsListOf(id);
+    const request = toPageRequest(list, c.req.valid("query"));
+    if (!isId("automation", id)) throw new ApiError("automation_not_found");
+    const visibility = visibilityOf(c.env.SERVED_ROUTES);
+    const workspaceId = c.get("workspaceId");
+    const found = await listRunsOfAutomation(c.get("db"), workspaceId, visibility, id, request);
+    if (!found) throw new ApiError("automation_not_found");
+    return c.json(toPage(list, found), 200);
+  },
+);

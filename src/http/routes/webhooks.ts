@@ -1,0 +1,188 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import type { Context } from "hono";
+import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
+import { WebhookEvent } from "../../contract/enumerations.ts";
+import { ApiError, type Reason } from "../../contract/errors.ts";
+import { isId, randomId } from "../../contract/ids.ts";
+import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
+import { commit, withoutRetries } from "../../db/client.ts";
+import { parseEncryptionKeys, seal } from "../../encryption/seal.ts";
+import { wake } from "../../webhooks/dispatch/wake.ts";
+import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
+import { mintSecret } from "../../webhooks/signature.ts";
+import {
+  deleteSubscription,
+  insertSubscription,
+  listSubscriptions,
+  toWebhook,
+  Webhook,
+} from "../../webhooks/subscriptions.ts";
+import { targetFault } from "../../webhooks/target.ts";
+import { jsonBody } from "../body.ts";
+import { type AppEnv, newApp } from "../context.ts";
+import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
+import { body, empty, errors, json } from "../responses.ts";
+import { served } from "../served.ts";
+import { CREATION, PAGES, SECRET, WEBHOOK } from "./examples.ts";
+
+export const webhooks = newApp();
+
+/** The body of a request to subscribe; `subscribe` checks the URL. */
+export const WebhookCreation = z
+  .strictObject({
+    url: z.string().openapi({
+      format: "uri",
+      maxLength: URL_MAX_LENGTH,
+      description:
+        "Where to post events: an HTTPS URL on the public internet, without a user name or password.",
+      example: "https://hooks.example.com/automations",
+    }),
+    events: z
+      .array(WebhookEvent)
+      .min(1)
+      .openapi({
+        description: "The kinds of events to receive, at least one. Duplicates are ignored.",
+        example: ["lead.created"],
+      }),
+  })
+  .openapi("WebhookCreation", { description: "The subscription to create." });
+
+/** A new subscription: nothing else shows its secret. */
+const WebhookWithSecret = z
+  .object({
+    ...Webhook.shape,
+    secret: z.string().openapi({
+      description:
+        "The signing key of this subscription's deliveries. Store it now: it is not shown again.",
+      example: SECRET,
+    }),
+  })
+  .openapi("WebhookWithSecret", { description: "A newly created subscription." });
+
+export type WebhookWithSecret = z.infer<typeof WebhookWithSecret>;
+
+webhooks.openapi(
+  createRoute({
+    method: "post",
+    path: "/webhooks",
+    operationId: "createWebhook",
+    tags: ["Webhooks"],
+    summary: "Subscribe to events",
+    description: `From now on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. The request is not idempotent: sent twice, it creates two subscriptions.`,
+    middleware: [served("webhooks"), jsonBody],
+    request: { body: body(WebhookCreation, CREATION) },
+    responses: {
+      201: json(WebhookWithSecret, "The subscription, with its secret.", {
+        ...WEBHOOK,
+        secret: SECRET,
+      }),
+      ...errors("InvalidSubscription", "BodyTooLarge", "UnsupportedMediaType"),
+    },
+    callbacks: { event: { $ref: "#/components/callbacks/event" } },
+  }),
+  async (c) => c.json(await subscribe(c, c.req.valid("json")), 201),
+);
+
+const WebhookPage = pageOf(Webhook, "WebhookPage", "subscriptions");
+
+webhooks.openapi(
+  createRoute({
+    method: "get",
+    path: "/webhooks",
+    operationId: "listWebhooks",
+    tags: ["Webhooks"],
+    summary: "List the subscriptions of the workspace",
+    description: `${NEWEST_FIRST} Sorted by \`created_at\`. Secrets are not included.`,
+    middleware: served("webhooks"),
+    request: { query: PageQuery },
+    responses: {
+      200: json(WebhookPage, "A page of subscriptions, newest first.", PAGES.webhooks),
+      ...errors("InvalidQuery"),
+    },
+  }),
+  async (c) => {
+    const request = toPageRequest(WEBHOOKS_LIST, c.req.valid("query"));
+    const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
+    return c.json(toPage(WEBHOOKS_LIST, found), 200);
+  },
+);
+
+/** The path of one subscription. Any text is valid: what is not an id is answered 404. */
+const WebhookParams = z.object({
+  id: z.string().openapi({
+    param: {
+      description: "The subscription's `id`, which starts with `whk_`.",
+      example: WEBHOOK.id,
+    },
+  }),
+});
+
+webhooks.openapi(
+  createRoute({
+    method: "delete",
+    path: "/webhooks/{id}",
+    operationId: "deleteWebhook",
+    tags: ["Webhooks"],
+    summary: "Remove a subscription",
+    description:
+      "Nothing more is posted to it; pending deliveries are cancelled. Deleting it again gives 404.",
+    middleware: served("webhooks"),
+    request: { params: WebhookParams },
+    responses: {
+      204: empty("The subscription is deleted."),
+      ...errors("WebhookNotFound"),
+    },
+  }),
+  async (c) => {
+    await unsubscribe(c, c.req.valid("param").id);
+    return c.body(null, 204);
+  },
+);
+
+/** Creates a subscription of the workspace. Its secret is shown only in this answer. */
+export async function subscribe(
+  c: Context<AppEnv>,
+  { url, events }: z.output<typeof WebhookCreation>,
+): Promise<WebhookWithSecret> {
+  const fault = await findFault(c.env, url);
+  if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
+  const id = randomId("webhook");
+  const secret = mintSecret();
+  const row = {
+    id,
+    workspaceId: c.get("workspaceId"),
+    url,
+    events: [...new Set(events)],
+    sealedSecret: await seal(parseEncryptionKeys(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
+    createdAt: Date.now(),
+  };
+  const { isThere, max } = await commit(c.get("db"), insertSubscription(row));
+  if (!isThere)
+    throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
+  return { ...toWebhook({ ...row, disabledAt: null }), secret };
+}
+
+/** Deletes a subscription of the workspace. */
+export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {
+  if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
+  const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());
+  // Not retried: if the reply was lost, a second try would wrongly answer 404.
+  const { found, left } = await commit(withoutRetries(c.get("db")), deletion);
+  if (!found) throw new ApiError("webhook_not_found");
+  if (left)
+    c.executionCtx.waitUntil(
+      wake(c.env, c.get("home").database, [{ subscriptionId: id, lane: "slow" }]),
+    );
+}
+
+/**
+ * Why we refuse a subscription's URL, by our policy or, if a resolver is set, by DNS; null if we
+ * accept it.
+ */
+async function findFault(env: Env, url: string): Promise<Reason | null> {
+  const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
+  if (fault || !mustCheckNames(env)) return fault;
+  const { resolution } = await resolveHost(env.DNS_OVER_HTTPS_URL, url);
+  if (resolution === "private") return "private_address";
+  return resolution === "unresolvable" ? "unresolvable_host" : null;
+}

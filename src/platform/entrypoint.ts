@@ -1,0 +1,46 @@
+import { WorkerEntrypoint } from "cloudflare:workers";
+import { InputError } from "../contract/input-error.ts";
+import { parseInput } from "../contract/parse.ts";
+import { causeOf } from "../db/errors.ts";
+import type { Call, Operation } from "./operation.ts";
+import {
+  OPERATIONS,
+  type PlatformInput,
+  type PlatformMethod,
+  type PlatformOutput,
+} from "./operations.ts";
+
+class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
+
+for (const [name, operation] of Object.entries(OPERATIONS))
+  Object.defineProperty(PlatformEntrypoint.prototype, name, {
+    value(this: Call, input: unknown) {
+      return invoke(name, operation, { env: this.env, ctx: this.ctx }, input);
+    },
+  });
+
+type RpcMethods = {
+  [M in PlatformMethod]: (input: PlatformInput<M>) => Promise<PlatformOutput<M>>;
+};
+
+/**
+ * The RPC door, for the platform that produces automations, leads and runs, and for operators. Every
+ * method takes one plain object and returns one. Invalid input is refused with an Error that says
+ * what is wrong and where, and nothing is written. All methods except those that create a workspace
+ * or a key can be called again after a lost reply.
+ */
+export const Platform = PlatformEntrypoint as new (
+  ctx: ExecutionContext,
+  env: Env,
+) => PlatformEntrypoint & RpcMethods;
+export type Platform = InstanceType<typeof Platform>;
+
+/** Calls a method. A refusal begins with its name, because a log may show the message alone. */
+async function invoke(name: string, operation: Operation, call: Call, input: unknown) {
+  try {
+    return await operation.run(call, parseInput(operation.input, input));
+  } catch (thrown) {
+    const error = causeOf(thrown);
+    throw error instanceof InputError ? error.in(name) : error;
+  }
+}

@@ -1,0 +1,61 @@
+import { toHex } from "../contract/bytes.ts";
+import { mac, macs } from "../encryption/mac.ts";
+
+const PREFIX = "key_live_";
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const RANDOM_LENGTH = 26;
+const CHECKSUM_LENGTH = 6;
+const SHAPE = new RegExp(`^${PREFIX}[0-9A-Za-z]{${RANDOM_LENGTH + CHECKSUM_LENGTH}}$`);
+
+/**
+ * A new API key: the prefix, 26 random base62 characters, and a 6-character checksum that only we
+ * can compute.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`; its first key computes the checksum.
+ */
+export async function mintApiKey(secret: string): Promise<string> {
+  let key = PREFIX;
+  while (key.length < PREFIX.length + RANDOM_LENGTH) {
+    const [byte = 255] = crypto.getRandomValues(new Uint8Array(1));
+    // Rejection sampling: 248 is a multiple of 62, so every character is equally likely.
+    if (byte < 248) key += ALPHABET[byte % ALPHABET.length];
+  }
+  return key + toChecksum(await mac(secret, key));
+}
+
+/**
+ * Whether `text` is a key we could have issued. Anything else is refused without a look-up, so
+ * invented keys cannot cause any.
+ *
+ * @param secret `API_KEY_CHECKSUM_KEYS`; any of its keys may have computed the checksum.
+ */
+export async function isApiKey(secret: string, text: string): Promise<boolean> {
+  if (!SHAPE.test(text)) return false;
+  const [stated, given] = [text.slice(0, -CHECKSUM_LENGTH), text.slice(-CHECKSUM_LENGTH)];
+  const checksums = (await macs(secret, stated)).map(toChecksum);
+  return checksums.map((made) => isEqual(made, given)).includes(true);
+}
+
+/** The SHA-256 of a key, in hexadecimal; nothing else of the key is stored. */
+export async function hashApiKey(key: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
+  return toHex(new Uint8Array(digest));
+}
+
+/** Encodes the first 48 bits as base62 and keeps the last 6 digits. */
+function toChecksum(bytes: DataView): string {
+  let value = bytes.getUint16(0) * 2 ** 32 + bytes.getUint32(2);
+  let digits = "";
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+    digits = ALPHABET[value % ALPHABET.length] + digits;
+    value = Math.floor(value / ALPHABET.length);
+  }
+  return digits;
+}
+
+/** Compares two checksums in constant time. */
+function isEqual(a: string, b: string): boolean {
+  let difference = 0;
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) difference |= a.charCodeAt(i) ^ b.charCodeAt(i);
+  return difference === 0;
+}

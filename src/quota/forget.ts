@@ -1,0 +1,14 @@
+import type { GatedKey } from "../workspaces/api-keys.ts";
+import { callObject } from "./call.ts";
+import { usedUpKeys } from "./memory.ts";
+
+/**
+ * Makes the gate of a key read its standing again; a key that was never used has no gate. Other
+ * isolates that have just seen the key's quota used up may refuse it as before, with 429 or 403, for
+ * up to two more seconds.
+ */
+export async function forgetKey(env: Env, { keyHash, lastUsedAt }: GatedKey): Promise<void> {
+  if (lastUsedAt === null) return;
+  usedUpKeys.delete(keyHash);
+  await callObject(env.KEY_GATE, keyHash, (gate) => gate.forget());
+}

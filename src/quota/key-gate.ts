@@ -1,0 +1,241 @@
+import { DurableObject } from "cloudflare:workers";
+import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
+import { openDatabase } from "../db/client.ts";
+import { bindingOf, DIRECTORY } from "../db/databases.ts";
+import { isOlder } from "../db/session.ts";
+import { type Standing, useKey } from "../workspaces/api-keys.ts";
+import { findAccess } from "../workspaces/workspaces.ts";
+import type { KeyRefusal } from "./memory.ts";
+import { countUsage, type HourUsage } from "./usage.ts";
+import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
+
+/** A gate's answer to one request. */
+export type Admission =
+  | { verdict: "unknown_key" }
+  | KeyRefusal
+  | {
+      verdict: "admitted";
+      keyId: string;
+      workspaceId: string;
+      figures: Figures;
+      /**
+       * The name of the workspace's database. Absent means the directory's: during a deployment, an
+       * object may still run the previous version.
+       */
+      database?: string;
+      /** A bookmark of that database: reads for this request must not be older. */
+      bookmark: string | null;
+    };
+
+/** Requests with the key that an isolate answered 429 without asking the gate. */
+export interface RefusedElsewhere {
+  count: number;
+  /** Roughly when, in Unix milliseconds. */
+  at: number;
+}
+
+interface Kept {
+  /** Null for a key that is unknown, revoked or expired: it will never be valid again. */
+  standing: Omit<Standing, "database"> | null;
+  /** When it must be read again, in Unix milliseconds. */
+  until: number;
+}
+
+/** What is stored: the key's window and, so that it takes no extra write, the key's usage. */
+interface KeptWindow extends Window {
+  /** Absent if it was stored before usage was counted. */
+  hours?: HourUsage[];
+}
+
+/**
+ * The gate of one API key, named by the key's hash. It checks standing and quota in one call. The
+ * standing is read from the database once and kept until `forget`. The window is counted in memory
+ * and stored at most twice a second, without waiting for the disk. The count is exact unless the
+ * object is reset: then requests admitted since the last write are forgotten.
+ */
+export class KeyGate extends DurableObject<Env> {
+  #kept = this.ctx.storage.kv.get<Kept>("standing");
+  #window = this.ctx.storage.kv.get<KeptWindow>("window");
+  #hours = this.#window?.hours ?? [];
+  #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
+  /** The database that the bookmark belongs to, as of the last time the standing was read. */
+  #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
+  /** Bookmarks of other databases, in case the workspace turns out to have moved there. */
+  readonly #early = new Map<string, string>();
+  /** When the window was last stored, in Unix milliseconds. */
+  #savedAt = 0;
+  /** Whether the next write is scheduled. */
+  #saving = false;
+  /** The look-up in progress, shared by all requests that need it. */
+  #loading: Promise<void> | undefined;
+  /** When the reading of the standing began, in Unix milliseconds. */
+  #readAt = 0;
+  /** How often `forget` was called: a standing read before the last call is out of date. */
+  #forgotten = 0;
+
+  /**
+   * Decides on one request made with the key.
+   *
+   * @param keyHash the name of this object.
+   * @param at Unix milliseconds; defaults to the current time.
+   * @param elsewhere requests that the isolate refused by itself since this gate refused one.
+   */
+  async admit(keyHash: string, at?: number, elsewhere?: RefusedElsewhere): Promise<Admission> {
+    const arrivedAt = at ?? Date.now();
+    while (!this.#isFresh(at ?? Date.now(), arrivedAt)) {
+      this.#loading ??= this.#load(keyHash, at ?? Date.now()).finally(() => {
+        this.#loading = undefined;
+      });
+      await this.#loading;
+    }
+    // Nothing is awaited from here on, so decisions are made one after the other.
+    if (elsewhere) this.#countRefused(elsewhere);
+    return this.#decide(at ?? Date.now());
+  }
+
+  /** The number of requests with the key in each hour that had any, oldest first. */
+  usage(): HourUsage[] {
+    return this.#hours;
+  }
+
+  #countRefused({ at, count }: RefusedElsewhere): void {
+    this.#hours = countUsage(this.#hours, at, { refused: count });
+    this.#saveWindow();
+  }
+
+  #decide(now: number): Admission {
+    const standing = this.#kept?.standing;
+    if (!standing) return { verdict: "unknown_key" };
+    const rule: Rule = {
+      limit: standing.requestsPerWindow ?? Number(this.env.QUOTA_REQUESTS),
+      windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
+    };
+    const { keyId, workspaceId, expiresAt } = standing;
+    const window = windowAt(this.#window, rule, now);
+    // Denied requests count too: otherwise a client without access could send any number.
+    const taken = take(window, rule);
+    if (taken) {
+      this.#window = taken;
+      this.#hours = countUsage(this.#hours, now, { requests: 1 });
+      this.#saveWindow();
+    }
+    const known = { keyId, workspaceId, figures: figuresOf(taken ?? window, rule, now) };
+    if (!standing.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
+    if (!taken) {
+      this.#countRefused({ at: now, count: 1 });
+      return { verdict: "quota_exceeded", ...known, expiresAt };
+    }
+    return { verdict: "admitted", ...known, database: this.#database, bookmark: this.#bookmark };
+  }
+
+  /**
+   * Raises the bookmark that admissions return. When this returns, the bookmark is stored.
+   *
+   * @param database the name of the database that the bookmark belongs to.
+   */
+  advance(bookmark: string, database = DIRECTORY): void {
+    if (database !== this.#database) {
+      // The workspace may just have moved there. In memory is enough: an evicted object reads both again.
+      if (isOlder(this.#early.get(database) ?? null, bookmark)) this.#early.set(database, bookmark);
+      return;
+    }
+    if (!isOlder(this.#bookmark, bookmark)) return;
+    this.#bookmark = bookmark;
+    this.ctx.storage.kv.put("bookmark", bookmark);
+  }
+
+  /** Switches to another database; bookmarks of different databases cannot be compared. */
+  #moveTo(database: string): void {
+    if (database === this.#database) return;
+    const early = this.#early.get(database);
+    this.#early.clear();
+    this.#database = database;
+    this.#bookmark = null;
+    this.ctx.storage.kv.put("database", database);
+    this.ctx.storage.kv.delete("bookmark");
+    if (early !== undefined) this.advance(early, database);
+  }
+
+  /** Drops the standing, which the platform has changed. When this returns, it admits nothing more. */
+  forget(): void {
+    this.#forgotten++;
+    this.#kept = undefined;
+    this.ctx.storage.kv.delete("standing");
+  }
+
+  /** Stores the window, now or shortly, including what is counted until then. */
+  #saveWindow(): void {
+    if (this.#saving) return;
+    const agoMs = Date.now() - this.#savedAt;
+    // Negative if the clock was set back.
+    if (agoMs < 0 || agoMs >= WINDOW_WRITTEN_EVERY_MS) {
+      this.#writeWindow();
+      return;
+    }
+    this.#saving = true;
+    // An object is not evicted while a timer is pending; only a reset can lose this write.
+    setTimeout(() => this.#writeWindow(), WINDOW_WRITTEN_EVERY_MS - agoMs);
+  }
+
+  #writeWindow(): void {
+    this.#saving = false;
+    this.#savedAt = Date.now();
+    const kept = { ...this.#window, hours: this.#hours };
+    this.ctx.waitUntil(this.ctx.storage.put("window", kept, { allowUnconfirmed: true }));
+  }
+
+  #isFresh(now: number, arrivedAt: number): boolean {
+    if (!this.#kept || now > this.#kept.until) return false;
+    // Since it was read, the workspace may have changed its database.
+    return !this.#kept.standing?.isLeaving || arrivedAt <= this.#readAt;
+  }
+
+  /**
+   * Reads the standing, on first use and then once an hour; that also notes that the key is in use.
+   *
+   * @param now Unix milliseconds: the standing ages from here on.
+   */
+  async #load(keyHash: string, now: number): Promise<void> {
+    for (;;) {
+      const forgotten = this.#forgotten;
+      const { standing, database, bookmark } = await this.#read(keyHash, now);
+      // Changed while it was being read: this may be the old standing.
+      if (forgotten !== this.#forgotten) continue;
+      // Read again when its use must be noted again, even if it was forgotten and read in between.
+      const usedAt = Math.min(standing?.lastUsedAt ?? now, now);
+      const staleAt = usedAt + STANDING_MAX_AGE_MS;
+      // And when the key expires: the look-up then no longer finds it.
+      const lastMs = (standing?.expiresAt ?? Number.POSITIVE_INFINITY) - 1;
+      this.#kept = { standing, until: Math.min(staleAt, lastMs) };
+      this.#readAt = now;
+      // Not stored, so that a flood of invented keys leaves nothing behind.
+      if (!standing) return;
+      const begins = this.#bookmark === null || database !== this.#database;
+      this.#moveTo(database);
+      // From now on, writers of data that this key may read find the key in use and tell its gate.
+      if (begins && bookmark !== null) this.advance(bookmark, database);
+      if (!standing.isLeaving) this.ctx.storage.kv.put("standing", this.#kept);
+      return;
+    }
+  }
+
+  /**
+   * Reads the standing from the directory and, if the workspace lives in another database, its access
+   * from there. No change is missed: access is changed first, and the keys in use are looked up after.
+   */
+  async #read(keyHash: string, now: number) {
+    for (let attempt = 1; ; attempt++) {
+      const directory = this.env.DB.withSession("first-primary");
+      const found = await useKey(openDatabase(directory), keyHash, now);
+      if (!found || found.database === DIRECTORY)
+        return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
+      const { database, ...standing } = found;
+      const home = bindingOf(this.env, database).withSession("first-primary");
+      const there = await findAccess(openDatabase(home), standing.workspaceId);
+      if (there)
+        return { standing: { ...standing, ...there }, database, bookmark: home.getBookmark() };
+      // It may have moved in between.
+      if (attempt === 2) throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
+    }
+  }
+}

@@ -1,0 +1,295 @@
+import { z } from "@hono/zod-openapi";
+import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
+import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
+import { isServed } from "../contract/served.ts";
+import { isoTime } from "../contract/time.ts";
+import { assign, bare, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
+import {
+  counted,
+  type Database,
+  inOrder,
+  jsonParameters,
+  prepared,
+  query,
+  readAs,
+  rows,
+  type Statements,
+} from "../db/client.ts";
+import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "../db/page.ts";
+import { automations, runs } from "../db/schema.ts";
+
+/** The stored automation, before the report is written. */
+const known = alias(automations, "known");
+
+export type AutomationRow = typeof automations.$inferSelect;
+
+/** Which automations a deployment shows; those of type `crm_source` are optional. */
+export interface Visibility {
+  crmSource: boolean;
+}
+
+/** The visibility for the deployment's `SERVED_ROUTES`. */
+export function visibilityOf(servedRoutes: string): Visibility {
+  return { crmSource: isServed(servedRoutes, "automations.crm_source") };
+}
+
+// Literals, to match the partial indexes' conditions: with a parameter, SQLite would not use them.
+const IS_SOCIAL = sql`${automations.type} <> 'crm_source'`;
+const IS_CRM = sql`${automations.type} = 'crm_source'`;
+
+/** The shown automations of one kind; each kind has its own index. */
+function shown(isOfKind: SQL) {
+  return qb
+    .select({
+      id: automations.id,
+      name: automations.name,
+      type: automations.type,
+      provider: automations.provider,
+      agentId: automations.agentId,
+      agentName: automations.agentName,
+      status: automations.status,
+      updatedAt: automations.updatedAt,
+      createdAt: automations.createdAt,
+    })
+    .from(automations)
+    .where(
+      and(
+        eq(automations.workspaceId, sql.placeholder("workspaceId")),
+        isNull(automations.removedAt),
+        isOfKind,
+        isBehind(automations.createdAt, automations.id),
+      ),
+    );
+}
+
+const ORDER = newestFirst(automations.createdAt, automations.id);
+const socialPage = prepared(
+  shown(IS_SOCIAL)
+    .orderBy(...ORDER)
+    .limit(ROWS),
+);
+// Merges both indexes in order.
+const wholePage = prepared(
+  shown(IS_SOCIAL)
+    .unionAll(shown(IS_CRM))
+    .orderBy(...ORDER)
+    .limit(ROWS),
+);
+
+/** One page of the workspace's automations, newest first. */
+export async function listAutomations(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  request: PageRequest,
+) {
+  const page = visibility.crmSource ? wholePage : socialPage;
+  return listPage(db, page, { workspaceId }, request, byCreation, toAutomation);
+}
+
+const automation = prepared(
+  qb
+    .select(getTableColumns(automations))
+    .from(automations)
+    .where(
+      and(
+        eq(automations.id, sql.placeholder("id")),
+        eq(automations.workspaceId, sql.placeholder("workspaceId")),
+        isNull(automations.removedAt),
+      ),
+    ),
+);
+
+/** One automation of the workspace; undefined if there is none with this id. */
+export async function findAutomation(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  id: string,
+): Promise<AutomationRow | undefined> {
+  const [row] = await query(db, automation({ workspaceId, id }));
+  return row && shows(visibility, row.type) ? row : undefined;
+}
+
+/** Whether automations of this type are shown and announced. */
+export function shows({ crmSource }: Visibility, type: AutomationType | undefined): boolean {
+  return crmSource || type !== "crm_source";
+}
+
+/** Sets the status of an automation that is still at `row.revision`. */
+export function updateStatus(
+  row: AutomationRow,
+  { status, updatedAt, revision }: AutomationRow,
+): Statements<number> {
+  return counted(
+    qb.update(automations).set({ status, updatedAt, revision }).where(isAtRevision(row)),
+  );
+}
+
+/** SQL condition: the automation has not changed since `row` was read. */
+export function isAtRevision(row: AutomationRow): SQL {
+  // `createdAt`, because revisions restart at 1 for an automation that was deleted and recorded
+  // again.
+  return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision}
+    AND ${automations.createdAt} = ${row.createdAt})`;
+}
+
+/** An automation as the platform reports it. */
+export interface ReportedAutomation
+  extends Omit<
+    AutomationRow,
+    "workspaceId" | "createdAt" | "revision" | "generation" | "removedAt"
+  > {
+  /**
+   * Whether the platform sent `updatedAt`; if not, it is the time the report was sent or received.
+   */
+  dated: boolean;
+  /** A stored automation that is newer than this is kept; `null`: the report always applies. */
+  asOf: number | null;
+}
+
+/** The reported fields other than times. */
+const TOLD = ["reference", "type", "provider", "agentId", "agentName", "name", "status"] as const;
+
+/**
+ * Inserts automations, or updates those already stored. A report older than the stored one changes
+ * nothing; of two that differ but have the same time, the one that arrives later wins. Reads how
+ * many were not there or had been removed.
+ *
+ * @param createdAt Unix milliseconds: the creation time of new ones.
+ */
+export function upsertAutomations(
+  workspaceId: string,
+  reported: ReportedAutomation[],
+  createdAt: number,
+): Statements<number> {
+  const told = each(automations, TOLD, fromJson("r"));
+  const isSame = and(...TOLD.map((name) => sql`${known[name]} IS ${told[name]}`));
+  const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
+  const chunks = jsonParameters(reported);
+  const statements = inOrder([
+    rows<{ created: number }>(sql`SELECT count(*) AS created
+      FROM json_each(${JSON.stringify(reported.map(({ id }) => id))}) AS r
+        LEFT JOIN ${automations} AS known ON known.id = r.value
+      WHERE ${isNew}`),
+    ...chunks.map((chunk) =>
+      // Rare, so all in one statement: a changed type moves the automation's runs to the other list.
+      qb
+        .update(runs)
+        .set({ crm: sql`NOT ${bare(runs.crm)}` })
+        .where(
+          sql`${runs.automationId} IN (
+              SELECT ${known.id} FROM json_each(${chunk}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+              WHERE ${IS_IN_ORDER} AND (${known.type} = 'crm_source') <> (r.value->>'type' = 'crm_source'))`,
+        ),
+    ),
+    ...chunks.map((chunk) =>
+      insertFrom(
+        automations,
+        {
+          ...each(automations, ["id", "updatedAt"], fromJson("r")),
+          ...told,
+          workspaceId,
+          createdAt,
+        },
+        sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+            WHERE ${isNew} OR ${IS_IN_ORDER}
+              AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})
+            ON CONFLICT (${bare(automations.id)}) DO UPDATE SET ${MERGED}`,
+      ),
+    ),
+  ]);
+  return readAs(statements, ([[counted]]) => counted?.created ?? 0);
+}
+
+/** The columns that a report sets in a stored automation; one that was removed starts over. */
+const MERGED = assign(automations, {
+  createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
+  generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
+  removedAt: null,
+  ...each(automations, ["updatedAt", ...TOLD], excluded),
+  revision: sql`${automations.revision} + 1`,
+});
+
+/** SQL condition: report `r` is not older than the automation `known`. */
+const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)`;
+
+/**
+ * SQL condition on a draft: its report changes the automation's status. Evaluated before the
+ * reports are written.
+ */
+export function changesStatus(reported: ReportedAutomation[]): SQL {
+  const reports = reported.map(({ id, status, asOf }) => ({ id, status, asOf }));
+  return sql`draft.value->>'subject' IN (SELECT ${known.id}
+    FROM json_each(${JSON.stringify(reports)}) AS r JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
+    WHERE ${known.status} <> r.value->>'status' AND ${known.removedAt} IS NULL AND ${IS_IN_ORDER})`;
+}
+
+/** The automations among those named that exist in the named workspace. */
+export function findAutomations(named: { workspaceId: string; id: string }[]) {
+  const { workspaceId, id, type, generation, removedAt } = automations;
+  return rows(
+    qb
+      .select({ workspaceId, id, type, generation })
+      .from(sql`json_each(${JSON.stringify(named)}) AS named`)
+      .innerJoin(
+        automations,
+        sql`${id} = named.value->>'id' AND ${workspaceId} = named.value->>'workspaceId' AND ${removedAt} IS NULL`,
+      ),
+  );
+}
+
+const AGENT =
+  "An agent is the identity that your workspace answers as, usually one per branch or brand. It owns automations and captures leads.";
+
+/** The public shape of an automation. */
+export const Automation = z
+  .object({
+    id: idField("automation", "Identifies the automation; never changes."),
+    name: z.string().openapi({
+      description:
+        "The name shown in the application, in French. For a social automation, it combines the kind of reply (“Réponse aux commentaires”: replies to comments) and the agent's name.",
+      example: "Réponse aux commentaires – Agence Lumière",
+    }),
+    type: AutomationType,
+    provider: z.string().openapi({
+      description:
+        "The connector that the automation uses, such as `facebook`, `instagram`, `instagram_page` or the name of a CRM. A free string: be prepared for new values.",
+      example: "instagram",
+    }),
+    agent_id: idField("agent", "The agent that the automation belongs to."),
+    agent_name: z.string().openapi({
+      description: "The agent's name, as the application shows it.",
+      example: "Agence Lumière",
+    }),
+    status: AutomationStatus,
+    updated_at: timeField(
+      "When the automation last changed. If you have two copies, the later one is current.",
+    ),
+  })
+  .openapi("Automation", {
+    description: `A rule that reacts to a trigger, such as a comment or a form, on behalf of an agent. ${AGENT}`,
+  });
+
+export type Automation = z.infer<typeof Automation>;
+
+/** The public shape. */
+export function toAutomation(
+  row: Pick<
+    AutomationRow,
+    "id" | "name" | "type" | "provider" | "agentId" | "agentName" | "status" | "updatedAt"
+  >,
+): Automation {
+  return {
+    id: row.id,
+    name: row.name,
+    type: row.type,
+    provider: row.provider,
+    agent_id: row.agentId,
+    agent_name: row.agentName,
+    status: row.status,
+    updated_at: isoTime(row.updatedAt),
+  };
+}

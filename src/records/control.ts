@@ -1,0 +1,76 @@
+import { sql } from "drizzle-orm";
+import type { AutomationStatus } from "../contract/enumerations.ts";
+import { type Database, inOrder, readAs } from "../db/client.ts";
+import { automations } from "../db/schema.ts";
+import type { Wake } from "../webhooks/dispatch/due.ts";
+import { announce, commitAnnounced, draftEvent } from "../webhooks/outbox.ts";
+import {
+  type AutomationRow,
+  findAutomation,
+  isAtRevision,
+  toAutomation,
+  updateStatus,
+  type Visibility,
+} from "./automations.ts";
+
+/** The statuses that a client may switch an automation between. */
+export const CONTROLLABLE = ["active", "paused"] as const satisfies AutomationStatus[];
+
+export type Control =
+  | { result: "done"; row: AutomationRow; wakes: Wake[] }
+  | { result: "not_found" }
+  | { result: "not_controllable" };
+
+const ROUNDS = 50;
+
+/**
+ * Pauses or activates an automation and announces it. Writes
+ * nothing if it already has that status. If several clients race, one wins each round and the
+ * others read the automation again. Each round takes the time anew, so that times follow the order
+ * of the changes.
+ */
+export async function controlAutomation(
+  db: Database,
+  workspaceId: string,
+  visibility: Visibility,
+  id: string,
+  status: (typeof CONTROLLABLE)[number],
+  clock: () => number,
+): Promise<Control> {
+  for (let round = 0; round < ROUNDS; round++) {
+    const row = await findAutomation(db, workspaceId, visibility, id);
+    if (!row) return { result: "not_found" };
+    if (row.status === status) return { result: "done", row, wakes: [] };
+    if (row.status === "draft" || row.status === "error") return { result: "not_controllable" };
+    const done = await changeStatus(db, row, status, clock());
+    if (done) return done;
+  }
+  throw new Error("an automation was changed by others in every round");
+}
+
+/** Changes the status of an automation as `row` shows it; `null` if it has changed since. */
+async function changeStatus(
+  db: Database,
+  row: AutomationRow,
+  status: AutomationStatus,
+  now: number,
+): Promise<Control | null> {
+  // Later than the stored time even if clocks disagree, so that no older report overrides it.
+  const updatedAt = Math.max(now, row.updatedAt + 1);
+  const changed = { ...row, status, updatedAt, revision: row.revision + 1 };
+  const isUntouched = sql`EXISTS (SELECT 1 FROM ${automations} WHERE ${isAtRevision(row)})`;
+  const announcement = announce(
+    row.workspaceId,
+    "automation.status_changed",
+    [draftEvent("automation.status_changed", toAutomation(changed), now)],
+    isUntouched,
+    now,
+  );
+  const change = readAs(
+    inOrder([announcement, updateStatus(row, changed)]),
+    ([, changes]) => changes > 0,
+  );
+  const { result, wakes } = await commitAnnounced(db, change, [row.workspaceId], now, isUntouched);
+  const isChanged = result ?? true;
+  return isChanged ? { result: "done", row: changed, wakes } : null;
+}

@@ -1,0 +1,86 @@
+import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { qb } from "../db/builder.ts";
+import { inOrder, type Statements, write } from "../db/client.ts";
+import { events, leads, runs } from "../db/schema.ts";
+import { deleteDeliveries } from "../webhooks/endings.ts";
+import { resize } from "../webhooks/event-size.ts";
+
+/*
+ * Personal data is overwritten before it is deleted: a deleted row may stay readable in the file
+ * until its space is reused, but an update of the same size happens in place. SQL cannot reach
+ * copies that the database left behind when it moved rows between pages.
+ */
+
+/** A filler of the same number of bytes; null stays null. */
+export function blank(text: Column): SQL {
+  return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
+}
+
+/** Overwrites the personal data of a lead. */
+export const BLANK_LEAD = {
+  sealed: sql`zeroblob(octet_length(${leads.sealed}))`,
+  name: blank(leads.name),
+  email: blank(leads.email),
+  phone: blank(leads.phone),
+  customFields: blank(leads.customFields),
+};
+
+/** Overwrites the personal data of an event. */
+export const BLANK_EVENT = { body: blank(events.body) };
+
+/**
+ * Erases leads of the workspace with their names, addresses and fields; the events that announced
+ * them, with deliveries and attempts; and the links from their runs.
+ */
+export function eraseLeads(workspaceId: string, ids: string[]): Statements<unknown> {
+  const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
+  const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
+  return inOrder([
+    qb.update(leads).set(BLANK_LEAD).where(isOwn),
+    // For leads stored before events were linked to them; events are searched only if there are
+    // any.
+    write(
+      qb
+        .update(leads)
+        .set({ eventId: sql`${events.id}` })
+        .from(events)
+        .where(
+          and(
+            isOwn,
+            isNull(leads.eventId),
+            eq(events.type, "lead.created"),
+            sql`coalesce(${events.leadId}, ${events.body}->>'$.data.id') = ${leads.id}`,
+            sql`${events.workspaceId} = (SELECT ${leads.workspaceId} FROM ${leads}
+              WHERE ${isOwn} AND ${leads.eventId} IS NULL LIMIT 1)`,
+          ),
+        ),
+    ),
+    eraseEvents(
+      workspaceId,
+      qb
+        .select({ id: leads.eventId })
+        .from(leads)
+        .where(and(isOwn, isNotNull(leads.eventId)))
+        .getSQL(),
+    ),
+    qb
+      .update(runs)
+      .set({ leadId: null })
+      .where(and(inArray(runs.leadId, named), eq(runs.workspaceId, workspaceId))),
+    qb.delete(leads).where(isOwn),
+  ]);
+}
+
+/** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */
+export function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
+  const isSelected = sql`${events.workspaceId} = ${workspaceId} AND ${events.id} IN (${selected})`;
+  return inOrder([
+    deleteDeliveries(
+      sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`,
+    ),
+    resize(-1, sql`FROM ${events} WHERE ${isSelected}`),
+    qb.update(events).set(BLANK_EVENT).where(isSelected),
+    qb.delete(events).where(isSelected),
+  ]);
+}

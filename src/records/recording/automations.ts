@@ -1,0 +1,107 @@
+import type { AutomationType } from "../../contract/enumerations.ts";
+import { derivedId } from "../../contract/ids.ts";
+import type { Moment } from "../../contract/time.ts";
+import { inOrder, readAs } from "../../db/client.ts";
+import { announce, draftEvent } from "../../webhooks/outbox.ts";
+import {
+  changesStatus,
+  type ReportedAutomation,
+  shows,
+  toAutomation,
+  upsertAutomations,
+  type Visibility,
+} from "../automations.ts";
+import { removeAutomations } from "../removals.ts";
+import type { AutomationReport, RecordingInput } from "./inputs.ts";
+import type { Recording } from "./recording.ts";
+import { unknownWorkspace } from "./references.ts";
+
+/** A call that inserts or updates automations and announces activations and pauses. */
+export async function toAutomationRecording(
+  { workspaceId, automations }: RecordingInput<"recordAutomations">,
+  moment: Moment,
+  visibility: Visibility,
+): Promise<Recording> {
+  const reported = await Promise.all(
+    automations.map((automation) => toReportedAutomation(workspaceId, automation, moment)),
+  );
+  const latest = latestOfEach(reported);
+  const drafts = latest
+    .filter(({ status }) => status === "active" || status === "paused")
+    .filter(({ type }) => shows(visibility, type))
+    .map((report) => draftEvent("automation.status_changed", toAutomation(report), moment.now));
+  return {
+    workspaceId,
+    ids: reported.map(({ id }) => id),
+    references: [],
+    leaves: { automations: latest },
+    hasPersonalData: false,
+    once: true,
+    missing: unknownWorkspace(),
+    statements: () =>
+      readAs(
+        inOrder([
+          announce(
+            workspaceId,
+            "automation.status_changed",
+            drafts,
+            changesStatus(latest),
+            moment.now,
+          ),
+          upsertAutomations(workspaceId, latest, moment.sentAt ?? moment.now),
+        ]),
+        ([, created]) => created,
+      ),
+  };
+}
+
+/** How a social automation's name starts: the kind of reply, before the agent's name. */
+const KIND_LABELS: Record<Exclude<AutomationType, "crm_source">, string> = {
+  social_comments: "Réponse aux commentaires",
+  social_story: "Réponse aux stories",
+  social_messages: "Réponse aux messages",
+  lead_ads: "Réponse aux formulaires publicitaires",
+};
+
+/** An automation as reported; the name of a social one is composed. */
+async function toReportedAutomation(
+  workspaceId: string,
+  { agent, name, updatedAt, ...report }: AutomationReport,
+  { sentAt, now }: Moment,
+): Promise<ReportedAutomation> {
+  return {
+    ...report,
+    id: await derivedId("automation", workspaceId, report.reference),
+    agentId: await derivedId("agent", workspaceId, agent.reference),
+    agentName: agent.name,
+    name:
+      report.type === "crm_source" ? (name ?? "") : `${KIND_LABELS[report.type]} – ${agent.name}`,
+    updatedAt: updatedAt ?? sentAt ?? now,
+    dated: updatedAt != null,
+    asOf: updatedAt ?? sentAt,
+  };
+}
+
+/** The newest report of each automation in a call; of those with the same time, the last. */
+function latestOfEach(reported: ReportedAutomation[]): ReportedAutomation[] {
+  const asOf = (report: ReportedAutomation) => report.asOf ?? Number.POSITIVE_INFINITY;
+  const inTime = reported.toSorted((a, b) => (asOf(a) < asOf(b) ? -1 : Number(asOf(a) > asOf(b))));
+  return [...new Map(inTime.map((report) => [report.id, report])).values()];
+}
+
+/** A call that removes automations and their runs; unknown ids are ignored. */
+export async function toRemoval(
+  { workspaceId, ids }: RecordingInput<"removeAutomations">,
+  moment: Moment,
+): Promise<Recording> {
+  return {
+    workspaceId,
+    ids,
+    references: [],
+    leaves: { removedAutomationIds: ids },
+    hasPersonalData: false,
+    once: true,
+    missing: unknownWorkspace(),
+    statements: () => removeAutomations(workspaceId, ids, moment),
+  };
+}

@@ -1,0 +1,171 @@
+import { z } from "@hono/zod-openapi";
+import {
+  AutomationStatus,
+  AutomationType,
+  LeadSource,
+  RunStatus,
+  TriggerType,
+} from "../../contract/enumerations.ts";
+import { InputError } from "../../contract/input-error.ts";
+import { NESTING_MAX, RECORD_MAX_BYTES, RECORDS_MAX } from "../../contract/limits.ts";
+import { parseInput } from "../../contract/parse.ts";
+import { Id, Instant, isText, Name, text } from "../../contract/text.ts";
+
+/* What the platform reports, through the Platform door or the ingest queue. */
+
+const now = "default: now";
+const Reference = text(512).min(1);
+
+/** What is wrong with a value, and where. */
+interface Fault {
+  path: (string | number)[];
+  message: string;
+}
+
+/**
+ * The first part of a value that a store or client could not hold unchanged; null if there is none.
+ */
+function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
+  const fault = (message: string) => ({ path, message });
+  if (value === null || typeof value === "boolean") return null;
+  if (typeof value === "string") return isText(value) ? null : fault("must be well-formed text");
+  if (typeof value === "number" && Number.isFinite(value))
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? fault(UNSAFE) : null;
+  if (!Array.isArray(value) && !isPlainObject(value)) return fault("must be JSON");
+  if (path.length >= NESTING_MAX) return fault(`must be nested at most ${NESTING_MAX} deep`);
+  if (!Object.keys(value).every(isText)) return fault("must have names of well-formed text");
+  const items = Array.isArray(value) ? value.entries() : Object.entries(value);
+  for (const [key, item] of items) {
+    const found = findFault(item, [...path, key]);
+    if (found) return found;
+  }
+  return null;
+}
+
+// Larger integers were already rounded when the JSON was parsed.
+const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}
+
+const CustomFields = z
+  .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
+  .superRefine((fields, context) => {
+    const fault = findFault(fields);
+    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
+  });
+
+const Agent = z
+  .strictObject({
+    reference: Reference.describe("your own id"),
+    name: Name.describe("as the application shows it"),
+  })
+  .describe("the agent it belongs to");
+
+/** An automation as the platform reports it. */
+const AutomationReport = z
+  .strictObject({
+    reference: Reference.describe("your own id; reporting it again updates the automation"),
+    type: AutomationType,
+    provider: Name.describe("the connector, such as facebook"),
+    agent: Agent,
+    name: Name.nullish().describe("for crm_source only; social automations get a composed name"),
+    status: AutomationStatus,
+    updatedAt: Instant.nullish().describe(now),
+  })
+  .refine(({ type, name }) => type !== "crm_source" || name, {
+    path: ["name"],
+    message: "required for a crm_source automation",
+  });
+
+const recordedOnce = Reference.describe("your own id; each is recorded once");
+
+/** A lead as the platform reports it. */
+const LeadReport = z.strictObject({
+  reference: recordedOnce,
+  source: LeadSource,
+  agent: Agent,
+  name: text(1_000).nullish(),
+  email: text(1_000).nullish(),
+  phone: text(100).nullish(),
+  customFields: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
+  createdAt: Instant.nullish().describe(now),
+});
+
+/** A finished run as the platform reports it. */
+const RunReport = z.strictObject({
+  reference: recordedOnce,
+  automationId: Id.describe("aut_…, of this workspace"),
+  status: RunStatus,
+  triggerType: TriggerType,
+  occurredAt: Instant.nullish().describe(now),
+  actions: z
+    .array(z.strictObject({ type: text(200).optional(), status: text(200).optional() }))
+    .max(100)
+    .nullish(),
+  leadId: Id.nullish().describe("lea_…, of this workspace"),
+});
+
+function several<T extends z.ZodType>(item: T) {
+  return z.array(item).min(1).max(RECORDS_MAX);
+}
+
+function records<T extends z.ZodType>(item: T) {
+  return several(
+    item.refine(
+      (value) => new TextEncoder().encode(JSON.stringify(value)).length <= RECORD_MAX_BYTES,
+      `must be at most ${RECORD_MAX_BYTES} bytes of JSON`,
+    ),
+  );
+}
+
+const workspaceId = Id.describe("wks_…");
+
+/** The input of each method that records what the platform produces. */
+export const RECORDING_INPUTS = {
+  recordAutomations: z.strictObject({ workspaceId, automations: records(AutomationReport) }),
+  removeAutomations: z.strictObject({ workspaceId, ids: several(Id).describe("aut_…") }),
+  recordLeads: z.strictObject({ workspaceId, leads: records(LeadReport) }),
+  recordRuns: z.strictObject({ workspaceId, runs: records(RunReport) }),
+};
+
+export type RecordingMethod = keyof typeof RECORDING_INPUTS;
+/** The parsed input of a recording method. */
+export type RecordingInput<M extends RecordingMethod> = z.output<(typeof RECORDING_INPUTS)[M]>;
+export type AutomationReport = z.output<typeof AutomationReport>;
+export type LeadReport = z.output<typeof LeadReport>;
+export type RunReport = z.output<typeof RunReport>;
+
+const RecordMessage = z.strictObject({
+  method: z.enum(Object.keys(RECORDING_INPUTS) as RecordingMethod[]),
+  input: z.unknown(),
+});
+
+/**
+ * Parses a message of the ingest queue: `{ method, input }`, or the same as a JSON string. The
+ * input itself is left to `parseRecordingInput`.
+ *
+ * @throws InputError for anything else.
+ */
+export function parseRecordMessage(content: unknown): z.infer<typeof RecordMessage> {
+  const value = typeof content === "string" ? parseJson(content) : content;
+  return parseInput(RecordMessage, value, "message");
+}
+
+function parseJson(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    // The parser's own message would quote the text.
+    throw new InputError("message", "not JSON");
+  }
+}
+
+/** Parses the input of a recording method. @throws InputError if it is not valid. */
+export function parseRecordingInput<M extends RecordingMethod>(
+  method: M,
+  input: unknown,
+): RecordingInput<M> {
+  return parseInput(RECORDING_INPUTS[method], input, method) as RecordingInput<M>;
+}

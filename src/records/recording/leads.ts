@@ -1,0 +1,72 @@
+import { derivedId } from "../../contract/ids.ts";
+import type { Moment } from "../../contract/time.ts";
+import { inOrder, readAs } from "../../db/client.ts";
+import { type PersonalData, sealPersonalData } from "../../encryption/personal-data.ts";
+import { announce, draftLeadEvent, IS_NEW_LEAD } from "../../webhooks/outbox.ts";
+import { insertLeads, type NewLead } from "../leads.ts";
+import type { LeadReport, RecordingInput } from "./inputs.ts";
+import { firstOfEach, type Recording, sum } from "./recording.ts";
+import { unknownWorkspace } from "./references.ts";
+
+/** A call that inserts leads and announces them; leads that are already stored stay unchanged. */
+export async function toLeadRecording(
+  { workspaceId, leads }: RecordingInput<"recordLeads">,
+  moment: Moment,
+): Promise<Recording> {
+  const reported = await Promise.all(
+    leads.map((lead) => toReportedLead(workspaceId, lead, moment)),
+  );
+  const fresh = firstOfEach(reported);
+  const drafts = fresh.map(({ id }) => draftLeadEvent(id, moment.now));
+  return {
+    workspaceId,
+    ids: reported.map(({ id }) => id),
+    references: [],
+    leaves: { leadIds: fresh.map(({ id }) => id) },
+    once: false,
+    missing: unknownWorkspace(),
+    hasPersonalData: true,
+    async statements({ dataKey }) {
+      if (!dataKey) throw unknownWorkspace();
+      const sealed = await Promise.all(
+        fresh.map(({ id, person }) => sealPersonalData(dataKey, id, person)),
+      );
+      const recorded = fresh.map(({ person: _, ...lead }, i) => ({
+        ...lead,
+        sealed: sealed[i] ?? null,
+        eventId: drafts[i]?.id ?? null,
+      }));
+      return readAs(
+        inOrder([
+          announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
+          insertLeads(workspaceId, recorded),
+        ]),
+        ([, created]) => sum(created),
+      );
+    },
+  };
+}
+
+/** A lead as reported: `person` is not encrypted yet. */
+type ReportedLead = Omit<NewLead, "sealed" | "eventId"> & { person: PersonalData };
+
+/** A lead as reported; `createdAt` defaults to when the report was sent. */
+async function toReportedLead(
+  workspaceId: string,
+  { agent, ...report }: LeadReport,
+  { sentAt, now }: Moment,
+): Promise<ReportedLead> {
+  return {
+    id: await derivedId("lead", workspaceId, report.reference),
+    reference: report.reference,
+    source: report.source,
+    agentId: await derivedId("agent", workspaceId, agent.reference),
+    person: {
+      name: report.name ?? null,
+      email: report.email ?? null,
+      phone: report.phone ?? null,
+      customFields: report.customFields ?? {},
+    },
+    createdAt: report.createdAt ?? sentAt ?? now,
+  };
+}

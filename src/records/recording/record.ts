@@ -1,0 +1,92 @@
+import type { Moment } from "../../contract/time.ts";
+import type { Database, Statements } from "../../db/client.ts";
+import { knownDataKey } from "../../encryption/personal-data.ts";
+import type { Wake } from "../../webhooks/dispatch/due.ts";
+import { ensureDataKey } from "../../workspaces/data-keys.ts";
+import { findHome, openToWrite } from "../../workspaces/placement.ts";
+import { type Visibility, visibilityOf } from "../automations.ts";
+import { toAutomationRecording, toRemoval } from "./automations.ts";
+import type { RecordingInput, RecordingMethod } from "./inputs.ts";
+import { toLeadRecording } from "./leads.ts";
+import { commitRecordings, type Recording } from "./recording.ts";
+import { checkReferences, findReferenced, type Known, refuseMissing } from "./references.ts";
+import { toRunRecording } from "./runs.ts";
+
+const RECORDINGS: {
+  [M in RecordingMethod]: (
+    input: RecordingInput<M>,
+    moment: Moment,
+    visibility: Visibility,
+  ) => Promise<Recording>;
+} = {
+  recordAutomations: toAutomationRecording,
+  removeAutomations: toRemoval,
+  recordLeads: toLeadRecording,
+  recordRuns: toRunRecording,
+};
+
+/** Turns the parsed input of a recording method into what is to be checked and written. */
+export function toRecording<M extends RecordingMethod>(
+  env: Env,
+  method: M,
+  input: RecordingInput<M>,
+  moment: Moment,
+): Promise<Recording> {
+  return RECORDINGS[method](input, moment, visibilityOf(env.SERVED_ROUTES));
+}
+
+/**
+ * Records one call in one transaction.
+ *
+ * @param now Unix milliseconds: when it is received, and recorded.
+ * @returns the ids of its records, how many it inserted or removed, and the subscriptions to wake,
+ *   with the name of their database.
+ * @throws InputError that says what is wrong and where; nothing is written then.
+ */
+export async function record<M extends RecordingMethod>(
+  env: Env,
+  method: M,
+  input: RecordingInput<M>,
+  now: number,
+): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
+  const recording = await toRecording(env, method, input, { sentAt: null, now });
+  const { workspaceId, ids, references, leaves, once, missing, hasPersonalData } = recording;
+  const home = await openToWrite(env, () => findHome(env, workspaceId));
+  // Otherwise no look-up is needed: a missing workspace fails its foreign key.
+  const isLookedUp =
+    references.length > 0 ||
+    leaves.removedAutomationIds !== undefined ||
+    (hasPersonalData && !knownDataKey(workspaceId));
+  const known = isLookedUp ? await findReferences(home.db, recording) : NOTHING_KNOWN;
+  const statements = await toStatements(env, home.db, recording, known);
+  const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
+  const { changed, wakes } = await refuseMissing(committed, missing);
+  return { ids, changed, database: home.database, wakes };
+}
+
+const NOTHING_KNOWN: Known = { workspaces: new Map(), automations: new Map(), leads: new Set() };
+
+/** Finds what a recording refers to. @throws InputError for a missing reference. */
+async function findReferences(db: Database, recording: Recording): Promise<Known> {
+  const known = await findReferenced(db, [recording]);
+  checkReferences(recording, known);
+  return known;
+}
+
+/**
+ * The statements of a recording; first creates its workspace's data key, if it needs one and there is none.
+ *
+ * @param known what it refers to.
+ * @throws InputError for an unknown workspace; Error if the data key cannot be decrypted.
+ */
+export async function toStatements(
+  env: Env,
+  db: Database,
+  { hasPersonalData, workspaceId, statements }: Recording,
+  { automations, workspaces }: Known,
+): Promise<Statements<number>> {
+  if (!hasPersonalData) return statements({ automations, dataKey: null });
+  const keys = env.WEBHOOK_ENCRYPTION_KEYS;
+  const dataKey = await ensureDataKey(db, keys, workspaceId, workspaces.get(workspaceId));
+  return statements({ automations, dataKey });
+}

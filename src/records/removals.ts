@@ -1,0 +1,93 @@
+import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
+import type { Moment } from "../contract/time.ts";
+import { insertFrom, qb } from "../db/builder.ts";
+import {
+  commit,
+  counted,
+  type Database,
+  inOrder,
+  readAs,
+  rows,
+  type Statements,
+  write,
+} from "../db/client.ts";
+import { automations, removals, runs } from "../db/schema.ts";
+import { isWritable } from "../workspaces/moves.ts";
+
+type Removal = typeof removals.$inferSelect;
+
+/**
+ * Removes automations of the workspace. They and their runs disappear from the API immediately;
+ * `cleanUpAutomations` deletes the rows. An automation that is recorded again has a new generation
+ * of runs. One created after the removal was sent is not affected. Reads how many were removed.
+ */
+export function removeAutomations(
+  workspaceId: string,
+  ids: string[],
+  { sentAt, now }: Moment,
+): Statements<number> {
+  const isThere = sql`${automations.workspaceId} = ${workspaceId} AND ${automations.removedAt} IS NULL
+    AND ${automations.createdAt} <= ${sentAt ?? Number.MAX_SAFE_INTEGER}
+    AND ${automations.id} IN (SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  const statements = inOrder([
+    insertFrom(
+      removals,
+      { automationId: automations.id, generation: automations.generation },
+      sql`FROM ${automations} WHERE ${isThere}`,
+    ),
+    counted(
+      qb
+        .update(automations)
+        .set({ removedAt: now, revision: sql`${automations.revision} + 1` })
+        .where(isThere),
+    ),
+  ]);
+  return readAs(statements, ([, removed]) => removed);
+}
+
+/** SQL condition: the run belongs to a removed generation. There are few of those, mostly none. */
+export function isRemoved({ automationId, generation }: Record<keyof Removal, Column>): SQL {
+  return sql`EXISTS (SELECT 1 FROM ${removals}
+    WHERE ${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation})`;
+}
+
+/**
+ * Deletes what was removed, in chunks of one transaction each: first the runs, newest first, so
+ * that pages soon have fewer rows to skip, then the automation. Stops when all is done, at the
+ * deadline, or after as many chunks as one invocation may make.
+ *
+ * @param deadline Unix milliseconds.
+ */
+export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
+  const next = rows(
+    qb
+      .select(getTableColumns(removals))
+      .from(removals)
+      .innerJoin(automations, eq(automations.id, removals.automationId))
+      .where(isWritable(automations.workspaceId))
+      .limit(1),
+  );
+  let [found] = await commit(db, next);
+  for (let piece = 0; found && piece < REMOVED_RUNS_PIECES && Date.now() < deadline; piece++) {
+    const [, [following]] = await commit(db, inOrder([deletePiece(found), next]));
+    found = following;
+  }
+}
+
+function deletePiece({ automationId, generation }: Removal) {
+  const isOfGeneration = and(eq(runs.automationId, automationId), eq(runs.generation, generation));
+  return inOrder([
+    // Raw SQL: Drizzle does not support rowid.
+    write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
+      ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
+    qb.delete(removals).where(
+      sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
+          AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,
+    ),
+    qb.delete(automations).where(
+      sql`${automations.id} = ${automationId} AND ${automations.removedAt} IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${automationId})`,
+    ),
+  ]);
+}

@@ -1,0 +1,105 @@
+import { MOVES_AT_ONCE, REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "./contract/limits.ts";
+import { commit, type Database } from "./db/client.ts";
+import { deleteCommits } from "./db/commit-once.ts";
+import { databaseNames, hasOneDatabase } from "./db/databases.ts";
+import { findPosition, updatePosition } from "./db/sweep-positions.ts";
+import { log, logError } from "./log.ts";
+import { cleanUpAutomations } from "./records/removals.ts";
+import { findOverdue } from "./webhooks/dispatch/due.ts";
+import { wake } from "./webhooks/dispatch/wake.ts";
+import { sendNotices } from "./webhooks/notices/notify.ts";
+import { takeSteps } from "./webhooks/redelivery/ranges.ts";
+import { deleteEndedSecrets } from "./webhooks/secrets.ts";
+import { insertSize } from "./workspaces/database-sizes.ts";
+import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
+import { parseEventsMaxBytes, trimEvents } from "./workspaces/lifecycle/trimming.ts";
+import { listMoves } from "./workspaces/moves.ts";
+import { continueMove } from "./workspaces/moving/move.ts";
+import { type Home, homeNamed } from "./workspaces/placement.ts";
+
+/**
+ * The cron door: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
+ * notices, deletes what is past its retention, and continues moves. Every part is tried even if others fail; a failure is
+ * thrown at the end, so that Cloudflare shows the scheduled job as failed.
+ *
+ * @param now Unix milliseconds.
+ */
+export async function sweep(env: Env, now: number): Promise<void> {
+  const swept = await Promise.all(databaseNames(env).map((name) => sweepDatabase(env, name, now)));
+  const failed = swept.reduce((sum, failures) => sum + failures, 0);
+  if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
+}
+
+/** Sweeps one database. @returns how many parts failed. */
+async function sweepDatabase(env: Env, database: string, now: number): Promise<number> {
+  const home = homeNamed(env, database);
+  const { db } = home;
+  const startedAt = performance.now();
+  const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
+  const parts = await Promise.allSettled([
+    wakeOverdue(home, env, now),
+    sendNotices(db, env, now, mayGoOn),
+    expireEvents(db, env, now, mayGoOn),
+    redeliverRanges(home, env, now, mayGoOn),
+    deleteEndedSecrets(db, now),
+    cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
+    commit(db, deleteCommits(now)),
+    insertSize(db, now),
+    goOnMoving(home, env, mayGoOn),
+  ]);
+  const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
+  for (const failure of failures) logError("sweep_failed", failure, { database });
+  return failures.length;
+}
+
+/** Continues the moves that this database takes part in, one after another. */
+async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boolean): Promise<void> {
+  if (hasOneDatabase(env)) return;
+  const leaving = await commit(db, listMoves(MOVES_AT_ONCE, Date.now()));
+  if (leaving.length === 0) return;
+  const failures: unknown[] = [];
+  for (const { workspaceId } of leaving)
+    await continueMove(env, database, workspaceId, mayGoOn).catch((error) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
+}
+
+/** Wakes overdue subscriptions, starting where the last sweep stopped. */
+async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promise<void> {
+  const part = "overdue";
+  const { wakes, after } = await findOverdue(db, await findPosition(db, part), now);
+  if (wakes.length > 0) {
+    if (!(await wake(env, database, wakes)))
+      throw new Error("a queue refused to wake subscriptions");
+    log("sweep_woke", { subscriptions: wakes.length });
+  }
+  await updatePosition(db, part, after);
+}
+
+/** Schedules what subscriptions are redelivered until the next sweep. */
+async function redeliverRanges(
+  { database, db }: Home,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<void> {
+  const wakes = await takeSteps(db, now, mayGoOn);
+  if (wakes.length > 0) await wake(env, database, wakes);
+}
+
+async function expireEvents(
+  db: Database,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<void> {
+  const { deleted: trimmed, overBound } = await trimEvents(
+    db,
+    parseEventsMaxBytes(env),
+    now,
+    mayGoOn,
+  );
+  for (const { workspaceId, bytes } of overBound)
+    log("events_over_bound", { workspace: workspaceId, bytes });
+  const expired = await deleteExpired(db, parseRetention(env), now, mayGoOn);
+  if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
+}

@@ -1,0 +1,112 @@
+import { z } from "@hono/zod-openapi";
+import { sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { idField, timeField } from "../contract/fields.ts";
+import { isoTime } from "../contract/time.ts";
+import { events, leads } from "../db/schema.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
+import { Automation } from "../records/automations.ts";
+import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
+import { Run } from "../records/runs.ts";
+
+function delivery<T extends WebhookEvent, D extends z.ZodType>(type: T, data: D) {
+  return z.object({
+    id: idField(
+      "event",
+      "Identifies the event. A repeated delivery has the same id: use it to deduplicate.",
+    ),
+    type: z
+      .literal(type)
+      .openapi({ description: "The kind of event; determines the shape of `data`." }),
+    created_at: timeField("When the event happened."),
+    data,
+  });
+}
+
+/** The body of a delivery; `type` determines the shape of `data`. */
+export const WebhookDelivery = z
+  .discriminatedUnion("type", [
+    delivery("lead.created", Lead).openapi("LeadCreated", {
+      description: "A new lead was captured; `data` is the lead.",
+    }),
+    delivery("run.completed", Run).openapi("RunCompleted", {
+      description: "An automation finished a run; `data` is the run.",
+    }),
+    delivery("automation.status_changed", Automation).openapi("AutomationStatusChanged", {
+      description:
+        "An automation was activated or paused; `data` is the automation after the change.",
+    }),
+  ])
+  .openapi("WebhookDelivery", {
+    description: "An event as posted to subscribers; `type` determines the shape of `data`.",
+  });
+
+export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
+
+/*
+ * The body of an event: the exact bytes that are signed and posted, the same at each attempt. It is
+ * stored, except for `lead.created`: a lead never changes, so the same body can be made from its row
+ * at any time. A run or an automation may have changed since its event.
+ *
+ * A field that is added to leads therefore also appears in earlier events that are posted or redelivered
+ * from then on.
+ */
+
+/** The body of an event, as JSON. @param createdAt Unix milliseconds. */
+export function serializeBody<T extends WebhookDelivery>(
+  id: string,
+  type: T["type"],
+  createdAt: number,
+  data: T["data"],
+): string {
+  return JSON.stringify({ id, type, created_at: isoTime(createdAt), data });
+}
+
+/** The fields to select for `makeBody`. */
+export const BODY = {
+  eventId: events.id,
+  createdAt: events.createdAt,
+  storedBody: events.body,
+  leadId: events.leadId,
+  lead: sql<
+    string | null
+  >`(SELECT ${LEAD_AS_JSON} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`,
+};
+
+/** What `BODY` selects. */
+export interface BodyRow extends Pick<typeof events.$inferSelect, "createdAt" | "leadId"> {
+  eventId: string;
+  storedBody: string | null;
+  /** Its lead as JSON; null if there is none, or it was not read. */
+  lead: string | null;
+}
+
+/** Whether an event's body is too long to have been read with its delivery. */
+export function isTooLong({ leadId, storedBody, lead }: BodyRow): boolean {
+  return leadId === null ? storedBody === null : lead === null;
+}
+
+/** The workspace that an event belongs to. */
+export interface Owner {
+  workspaceId: string;
+  /** Its data key, encrypted; null if it has none. */
+  dataKey: string | null;
+}
+
+/**
+ * The body of an event; null if its source was not read, or no longer exists.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @throws Error if its lead cannot be decrypted.
+ */
+export async function makeBody(
+  keys: string,
+  { workspaceId, dataKey }: Owner,
+  { eventId, createdAt, storedBody, leadId, lead }: BodyRow,
+): Promise<string | null> {
+  if (leadId === null) return storedBody;
+  if (lead === null) return null;
+  const key = await openDataKey(keys, workspaceId, dataKey);
+  const data = await readLead(key, parseLeadRow(lead));
+  return serializeBody(eventId, "lead.created", createdAt, data);
+}

@@ -1,0 +1,61 @@
+import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
+import { eventIdAt } from "../contract/ids.ts";
+import { PORTAL_DAY_MAX, PORTAL_DAYS } from "../contract/limits.ts";
+import { isoTime } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, inOrder, rows } from "../db/client.ts";
+import { deliveries } from "../db/schema.ts";
+import type { DayView } from "./views.ts";
+
+const DAY_MS = 86_400_000;
+
+/**
+ * Counts a subscription's deliveries by the day of their events, oldest day first. Reads up to
+ * `PORTAL_DAY_MAX` of each day.
+ */
+export async function countDays(
+  db: Database,
+  subscriptionId: string,
+  now: number,
+): Promise<DayView[]> {
+  const today = Math.floor(now / DAY_MS) * DAY_MS;
+  const days = Array.from(
+    { length: PORTAL_DAYS },
+    (_, i) => today - (PORTAL_DAYS - 1 - i) * DAY_MS,
+  );
+  // Event ids are sorted by time: a day is a range of the primary key.
+  const { subscriptionId: id, eventId, state, attempts } = deliveries;
+  const counts = days.map((startsAt) => {
+    const newest = qb
+      .select({ state, attempts })
+      .from(deliveries)
+      .where(
+        and(
+          eq(id, subscriptionId),
+          gte(eventId, eventIdAt(startsAt)),
+          lt(eventId, eventIdAt(startsAt + DAY_MS)),
+        ),
+      )
+      .orderBy(desc(eventId))
+      .limit(PORTAL_DAY_MAX + 1)
+      .as("newest");
+    const sum = sql<number>`sum(${newest.attempts})`;
+    return rows(
+      qb
+        .select({ state: newest.state, deliveries: count(), attempts: sum })
+        .from(newest)
+        .groupBy(newest.state),
+    );
+  });
+  const found = await commit(db, inOrder(counts));
+  return found.map((states, i) => {
+    const figures = { pending: 0, delivered: 0, exhausted: 0, cancelled: 0, attempts: 0 };
+    for (const { state, deliveries, attempts } of states) {
+      figures[state] = deliveries;
+      figures.attempts += attempts;
+    }
+    const { pending, delivered, exhausted, cancelled } = figures;
+    const truncated = pending + delivered + exhausted + cancelled > PORTAL_DAY_MAX;
+    return { date: isoTime(days[i] ?? today).slice(0, 10), ...figures, truncated };
+  });
+}

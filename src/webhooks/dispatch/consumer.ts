@@ -1,0 +1,212 @@
+import {
+  BUSY_HAND_OFF_MS,
+  DISPATCHES_AT_ONCE,
+  DISPATCHES_PER_INVOCATION,
+  EARLY_WAKE_MS,
+  HAND_OFF_MS,
+  HOLD_MS,
+  POSTS_AT_ONCE,
+} from "../../contract/limits.ts";
+import { openDatabase, query } from "../../db/client.ts";
+import { bindingOf, DIRECTORY, hasOneDatabase, openDirectory } from "../../db/databases.ts";
+import { log, logError } from "../../log.ts";
+import { callObject } from "../../quota/call.ts";
+import { findKeysOfWorkspaces } from "../../workspaces/workspaces.ts";
+import { succeeded } from "../outcome.ts";
+import { type Lane, laneOf } from "../pace.ts";
+import { createAttempt } from "./attempt.ts";
+import { dispatch } from "./dispatch.ts";
+import type { DispatchTools, EndedTurn } from "./tools.ts";
+import { type WakeMessage, wake } from "./wake.ts";
+
+const RETRY_DELAY_SECONDS = 10;
+
+/** How many dispatches an isolate has in progress, by database. */
+export type Load = Map<string, number>;
+const THIS_ISOLATE: Load = new Map();
+
+/**
+ * The queue door for deliveries: dispatches what is due to the subscriptions that the messages name.
+ * A dispatch that takes long continues in the background, so that the queue does not wait for its
+ * subscribers. Nothing is lost: the work is in the database, and the messages are only hints.
+ *
+ * @param attempt makes one attempt. The simulation replaces it, and gives each isolate its own `load`.
+ */
+export async function consume(
+  messages: readonly Message<WakeMessage>[],
+  env: Env,
+  ctx: Pick<ExecutionContext, "waitUntil">,
+  attempt: DispatchTools["attempt"] = createAttempt(env),
+  load: Load = THIS_ISOLATE,
+): Promise<void> {
+  const lanes = Map.groupBy(
+    messages,
+    ({ body: { database = DIRECTORY, lane } }) => `${lane} ${database}`,
+  );
+  const groups = [...lanes.values()];
+  // Another invocation has connections of its own.
+  for (const message of groups.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
+  const connections = Math.floor(POSTS_AT_ONCE / Math.max(1, groups.length));
+  await Promise.all(
+    groups.map((hints) => consumeLane(hints, connections, env, ctx, attempt, load)),
+  );
+}
+
+/** Consumes the messages of one lane and one database. */
+async function consumeLane(
+  messages: Message<WakeMessage>[],
+  connections: number,
+  env: Env,
+  ctx: Pick<ExecutionContext, "waitUntil">,
+  attempt: DispatchTools["attempt"],
+  load: Load,
+): Promise<void> {
+  const [
+    {
+      body: { lane, database = DIRECTORY },
+    },
+  ] = messages as [Message<WakeMessage>];
+  const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
+  // Their first consumer may have died: these subscriptions are woken again when its hold ends.
+  const again = new Set(
+    messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
+  );
+  const underWay = load.get(database) ?? 0;
+  const handsOff = underWay < DISPATCHES_AT_ONCE;
+  load.set(database, underWay + 1);
+  const work = dispatchAndWake(database, subscriptionIds, again, lane, connections, env, attempt)
+    .catch((error: unknown) => {
+      logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
+      return "failed" as const;
+    })
+    .finally(() => {
+      load.set(database, (load.get(database) ?? 0) - 1);
+    });
+  const handedOff = new Promise<"handed_off">((resolve) => {
+    if (handsOff) setTimeout(() => resolve("handed_off"), HAND_OFF_MS);
+    else if (!hasOneDatabase(env)) setTimeout(() => resolve("handed_off"), BUSY_HAND_OFF_MS);
+  });
+  const result = await Promise.race([work, handedOff]);
+  if (result === "failed") {
+    for (const message of messages) message.retry({ delaySeconds: RETRY_DELAY_SECONDS });
+    return;
+  }
+  for (const message of messages) message.ack();
+  if (result !== "handed_off") return;
+  const rest = work.then(async (outcome) => {
+    if (outcome !== "failed") return;
+    const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
+    await wake(env, database, lost, HOLD_MS / 1000);
+  });
+  ctx.waitUntil(rest);
+}
+
+/** Dispatches, then wakes each subscription again for when its next delivery is due. */
+async function dispatchAndWake(
+  database: string,
+  subscriptionIds: string[],
+  again: Set<string>,
+  lane: Lane,
+  connections: number,
+  env: Env,
+  attempt: DispatchTools["attempt"],
+): Promise<void> {
+  const session = bindingOf(env, database).withSession("first-primary");
+  const startedAt = Date.now();
+  const count = { delivered: 0, failed: 0 };
+  const ended: EndedTurn[] = [];
+  const waking: Promise<void>[] = [];
+  const tools: DispatchTools = {
+    now: Date.now,
+    random: Math.random,
+    sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    async tellGates(keyHashes, workspaceIds) {
+      const bookmark = session.getBookmark();
+      // Keys are in the directory: only there has the dispatch read them along with its claims.
+      const hashes =
+        database === DIRECTORY ? keyHashes : await findUsedKeys(env, workspaceIds, Date.now());
+      if (bookmark !== null) await advanceGates(env, hashes, database, bookmark);
+    },
+    async attempt(...post) {
+      const outcome = await attempt(...post);
+      count[succeeded(outcome) ? "delivered" : "failed"]++;
+      return outcome;
+    },
+    ended(turn) {
+      // Turns that end together are woken together.
+      if (ended.push(turn) > 1) return;
+      waking.push(Promise.resolve().then(() => wakeAll(env, database, ended.splice(0), again)));
+    },
+  };
+  try {
+    await dispatch(openDatabase(session), subscriptionIds, lane, tools, connections);
+  } finally {
+    const durationMs = Date.now() - startedAt;
+    const subscriptions = subscriptionIds.length;
+    if (count.delivered + count.failed > 0)
+      log("dispatched", { lane, subscriptions, ...count, durationMs });
+    await Promise.all(waking);
+  }
+}
+
+async function wakeAll(
+  env: Env,
+  database: string,
+  ended: EndedTurn[],
+  again: Set<string>,
+): Promise<void> {
+  const now = Date.now();
+  const wakes = ended.flatMap((turn) => {
+    const { subscriptionId } = turn.found;
+    const delayMs = nextWakeMs(turn, again.has(subscriptionId), now);
+    if (delayMs === null) return [];
+    const delaySeconds = Math.ceil(delayMs / 1000);
+    return { subscriptionId, lane: laneOf(turn.found), delaySeconds };
+  });
+  const byDelay = Map.groupBy(wakes, ({ delaySeconds }) => delaySeconds);
+  await Promise.all(
+    [...byDelay].map(([delaySeconds, group]) => wake(env, database, group, delaySeconds)),
+  );
+}
+
+/**
+ * When to wake a subscription next, in milliseconds from now; null if another consumer does that, or
+ * nothing is due.
+ *
+ * @param again whether this hint was delivered before, because its first consumer died.
+ */
+export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: number): number | null {
+  const { dueAt, nextAt, heldUntil } = found;
+  // The dispatch that holds it looks for more before it lets go.
+  if (heldUntil !== null) return again ? Math.max(0, heldUntil - now) : null;
+  if (found.cancelling) return 0;
+  if (dueAt === null || !found.owed) return null;
+  const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
+  // Whoever set a later time has sent a hint for it.
+  return held || waitMs <= EARLY_WAKE_MS ? waitMs : null;
+}
+
+/** The used keys of the workspaces; none if the directory does not answer, so deliveries go on. */
+async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Promise<string[]> {
+  try {
+    const keys = await query(openDirectory(env), findKeysOfWorkspaces(workspaceIds, now));
+    return keys.map(({ keyHash }) => keyHash);
+  } catch (error) {
+    logError("bookmark_lost", error, { workspaces: workspaceIds.length });
+    return [];
+  }
+}
+
+/**
+ * Tells the keys' gates how recent a read must be to find what is about to be posted: a subscriber may
+ * request it immediately, and be served by a replica. A gate that fails does not delay the delivery.
+ */
+async function advanceGates(env: Env, keyHashes: string[], database: string, bookmark: string) {
+  const told = await Promise.allSettled(
+    keyHashes.map((hash) =>
+      callObject(env.KEY_GATE, hash, (gate) => gate.advance(bookmark, database)),
+    ),
+  );
+  const failures = told.filter((result) => result.status === "rejected");
+  if (failures[0]) logError("bookmark_lost", failures[0].reason, { keys: failures.length });
+}

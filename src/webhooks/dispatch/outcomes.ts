@@ -1,0 +1,193 @@
+import { sql } from "drizzle-orm";
+import type { DeliveryState } from "../../contract/enumerations.ts";
+import { ATTEMPTS_KEPT, TELL_AFTER_MS } from "../../contract/limits.ts";
+import { assign, each, excluded, fromJson, insertFrom, qb } from "../../db/builder.ts";
+import { inOrder, preparedWrite, type Statements } from "../../db/client.ts";
+import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
+import { WITHDRAWN } from "../endings.ts";
+import type { Pace } from "../pace.ts";
+import type { Hold } from "./holds.ts";
+
+/*
+ * How the database records what a dispatch has learnt. All of it only affects what the dispatch
+ * still holds.
+ */
+
+/** How an attempt ended. */
+export interface Settlement {
+  subscriptionId: string;
+  eventId: string;
+  /** Number of attempts before this one. */
+  attempts: number;
+  state: DeliveryState;
+  /** When it is due again, if it is still pending. */
+  dueAt: number;
+  outcome: string;
+  status: number | null;
+  /** When the attempt started: Unix milliseconds. */
+  startedAt: number;
+  durationMs: number;
+  settledAt: number | null;
+}
+
+/** What a dispatch changes about a subscription that it holds. */
+export interface Change extends Pace {
+  subscriptionId: string;
+  /** Its generation when the pace was learnt: nothing is learnt about a later one. */
+  generation: number;
+  /** Whether the pace is news. */
+  learnt: boolean;
+  /** Whether it has failed for too long. */
+  disable: boolean;
+  host: string;
+  /** The last failed outcome, for the e-mail about it. */
+  outcome: string | null;
+  status: number | null;
+  /** The last attempt, successful or not; null if there was none. */
+  last: LastAttempt | null;
+  /** Whether to release it, unless more is claimed for it in the same transaction. */
+  release: boolean;
+}
+
+const HOLDER = sql.placeholder("holder");
+const NOW = sql`${sql.placeholder("now")}`;
+const UNTIL = sql`${sql.placeholder("until")}`;
+const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
+const IS_ITS = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.heldBy} = ${HOLDER}`;
+// Not if it was withdrawn since. Disabling withdraws it: if the reply is lost and it is enabled again
+// before the second try, that changes nothing.
+const IS_LEARNT = sql`(c.value->>'learnt' AND ${subscriptions.generation} = c.value->>'generation')`;
+const IS_ACTIVE = sql`${IS_ITS} AND ${IS_LEARNT} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
+const TOLD_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
+
+// The next attempt at a failing subscription may come hours after its administrators should be
+// told. So the last failure before that time writes the notice, which is dropped if it is no longer
+// true by then.
+const insertNotices = preparedWrite(
+  insertFrom(
+    notices,
+    {
+      kind: sql`CASE WHEN c.value->>'disable' THEN 'disabled' ELSE 'failing' END`,
+      workspaceId: subscriptions.workspaceId,
+      subscriptionId: subscriptions.id,
+      events: subscriptions.events,
+      ...each(notices, ["host", "failingSince"], fromJson("c")),
+      lastOutcome: sql`c.value->>'outcome'`,
+      lastStatus: sql`c.value->>'status'`,
+      createdAt: NOW,
+      dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${TOLD_AT}) END`,
+    },
+    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_ACTIVE}
+      WHERE c.value->>'disable'
+        OR c.value->>'outcome' IS NOT NULL AND ${TOLD_AT} <= max(${NOW}, c.value->>'nextAt')
+      ON CONFLICT DO NOTHING`,
+  ),
+);
+
+const disable = preparedWrite(
+  qb
+    .update(subscriptions)
+    .set({ disabledAt: NOW, ...WITHDRAWN })
+    .from(CHANGES)
+    .where(sql`${IS_ACTIVE} AND c.value->>'disable'`),
+);
+
+const PACE: (keyof Pace)[] = [
+  "postsAtOnce",
+  "backoff",
+  "nextAt",
+  "slow",
+  "failures",
+  "failingSince",
+];
+
+const learnt = fromJson("c");
+
+const applyChanges = preparedWrite(
+  qb
+    .update(subscriptions)
+    .set({
+      ...each(
+        subscriptions,
+        PACE,
+        (column, name) => sql`iif(${IS_LEARNT}, ${learnt(column, name)}, ${column})`,
+      ),
+      lastAttempt: sql`coalesce(c.value->>'last', ${subscriptions.lastAttempt})`,
+      heldUntil: sql`iif(c.value->>'release' AND ${subscriptions.heldUntil} <> ${UNTIL}, 0, ${subscriptions.heldUntil})`,
+    })
+    .from(CHANGES)
+    .where(
+      sql`${IS_ITS} AND (c.value->>'learnt' OR ${subscriptions.heldUntil} NOT IN (0, ${UNTIL}))`,
+    ),
+);
+
+/**
+ * Updates subscriptions and releases them, disables those that have failed for too long, and writes
+ * the notices for their administrators. Healthy ones get no notice.
+ *
+ * Comes after the claim of the same transaction, so that what was claimed is not released. One row is
+ * written for each subscription, whatever changes.
+ */
+export function updateSubscriptions(
+  { holder, until }: Hold,
+  changes: Change[],
+  now: number,
+): Statements<unknown> {
+  const values = { holder, until, changes: JSON.stringify(changes), now };
+  return inOrder([
+    ...(changes.some(({ outcome }) => outcome !== null) ? [insertNotices(values)] : []),
+    applyChanges(values),
+    ...(changes.some((change) => change.disable) ? [disable(values)] : []),
+  ]);
+}
+
+const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
+const IS_HELD = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
+    AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'
+    AND EXISTS (SELECT 1 FROM ${subscriptions}
+      WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.heldBy} = ${HOLDER})`;
+
+const insertFailures = preparedWrite(
+  insertFrom(
+    attempts,
+    {
+      subscriptionId: deliveries.subscriptionId,
+      eventId: deliveries.eventId,
+      attempt: sql`min(${ATTEMPTS_KEPT}, 1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
+        WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId}
+          AND ${attempts.eventId} = ${deliveries.eventId}), 0))`,
+      at: sql`o.value->>'startedAt'`,
+      ...each(attempts, ["outcome", "status", "durationMs"], fromJson("o")),
+    },
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_HELD} WHERE o.value->>'state' <> 'delivered'
+      ON CONFLICT (subscription_id, event_id, attempt) DO UPDATE SET ${assign(attempts, {
+        ...each(attempts, ["at", "outcome", "status", "durationMs"], excluded),
+      })}`,
+  ),
+);
+
+const updateDeliveries = preparedWrite(
+  qb
+    .update(deliveries)
+    .set({
+      ...each(deliveries, ["state", "dueAt", "settledAt"], fromJson("o")),
+      attempts: sql`${deliveries.attempts} + 1`,
+      lastOutcome: sql`o.value->>'outcome'`,
+      lastStatus: sql`o.value->>'status'`,
+      lastAt: sql`o.value->>'startedAt'`,
+      lastDurationMs: sql`o.value->>'durationMs'`,
+    })
+    .from(OUTCOMES)
+    .where(IS_HELD),
+);
+
+/** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
+export function settle({ holder }: Hold, settlements: Settlement[]): Statements<unknown> {
+  const values = { holder, outcomes: JSON.stringify(settlements) };
+  const failed = settlements.some(({ state }) => state !== "delivered");
+  return inOrder([
+    // Before the update: afterwards, neither this nor a second try finds the delivery pending.
+    ...(failed ? [insertFailures(values)] : []),
+    updateDeliveries(values),
+  ]);
+}

@@ -1,0 +1,157 @@
+import { type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
+import { CLEANUP_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
+import { qb } from "../db/builder.ts";
+import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
+import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { isWritable } from "../workspaces/moves.ts";
+import { type HoldValues, IS_FREE, IS_UNDER_WAY, NOBODY } from "./dispatch/holds.ts";
+
+/*
+ * How pending deliveries end without a post: those of a withdrawn subscription are cancelled, and
+ * those overdue for too long are exhausted.
+ */
+
+/**
+ * Withdraws the pending deliveries of a subscription, which are then cancelled in chunks, and what
+ * was still to be redelivered.
+ */
+export const WITHDRAWN = {
+  generation: sql`${subscriptions.generation} + 1`,
+  cancelling: true,
+  ranges: null,
+  namedUntil: 0,
+  rangedUntil: 0,
+};
+
+const NOW = sql`${sql.placeholder("now")}`;
+const IS_WRITABLE = isWritable(subscriptions.workspaceId);
+const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
+const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+// `>= 0` is always true. It makes SQLite use the index of pending deliveries instead of scanning
+// all.
+const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
+  AND ${deliveries.generation} < ${subscriptions.generation}`;
+
+/** The statements that cancel the withdrawn deliveries of the subscriptions in `ids`. */
+function cancelling(ids: SQL) {
+  const isNamed = sql`${subscriptions.id} IN (${ids})`;
+  const cancel = preparedWrite(
+    qb
+      .update(deliveries)
+      .set({ state: "cancelled", settledAt: NOW })
+      .where(
+        sql`${KEY} IN (
+          SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
+          FROM ${subscriptions} JOIN ${deliveries} ON ${IS_WITHDRAWN}
+          WHERE ${isNamed} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_UNDER_WAY}
+            AND ${IS_WRITABLE}
+          LIMIT ${CLEANUP_MAX})`,
+      ),
+  );
+  const note = preparedWrite(
+    qb
+      .update(subscriptions)
+      .set({ cancelling: false })
+      .where(
+        sql`${isNamed} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
+          AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_WITHDRAWN})`,
+      ),
+  );
+  // A subscription that its client deleted is kept only until these are cancelled.
+  const remove = preparedWrite(
+    qb
+      .delete(subscriptions)
+      .where(
+        sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}`,
+      ),
+  );
+  return (values: HoldValues & Record<string, string | number>) =>
+    inOrder([cancel(values), note(values), remove(values)]);
+}
+
+const cancellingById = cancelling(
+  sql`SELECT value FROM json_each(${sql.placeholder("subscriptionIds")})`,
+);
+
+/**
+ * Cancels up to `CLEANUP_MAX` withdrawn deliveries of the subscriptions that are free or held by
+ * `holder`, and clears the flag of those with none left. Deliveries in progress are skipped, so
+ * nothing is posted after it has been cancelled.
+ */
+export function cancelWithdrawn(
+  subscriptionIds: string[],
+  now: number,
+  { holder, asked }: Omit<HoldValues, "now"> = NOBODY,
+): Statements<unknown> {
+  const ids = JSON.stringify(subscriptionIds);
+  return cancellingById({ subscriptionIds: ids, holder, asked, now });
+}
+
+const own = alias(subscriptions, "own");
+const cancellingByWorkspace = cancelling(
+  sql`SELECT ${own.id} FROM ${subscriptions} AS own WHERE ${own.workspaceId} = ${sql.placeholder("workspaceId")}`,
+);
+
+/** Like `cancelWithdrawn`, for all subscriptions of a workspace. */
+export function cancelWithdrawnOf(workspaceId: string, now: number): Statements<unknown> {
+  return cancellingByWorkspace({ workspaceId, now, ...NOBODY });
+}
+
+const overdue = exhausting(
+  sql`json_each(${sql.placeholder("asked")}) AS r
+      JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
+      JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
+    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_UNDER_WAY} AND ${IS_WRITABLE}
+    LIMIT ${CLEANUP_MAX}`,
+);
+
+/**
+ * Exhausts deliveries overdue for too long, because their subscription failed each time they could
+ * have been posted.
+ */
+export function exhaustOverdue(values: HoldValues): Statements<unknown> {
+  return overdue(values);
+}
+
+const named = exhausting(
+  sql`json_each(${sql.placeholder("eventIds")}) AS old
+      CROSS JOIN ${events} ON ${events.workspaceId} = ${sql.placeholder("workspaceId")} AND ${events.id} = old.value
+      JOIN json_each(${events.owed}) AS o
+      JOIN ${deliveries} ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}
+        AND ${deliveries.state} = 'pending'
+      JOIN ${subscriptions} ON ${subscriptions.id} = ${deliveries.subscriptionId}
+    WHERE ${IS_FREE}`,
+);
+
+/**
+ * Exhausts the pending deliveries of a workspace's events, except for subscriptions that are held.
+ * CROSS JOIN makes SQLite look up each named event instead of scanning the workspace's.
+ */
+export function exhaustEvents(
+  workspaceId: string,
+  eventIds: string[],
+  now: number,
+): Statements<unknown> {
+  return named({ workspaceId, eventIds: JSON.stringify(eventIds), now, ...NOBODY });
+}
+
+function exhausting(source: SQL) {
+  return preparedWrite(
+    qb
+      .update(deliveries)
+      .set({ state: "exhausted", settledAt: NOW })
+      .where(
+        sql`${KEY} IN (SELECT ${deliveries.subscriptionId}, ${deliveries.eventId} FROM ${source})`,
+      ),
+  );
+}
+
+/** Deletes deliveries and their attempts; `selected` yields pairs of subscription and event ids. */
+export function deleteDeliveries(selected: SQL): Statements<unknown> {
+  return inOrder(
+    [attempts, deliveries].map((table) =>
+      qb.delete(table).where(sql`(${table.subscriptionId}, ${table.eventId}) IN (${selected})`),
+    ),
+  );
+}

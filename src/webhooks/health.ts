@@ -1,0 +1,92 @@
+import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
+import { type InputError, unknownInput } from "../contract/input-error.ts";
+import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
+import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { type Database, query } from "../db/client.ts";
+import { newestFirst } from "../db/page.ts";
+import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
+import type { WebhookView } from "./views.ts";
+
+/**
+ * How many recent deliveries to search for the last attempt: a success updates only its own row.
+ */
+const RECENT = 100;
+
+const ITS_DELIVERIES = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}`;
+const ITS_PENDING = sql`${ITS_DELIVERIES} AND ${deliveries.state} = 'pending'`;
+
+const HEALTH = {
+  webhookId: subscriptions.id,
+  url: subscriptions.url,
+  events: subscriptions.events,
+  createdAt: subscriptions.createdAt,
+  disabledAt: subscriptions.disabledAt,
+  failingSince: subscriptions.failingSince,
+  failures: subscriptions.failures,
+  slow: subscriptions.slow,
+  nextAt: subscriptions.nextAt,
+  /** The last attempt that changed its pace. */
+  noted: subscriptions.lastAttempt,
+  /** The last attempt at any recent delivery. */
+  recent:
+    sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
+      'durationMs', last_duration_ms)
+    FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${RECENT})
+    WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
+  pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
+  dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+};
+
+const healthOf = (whose: SQL) =>
+  qb
+    .select(HEALTH)
+    .from(subscriptions)
+    .where(and(whose, isNull(subscriptions.deletedAt)))
+    .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id));
+
+type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
+
+/**
+ * A workspace's subscriptions, newest first, each with its health. Reads up to `RECENT` and
+ * `PENDING_COUNTED_MAX` deliveries of each; a workspace has at most `AGREED_SUBSCRIPTIONS_MAX`.
+ */
+export async function listHealth(db: Database, workspaceId: string): Promise<WebhookView[]> {
+  return (await query(db, healthOf(eq(subscriptions.workspaceId, workspaceId)))).map(toView);
+}
+
+/** A subscription and its health. @throws InputError if there is none. */
+export async function findHealth(db: Database, webhookId: string): Promise<WebhookView> {
+  const [row] = await query(db, healthOf(eq(subscriptions.id, webhookId)));
+  if (!row) throw unknownWebhook();
+  return toView(row);
+}
+
+function toView(row: HealthRow): WebhookView {
+  const { webhookId, url, events, failures, pending, nextAt, dueAt } = row;
+  const [last = null] = [row.noted, row.recent]
+    .filter((attempt) => attempt !== null)
+    .toSorted((a, b) => b.at - a.at);
+  return {
+    ...{ webhookId, url, events },
+    createdAt: isoTime(row.createdAt),
+    disabledAt: isoTimeOrNull(row.disabledAt),
+    state: stateOf(row),
+    failingSince: isoTimeOrNull(row.failingSince),
+    ...{ failures, pending },
+    nextAttemptAt:
+      row.disabledAt !== null || dueAt === null ? null : isoTime(Math.max(dueAt, nextAt)),
+    lastAttempt: last && { ...last, at: isoTime(last.at) },
+  };
+}
+
+function stateOf({ disabledAt, failingSince, slow }: HealthRow): WebhookView["state"] {
+  if (disabledAt !== null) return "disabled";
+  if (failingSince !== null) return "failing";
+  return slow ? "slow" : "healthy";
+}
+
+/** The error for a subscription that does not exist. */
+export function unknownWebhook(): InputError {
+  return unknownInput("webhookId", "no such subscription");
+}

@@ -1,0 +1,165 @@
+import { and, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
+import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { unknownInput } from "../contract/input-error.ts";
+import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
+import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
+import { type Listing, type PageRequest, toListing } from "../db/page.ts";
+import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { BODY, makeBody } from "./bodies.ts";
+import { unknownWebhook } from "./health.ts";
+import type { DeliveryDetails, DeliveryView } from "./views.ts";
+
+/** Filters for a list of deliveries. */
+export interface DeliveryFilter {
+  state?: DeliveryState | null | undefined;
+  type?: WebhookEvent | null | undefined;
+}
+
+const SHOWN = {
+  eventId: deliveries.eventId,
+  type: events.type,
+  createdAt: events.createdAt,
+  state: deliveries.state,
+  attempts: deliveries.attempts,
+  dueAt: deliveries.dueAt,
+  settledAt: deliveries.settledAt,
+  lastAt: deliveries.lastAt,
+  lastOutcome: deliveries.lastOutcome,
+  lastStatus: deliveries.lastStatus,
+  lastDurationMs: deliveries.lastDurationMs,
+};
+
+type DeliveryRow = Omit<
+  typeof deliveries.$inferSelect,
+  "subscriptionId" | "workspaceId" | "generation"
+> &
+  Pick<typeof events.$inferSelect, "type" | "createdAt">;
+
+const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
+
+/**
+ * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it
+ * shows plus one, each with its event. With a filter, it also reads rows that do not match, up to a
+ * limit: a page may then be short or empty and still have a next one.
+ *
+ * @throws InputError if there is no such subscription.
+ */
+export async function listDeliveries(
+  db: Database,
+  webhookId: string,
+  { state, type }: DeliveryFilter,
+  { limit, after }: PageRequest,
+): Promise<Listing<DeliveryView>> {
+  const { subscriptionId, eventId } = deliveries;
+  const isBehind = and(eq(subscriptionId, webhookId), after ? lt(eventId, after.id) : undefined);
+  const last = qb
+    .select({ id: eventId })
+    .from(deliveries)
+    .where(isBehind)
+    .orderBy(desc(eventId))
+    .limit(1)
+    .offset(DELIVERIES_LOOKED_THROUGH - 1);
+  const isFiltered = Boolean(state || type);
+  const lookedThrough: Statements<{ id: string }[]> = isFiltered ? rows(last) : inOrder([]);
+  const [known, [bound], found] = await commit(
+    db,
+    inOrder([
+      isThere(webhookId),
+      lookedThrough,
+      qb
+        .select(SHOWN)
+        .from(deliveries)
+        // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
+        .crossJoin(events)
+        .where(
+          and(
+            IS_ITS_EVENT,
+            isBehind,
+            isFiltered ? gte(eventId, sql`coalesce(${last}, '')`) : undefined,
+            state ? eq(deliveries.state, state) : undefined,
+            type ? eq(events.type, type) : undefined,
+          ),
+        )
+        .orderBy(desc(eventId))
+        .limit(limit + 1),
+    ]),
+  );
+  if (known.length === 0) throw unknownWebhook();
+  const position = (row: DeliveryRow) => ({ at: row.createdAt, id: row.eventId });
+  const listing = toListing(found, limit, position, toView);
+  // Resume after the last row that was examined.
+  return !listing.next && bound ? { ...listing, next: { at: 0, id: bound.id } } : listing;
+}
+
+/**
+ * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` failed attempts.
+ *
+ * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @throws InputError if there is none.
+ */
+export async function findDelivery(
+  db: Database,
+  keys: string,
+  webhookId: string,
+  eventId: string,
+): Promise<DeliveryDetails> {
+  const { at, outcome, status, durationMs } = attempts;
+  const [known, [row], failed] = await commit(
+    db,
+    inOrder([
+      isThere(webhookId),
+      qb
+        .select({
+          ...SHOWN,
+          ...BODY,
+          workspaceId: events.workspaceId,
+          dataKey: dataKeyOf(events.workspaceId),
+        })
+        .from(deliveries)
+        .innerJoin(events, IS_ITS_EVENT)
+        .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
+      qb
+        .select({ at, outcome, status, durationMs })
+        .from(attempts)
+        .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
+        .orderBy(attempts.attempt),
+    ]),
+  );
+  if (known.length === 0) throw unknownWebhook();
+  if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
+  const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
+  return { ...toView(row), failedAttempts, body: (await makeBody(keys, row, row)) ?? "" };
+}
+
+function isThere(webhookId: string) {
+  return rows(
+    qb
+      .select({ id: subscriptions.id })
+      .from(subscriptions)
+      .where(and(eq(subscriptions.id, webhookId), isNull(subscriptions.deletedAt))),
+  );
+}
+
+function toView(row: DeliveryRow): DeliveryView {
+  const { eventId, type, state, lastOutcome } = row;
+  return {
+    ...{ eventId, type },
+    createdAt: isoTime(row.createdAt),
+    ...{ state, attempts: row.attempts },
+    dueAt: state === "pending" ? isoTime(row.dueAt) : null,
+    settledAt: isoTimeOrNull(row.settledAt),
+    lastAttempt:
+      lastOutcome === null
+        ? null
+        : {
+            // Deliveries settled before attempts had times: the last attempt settled them.
+            at: isoTimeOrNull(row.lastAt ?? row.settledAt),
+            outcome: lastOutcome,
+            status: row.lastStatus,
+            durationMs: row.lastDurationMs,
+          },
+  };
+}

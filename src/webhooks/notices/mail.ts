@@ -1,0 +1,59 @@
+import { EMAIL_PAUSE_MS, EMAIL_TIMEOUT_MS } from "../../contract/limits.ts";
+
+/** The result of trying to send an e-mail. */
+export type Sending =
+  | { kind: "sent" }
+  /** The service will never deliver to this recipient. */
+  | { kind: "refused"; error: unknown }
+  /** The service accepts no e-mail for a while, whoever it is to. */
+  | { kind: "paused"; error: unknown; waitMs: number }
+  /** May succeed later, or once the deployment is configured. */
+  | { kind: "failed"; error: unknown };
+
+/**
+ * Sends an e-mail to one recipient: if a message has several, one suppressed recipient fails it for
+ * all (https://developers.cloudflare.com/email-service/concepts/suppressions/). If no answer
+ * arrives in time, it may or may not have been sent; it counts as failed.
+ */
+export async function sendEmail(
+  env: Env,
+  message: { to: string; subject: string; text: string },
+): Promise<Sending> {
+  const timeout = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => timeout.reject(new Error(`no answer in ${EMAIL_TIMEOUT_MS} ms`)),
+    EMAIL_TIMEOUT_MS,
+  );
+  try {
+    const sending = env.EMAIL.send({ from: env.EMAIL_FROM, ...message });
+    await Promise.race([sending, timeout.promise]);
+    return { kind: "sent" };
+  } catch (error) {
+    return judgeError(error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Based on the codes in
+ * https://developers.cloudflare.com/email-service/api/send-emails/workers-api/.
+ */
+function judgeError(error: unknown): Sending {
+  switch (errorCode(error)) {
+    case "E_RECIPIENT_SUPPRESSED":
+      return { kind: "refused", error };
+    case "E_RATE_LIMIT_EXCEEDED":
+      return { kind: "paused", error, waitMs: EMAIL_PAUSE_MS.rate };
+    case "E_DAILY_LIMIT_EXCEEDED":
+      return { kind: "paused", error, waitMs: EMAIL_PAUSE_MS.daily };
+    default:
+      return { kind: "failed", error };
+  }
+}
+
+/** The mail service's error code; null if the error has none. */
+export function errorCode(error: unknown): string | null {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === "string" && /^E_[A-Z_]{1,60}$/.test(code) ? code : null;
+}

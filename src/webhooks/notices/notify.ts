@@ -1,0 +1,108 @@
+import { EMAIL_WAITS_SECONDS } from "../../contract/limits.ts";
+import { commit, type Database, type Statements } from "../../db/client.ts";
+import { hasOneDatabase } from "../../db/databases.ts";
+import { isMoving } from "../../db/errors.ts";
+import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
+import { log, logError } from "../../log.ts";
+import { findHome, openToWrite } from "../../workspaces/placement.ts";
+import { errorCode, sendEmail } from "./mail.ts";
+import {
+  giveBackEmails,
+  type OwedEmail,
+  postponeEmail,
+  settleEmail,
+  takeOwedEmails,
+} from "./notices.ts";
+import { composeNotice } from "./text.ts";
+
+/** The sweep position that stores until when sending is paused. */
+const PAUSE = "emails";
+
+/**
+ * Sends the e-mails owed to administrators, one per administrator, until none is due, `mayGoOn`
+ * returns false, or the mail service accepts no more. An e-mail can be sent twice only if a crash
+ * comes between sending and recording, or if no answer arrives.
+ */
+export async function sendNotices(
+  db: Database,
+  env: Env,
+  now: number,
+  mayGoOn: () => boolean = () => true,
+): Promise<void> {
+  if (now < Number(await findPosition(db, PAUSE))) return;
+  const taken = await takeOwedEmails(db, now);
+  const unrecorded: Unrecorded[] = [];
+  for (const [i, email] of taken.entries()) {
+    const pauseMs = mayGoOn()
+      ? await trySending(db, env, email, now).catch((error) => {
+          if (!(error instanceof Unrecorded)) throw error;
+          unrecorded.push(error);
+          return null;
+        })
+      : 0;
+    if (pauseMs === null) continue;
+    await giveBackEmails(db, taken.slice(i), now);
+    if (pauseMs > 0) await updatePosition(db, PAUSE, String(now + pauseMs));
+    break;
+  }
+  if (unrecorded[0]) throw unrecorded[0].cause;
+}
+
+/** The outcome of an e-mail could not be recorded where its workspace lives by now. */
+class Unrecorded extends Error {}
+
+/** Records the outcome of an e-mail; if its workspace has moved since, where it lives by now. */
+async function recordOutcome(
+  db: Database,
+  env: Env,
+  { workspaceId }: OwedEmail,
+  outcome: Statements<number>,
+): Promise<void> {
+  try {
+    if ((await commit(db, outcome)) > 0 || hasOneDatabase(env)) return;
+  } catch (error) {
+    if (!isMoving(error)) throw error;
+  }
+  try {
+    const home = await openToWrite(env, () => findHome(env, workspaceId));
+    await commit(home.db, outcome);
+  } catch (cause) {
+    throw new Unrecorded("", { cause });
+  }
+}
+
+/** One try. Returns how long to pause in milliseconds if the try must not count, else null. */
+async function trySending(
+  db: Database,
+  env: Env,
+  email: OwedEmail,
+  now: number,
+): Promise<number | null> {
+  const { noticeId: notice, kind, subscriptionId: subscription, tries, recipient } = email;
+  const record = (outcome: Statements<number>) => recordOutcome(db, env, email, outcome);
+  const about = { notice, kind, subscription, tries };
+  const sending = await sendEmail(env, { to: recipient, ...composeNotice(email) });
+  if (sending.kind === "sent") {
+    await record(settleEmail(email, "sent", now));
+    log("notice_sent", about);
+    return null;
+  }
+  const { error } = sending;
+  const why = { ...about, code: errorCode(error) };
+  if (sending.kind === "paused") {
+    logError("notices_paused", error, { ...why, waitSeconds: sending.waitMs / 1000 });
+    return sending.waitMs;
+  }
+  const waitSeconds = EMAIL_WAITS_SECONDS[tries - 1];
+  if (sending.kind === "refused") {
+    await record(settleEmail(email, "refused", now));
+    logError("notice_refused", error, why);
+  } else if (waitSeconds === undefined) {
+    await record(settleEmail(email, "given_up", now));
+    logError("notice_given_up", error, why);
+  } else {
+    await record(postponeEmail(email, now + waitSeconds * 1000));
+    logError("notice_failed", error, { ...why, waitSeconds });
+  }
+  return null;
+}

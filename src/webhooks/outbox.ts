@@ -1,0 +1,125 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { WebhookEvent } from "../contract/enumerations.ts";
+import { newEventId } from "../contract/ids.ts";
+import { insertFrom } from "../db/builder.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  jsonParameters,
+  type Statements,
+  write,
+} from "../db/client.ts";
+import { commitOnce } from "../db/commit-once.ts";
+import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import { serializeBody, type WebhookDelivery } from "./bodies.ts";
+import { listDue, type Wake } from "./dispatch/due.ts";
+import { IS_OWED } from "./dispatch/holds.ts";
+
+/** An event that is announced if its condition holds when it is committed. */
+export interface Draft {
+  id: string;
+  /** The id of the record it is about. */
+  subject: string;
+  /** The exact body that every subscriber receives; null if it is made from the lead it is about. */
+  body: string | null;
+}
+
+/** Drafts the event that announces `data`. */
+export function draftEvent<T extends WebhookDelivery>(
+  type: T["type"],
+  data: T["data"],
+  now: number,
+): Draft {
+  const id = newEventId(now);
+  return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
+}
+
+/** Drafts the event that announces a new lead. Its body is not stored: see bodies.ts. */
+export function draftLeadEvent(leadId: string, now: number): Draft {
+  return { id: newEventId(now), subject: leadId, body: null };
+}
+
+/** SQL condition on a draft: its lead does not exist yet. Evaluated before the lead is written. */
+export const IS_NEW_LEAD = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
+
+/**
+ * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
+ * active subscription that lists its kind. An event that no subscription lists is not stored; one
+ * that only disabled subscriptions list is, because it may be sent to them later.
+ *
+ * These statements come before those that write the record, in the same transaction. The condition
+ * therefore sees the state before the write, and a second try finds its own record and announces
+ * nothing.
+ */
+export function announce(
+  workspaceId: string,
+  type: WebhookEvent,
+  drafts: Draft[],
+  condition: SQL,
+  now: number,
+): Statements<unknown> {
+  const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
+    AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
+  const isOwed = sql`${isListing} AND ${IS_OWED}`;
+  const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
+  return inOrder([
+    // Before the events are inserted: a draft with a stored event counts as announced.
+    write(
+      insertFrom(
+        deliveries,
+        {
+          subscriptionId: subscriptions.id,
+          eventId: sql`draft.value->>'id'`,
+          workspaceId,
+          state: "pending",
+          dueAt: now,
+          generation: subscriptions.generation,
+        },
+        sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isOwed}
+          WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
+            WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
+      ),
+    ),
+    ...jsonParameters(drafts).map((chunk) =>
+      insertFrom(
+        events,
+        {
+          id: sql`draft.value->>'id'`,
+          workspaceId,
+          type,
+          body: sql`coalesce(draft.value->>'body', '')`,
+          leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
+          owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
+          createdAt: now,
+        },
+        sql`FROM json_each(${chunk}) AS draft
+            WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
+            ON CONFLICT DO NOTHING`,
+      ),
+    ),
+  ]);
+}
+
+/**
+ * Commits records together with the events that announce them.
+ *
+ * @param workspaceIds the workspaces of the records.
+ * @param guard as in `commitOnce`; omitted for statements that change nothing when applied a second
+ *   time, whatever others wrote in between.
+ * @returns the result of `statements`, or `null` if `commitOnce` found them already committed; and
+ *   the subscriptions to wake.
+ */
+export async function commitAnnounced<R>(
+  db: Database,
+  statements: Statements<R>,
+  workspaceIds: string[],
+  now: number,
+  guard?: SQL,
+): Promise<{ result: R | null; wakes: Wake[] }> {
+  const due = inOrder(workspaceIds.map((id) => listDue(id, now)));
+  const all = inOrder([statements, due]);
+  const committed = guard ? await commitOnce(db, all, now, guard) : await commit(db, all);
+  const [result, wakes] = committed ?? [null, await commit(db, due)];
+  return { result, wakes: wakes.flat() };
+}

@@ -1,0 +1,249 @@
+import { and, type Column, eq, gt, isNotNull, lt, type SQL, sql } from "drizzle-orm";
+import type { RedeliveryState } from "../../contract/enumerations.ts";
+import { eventIdAt } from "../../contract/ids.ts";
+import { InputError } from "../../contract/input-error.ts";
+import {
+  REDELIVERY_AHEAD_MS,
+  REDELIVERY_EXAMINED_MAX,
+  REDELIVERY_PAUSE_MS,
+  REDELIVERY_RANGES_MAX,
+  SWEEP_MAX,
+} from "../../contract/limits.ts";
+import { qb } from "../../db/builder.ts";
+import { counted, type Database, inOrder, readAs, type Statements } from "../../db/client.ts";
+import { commitOnce } from "../../db/commit-once.ts";
+import { deliveries, events, type StoredRange, subscriptions } from "../../db/schema.ts";
+import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
+import { isWritable } from "../../workspaces/moves.ts";
+import type { Wake } from "../dispatch/due.ts";
+import { IS_OWED } from "../dispatch/holds.ts";
+import { laneOf } from "../pace.ts";
+import { IS_ITS_DELIVERY, IS_LISTED, isOwable, oweAgain, SPACING_MS } from "./requeue.ts";
+
+/*
+ * Redelivering ranges of events. A range may have any number of them, so it is stored with its
+ * subscription and worked off in steps: each examines a limited number of events, and schedules
+ * those that are to be sent before the next sweep. The call that adds a range takes the first step,
+ * and sweeps take the others.
+ */
+
+/** A range of a subscription's events; times are Unix milliseconds. */
+export interface Range {
+  since: number;
+  /** Exclusive; null for no end. */
+  until: number | null;
+  /**
+   * The states to deliver again; pending deliveries are not among them, because they will be sent
+   * anyway.
+   */
+  states: readonly RedeliveryState[];
+}
+
+/** The error for a subscription that has as many ranges as it may have. */
+export function tooManyRanges(): InputError {
+  const problem = `${REDELIVERY_RANGES_MAX} ranges of it are being redelivered already`;
+  return new InputError("webhookId", problem, { retry_after_seconds: REDELIVERY_AHEAD_MS / 1000 });
+}
+
+/**
+ * Adds a range to those that a subscription is redelivered, unless it is one of them already. Reads
+ * whether it is then among them: it is not if there are too many, or the subscription has ended.
+ *
+ * @param createdAt when the subscription was created; it gets nothing from before that.
+ */
+export function addRange(
+  subscriptionId: string,
+  createdAt: number,
+  { since, until, states }: Range,
+  now: number,
+): Statements<boolean> {
+  const from = eventIdAt(Math.max(since, createdAt));
+  const range: StoredRange = {
+    from,
+    before: until === null ? null : eventIdAt(until),
+    states: [...new Set(states)].toSorted(),
+    askedAt: now,
+    after: from,
+  };
+  const { id, ranges } = subscriptions;
+  const stored = sql`coalesce(${ranges}, '[]')`;
+  const isThere = sql`EXISTS (SELECT 1 FROM json_each(${stored}) AS r WHERE r.value->>'from' = ${range.from}
+    AND r.value->>'before' IS ${range.before} AND r.value->>'states' = ${JSON.stringify(range.states)})`;
+  const added = counted(
+    qb
+      .update(subscriptions)
+      .set({
+        ranges: sql`iif(${isThere}, ${ranges}, json_insert(${stored}, '$[#]', json(${JSON.stringify(range)})))`,
+      })
+      .where(
+        sql`${eq(id, subscriptionId)} AND ${IS_OWED}
+          AND (${isThere} OR json_array_length(${stored}) < ${REDELIVERY_RANGES_MAX})`,
+      ),
+  );
+  return readAs(added, (count) => count > 0);
+}
+
+/** What a step has done. */
+export interface Step {
+  /** How many events it scheduled. */
+  count: number;
+  /** Whether events of ranges are left to be examined. */
+  more: boolean;
+  /** Whether another step can follow immediately. */
+  canGoOn: boolean;
+}
+
+const NOTHING: Step = { count: 0, more: false, canGoOn: false };
+
+/** SQL condition: a step can be taken for the subscription. */
+const IS_OPEN = and(
+  IS_OWED,
+  // Withdrawn deliveries are void until they are cancelled.
+  sql`NOT ${subscriptions.cancelling}`,
+  isWritable(subscriptions.workspaceId),
+) as SQL;
+
+/** SQL expression: when the next event of a range may be due. */
+const rangeStart = (now: number) =>
+  sql<number>`max(${now}, ${subscriptions.namedUntil}, ${subscriptions.rangedUntil})`;
+
+/**
+ * Takes a step in the first range of a subscription: examines up to `REDELIVERY_EXAMINED_MAX` events
+ * in two queries and one transaction, and schedules those that are due within `REDELIVERY_AHEAD_MS`.
+ * If another step was taken in the meantime, it does nothing.
+ */
+export async function takeStep(db: Database, subscriptionId: string, now: number): Promise<Step> {
+  const { id, ranges } = subscriptions;
+  const [found] = await db
+    .select({
+      stored: sql<string>`${ranges}`,
+      isOpen: sql`${IS_OPEN}`.mapWith(Boolean),
+      startsAt: rangeStart(now),
+    })
+    .from(subscriptions)
+    .where(and(eq(id, subscriptionId), isNotNull(ranges)));
+  if (!found) return NOTHING;
+  const [range, ...others] = JSON.parse(found.stored) as [StoredRange, ...StoredRange[]];
+  const room = Math.ceil((now + REDELIVERY_AHEAD_MS - found.startsAt) / SPACING_MS);
+  if (!found.isOpen || room <= 0) return { ...NOTHING, more: true };
+  const { ids, last, isLast } = await examine(db, subscriptionId, range);
+  const turns = ids.slice(0, room);
+  const isFull = turns.length < ids.length;
+  const after = isFull ? turns.at(-1) : last;
+  const left = isLast && !isFull ? others : [{ ...range, after: after ?? range.after }, ...others];
+  // Otherwise another step was taken in the meantime, or what was to be redelivered was withdrawn.
+  const isCurrent = sql`${ranges} = ${found.stored} AND ${IS_OPEN}`;
+  const startsAt = rangeStart(now);
+  const statements = inOrder([
+    oweAgain({
+      subscriptionId,
+      eventIds: turns,
+      condition: isCurrent,
+      isWanted: isOwable(range.states, range.askedAt),
+      startsAt,
+    }),
+    counted(
+      qb
+        .update(subscriptions)
+        .set({
+          ranges: left.length > 0 ? left : null,
+          rangedUntil: sql`${startsAt} + ${turns.length * SPACING_MS}`,
+        })
+        .where(sql`${eq(id, subscriptionId)} AND ${isCurrent}`),
+    ),
+  ]);
+  // After a lost reply, the count is unknown: probably all of them.
+  const [count, steps] = (await commitOnce(db, statements, now)) ?? [turns.length, 1];
+  const more = left.length > 0;
+  return steps > 0 ? { count, more, canGoOn: more && !isFull } : { ...NOTHING, more: true };
+}
+
+/** The events of a part of a range. */
+interface Examined {
+  /** Those to be redelivered, oldest first. */
+  ids: string[];
+  /** The last one that was examined; null if there were none. */
+  last: string | null;
+  /** Whether the range ends here. */
+  isLast: boolean;
+}
+
+/** Examines the next part of a range, at most `REDELIVERY_EXAMINED_MAX` events. */
+async function examine(
+  db: Database,
+  subscriptionId: string,
+  { states, askedAt, after, before }: StoredRange,
+): Promise<Examined> {
+  const { eventId, state } = deliveries;
+  const isWithin = (column: Column) =>
+    and(gt(column, after), before === null ? undefined : lt(column, before));
+  const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
+  const next = states.every(isFailed)
+    ? // Few among many; without INDEXED BY, SQLite would take the primary key, which has them all.
+      sql`SELECT ${eventId} AS id, ${state} IN (SELECT value FROM json_each(${JSON.stringify(states)})) AS isOwable
+        FROM ${deliveries} INDEXED BY deliveries_failed
+        WHERE ${eq(deliveries.subscriptionId, subscriptionId)} AND ${isWithin(eventId)}
+          AND ${state} IN ('exhausted', 'cancelled')
+        ORDER BY ${eventId}`
+    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isOwable(states, askedAt)} AS isOwable
+        FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
+        LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
+        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isWithin(events.id)}
+        ORDER BY ${events.id}`;
+  const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
+      SELECT json_group_array(id) FILTER (WHERE isOwable) AS ids, max(id) AS last, count(*) AS examined
+      FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`);
+  if (!part) throw new Error("an aggregate gave no row");
+  const { ids, last, examined } = part;
+  return {
+    ids: (JSON.parse(ids) as string[]).toSorted(),
+    last,
+    isLast: examined < REDELIVERY_EXAMINED_MAX,
+  };
+}
+
+const PART = "ranges";
+
+/**
+ * Takes steps in the ranges of all subscriptions, in turn, until all that is due before the next
+ * sweep is scheduled or `mayGoOn` returns false. It pauses after each, so that all of them together
+ * take up little of the database's time.
+ *
+ * @returns the subscriptions for which something was scheduled.
+ * @throws the first error, once the others have had their steps.
+ */
+export async function takeSteps(
+  db: Database,
+  now: number,
+  mayGoOn: () => boolean,
+): Promise<Wake[]> {
+  const wakes: Wake[] = [];
+  const failures: unknown[] = [];
+  let reached = await findPosition(db, PART);
+  const queue = await listOpen(db, reached, now);
+  for (let turn = queue.shift(); turn && mayGoOn(); turn = queue.shift()) {
+    reached = turn.subscriptionId;
+    const { count, canGoOn } = await takeStep(db, reached, now).catch((error: unknown) => {
+      failures.push(error);
+      return NOTHING;
+    });
+    if (count > 0) wakes.push(turn);
+    if (canGoOn) queue.push(turn);
+    await new Promise((resolve) => setTimeout(resolve, REDELIVERY_PAUSE_MS));
+  }
+  await updatePosition(db, PART, reached);
+  if (failures.length > 0) throw failures[0];
+  return wakes;
+}
+
+/** Subscriptions for which steps can be taken; those behind `position` come first. */
+async function listOpen(db: Database, position: string, now: number): Promise<Wake[]> {
+  const { id, slow, backoff, ranges } = subscriptions;
+  const found = await db
+    .select({ id, slow, backoff })
+    .from(subscriptions)
+    .where(and(isNotNull(ranges), IS_OPEN, lt(rangeStart(now), now + REDELIVERY_AHEAD_MS)))
+    .orderBy(sql`${id} <= ${position}`, id)
+    .limit(SWEEP_MAX);
+  return found.map((row) => ({ subscriptionId: row.id, lane: laneOf(row) }));
+}

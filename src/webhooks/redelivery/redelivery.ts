@@ -1,0 +1,226 @@
+import { and, eq, gt, type SQL, sql } from "drizzle-orm";
+import { RedeliveryState } from "../../contract/enumerations.ts";
+import { unknownInput } from "../../contract/input-error.ts";
+import { qb } from "../../db/builder.ts";
+import { commit, type Database, inOrder, type Statements, write } from "../../db/client.ts";
+import { commitOnce } from "../../db/commit-once.ts";
+import { deliveries, events, subscriptions } from "../../db/schema.ts";
+import { IS_OWED } from "../dispatch/holds.ts";
+import type { Lane } from "../pace.ts";
+import {
+  enableSubscription,
+  findSubscription,
+  type KnownSubscription,
+  knownSubscription,
+} from "../subscriptions.ts";
+import { addRange, type Range, type Step, takeStep, tooManyRanges } from "./ranges.ts";
+import { IS_ITS_DELIVERY, IS_LISTED, isOwable, oweAgain, SPACING_MS } from "./requeue.ts";
+
+/** What an enabled subscription has missed. */
+const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
+
+/** The result of a redelivery. */
+export interface Redelivered extends Pick<Step, "count" | "more"> {
+  /** The lane to wake the subscription in. */
+  lane: Lane;
+}
+
+/**
+ * Re-enables a disabled subscription. With `since` (Unix milliseconds), it is also owed what it has
+ * missed since then: every event of a kind it lists, created after the subscription, that was never
+ * delivered to it. It may not have been owed (while disabled), or its delivery was cancelled or
+ * exhausted. Calling it again adds only what is still missing.
+ *
+ * @throws InputError if there is no such subscription.
+ */
+export async function enableAgain(
+  db: Database,
+  subscriptionId: string,
+  since: number | null,
+  now: number,
+): Promise<Redelivered> {
+  const enabled = inOrder([
+    enableSubscription(subscriptionId),
+    knownSubscription(subscriptionId, now),
+  ]);
+  const [, subscription] = await commit(db, enabled);
+  if (since === null || !subscription.isOwed)
+    return { count: 0, more: false, lane: subscription.lane };
+  const range = { since, until: null, states: UNDELIVERED };
+  return redeliverRange(db, subscription, range, now);
+}
+
+/**
+ * Owes a subscription events again, by id or by range, and ends its wait: the caller has presumably
+ * repaired the receiver, and should not have to wait for hours.
+ *
+ * @returns null if it is disabled or without access, so that nothing is owed to it.
+ * @throws InputError for a subscription that does not exist, or an event that it could not
+ *   receive.
+ */
+export async function redeliverAgain(
+  db: Database,
+  subscriptionId: string,
+  wanted: readonly string[] | Range,
+  now: number,
+): Promise<Redelivered | null> {
+  const subscription = await findSubscription(db, subscriptionId, now);
+  if (!subscription.isOwed) return null;
+  if ("since" in wanted) return redeliverRange(db, subscription, wanted, now);
+  const count = await redeliverEvents(db, subscriptionId, wanted, now);
+  return { count, more: false, lane: subscription.lane };
+}
+
+/**
+ * Owes the events of a range again, oldest first and after the ranges that the subscription is
+ * already redelivered. Schedules the first of them; sweeps schedule the others.
+ */
+async function redeliverRange(
+  db: Database,
+  { id, createdAt, lane }: KnownSubscription,
+  range: Range,
+  now: number,
+): Promise<Redelivered> {
+  const statements = inOrder([addRange(id, createdAt, range, now), endWait(id, now)]);
+  const [isAdded] = await commit(db, statements);
+  if (!isAdded) throw tooManyRanges();
+  const { count, more } = await takeStep(db, id, now);
+  return { count, more, lane };
+}
+
+/**
+ * Owes events again by id, whatever their state; those that are waiting are brought forward. They
+ * go ahead of ranges, after the events that earlier calls have named.
+ *
+ * @returns how many it made pending or brought forward.
+ * @throws InputError for an event of another workspace, or of a kind the subscription does not
+ *   list.
+ */
+async function redeliverEvents(
+  db: Database,
+  subscriptionId: string,
+  eventIds: readonly string[],
+  now: number,
+): Promise<number> {
+  const found = await findNamed(db, subscriptionId, eventIds, now);
+  const known = new Set(found.map((event) => event.id));
+  const unknown = eventIds.findIndex((id) => !known.has(id));
+  if (unknown >= 0)
+    throw unknownInput(
+      ["eventIds", unknown],
+      "no such event, or the subscription does not list its kind",
+    );
+  const wanted = found.filter((event) => event.isOwable || event.isWaiting).map(({ id }) => id);
+  if (wanted.length === 0) {
+    await commit(db, endWait(subscriptionId, now));
+    return 0;
+  }
+  const statements = inOrder([
+    postponeRange(subscriptionId, wanted, now),
+    oweAgain({
+      subscriptionId,
+      eventIds: wanted,
+      isWanted: sql`(${isOwable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
+      startsAt: namedStart(now),
+      isWaiting: isWaiting(now),
+    }),
+    takeTurns(subscriptionId, wanted.length, now),
+    endWait(subscriptionId, now),
+  ]);
+  const [, count] = (await commitOnce(db, statements, now)) ?? [null, wanted.length];
+  return count;
+}
+
+/** SQL expression: when the next named event may be due. */
+const namedStart = (now: number) => sql`max(${now}, ${subscriptions.namedUntil})`;
+
+/**
+ * SQL condition: the pending delivery is not due yet, or its subscription is backing off. Named
+ * events that are already scheduled do not count: they keep their time.
+ */
+function isWaiting(now: number): SQL {
+  const { state, generation, dueAt } = deliveries;
+  const due = sql`max(${dueAt}, ${subscriptions.nextAt})`;
+  return sql`coalesce(${state} = 'pending' AND ${generation} = ${subscriptions.generation}
+    AND ${due} > ${now} AND ${due} >= ${namedStart(now)}, 0)`;
+}
+
+/**
+ * The named events of a kind the subscription lists, and whether each may be owed again or is
+ * waiting. Those that are due first come first.
+ */
+async function findNamed(
+  db: Database,
+  subscriptionId: string,
+  eventIds: readonly string[],
+  now: number,
+) {
+  const named = JSON.stringify([...new Set(eventIds)]);
+  return db
+    .select({
+      id: events.id,
+      isOwable: isOwable(RedeliveryState.options, now).mapWith(Boolean),
+      isWaiting: isWaiting(now).mapWith(Boolean),
+    })
+    .from(subscriptions)
+    .innerJoin(sql`json_each(${named}) AS n`, sql`true`)
+    .innerJoin(
+      events,
+      sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = n.value`,
+    )
+    .leftJoin(deliveries, IS_ITS_DELIVERY)
+    .where(sql`${subscriptions.id} = ${subscriptionId} AND ${IS_LISTED}`)
+    .orderBy(sql`iif(${isWaiting(now)}, ${deliveries.dueAt}, NULL) NULLS LAST`, events.id);
+}
+
+/**
+ * Postpones the scheduled events of ranges, except those that are named, by the turns that the named
+ * ones take. They are those due between the last named event and the last of a range: at most
+ * `REDELIVERY_AHEAD_MS` of them.
+ */
+function postponeRange(
+  subscriptionId: string,
+  named: readonly string[],
+  now: number,
+): Statements<unknown> {
+  const { eventId, state, attempts, dueAt, generation } = deliveries;
+  const key = sql`(${deliveries.subscriptionId}, ${eventId})`;
+  const ofRange = sql`SELECT ${deliveries.subscriptionId}, ${eventId}
+    FROM ${subscriptions} JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id}
+      AND ${state} = 'pending' AND ${dueAt} >= ${namedStart(now)} AND ${dueAt} < ${subscriptions.rangedUntil}
+    WHERE ${subscriptions.id} = ${subscriptionId} AND ${attempts} = 0
+      AND ${generation} = ${subscriptions.generation}
+      AND ${eventId} NOT IN (SELECT value FROM json_each(${JSON.stringify(named)}))`;
+  return write(
+    qb
+      .update(deliveries)
+      .set({ dueAt: sql`${dueAt} + ${named.length * SPACING_MS}` })
+      .where(sql`${key} IN (${ofRange})`),
+  );
+}
+
+/** Notes that named events have taken turns of the schedule. */
+function takeTurns(subscriptionId: string, turns: number, now: number): Statements<unknown> {
+  const { rangedUntil } = subscriptions;
+  const taken = turns * SPACING_MS;
+  return write(
+    qb
+      .update(subscriptions)
+      .set({
+        namedUntil: sql`${namedStart(now)} + ${taken}`,
+        rangedUntil: sql`iif(${rangedUntil} > ${namedStart(now)}, ${rangedUntil} + ${taken}, ${rangedUntil})`,
+      })
+      .where(and(eq(subscriptions.id, subscriptionId), IS_OWED)),
+  );
+}
+
+/** Ends the backoff wait of a subscription: its next probe is due now. */
+function endWait(subscriptionId: string, now: number): Statements<unknown> {
+  const { id, nextAt } = subscriptions;
+  return write(
+    qb
+      .update(subscriptions)
+      .set({ nextAt: now })
+      .where(and(eq(id, subscriptionId), gt(nextAt, now))),
+  );
+}

@@ -1,0 +1,95 @@
+import { and, type SQL, sql } from "drizzle-orm";
+import type { RedeliveryState } from "../../contract/enumerations.ts";
+import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
+import { insertFrom, qb } from "../../db/builder.ts";
+import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
+import { deliveries, events, subscriptions } from "../../db/schema.ts";
+import { IS_OWED } from "../dispatch/holds.ts";
+import { resize } from "../event-size.ts";
+
+/*
+ * Owing a subscription events again. All its redeliveries share one schedule, so that together they
+ * are ten per second: first the named events, up to `namedUntil`, then those of ranges, up to
+ * `rangedUntil`.
+ */
+
+/** The time between two redeliveries to a subscription. */
+export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
+
+/** SQL condition: the subscription lists the event's kind. */
+export const IS_LISTED = sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${events.type})`;
+
+/** SQL condition: the delivery is of this event to this subscription. */
+export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;
+
+/**
+ * SQL condition: the delivery, or its absence, is in one of the states and was when the call began,
+ * so that the call does not repeat its own work.
+ */
+export function isOwable(states: readonly RedeliveryState[], askedAt: number): SQL {
+  const { state, generation, settledAt } = deliveries;
+  return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${generation} < ${subscriptions.generation} THEN 'cancelled'
+      ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
+    AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt}))`;
+}
+
+/** Which events to owe again, and when. */
+interface Owing {
+  subscriptionId: string;
+  /** In the order of their turns. */
+  eventIds: readonly string[];
+  /** SQL condition on the subscription. */
+  condition?: SQL;
+  /** SQL condition on the subscription, the event and its delivery, which may not exist. */
+  isWanted: SQL;
+  /** SQL expression: when the first turn is. */
+  startsAt: SQL;
+  /** SQL condition: the delivery is pending, and keeps its attempts and its time if that is earlier. */
+  isWaiting?: SQL;
+}
+
+/**
+ * Makes the events' deliveries pending, spaced out. Does nothing if the subscription has ended in
+ * the meantime, because nobody would cancel them. Reads how many there were.
+ */
+export function oweAgain(owing: Owing): Statements<number> {
+  const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting = sql`0` } = owing;
+  // Looking the subscription up from the pair makes SQLite go event by event; with a constant id,
+  // it would scan all of the subscription's deliveries.
+  const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
+  const turns = sql`json_each(${pairs}) AS turn`;
+  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = turn.value->>0`, IS_OWED, condition)}`;
+  const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = turn.value->>1`;
+  const named = sql`FROM ${turns} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
+  const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_ITS_DELIVERY})`;
+  const turnAt = sql`${startsAt} + turn.key * ${SPACING_MS}`;
+  const { attempts, dueAt } = deliveries;
+  const statements = inOrder([
+    resize(-1, sql`${named} WHERE ${isNew}`),
+    qb
+      .update(events)
+      .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
+      .from(sql`${turns} JOIN ${subscription}`)
+      .where(sql`${isNamed} AND ${isNew}`),
+    resize(1, sql`${named} WHERE ${isNew}`),
+    counted(
+      insertFrom(
+        deliveries,
+        {
+          subscriptionId: subscriptions.id,
+          eventId: events.id,
+          workspaceId: events.workspaceId,
+          state: "pending",
+          attempts: sql`iif(${isWaiting}, ${attempts}, 0)`,
+          dueAt: sql`iif(${isWaiting}, min(${dueAt}, ${turnAt}), ${turnAt})`,
+          generation: subscriptions.generation,
+        },
+        sql`${named} LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY} WHERE ${isWanted}
+          ON CONFLICT (subscription_id, event_id) DO UPDATE
+          SET state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at,
+            generation = excluded.generation, settled_at = NULL`,
+      ),
+    ),
+  ]);
+  return readAs(statements, (results) => results[3]);
+}

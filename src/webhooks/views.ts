@@ -1,0 +1,130 @@
+import { z } from "@hono/zod-openapi";
+import { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
+import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
+
+/* What operations show of subscriptions and deliveries. The portal's page uses the same shapes. */
+
+const Time = z.string();
+const HttpStatus = z.int().nullable().describe("the HTTP status, if it answered");
+
+/** How an attempt ended. */
+export const AttemptView = z.object({
+  at: Time.nullable().describe("when it began"),
+  outcome: z.string().describe("answered, timed_out, unreachable or refused (not sent)"),
+  status: HttpStatus,
+  durationMs: z.number().nullable(),
+});
+export type AttemptView = z.infer<typeof AttemptView>;
+
+/** A subscription and its health. */
+export const WebhookView = z.object({
+  webhookId: z.string(),
+  url: z.string(),
+  events: z.array(WebhookEvent),
+  createdAt: Time,
+  disabledAt: Time.nullable(),
+  state: z.enum(["healthy", "slow", "failing", "disabled"]),
+  failingSince: Time.nullable().describe("first failure since the last success"),
+  failures: z.int().describe("since the last success"),
+  pending: z.int().describe(`counted up to ${PENDING_COUNTED_MAX}`),
+  nextAttemptAt: Time.nullable().describe(
+    "when the next post may start, in the past if it is due; null if none is scheduled",
+  ),
+  lastAttempt: AttemptView.nullable(),
+});
+export type WebhookView = z.infer<typeof WebhookView>;
+
+/** The deliveries of one day's events. */
+export const DayView = z.object({
+  date: z.string().describe("such as 2026-11-21, in UTC"),
+  pending: z.int(),
+  delivered: z.int(),
+  exhausted: z.int(),
+  cancelled: z.int(),
+  attempts: z.int(),
+  truncated: z.boolean().describe("there are more: only the newest are counted"),
+});
+export type DayView = z.infer<typeof DayView>;
+
+/** A subscription with its last days, oldest first. */
+export const WebhookDetails = WebhookView.extend({ days: z.array(DayView) });
+export type WebhookDetails = z.infer<typeof WebhookDetails>;
+
+/** A delivery. */
+export const DeliveryView = z.object({
+  eventId: z.string(),
+  type: WebhookEvent,
+  createdAt: Time,
+  state: DeliveryState,
+  attempts: z.int().describe("since it was owed, or last owed again"),
+  dueAt: Time.nullable().describe("null unless pending"),
+  settledAt: Time.nullable(),
+  lastAttempt: AttemptView.nullable(),
+});
+export type DeliveryView = z.infer<typeof DeliveryView>;
+
+/** A delivery with everything that is stored about it. */
+export const DeliveryDetails = DeliveryView.extend({
+  failedAttempts: z
+    .array(AttemptView)
+    .describe("oldest first; of very many, the first ones and the last"),
+  body: z.string().describe("exactly what is signed and posted"),
+});
+export type DeliveryDetails = z.infer<typeof DeliveryDetails>;
+
+/** The result of a test event. */
+export const TestResult = z.object({
+  eventId: z.string(),
+  outcome: z
+    .enum(["answered", "timed_out", "unreachable", "refused"])
+    .describe("refused: not sent"),
+  status: HttpStatus,
+  durationMs: z.number(),
+});
+export type TestResult = z.infer<typeof TestResult>;
+
+/** What a redelivery has begun. */
+export const Redelivered = z.object({
+  count: z.int().describe("how many events are about to be sent"),
+  more: z.boolean().describe("there may be more in the range"),
+});
+export type Redelivered = z.infer<typeof Redelivered>;
+
+/** A subscription's new secret. */
+export const NewSecret = z.object({
+  secret: z.string(),
+  overlapEndsAt: Time.nullable().describe("null if the old secret no longer signs"),
+});
+export type NewSecret = z.infer<typeof NewSecret>;
+
+/** What a workspace may use. */
+export const WorkspaceDetails = z.object({
+  workspaceId: z.string(),
+  name: z.string(),
+  webhooksMax: z.int().describe("how many subscriptions it may have"),
+  retentionDays: z.number().describe("how long settled events are kept at least"),
+  events: z.array(WebhookEvent).describe("the kinds that it may subscribe to"),
+});
+export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
+
+/** How an API key is used. */
+export const KeyUsage = z.object({
+  keyId: z.string(),
+  createdAt: Time,
+  lastUsedAt: Time.nullable(),
+  revokedAt: Time.nullable(),
+  expiresAt: Time.nullable(),
+  requestsPerWindow: z.int(),
+  windowSeconds: z.int(),
+  hours: z
+    .array(
+      z.object({
+        hour: Time,
+        requests: z.int().describe("within the quota"),
+        refused: z.int().describe("beyond it"),
+      }),
+    )
+    .nullable()
+    .describe("the last 24, oldest first; null while they are unavailable"),
+});
+export type KeyUsage = z.infer<typeof KeyUsage>;

@@ -1,0 +1,274 @@
+import { z } from "@hono/zod-openapi";
+import {
+  and,
+  eq,
+  getTableColumns,
+  gt,
+  isNull,
+  or,
+  type Placeholder,
+  type SQL,
+  sql,
+} from "drizzle-orm";
+import { InputError } from "../contract/input-error.ts";
+import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
+import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { insertFrom, named, qb } from "../db/builder.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  prepared,
+  readAs,
+  type Statements,
+  write,
+} from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
+import {
+  byCreation,
+  isBehind,
+  type Listing,
+  listPage,
+  newestFirst,
+  type PageRequest,
+  ROWS,
+} from "../db/page.ts";
+import { apiKeys, workspaces } from "../db/schema.ts";
+import { IS_LEAVING } from "./moves.ts";
+
+/** Inserts an API key; only its hash is stored. */
+export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {
+  return db.insert(apiKeys).values(key).onConflictDoNothing();
+}
+
+/** What is needed to tell a key's gate about a change. */
+export interface GatedKey {
+  keyHash: string;
+  /** Null for a key that was never used: it has no gate, and must not get one before its first use. */
+  lastUsedAt: number | null;
+}
+
+const GATED_KEY = { keyHash: apiKeys.keyHash, lastUsedAt: apiKeys.lastUsedAt };
+
+/** Revokes a key for good. @returns the key, or nothing if there is no such key. */
+export async function revokeKey(
+  db: Database,
+  key: { id: string } | { keyHash: string },
+  now: number,
+): Promise<GatedKey[]> {
+  return db
+    .update(apiKeys)
+    .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
+    .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
+    .returning(GATED_KEY);
+}
+
+/**
+ * Replaces a live key that does not expire yet by a new one for the same workspace with the same quota.
+ *
+ * @param endsAt when the old key expires, in Unix milliseconds; unless that is later than `now`, it is
+ *   revoked immediately.
+ * @returns the old key, whose gate must be told.
+ * @throws InputError that says why the key cannot be rolled.
+ */
+export function rollKey(
+  oldId: string,
+  { id, keyHash }: { id: string; keyHash: string },
+  endsAt: number,
+  now: number,
+): Statements<GatedKey> {
+  const { revokedAt, expiresAt } = apiKeys;
+  // No longer true once it is rolled, so a second try changes nothing.
+  const isRollable = and(eq(apiKeys.id, oldId), isNull(revokedAt), isNull(expiresAt));
+  const statements = inOrder([
+    insertFrom(
+      apiKeys,
+      {
+        id,
+        workspaceId: apiKeys.workspaceId,
+        keyHash,
+        requestsPerWindow: apiKeys.requestsPerWindow,
+        createdAt: now,
+      },
+      sql`FROM ${apiKeys} WHERE ${isRollable}`,
+    ),
+    qb
+      .update(apiKeys)
+      .set(endsAt > now ? { expiresAt: endsAt } : { revokedAt: now })
+      .where(isRollable),
+    qb
+      .select({ ...GATED_KEY, revokedAt })
+      .from(apiKeys)
+      .where(eq(apiKeys.id, oldId)),
+    qb.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, id)),
+  ]);
+  return readAs(statements, ([, , [old], [rolled]]) => {
+    if (!old) throw new InputError("keyId", "no such key");
+    if (rolled) return { keyHash: old.keyHash, lastUsedAt: old.lastUsedAt };
+    throw new InputError(
+      "keyId",
+      old.revokedAt === null
+        ? "this key was rolled before; listApiKeys shows when it expires, and the new key"
+        : "this key is revoked",
+    );
+  });
+}
+
+/** SQL condition: the key is neither revoked nor expired. */
+export function isLive(now: number | Placeholder): SQL | undefined {
+  const { revokedAt, expiresAt } = apiKeys;
+  return and(isNull(revokedAt), or(isNull(expiresAt), gt(expiresAt, now)));
+}
+
+/**
+ * Changes the quota of a live key; null for the deployment's default.
+ *
+ * @returns the key, or nothing if there is no such live key.
+ */
+export async function updateQuota(
+  db: Database,
+  id: string,
+  requestsPerWindow: number | null,
+  now: number,
+): Promise<GatedKey[]> {
+  return db
+    .update(apiKeys)
+    .set({ requestsPerWindow })
+    .where(and(eq(apiKeys.id, id), isLive(now)))
+    .returning(GATED_KEY);
+}
+
+/** Lists a workspace's live keys. */
+export async function listLiveKeys(
+  db: Database,
+  workspaceId: string,
+  now: number,
+): Promise<GatedKey[]> {
+  const ofWorkspace = eq(apiKeys.workspaceId, workspaceId);
+  return db
+    .select(GATED_KEY)
+    .from(apiKeys)
+    .where(and(ofWorkspace, isLive(now)));
+}
+
+/** A key as operations show it. */
+export const ApiKeyView = z.object({
+  keyId: z.string(),
+  createdAt: z.string(),
+  lastUsedAt: z
+    .string()
+    .nullable()
+    .describe("it was last used within the hour after this time; null if never"),
+  requestsPerWindow: z.int().nullable().describe("null: QUOTA_REQUESTS"),
+  revokedAt: z.string().nullable(),
+  expiresAt: z.string().nullable().describe("when a rolled key expires; null if it does not"),
+});
+
+const page = prepared(
+  qb
+    .select(getTableColumns(apiKeys))
+    .from(apiKeys)
+    .where(
+      and(
+        eq(apiKeys.workspaceId, sql.placeholder("workspaceId")),
+        isBehind(apiKeys.createdAt, apiKeys.id),
+      ),
+    )
+    .orderBy(...newestFirst(apiKeys.createdAt, apiKeys.id))
+    .limit(ROWS),
+);
+
+/** A key as stored; times are in Unix milliseconds. */
+export type StoredKey = typeof apiKeys.$inferSelect;
+
+/** One page of a workspace's keys, newest first, including revoked ones. */
+export async function listStoredKeys(
+  db: Database,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Listing<StoredKey>> {
+  return listPage(db, page, { workspaceId }, request, byCreation, (row) => row);
+}
+
+/** A key as operations show it. */
+export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
+  return {
+    keyId: row.id,
+    createdAt: isoTime(row.createdAt),
+    lastUsedAt: isoTimeOrNull(row.lastUsedAt),
+    requestsPerWindow: row.requestsPerWindow,
+    revokedAt: isoTimeOrNull(row.revokedAt),
+    expiresAt: isoTimeOrNull(row.expiresAt),
+  };
+}
+
+/** What a gate must know about a workspace. */
+export interface WorkspaceStanding {
+  accessGranted: boolean;
+  /** Whether it may be about to live in another database. */
+  isLeaving: boolean;
+}
+
+/**
+ * What a gate must know about a key. If its workspace lives in another database, only that one knows what
+ * `WorkspaceStanding` says.
+ */
+export interface Standing extends WorkspaceStanding {
+  keyId: string;
+  workspaceId: string;
+  /** The name of the workspace's database. */
+  database: string;
+  /** The key's own quota; null for the deployment's default. */
+  requestsPerWindow: number | null;
+  lastUsedAt: number | null;
+  /** When the key expires, in Unix milliseconds; null if it does not. */
+  expiresAt: number | null;
+}
+
+/** The standing of a key at `now`; null if it is unknown, revoked or expired. */
+export function findStanding(db: Database, keyHash: string, now: number): Promise<Standing | null> {
+  return commit(db, standingOf(keyHash, now));
+}
+
+/**
+ * Reads the standing of a key and notes that the key is in use, in one transaction. So a change to the
+ * key or its workspace either comes first, and is read here, or finds the key in use, and tells its
+ * gate.
+ */
+export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
+  const noted = write(
+    qb
+      .update(apiKeys)
+      .set({ lastUsedAt: now })
+      .where(
+        and(
+          eq(apiKeys.keyHash, keyHash),
+          isLive(now),
+          sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
+        ),
+      ),
+  );
+  const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash, now)]));
+  return standing;
+}
+
+const standing = prepared(
+  qb
+    .select({
+      ...named({ keyId: apiKeys.id }),
+      workspaceId: workspaces.id,
+      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
+      accessGranted: workspaces.accessGranted,
+      isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
+      requestsPerWindow: apiKeys.requestsPerWindow,
+      lastUsedAt: apiKeys.lastUsedAt,
+      expiresAt: apiKeys.expiresAt,
+    })
+    .from(apiKeys)
+    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
+);
+
+function standingOf(keyHash: string, now: number): Statements<Standing | null> {
+  return readAs(standing({ keyHash, now }), ([row = null]) => row);
+}

@@ -1,0 +1,137 @@
+import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { insertFrom, qb } from "../../db/builder.ts";
+import { inOrder, readAs, rows, type Statements, write } from "../../db/client.ts";
+import { DIRECTORY } from "../../db/databases.ts";
+import { moves, workspaces } from "../../db/schema.ts";
+import { findMove, isMoveIn, type Move, START, updateMove, type Workspace } from "../moves.ts";
+
+/* The target's part of a move, and the directory's: see moves.ts. */
+
+/**
+ * Takes over a move at the target: from now on, earlier movers can no longer write there. If nothing has
+ * been copied yet, first inserts an entry for the workspace.
+ *
+ * @returns the move as stored in the target afterwards. It is another one, or none, if the workspace
+ *   lives there, or if what it left there is still being deleted.
+ */
+export function takeArrival(
+  move: Move,
+  from: string,
+  { createdAt }: Workspace,
+  mover: string,
+  now: number,
+): Statements<Move | undefined> {
+  const { workspaceId: id, moveId, position } = move;
+  const livesElsewhere = and(eq(workspaces.id, id), isNotNull(workspaces.database));
+  const isFirst = JSON.stringify(position) === JSON.stringify(START);
+  const enter = inOrder([
+    insertFrom(
+      workspaces,
+      { id, createdAt, name: "", adminEmails: [], database: from },
+      sql`WHERE true ON CONFLICT (id) DO NOTHING`,
+    ),
+    sql`INSERT INTO ${moves} (workspace_id, state, move_id, other, since)
+      SELECT ${id}, 'arriving', ${moveId}, ${from}, ${now} FROM ${workspaces} WHERE ${livesElsewhere}
+      ON CONFLICT (workspace_id) DO UPDATE SET state = excluded.state, move_id = excluded.move_id,
+        other = excluded.other, since = excluded.since, gates_told = NULL, failures = 0
+      WHERE ${moves.state} = 'left'`,
+  ]);
+  const statements = inOrder([
+    isFirst ? enter : inOrder([]),
+    qb
+      .update(moves)
+      .set({ movedBy: mover })
+      .where(isMoveIn(move, ["arriving", "arrived"])),
+    findMove(id),
+  ]);
+  return readAs(statements, ([, , found]) => found);
+}
+
+/**
+ * Makes the workspace live in the target, with its final fields, as soon as the directory says so; its
+ * events are still to be measured. It cannot be written to before `openArrived`. Safe to apply twice.
+ */
+export function arrive({ id, ...fields }: Workspace, now: number): Statements<unknown> {
+  const unmeasured = { sweptTo: "", sizedTo: "", sizedBytes: 0, trimmedTo: "" };
+  return inOrder([
+    qb
+      .update(workspaces)
+      .set({ ...fields, ...unmeasured, database: null })
+      .where(and(eq(workspaces.id, id), isNotNull(workspaces.database))),
+    updateMove(id, { state: "arrived", since: now }),
+  ]);
+}
+
+/** Undoes `arrive`. Only before the directory says that the workspace lives in the target. */
+export function retractArrival(id: string, from: string, now: number): Statements<unknown> {
+  return inOrder([pointTo(id, null, from), updateMove(id, { state: "arriving", since: now })]);
+}
+
+/** Allows writes to a workspace that has arrived, once the directory and the source say so. */
+export function openArrived(move: Move): Statements<unknown> {
+  return write(qb.delete(moves).where(isMoveIn(move, ["arrived"])));
+}
+
+/** Ends an arrival whose move was cancelled: the copied rows are to be deleted, which nobody has read. */
+export function voidArrival(move: Move): Statements<unknown> {
+  const isArrived = sql`EXISTS (SELECT 1 FROM ${moves} WHERE ${isMoveIn(move, ["arrived"])})`;
+  return inOrder([
+    qb
+      .update(workspaces)
+      .set({ database: move.other })
+      .where(and(eq(workspaces.id, move.workspaceId), isNull(workspaces.database), isArrived)),
+    qb
+      .update(moves)
+      .set({ state: "gone", since: 0, movedBy: null })
+      .where(isMoveIn(move, ["arriving", "arrived"])),
+  ]);
+}
+
+/**
+ * Takes over the directory's entry: from now on, earlier movers cannot change it.
+ *
+ * @returns where the workspace lives.
+ */
+export function takeDirectoryEntry(
+  workspaceId: string,
+  to: string,
+  mover: string,
+  now: number,
+): Statements<string> {
+  const livesElsewhere = and(eq(workspaces.id, workspaceId), isNotNull(workspaces.database));
+  const statements = inOrder([
+    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
+      SELECT ${workspaceId}, 'left', ${to}, ${now} FROM ${workspaces} WHERE ${livesElsewhere}
+      ON CONFLICT (workspace_id) DO NOTHING`,
+    updateMove(workspaceId, { movedBy: mover }),
+    findEntry(workspaceId),
+  ]);
+  return readAs(statements, ([, , database]) => database);
+}
+
+/** The database that the directory says a workspace lives in. */
+export function findEntry(workspaceId: string): Statements<string> {
+  const entry = qb
+    .select({ database: workspaces.database })
+    .from(workspaces)
+    .where(eq(workspaces.id, workspaceId));
+  return readAs(rows(entry), ([row]) => row?.database ?? DIRECTORY);
+}
+
+/**
+ * Makes this database point to another one, where the workspace lives.
+ *
+ * @param before the database that it pointed to; null if the workspace lived here.
+ */
+export function pointTo(
+  workspaceId: string,
+  before: string | null,
+  database: string,
+): Statements<unknown> {
+  return write(
+    qb
+      .update(workspaces)
+      .set({ database })
+      .where(and(eq(workspaces.id, workspaceId), sql`${workspaces.database} IS ${before}`)),
+  );
+}

@@ -1,0 +1,116 @@
+import { z } from "@hono/zod-openapi";
+import { InputError } from "../../contract/input-error.ts";
+import { commit } from "../../db/client.ts";
+import { openDirectory, openNamed } from "../../db/databases.ts";
+import { beginMove, findMove, type Move } from "../moves.ts";
+import { findHome, inTime } from "../placement.ts";
+import { findEntry, voidArrival } from "./arrivals.ts";
+import { Mover } from "./mover.ts";
+
+/** The progress of a move. */
+export const MoveProgress = z.object({
+  done: z.boolean().describe("the workspace lives in the requested database"),
+  state: z
+    .string()
+    .nullable()
+    .describe("of the move: copying, draining or closed; null if there is none"),
+});
+export type MoveProgress = z.infer<typeof MoveProgress>;
+
+const RETRY_MS = 250;
+
+/**
+ * Moves a workspace to another database, or continues a move. Moving it to the database that it lives
+ * in cancels a move that has not reached its switch. If another mover owns the move, it may have died;
+ * this one waits until it can take over.
+ *
+ * @param mayGoOn whether there is time for more.
+ * @throws InputError if the workspace is being moved elsewhere, or erased.
+ */
+export async function moveWorkspace(
+  env: Env,
+  workspaceId: string,
+  to: string,
+  mayGoOn: () => boolean,
+): Promise<MoveProgress> {
+  for (let hasBegun = false; ; ) {
+    const { database: from, db: source } = await findHome(env, workspaceId);
+    const move = await commit(source, findMove(workspaceId));
+    const goOn = (leaving: string) => continueMove(env, leaving, workspaceId, mayGoOn, true);
+    if (!move || move.state === "left") {
+      if (from === to) return { done: true, state: null };
+      // Another call has cancelled it.
+      if (hasBegun) return { done: false, state: null };
+      await begin(env, workspaceId, from, to);
+      hasBegun = true;
+      await goOn(from);
+    } else if (move.state === "erasing") {
+      throw new InputError("workspaceId", "this workspace is being erased");
+    } else if (move.state === "arrived") {
+      // Its mover died before it opened the workspace.
+      await goOn(move.other);
+    } else if (from === to) {
+      await new Mover(env, from, move).cancel();
+    } else if (move.other !== to) {
+      throw new InputError("database", `this workspace is being moved to ${move.other}`);
+    } else {
+      hasBegun = true;
+      await goOn(from);
+    }
+    const progress = await progressOf(env, workspaceId, to);
+    if (progress.done || !mayGoOn()) return progress;
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+async function progressOf(env: Env, workspaceId: string, to: string): Promise<MoveProgress> {
+  const { database, db } = await findHome(env, workspaceId);
+  const move = await commit(db, findMove(workspaceId));
+  const state = move && move.state !== "left" ? move.state : null;
+  return { done: database === to && state === null, state };
+}
+
+/**
+ * Begins a move at the source. The mover then tells the target, so that nothing is left there if nobody
+ * continues a move that has begun.
+ */
+async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
+  const entry = await inTime(to, commit(openNamed(env, to), findMove(workspaceId)));
+  if (entry && entry.state !== "left")
+    throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
+  await commit(openNamed(env, from), beginMove(workspaceId, crypto.randomUUID(), to, Date.now()));
+}
+
+/**
+ * Continues the move of a workspace that is leaving a database, or has left something behind there,
+ * while there is time.
+ *
+ * @param isUrgent whether to continue it even if it is waiting after a failed switch.
+ */
+export async function continueMove(
+  env: Env,
+  database: string,
+  workspaceId: string,
+  mayGoOn: () => boolean,
+  isUrgent = false,
+): Promise<void> {
+  const db = openNamed(env, database);
+  const move = await commit(db, findMove(workspaceId));
+  if (!move) return;
+  if (move.state === "arriving" || move.state === "arrived") {
+    if (!(await isCancelled(env, database, move))) return;
+    await commit(db, voidArrival(move));
+  }
+  await new Mover(env, database, move).work(mayGoOn, isUrgent);
+}
+
+/**
+ * Whether the move of a workspace that is arriving in a database is over at the source. It began there
+ * before it did here, so it will not come back.
+ */
+async function isCancelled(env: Env, database: string, move: Move): Promise<boolean> {
+  const source = openNamed(env, move.other);
+  const original = await inTime(move.other, commit(source, findMove(move.workspaceId)));
+  if (original?.moveId === move.moveId) return false;
+  return (await commit(openDirectory(env), findEntry(move.workspaceId))) !== database;
+}

@@ -1,0 +1,309 @@
+import {
+  DRAINED_MS,
+  LEFT_BEHIND_MS,
+  MOVE_GATE_PATIENCE_MS,
+  MOVE_GATES_AT_ONCE,
+  MOVING_WAIT_MS,
+  SWITCH_MAX_MS,
+  SWITCH_WAIT_MS,
+} from "../../contract/limits.ts";
+import { inOrder } from "../../db/client.ts";
+import { DIRECTORY, openNamed } from "../../db/databases.ts";
+import type { MovePosition } from "../../db/schema.ts";
+import { forgetKey } from "../../quota/forget.ts";
+import { listDue } from "../../webhooks/dispatch/due.ts";
+import { isHeld } from "../../webhooks/dispatch/holds.ts";
+import { wake } from "../../webhooks/dispatch/wake.ts";
+import { type GatedKey, listLiveKeys } from "../api-keys.ts";
+import { eraseLeftBehind } from "../lifecycle/erase.ts";
+import { cancelMove, deleteChanges, findLiving, type Move } from "../moves.ts";
+import { inTime } from "../placement.ts";
+import {
+  arrive,
+  openArrived,
+  pointTo,
+  retractArrival,
+  takeArrival,
+  takeDirectoryEntry,
+} from "./arrivals.ts";
+import { applyChanges, findChanges, findPiece, KINDS_COPIED, upsertRows } from "./copying.ts";
+import { Lease, Overtaken } from "./lease.ts";
+
+/** One try to continue a move. Another one has another identity. */
+export class Mover {
+  readonly #env: Env;
+  readonly #lease: Lease;
+  /** The keys whose gates are to be told, by hash; once they have been listed. */
+  #keys: GatedKey[] | undefined;
+  /** When the sweep may continue the move. */
+  #waitsUntil = 0;
+
+  constructor(env: Env, from: string, move: Move) {
+    this.#env = env;
+    this.#lease = new Lease(env, from, move);
+  }
+
+  get #id(): string {
+    return this.#lease.workspaceId;
+  }
+
+  get #move(): Move {
+    return this.#lease.move;
+  }
+
+  /**
+   * Works on the move while there is time. A switch is made, or goes back, in any case, because writes
+   * are waiting.
+   *
+   * @param isUrgent whether to do so even if the move is waiting after a failed switch.
+   */
+  work(mayGoOn: () => boolean, isUrgent: boolean): Promise<void> {
+    return this.#owning(isUrgent, async () => {
+      // Its mover died.
+      if (this.#move.state === "closed") return this.#goBack();
+      if (this.#move.state !== "gone") await this.#takeTarget();
+      while (mayGoOn() && (await this.#step(mayGoOn)));
+    });
+  }
+
+  /** Cancels a move that has not reached its switch, even if the target does not answer. */
+  cancel(): Promise<void> {
+    return this.#owning(true, async () => {
+      if (this.#move.state === "closed") await this.#goBack();
+      if (this.#move.state !== "gone") await this.#cancel();
+    });
+  }
+
+  /** Takes over the move at the source for as long as `act` takes, unless another mover owns it. */
+  async #owning(isUrgent: boolean, act: () => Promise<void>): Promise<void> {
+    try {
+      await this.#lease.take(isUrgent);
+      await act();
+    } catch (error) {
+      if (!(error instanceof Overtaken)) throw error;
+    } finally {
+      await this.#release();
+    }
+  }
+
+  async #release(): Promise<void> {
+    const isDraining = this.#move.state === "draining";
+    await this.#lease.release(this.#waitsUntil);
+    if (isDraining) await this.#wakeHere();
+  }
+
+  /**
+   * Takes over the move at the target, so that its earlier movers can no longer write there. The source
+   * is taken again: if this mover hung in between, another one may have taken over.
+   */
+  async #takeTarget(): Promise<void> {
+    const workspace = await this.#lease.ask(this.#lease.from, findLiving(this.#id));
+    if (!workspace) throw new Overtaken();
+    const now = Date.now();
+    const taken = takeArrival(this.#move, this.#lease.from, workspace, this.#lease.mover, now);
+    const entry = await this.#lease.ask(this.#lease.to, taken);
+    await this.#lease.take();
+    if (entry?.moveId !== this.#move.moveId) {
+      await this.#cancel();
+      throw new Error(`${this.#lease.to} has not kept what was copied: the move was cancelled`);
+    }
+    // An earlier mover went back after that.
+    if (entry.state === "arrived")
+      await this.#lease.commit(
+        this.#lease.to,
+        ["arriving", "arrived"],
+        retractArrival(this.#id, this.#lease.from, now),
+      );
+  }
+
+  /** Takes one step. @returns whether there may be another one. */
+  async #step(mayGoOn: () => boolean): Promise<boolean> {
+    switch (this.#move.state) {
+      case "copying":
+        if (this.#move.position) await this.#copyPiece(this.#move.position);
+        // A busy workspace always has some: the last ones are copied while it drains.
+        else if (!(await this.#copyChanges()) && !(await this.#tellGates()))
+          await this.#lease.enter("draining");
+        return true;
+      case "draining":
+        if (!(await this.#copyChanges())) await this.#drain();
+        return true;
+      case "gone":
+        return this.#cleanUp(mayGoOn);
+      default:
+        return false;
+    }
+  }
+
+  async #copyPiece({ kind, after }: MovePosition): Promise<void> {
+    const piece = await this.#lease.ask(this.#lease.from, findPiece(this.#id, kind, after));
+    if (piece.rows.length > 0)
+      await this.#lease.commit(this.#lease.to, ["arriving"], upsertRows(kind, piece.rows));
+    const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
+    await this.#lease.update({ position: next.kind < KINDS_COPIED ? next : null });
+  }
+
+  /** Copies the oldest of the rows written since copying began. @returns whether there are more. */
+  async #copyChanges(): Promise<boolean> {
+    const changed = await this.#lease.ask(this.#lease.from, findChanges(this.#id));
+    if (changed.through === null) return false;
+    await this.#lease.commit(this.#lease.to, ["arriving"], applyChanges(this.#id, changed));
+    await this.#lease.commitAtSource(deleteChanges(this.#id, changed.through));
+    return !changed.isAll;
+  }
+
+  /**
+   * Tells the next gates of the workspace's keys to forget their standing. Until the move is over, they
+   * keep none that they read, so that nobody has to be told at the switch.
+   *
+   * @returns whether there may be more.
+   */
+  async #tellGates(): Promise<boolean> {
+    // Before any is told, and before the keys are listed: gates that are not told have yet to read this.
+    if (this.#move.gatesTold === null) await this.#lease.update({ gatesTold: "" });
+    const told = this.#move.gatesTold ?? "";
+    this.#keys ??= await this.#listKeys();
+    const next = this.#keys.filter(({ keyHash }) => keyHash > told).slice(0, MOVE_GATES_AT_ONCE);
+    if (next.length === 0) return false;
+    const telling = next.map((key) =>
+      inTime("the gate of a key", forgetKey(this.#env, key), MOVE_GATE_PATIENCE_MS),
+    );
+    const results = await Promise.allSettled(telling);
+    const failed = results.findIndex(({ status }) => status === "rejected");
+    const last = next.at(failed === -1 ? -1 : failed - 1);
+    if (failed !== 0 && last) await this.#lease.update({ gatesTold: last.keyHash });
+    await telling[failed];
+    return true;
+  }
+
+  async #listKeys(): Promise<GatedKey[]> {
+    const listed = listLiveKeys(openNamed(this.#env, DIRECTORY), this.#id, Date.now());
+    const keys = await inTime(DIRECTORY, listed);
+    return keys
+      .filter(({ lastUsedAt }) => lastUsedAt !== null)
+      .sort((a, b) => (a.keyHash < b.keyHash ? -1 : 1));
+  }
+
+  /** Waits until none of the workspace's subscriptions is held, while no new holds begin; then switches. */
+  async #drain(): Promise<void> {
+    const now = Date.now();
+    if (await this.#lease.ask(this.#lease.from, isHeld(this.#id, now))) {
+      await sleep(DRAINED_MS);
+      await this.#lease.commitAtSource(inOrder([]));
+    } else if (now - this.#move.since < DRAINED_MS) await sleep(DRAINED_MS);
+    else await this.#switch();
+  }
+
+  get #isBetweenOthers(): boolean {
+    return this.#lease.from !== DIRECTORY && this.#lease.to !== DIRECTORY;
+  }
+
+  /** Switches the workspace to the target, while writes wait. If that fails, it goes back. */
+  async #switch(): Promise<void> {
+    // First, so that databases that do not answer are noticed before writes wait.
+    await this.#takeTarget();
+    if (this.#isBetweenOthers)
+      await this.#lease.ask(
+        DIRECTORY,
+        takeDirectoryEntry(this.#id, this.#lease.to, this.#lease.mover, Date.now()),
+      );
+    this.#lease.deadline = performance.now() + SWITCH_MAX_MS;
+    try {
+      await this.#lease.enter("closed");
+      await this.#lease.insist(() => this.#point());
+    } catch (error) {
+      // Another mover, so that nothing of this one that is still on its way takes effect.
+      const next = new Mover(this.#env, this.#lease.from, this.#move);
+      next.#lease.deadline = performance.now() + MOVING_WAIT_MS;
+      await next.#lease.insist(async () => {
+        await this.#release();
+        await next.#reopen();
+      });
+      throw next.#move.state === "gone" ? new Overtaken() : error;
+    }
+    await this.#open();
+  }
+
+  /** Copies the last changes, and makes the directory say that the workspace lives in the target. */
+  async #point(): Promise<void> {
+    while (await this.#copyChanges());
+    const workspace = await this.#lease.ask(this.#lease.from, findLiving(this.#id));
+    if (!workspace) return;
+    const now = Date.now();
+    await this.#lease.commit(this.#lease.to, ["arriving", "arrived"], arrive(workspace, now));
+    if (this.#isBetweenOthers)
+      await this.#lease.commit(
+        DIRECTORY,
+        ["left", "gone"],
+        pointTo(this.#id, this.#lease.from, this.#lease.to),
+      );
+    if (this.#lease.from === DIRECTORY) await this.#pointSource();
+  }
+
+  /** Makes the source say that the workspace lives in the target. */
+  #pointSource(): Promise<unknown> {
+    return this.#lease.commitAtSource(pointTo(this.#id, null, this.#lease.to), ["closed", "gone"]);
+  }
+
+  /** Opens the workspace in the target. The directory says that it lives there. */
+  async #open(): Promise<void> {
+    this.#lease.deadline = performance.now() + MOVING_WAIT_MS;
+    const wakes = await this.#lease.insist(async () => {
+      await this.#pointSource();
+      const opened = inOrder([openArrived(this.#move), listDue(this.#id, Date.now())]);
+      const [, due] = await this.#lease.ask(this.#lease.to, opened);
+      await this.#lease.enter("gone");
+      return due;
+    });
+    this.#lease.deadline = Number.POSITIVE_INFINITY;
+    await wake(this.#env, this.#lease.to, wakes);
+  }
+
+  /** Opens a closed workspace. */
+  #reopen(): Promise<void> {
+    return this.#owning(true, async () => {
+      if (this.#move.state === "closed") await this.#goBack();
+    });
+  }
+
+  /**
+   * Opens a closed workspace in the source, and lets the move wait; or in the target, if the directory
+   * no longer says that it lives in the source.
+   */
+  async #goBack(): Promise<void> {
+    const entry = takeDirectoryEntry(this.#id, this.#lease.to, this.#lease.mover, Date.now());
+    // From now on, its earlier movers cannot switch it. It may even have moved on from the target.
+    if ((await this.#lease.ask(DIRECTORY, entry)) !== this.#lease.from) return this.#open();
+    const { failures } = this.#move;
+    await this.#lease.enter("copying", failures + 1);
+    const waitMs = Math.min(SWITCH_WAIT_MS.first * 2 ** failures, SWITCH_WAIT_MS.max);
+    this.#waitsUntil = Date.now() + waitMs;
+    await this.#wakeHere();
+  }
+
+  async #cancel(): Promise<void> {
+    if (!(await this.#lease.ask(this.#lease.from, cancelMove(this.#move, this.#lease.mover))))
+      throw new Overtaken();
+    this.#lease.logState("cancelled");
+    await this.#wakeHere();
+  }
+
+  /** Wakes subscriptions that had to wait while the workspace drained. */
+  async #wakeHere(): Promise<void> {
+    const due = await this.#lease.ask(this.#lease.from, listDue(this.#id, Date.now()));
+    await wake(this.#env, this.#lease.from, due);
+  }
+
+  /** Deletes what the workspace left behind, once reads in progress have ended. */
+  async #cleanUp(mayGoOn: () => boolean): Promise<boolean> {
+    if (Date.now() - this.#move.since < LEFT_BEHIND_MS) return false;
+    while (!(await this.#lease.commitAtSource(eraseLeftBehind(this.#id))))
+      if (!mayGoOn()) return false;
+    await this.#lease.enter("left");
+    return false;
+  }
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,150 @@
+import { and, eq, isNull, sql } from "drizzle-orm";
+import { DATABASE_PATIENCE_MS } from "../contract/limits.ts";
+import { inJson, qb } from "../db/builder.ts";
+import { type Database, openDatabase, prepared, query } from "../db/client.ts";
+import {
+  bindingOf,
+  DIRECTORY,
+  databaseNames,
+  hasOneDatabase,
+  openDirectory,
+  openNamed,
+} from "../db/databases.ts";
+import { subscriptions, workspaces } from "../db/schema.ts";
+import { MovingSession } from "../db/session.ts";
+
+/** The database that a workspace lives in. */
+export interface Home {
+  /** The name of its binding. */
+  database: string;
+  db: Database;
+}
+
+/** A database by its name. @throws Error if none is bound under it. */
+export function homeNamed(env: Env, database: string): Home {
+  return { database, db: openNamed(env, database) };
+}
+
+/** All databases that are bound. */
+export function allHomes(env: Env): Home[] {
+  return databaseNames(env).map((name) => homeNamed(env, name));
+}
+
+const entry = prepared(
+  qb
+    .select({ database: workspaces.database })
+    .from(workspaces)
+    .where(eq(workspaces.id, sql.placeholder("id"))),
+);
+
+/**
+ * Finds where a workspace lives. With one database there is nothing to look up. For an unknown
+ * workspace, returns the directory's database, where queries then find nothing.
+ */
+export async function findHome(env: Env, workspaceId: string): Promise<Home> {
+  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+  const [row] = await query(openDirectory(env), entry({ id: workspaceId }));
+  return homeNamed(env, row?.database ?? DIRECTORY);
+}
+
+/** A session for writes to a workspace's database, which follows the workspace when it moves. */
+export function openMovingSession(
+  env: Env,
+  { database }: Pick<Home, "database">,
+  find: () => Promise<Home>,
+): MovingSession {
+  const place = (name: string) => ({ database: name, binding: bindingOf(env, name) });
+  return new MovingSession(place(database), async () => place((await find()).database));
+}
+
+/**
+ * Opens the database that a workspace lives in, for writes. If the workspace moves, they wait and then
+ * go to its new database, and `database` changes accordingly.
+ *
+ * @param find finds where the workspace lives.
+ */
+export async function openToWrite(env: Env, find: () => Promise<Home>): Promise<Home> {
+  const home = await find();
+  if (hasOneDatabase(env)) return home;
+  const session = openMovingSession(env, home, find);
+  return {
+    get database() {
+      return session.database;
+    },
+    db: openDatabase(session),
+  };
+}
+
+/** The names of the databases that workspaces live in, by workspace id. */
+export async function findDatabases(
+  env: Env,
+  workspaceIds: string[],
+): Promise<Map<string, string>> {
+  const known = new Map(workspaceIds.map((id) => [id, DIRECTORY]));
+  if (hasOneDatabase(env)) return known;
+  const { id, database } = workspaces;
+  const entries = await openDirectory(env)
+    .select({ id, database })
+    .from(workspaces)
+    .where(inJson(id, workspaceIds));
+  for (const row of entries) known.set(row.id, row.database ?? DIRECTORY);
+  return known;
+}
+
+/** A database did not answer in time. */
+export class DatabaseAway extends Error {}
+
+/** Waits for a database to answer. @throws DatabaseAway if that takes too long. */
+export async function inTime<T>(
+  database: string,
+  answer: Promise<T>,
+  patienceMs: number = DATABASE_PATIENCE_MS,
+): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => late.reject(new DatabaseAway(`${database} does not answer`)),
+    patienceMs,
+  );
+  try {
+    return await Promise.race([answer, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+const subscription = prepared(
+  qb
+    .select({ id: subscriptions.id })
+    .from(subscriptions)
+    // While its workspace moves, both databases have it.
+    .innerJoin(
+      workspaces,
+      and(eq(workspaces.id, subscriptions.workspaceId), isNull(workspaces.database)),
+    )
+    .where(eq(subscriptions.id, sql.placeholder("id"))),
+);
+
+/**
+ * Finds the database that has a subscription, by asking all of them concurrently and waiting only
+ * until one has it. With one database there is nothing to ask. For an unknown subscription, returns
+ * the directory's database.
+ *
+ * @throws the error of a database that does not answer, if no other one has the subscription.
+ */
+export async function findHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
+  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+  const unknown = new Error("not in this database");
+  const asked = allHomes(env).map(async (home) => {
+    const asking = query(home.db, subscription({ id: webhookId }));
+    const found = await inTime(home.database, asking);
+    if (found.length === 0) throw unknown;
+    return home;
+  });
+  try {
+    return await Promise.any(asked);
+  } catch (error) {
+    const away = (error as AggregateError).errors.find((each) => each !== unknown);
+    if (away) throw away;
+    return homeNamed(env, DIRECTORY);
+  }
+}

@@ -1,0 +1,288 @@
+import { z } from "@hono/zod-openapi";
+import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
+import { isoTime } from "../contract/time.ts";
+import { inJson, qb } from "../db/builder.ts";
+import {
+  counted,
+  type Database,
+  inOrder,
+  prepared,
+  query,
+  readAs,
+  rows,
+  type Statements,
+} from "../db/client.ts";
+import { DIRECTORY } from "../db/databases.ts";
+import {
+  byCreation,
+  isBehind,
+  type Listing,
+  listPage,
+  newestFirst,
+  type PageRequest,
+  ROWS,
+} from "../db/page.ts";
+import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
+import { readdress } from "../webhooks/notices/notices.ts";
+import { isLive, type WorkspaceStanding } from "./api-keys.ts";
+import { IS_LEAVING } from "./moves.ts";
+
+/** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
+export async function insertWorkspace(
+  db: Database,
+  workspace: {
+    id: string;
+    name: string;
+    adminEmails: string[];
+    dataKey: string;
+    createdAt: number;
+  },
+) {
+  return db.insert(workspaces).values(workspace).onConflictDoNothing();
+}
+
+/**
+ * Inserts the directory's entry for a workspace that lives in another database. It looks as if the
+ * workspace had moved there, so none of its data can be written here.
+ */
+export async function insertDirectoryEntry(
+  directory: Database,
+  { id, createdAt, database }: { id: string; createdAt: number; database: string },
+) {
+  const entry = { id, createdAt, database, name: "", adminEmails: [] };
+  const move = { workspaceId: id, state: "left", other: database, since: createdAt } as const;
+  return directory.batch([
+    directory.insert(workspaces).values(entry).onConflictDoNothing(),
+    directory.insert(moves).values(move).onConflictDoNothing(),
+  ]);
+}
+
+/** Whether a workspace exists. */
+export async function workspaceExists(db: Database, id: string): Promise<boolean> {
+  const found = await db
+    .select({ id: workspaces.id })
+    .from(workspaces)
+    .where(eq(workspaces.id, id));
+  return found.length > 0;
+}
+
+/**
+ * SQL condition: the row belongs to a workspace that lives in this database, not to one that is still
+ * arriving or has moved away.
+ */
+export function livesHere(workspaceId: Column): SQL {
+  return sql`${workspaceId} NOT IN (SELECT ${workspaces.id} FROM ${workspaces} WHERE ${workspaces.database} IS NOT NULL)`;
+}
+
+/** What a gate must know about a workspace; undefined if it does not live in this database. */
+export async function findAccess(db: Database, id: string): Promise<WorkspaceStanding | undefined> {
+  const [row] = await query(db, access({ id }));
+  return row;
+}
+
+const access = prepared(
+  qb
+    .select({
+      accessGranted: workspaces.accessGranted,
+      isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
+    })
+    .from(workspaces)
+    .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
+);
+
+/** SQL expression: how many subscriptions a workspace may have. */
+export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
+
+/** What a link to the portal gives access to. */
+export interface PortalAccess {
+  name: string;
+  accessGranted: boolean;
+  /** How many subscriptions it may have. */
+  webhooksMax: number;
+  /** Whether the requested subscription belongs to the workspace. */
+  webhookFound: boolean;
+}
+
+/**
+ * What a link to the portal gives access to in a workspace, and whether one subscription belongs to
+ * it; null if there is no such workspace.
+ */
+export async function findPortalAccess(
+  db: Database,
+  workspaceId: string,
+  webhookId: string | null,
+): Promise<PortalAccess | null> {
+  const { id, workspaceId: itsWorkspace, deletedAt } = subscriptions;
+  const [row = null] = await db
+    .select({
+      name: workspaces.name,
+      accessGranted: workspaces.accessGranted,
+      webhooksMax: WEBHOOKS_MAX,
+      webhookFound: sql`${id} IS NOT NULL`.mapWith(Boolean),
+    })
+    .from(workspaces)
+    .leftJoin(
+      subscriptions,
+      and(eq(id, webhookId ?? ""), eq(itsWorkspace, workspaces.id), isNull(deletedAt)),
+    )
+    .where(eq(workspaces.id, workspaceId));
+  return row;
+}
+
+/** A workspace as operations show it; what its database knows is null if it does not answer. */
+export const WorkspaceView = z.object({
+  workspaceId: z.string(),
+  name: z.string().nullable(),
+  accessGranted: z.boolean().nullable(),
+  webhooksMax: z.int().nullable().describe("how many subscriptions it may have"),
+  createdAt: z.string(),
+  database: z.string().describe("binding of its database"),
+});
+
+const ENTRY = {
+  id: workspaces.id,
+  name: workspaces.name,
+  accessGranted: workspaces.accessGranted,
+  webhooksMax: WEBHOOKS_MAX,
+  createdAt: workspaces.createdAt,
+  database: workspaces.database,
+};
+
+const page = prepared(
+  qb
+    .select(ENTRY)
+    .from(workspaces)
+    .where(isBehind(workspaces.createdAt, workspaces.id))
+    .orderBy(...newestFirst(workspaces.createdAt, workspaces.id))
+    .limit(ROWS),
+);
+
+/**
+ * One page of all workspaces, newest first.
+ *
+ * @param queryIfReachable queries a database by its name; returns null if it does not answer.
+ */
+export async function listWorkspaces(
+  directory: Database,
+  queryIfReachable: <T>(database: string, find: (db: Database) => Promise<T>) => Promise<T | null>,
+  request: PageRequest,
+): Promise<Listing<z.infer<typeof WorkspaceView>>> {
+  const { items, next } = await listPage(directory, page, {}, request, byCreation, (row) => row);
+  const elsewhere = Map.groupBy(items, ({ database }) => database ?? DIRECTORY);
+  elsewhere.delete(DIRECTORY);
+  const found = await Promise.all(
+    [...elsewhere].map(([database, listed]) =>
+      queryIfReachable(database, (db) =>
+        findEntries(
+          db,
+          listed.map(({ id }) => id),
+        ),
+      ),
+    ),
+  );
+  const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
+  const complete = items.map((entry) => {
+    const row = entry.database === null ? entry : known.get(entry.id);
+    return {
+      workspaceId: entry.id,
+      name: row?.name ?? null,
+      accessGranted: row?.accessGranted ?? null,
+      webhooksMax: row?.webhooksMax ?? null,
+      createdAt: isoTime(entry.createdAt),
+      database: entry.database ?? DIRECTORY,
+    };
+  });
+  return { items: complete, next };
+}
+
+async function findEntries(db: Database, ids: string[]) {
+  return db.select(ENTRY).from(workspaces).where(inJson(workspaces.id, ids));
+}
+
+/** The workspaces among these that exist, with their data keys, encrypted. */
+export function findWorkspaces(ids: string[]) {
+  return rows(
+    qb
+      .select({ id: workspaces.id, dataKey: workspaces.dataKey })
+      .from(workspaces)
+      .where(inJson(workspaces.id, ids)),
+  );
+}
+
+/** The fields of a workspace to change; those that are null or absent stay as they are. */
+interface WorkspaceChanges {
+  name?: string | null | undefined;
+  adminEmails?: string[] | null | undefined;
+  webhooksMax?: number | null | undefined;
+}
+
+/**
+ * Changes fields of a workspace. Reads 0 if there is no such workspace. E-mails that are owed go to
+ * its new administrators.
+ */
+export function updateWorkspace(
+  id: string,
+  { name, adminEmails, webhooksMax }: WorkspaceChanges,
+  now: number,
+): Statements<number> {
+  const statements = inOrder([
+    counted(
+      qb
+        .update(workspaces)
+        .set({
+          name: name ?? sql`${workspaces.name}`,
+          adminEmails: adminEmails ?? sql`${workspaces.adminEmails}`,
+          webhooksMax: webhooksMax ?? sql`${workspaces.webhooksMax}`,
+        })
+        .where(eq(workspaces.id, id)),
+    ),
+    adminEmails ? readdress(id, adminEmails, now) : inOrder([]),
+  ]);
+  return readAs(statements, ([updated]) => updated);
+}
+
+/** Grants or denies a workspace access. Reads 0 if there is no such workspace. */
+export function updateAccess(id: string, granted: boolean): Statements<number> {
+  return counted(
+    qb.update(workspaces).set({ accessGranted: granted }).where(eq(workspaces.id, id)),
+  );
+}
+
+const keys = prepared(
+  qb
+    .selectDistinct({ keyHash: apiKeys.keyHash })
+    .from(sql`json_each(${sql.placeholder("subscriptionIds")}) AS woken`)
+    .innerJoin(subscriptions, sql`${subscriptions.id} = woken.value`)
+    .innerJoin(
+      apiKeys,
+      and(
+        eq(apiKeys.workspaceId, subscriptions.workspaceId),
+        isLive(sql.placeholder("now")),
+        isNotNull(apiKeys.lastUsedAt),
+      ),
+    )
+    .limit(GATES_TOLD_MAX),
+);
+
+/** The live, used keys of workspaces; for a dispatch in a database that holds no keys. */
+export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
+  return rows(
+    qb
+      .select({ keyHash: apiKeys.keyHash })
+      .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
+      .innerJoin(
+        apiKeys,
+        and(sql`${apiKeys.workspaceId} = served.value`, isLive(now), isNotNull(apiKeys.lastUsedAt)),
+      )
+      .limit(GATES_TOLD_MAX),
+  );
+}
+
+/**
+ * The live keys of the subscriptions' workspaces. Keys that were never used are left out: a gate stays
+ * in the place where it is first called, which should be near its client.
+ */
+export function findKeysOfSubscriptions(subscriptionIds: string[], now: number) {
+  return keys({ subscriptionIds: JSON.stringify(subscriptionIds), now });
+}

@@ -1,0 +1,197 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { expect, test } from "vitest";
+
+const SRC = join(import.meta.dirname, "../../src");
+
+/**
+ * The rooms: the folders of `src`, and the folders in them that have a rule of their own. A room may
+ * import what these lists name, as a whole, and from its siblings only the files named by `ENTRIES`.
+ */
+const BELOW: Record<string, string[]> = {
+  log: [],
+  contract: [],
+  encryption: ["contract"],
+  db: ["contract"],
+  workspaces: ["db", "encryption", "contract"],
+  quota: ["workspaces", "db", "encryption", "contract"],
+  records: ["workspaces", "db", "encryption", "contract", "log"],
+  webhooks: ["quota", "workspaces", "db", "encryption", "contract", "log"],
+  // What happens to a whole workspace touches everything in it.
+  "workspaces/lifecycle": ["workspaces", "records", "webhooks", "db", "encryption", "contract"],
+  "workspaces/moving": [
+    ...["workspaces/lifecycle", "workspaces", "records", "webhooks", "quota"],
+    ...["db", "contract", "log"],
+  ],
+  platform: [
+    ...["workspaces/moving", "workspaces/lifecycle", "workspaces", "records", "webhooks", "quota"],
+    ...["db", "encryption", "contract", "log"],
+  ],
+  http: [
+    ...["platform", "workspaces", "records", "webhooks", "quota"],
+    ...["db", "encryption", "contract", "log"],
+  ],
+  sweep: [
+    ...["workspaces/moving", "workspaces/lifecycle", "workspaces", "records", "webhooks"],
+    ...["db", "contract", "log"],
+  ],
+  index: ["http", "platform", "records", "webhooks", "quota", "sweep"],
+};
+
+/** The files that rooms on one level may import of each other. */
+const ENTRIES: Record<string, string[]> = {
+  "records -> webhooks": ["outbox", "event-size", "endings", "dispatch/due", "dispatch/wake"],
+  "webhooks -> records": ["automations", "leads", "runs"],
+  "workspaces -> webhooks": ["notices/notices"],
+};
+
+interface Import {
+  from: string;
+  /** What is between `import` and `from`. */
+  names: string;
+  to: string;
+  specifier: string;
+}
+
+function sources(): string[] {
+  return readdirSync(SRC, { recursive: true, encoding: "utf8" }).filter(
+    (file) => file.endsWith(".ts") && !file.endsWith(".d.ts"),
+  );
+}
+
+function importsOf(): Import[] {
+  return sources().flatMap((from) => {
+    const text = readFileSync(join(SRC, from), "utf8");
+    const found = text.matchAll(/(?:(?:import|export)\s([^;"]*?)\sfrom|import)\s*\(?\s*"([^"]+)"/g);
+    return [...found].map(([, names = "", specifier = ""]) => ({
+      from,
+      names,
+      specifier,
+      to: specifier.startsWith(".") ? relative(SRC, join(SRC, dirname(from), specifier)) : "",
+    }));
+  });
+}
+
+/** The room of a file. */
+function roomOf(file: string): string {
+  const path = file.replace(/\.ts$/, "");
+  const [folder = "", inner = ""] = path.split("/");
+  return `${folder}/${inner}` in BELOW ? `${folder}/${inner}` : folder;
+}
+
+const imports = importsOf();
+const inside = imports.filter(({ to }) => to !== "");
+
+test("rooms import only those below, and the named entries of those beside", () => {
+  expect(inside.length).toBeGreaterThan(50);
+  const forbidden = inside.filter(({ from, to }) => {
+    const [here, there] = [roomOf(from), roomOf(to)];
+    const entries = ENTRIES[`${here} -> ${there}`]?.map((entry) => `${there}/${entry}.ts`);
+    return here !== there && !BELOW[here]?.includes(there) && !entries?.includes(to);
+  });
+  expect(forbidden.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
+});
+
+test("every named entry is used", () => {
+  const used = new Set(inside.map(({ from, to }) => `${roomOf(from)} -> ${to}`));
+  const named = Object.entries(ENTRIES).flatMap(([rooms, entries]) => {
+    const [here, there] = rooms.split(" -> ");
+    return entries.map((entry) => `${here} -> ${there}/${entry}.ts`);
+  });
+  expect(named.filter((entry) => !used.has(entry))).toEqual([]);
+});
+
+test("no folder contains more than a third of the source", () => {
+  const lines = new Map<string, number>();
+  for (const file of sources()) {
+    const folder = file.split("/")[0] ?? "";
+    const count = readFileSync(join(SRC, file), "utf8").split("\n").length;
+    lines.set(folder, (lines.get(folder) ?? 0) + count);
+  }
+  const all = [...lines.values()].reduce((sum, count) => sum + count);
+  expect([...lines].filter(([, count]) => count > all / 3)).toEqual([]);
+});
+
+test("the ways in, which the Worker exports, do not reach each other", () => {
+  const waysIn = inside.filter(({ from, names }) => from === "index.ts" && !/isWake/.test(names));
+  const reached = (file: string, seen = new Set<string>()): Set<string> => {
+    for (const { from, to } of inside)
+      if (from === file && !seen.has(to)) reached(to, seen.add(to));
+    return seen;
+  };
+  expect(waysIn.length).toBeGreaterThan(5);
+  const types = ["quota/key-gate.ts", "quota/address-gate.ts"];
+  const crossing = waysIn.flatMap(({ to }) =>
+    waysIn.filter((other) => !types.includes(other.to) && reached(to).has(other.to)),
+  );
+  expect(crossing).toEqual([]);
+});
+
+test("no file imports itself through others, types included", () => {
+  const below = Map.groupBy(imports, ({ from }) => from);
+  const done = new Set<string>();
+  const findCircle = (file: string, path: string[]): string[] | null => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return null;
+    for (const { to } of below.get(file) ?? []) {
+      const circle = to === "" ? null : findCircle(to, [...path, file]);
+      if (circle) return circle;
+    }
+    done.add(file);
+    return null;
+  };
+  expect([...below.keys()].map((file) => findCircle(file, [])).find(Boolean)).toBeUndefined();
+});
+
+test("there is one zod: the one that describes the routes", () => {
+  const zods = imports.filter(({ specifier }) => /zod/.test(specifier));
+  expect(new Set(zods.map(({ specifier }) => specifier))).toEqual(new Set(["@hono/zod-openapi"]));
+});
+
+test("the contract is pure: it imports zod and nothing else", () => {
+  const foreign = imports.filter(({ from, to }) => roomOf(from) === "contract" && to === "");
+  expect(new Set(foreign.map(({ specifier }) => specifier))).toEqual(
+    new Set(["@hono/zod-openapi"]),
+  );
+});
+
+test("only the HTTP API knows Hono, and only rooms with tables know Drizzle", () => {
+  const roomsThatImport = (name: string) => [
+    ...new Set(
+      imports.filter(({ specifier }) => specifier.startsWith(name)).map(({ from }) => roomOf(from)),
+    ),
+  ];
+  expect(roomsThatImport("hono")).toEqual(["http"]);
+  const routing = imports.filter(
+    ({ specifier, names }) => specifier === "@hono/zod-openapi" && !/^(type )?\{ z \}$/.test(names),
+  );
+  expect([...new Set(routing.map(({ from }) => roomOf(from)))]).toEqual(["http"]);
+  expect(roomsThatImport("drizzle-orm").sort()).toEqual([
+    "db",
+    "records",
+    "webhooks",
+    "workspaces",
+    "workspaces/lifecycle",
+    "workspaces/moving",
+  ]);
+});
+
+test("the policy, the signature, the targets and the window are pure", () => {
+  const pure = [
+    "webhooks/dispatch/policy.ts",
+    "webhooks/outcome.ts",
+    "webhooks/signature.ts",
+    "webhooks/target.ts",
+    "quota/window.ts",
+  ];
+  const reached = imports.filter(({ from }) => pure.includes(from));
+  expect(new Set(reached.map(({ to, specifier }) => to || specifier))).toEqual(
+    new Set([
+      "contract/bytes.ts",
+      "contract/limits.ts",
+      "ipaddr.js",
+      "webhooks/outcome.ts",
+      "webhooks/pace.ts",
+    ]),
+  );
+});

@@ -1,0 +1,93 @@
+import { env } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { expect, test } from "vitest";
+import { commit, counted, openDatabase, write } from "../../../src/db/client.ts";
+import { commitOnce, deleteCommits } from "../../../src/db/commit-once.ts";
+import {
+  automationReport,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import { call, deployment, ingestBodies } from "../../support/ingest.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
+import { record } from "../../support/record.ts";
+
+const NOW = Date.UTC(2026, 5, 5, 12);
+/** Older than any other transaction of this file. */
+const LONG_AGO = Date.UTC(2020, 0);
+const HOUR_MS = 3_600_000;
+
+async function tokens(): Promise<number> {
+  const row = env.DB.prepare("SELECT count(*) AS n FROM commits");
+  return (await row.first<number>("n")) ?? 0;
+}
+
+test("a transaction that arrives only after its second try was committed changes nothing", async () => {
+  const { workspaceId } = await openWorkspace();
+  const rename = counted(sql`UPDATE workspaces SET name = name || '!' WHERE id = ${workspaceId}`);
+  const late: (() => Promise<unknown>)[] = [];
+  const DB = new Proxy(env.DB, {
+    get: (target, name) =>
+      name === "batch"
+        ? async (statements: D1PreparedStatement[]) => {
+            if (late.length > 0) return target.batch(statements);
+            late.push(() => target.batch(statements));
+            throw new Error("D1_ERROR: Network connection lost.");
+          }
+        : Reflect.get(target, name).bind(target),
+  });
+  expect(await commitOnce(openDatabase(DB), rename, NOW)).toBe(1);
+  await expect(late[0]?.()).rejects.toThrow("UNIQUE constraint failed");
+  const row = env.DB.prepare("SELECT name FROM workspaces WHERE id = ?").bind(workspaceId);
+  expect(await row.first("name")).toBe("Agence Lumière!");
+});
+
+test("any error other than the transaction's own token is thrown", async () => {
+  const broken = write(sql`INSERT INTO workspaces (id) VALUES ('wks_1')`);
+  await expect(commitOnce(openDatabase(env.DB), broken, NOW)).rejects.toThrow("NOT NULL");
+});
+
+test("leads and runs leave no token", async () => {
+  const { workspaceId } = await openWorkspace();
+  const id = await recordAutomation(workspaceId);
+  const before = await tokens();
+  const leads = [leadReport("1"), leadReport("2")];
+  await record(env, "recordLeads", { workspaceId, leads }, NOW);
+  await record(env, "recordRuns", { workspaceId, runs: [runReport("1", id)] }, NOW);
+  expect(await tokens()).toBe(before);
+});
+
+test("a batch of the ingest door leaves a token if it has automations or removals", async () => {
+  const { workspaceId } = await openWorkspace();
+  const { env: bindings } = deployment();
+  const leads = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
+  const automations = [automationReport("1")];
+  const others = [
+    call("recordAutomations", { workspaceId, automations }),
+    call("removeAutomations", { workspaceId, ids: ["aut_1"] }),
+  ];
+  for (const [batch, left] of [
+    [[leads, leads], 0],
+    [[leads, others[0]], 1],
+    [[others[1], leads], 1],
+  ] as const) {
+    const before = await tokens();
+    await ingestBodies([...batch], bindings);
+    expect(await tokens()).toBe(before + left);
+  }
+});
+
+test("a transaction leaves one token, which is deleted after an hour", async () => {
+  const { workspaceId } = await openWorkspace();
+  const before = await tokens();
+  const input = { workspaceId, automations: [automationReport("1"), automationReport("2")] };
+  const DB = lossyDatabase("reply", async () => {});
+  await record({ ...env, DB }, "recordAutomations", input, LONG_AGO);
+  expect(await tokens()).toBe(before + 1);
+  await commit(openDatabase(env.DB), deleteCommits(LONG_AGO + HOUR_MS));
+  expect(await tokens()).toBe(before + 1);
+  await commit(openDatabase(env.DB), deleteCommits(LONG_AGO + HOUR_MS + 1));
+  expect(await tokens()).toBe(before);
+});

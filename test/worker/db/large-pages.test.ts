@@ -1,0 +1,203 @@
+import { env, exports } from "cloudflare:workers";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { openDatabase } from "../../../src/db/client.ts";
+import type { Listing, PageRequest } from "../../../src/db/page.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import { type Lead, listLeads } from "../../../src/records/leads.ts";
+import { listRuns, listRunsOfAutomation, type Run } from "../../../src/records/runs.ts";
+import {
+  deployedWith,
+  leadReport,
+  openApi,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+
+const { Platform } = exports;
+const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+const KB = 1_000;
+const PAGE_MAX = 2_000 * KB;
+/** What a page may be larger than `PAGE_MAX`: the fields of a hundred items that are always small. */
+const SMALL_FIELDS = 50 * KB;
+
+/** A database that counts what its queries scan and return; `between` runs before the second one. */
+function meteredDatabase(between = async () => {}) {
+  const read = { queries: 0, rows: 0, bytes: 0 };
+  const meter = (statement: D1PreparedStatement): D1PreparedStatement =>
+    ({
+      bind: (...values: unknown[]) => meter(statement.bind(...values)),
+      all: async () => {
+        if (++read.queries === 2) await between();
+        const result = await statement.all();
+        read.rows += result.meta.rows_read;
+        read.bytes += JSON.stringify(result.results).length;
+        return result;
+      },
+    }) as unknown as D1PreparedStatement;
+  const of = (client: Pick<D1Database, "prepare">) => ({
+    prepare: (sql: string) => meter(client.prepare(sql)),
+  });
+  const withSession = (since: string) => {
+    const session = env.DB.withSession(since);
+    return { ...of(session), getBookmark: () => session.getBookmark() };
+  };
+  return { DB: { ...of(env.DB), withSession } as unknown as D1Database, read };
+}
+
+/** A workspace with leads of about these sizes in bytes, newest first. */
+async function openWithLeads(sizes: number[]) {
+  const workspace = await openWorkspace();
+  const { workspaceId } = workspace;
+  const leads = sizes.map((size, i) =>
+    leadReport(String(i), {
+      customFields: { text: "x".repeat(Math.max(0, size - 100)) },
+      createdAt: new Date(Date.UTC(2026, 0, 1) - i * KB).toISOString(),
+    }),
+  );
+  const ids: string[] = [];
+  for (let i = 0; i < leads.length; i += 50)
+    ids.push(...(await Platform.recordLeads({ workspaceId, leads: leads.slice(i, i + 50) })).ids);
+  return { ...workspace, ids };
+}
+
+/** A workspace with that many runs of one automation, as large as runs may be. */
+async function openWithLargeRuns(count: number) {
+  const workspace = await openWorkspace();
+  const { workspaceId } = workspace;
+  const automationId = await recordAutomation(workspaceId);
+  const actions = Array.from({ length: 100 }, () => ({
+    type: "é".repeat(200),
+    status: "é".repeat(100),
+  }));
+  for (let i = 0; i < count; i += 50) {
+    const runs = Array.from({ length: 50 }, (_, j) =>
+      runReport(String(i + j), automationId, { actions }),
+    );
+    await Platform.recordRuns({ workspaceId, runs });
+  }
+  return { ...workspace, automationId };
+}
+
+/** All pages of a list, each with what reading it took. */
+async function readAll<Item>(
+  list: (
+    db: ReturnType<typeof openDatabase>,
+    request: PageRequest,
+  ) => Promise<Listing<Item> | null>,
+  limit: number,
+) {
+  const pages: { items: Item[]; read: { queries: number; rows: number; bytes: number } }[] = [];
+  let after: PageRequest["after"] = null;
+  do {
+    const { DB, read } = meteredDatabase();
+    const page: Listing<Item> | null = await list(openDatabase(DB), { limit, after });
+    if (!page) throw new Error("there is no such list");
+    pages.push({ items: page.items, read });
+    after = page.next;
+  } while (after);
+  return pages;
+}
+
+const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value)).length;
+
+test("a hundred of the largest leads take several pages, none of which takes more than 2 MB, over HTTP", async () => {
+  const { apiKey, ids } = await openWithLeads(Array(100).fill(64 * KB));
+  const { DB, read } = meteredDatabase();
+  const api = openApi(apiKey, deployedWith({ DB }));
+  const shown: string[] = [];
+  for (let cursor = ""; ; ) {
+    Object.assign(read, { queries: 0, rows: 0, bytes: 0 });
+    const { body } = await api.get<Page<Lead>>(`/v1/leads?limit=100&cursor=${cursor}`);
+    shown.push(...body.data.map(({ id }) => id));
+    expect(bytesOf(body)).toBeLessThan(PAGE_MAX + SMALL_FIELDS);
+    expect(read.rows).toBeLessThanOrEqual(101 + 2 * body.data.length);
+    expect(read.bytes).toBeLessThan(PAGE_MAX + SMALL_FIELDS);
+    if (!body.has_more) break;
+    expect(bytesOf(body)).toBeGreaterThan(PAGE_MAX / 2 - 64 * KB);
+    cursor = body.next_cursor ?? "";
+  }
+  expect(shown).toEqual(ids);
+}, 30_000);
+
+test.each([["social runs"], ["all runs"], ["an automation's runs"]])(
+  "%s that are as large as possible are shown in pages of some 2 MB",
+  async (what) => {
+    const { workspaceId, automationId } = await openWithLargeRuns(50);
+    const all = { crmSource: what === "all runs" };
+    const pages = await readAll<Run>(
+      (db, request) =>
+        what === "an automation's runs"
+          ? listRunsOfAutomation(db, workspaceId, all, automationId, request)
+          : listRuns(db, workspaceId, all, request),
+      100,
+    );
+    expect(pages).toHaveLength(2);
+    const shown = pages.flatMap(({ items }) => items);
+    expect(new Set(shown.map(({ id }) => id)).size).toBe(50);
+    for (const { actions } of shown) expect(bytesOf(actions)).toBeGreaterThan(60 * KB);
+    for (const { items, read } of pages) {
+      expect(bytesOf(items)).toBeLessThan(PAGE_MAX + SMALL_FIELDS);
+      expect(read.bytes).toBeLessThan(PAGE_MAX + SMALL_FIELDS);
+    }
+  },
+);
+
+test("whatever the sizes and the limit, no lead is skipped or repeated, and no page is too large", async () => {
+  const size = fc.oneof(
+    { weight: 3, arbitrary: fc.constant(200) },
+    { weight: 1, arbitrary: fc.integer({ min: 200, max: 64 * KB }) },
+    { weight: 1, arbitrary: fc.constant(64 * KB) },
+  );
+  const sizes = fc.array(size, { minLength: 1, maxLength: 120 });
+  await fc.assert(
+    fc.asyncProperty(sizes, fc.constantFrom(1, 10, 25, 50, 100), async (each, limit) => {
+      const { workspaceId, ids } = await openWithLeads(each);
+      const pages = await readAll<Lead>(
+        (db, request) => listLeads(db, KEYS, workspaceId, request),
+        limit,
+      );
+      const shown = pages.flatMap(({ items }) => items);
+      expect(shown.map(({ id }) => id)).toEqual(ids);
+      shown.forEach((lead, i) => {
+        expect(lead.custom_fields.text).toHaveLength(Math.max(0, (each[i] as number) - 100));
+      });
+      for (const { items, read } of pages) {
+        expect(items.length).toBeGreaterThan(0);
+        expect(bytesOf(items)).toBeLessThan(PAGE_MAX + SMALL_FIELDS);
+        // At worst, half a page comes along that is not shown.
+        expect(read.bytes).toBeLessThan(1.5 * PAGE_MAX + SMALL_FIELDS);
+        expect(read.rows).toBeLessThanOrEqual(limit + 1 + 2 * items.length);
+      }
+    }),
+    { numRuns: 12 },
+  );
+}, 60_000);
+
+test("a page of ordinary leads takes one query, of one row more than it shows", async () => {
+  const { workspaceId } = await openWithLeads(Array(101).fill(2 * KB));
+  const [first] = await readAll((db, request) => listLeads(db, KEYS, workspaceId, request), 100);
+  expect(first?.read).toMatchObject({ queries: 1, rows: 101 });
+});
+
+describe("a page", () => {
+  test("has at least one item, however large", async () => {
+    const { workspaceId } = await openWithLeads([200, 200, 200]);
+    await env.DB.prepare("UPDATE leads SET custom_fields = ?, sealed = NULL WHERE workspace_id = ?")
+      .bind(JSON.stringify({ text: "x".repeat(1_900 * KB) }), workspaceId)
+      .run();
+    const pages = await readAll((db, request) => listLeads(db, KEYS, workspaceId, request), 100);
+    expect(pages.map(({ items }) => items.length)).toEqual([1, 1, 1]);
+  });
+
+  test("leaves out a large lead that is erased while it is read", async () => {
+    const { workspaceId, ids } = await openWithLeads([64 * KB, 64 * KB, 200]);
+    const { DB } = meteredDatabase(async () => {
+      await Platform.eraseLeads({ workspaceId, ids: [ids[1] as string] });
+    });
+    const request = { limit: 100, after: null };
+    const { items } = await listLeads(openDatabase(DB), KEYS, workspaceId, request);
+    expect(items.map(({ id }) => id)).toEqual([ids[0], ids[2]]);
+  });
+});

@@ -1,0 +1,101 @@
+import { describe, expect, test } from "vitest";
+import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
+import { mintSecret } from "../../../src/webhooks/signature.ts";
+
+/** The base64 of 32 equal bytes. */
+function keyOf(byte: number): string {
+  return btoa(String.fromCharCode(byte).repeat(32));
+}
+
+const SECRET = mintSecret();
+const OLD = `old:${keyOf(1)}`;
+const NEW = `new:${keyOf(2)}`;
+
+describe("a sealed secret", () => {
+  test("can be decrypted for its own subscription", async () => {
+    const ring = parseEncryptionKeys(OLD);
+    const sealed = await seal(ring, "whk_1", SECRET);
+    expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
+  });
+
+  test("cannot be decrypted for another subscription", async () => {
+    const ring = parseEncryptionKeys(OLD);
+    const sealed = await seal(ring, "whk_1", SECRET);
+    await expect(open(ring, "whk_2", sealed)).rejects.toThrow();
+    await expect(open(ring, "", sealed)).rejects.toThrow();
+  });
+
+  test("contains nothing of the secret in plain text, and is different each time", async () => {
+    const ring = parseEncryptionKeys(OLD);
+    const [first, second] = [await seal(ring, "whk_1", SECRET), await seal(ring, "whk_1", SECRET)];
+    expect(first).toMatch(/^old\.[A-Za-z0-9+/]+=*$/);
+    expect(first).not.toBe(second);
+    const bytes = atob(first.split(".")[1] ?? "");
+    expect(bytes).not.toContain(SECRET.slice(0, 10));
+    expect(bytes).toHaveLength(12 + SECRET.length + 16);
+  });
+
+  test("cannot be decrypted if a byte of it has changed", async () => {
+    const ring = parseEncryptionKeys(OLD);
+    const sealed = await seal(ring, "whk_1", SECRET);
+    for (const at of [sealed.indexOf(".") + 1, sealed.length >> 1]) {
+      const other = sealed[at] === "A" ? "B" : "A";
+      const changed = sealed.slice(0, at) + other + sealed.slice(at + 1);
+      await expect(open(ring, "whk_1", changed)).rejects.toThrow();
+    }
+  });
+
+  test("can be decrypted after a rotation, as long as its key is in the ring", async () => {
+    const sealed = await seal(parseEncryptionKeys(OLD), "whk_1", SECRET);
+    const rotated = parseEncryptionKeys(`${NEW},${OLD}`);
+    expect(await open(rotated, "whk_1", sealed)).toBe(SECRET);
+    const resealed = await seal(rotated, "whk_1", SECRET);
+    expect(resealed).toMatch(/^new\./);
+    expect(await open(parseEncryptionKeys(NEW), "whk_1", resealed)).toBe(SECRET);
+  });
+
+  test("cannot be decrypted without its key, and the error names the key's id", async () => {
+    const sealed = await seal(parseEncryptionKeys(OLD), "whk_1", SECRET);
+    await expect(open(parseEncryptionKeys(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
+    const impostor = parseEncryptionKeys(`old:${keyOf(3)}`);
+    await expect(open(impostor, "whk_1", sealed)).rejects.toThrow();
+  });
+});
+
+describe("WEBHOOK_ENCRYPTION_KEYS", () => {
+  test("may have spaces around its entries", async () => {
+    const ring = parseEncryptionKeys(` ${NEW} , ${OLD}\n`);
+    expect([...ring.keys()]).toEqual(["new", "old"]);
+    expect([...(ring.get("old") ?? [])]).toEqual(Array(32).fill(1));
+  });
+
+  const key = keyOf(7);
+  const bare = key.replace("=", "");
+  test.each<[why: string, text: string, where: RegExp]>([
+    ["is empty", "", /entry 1/],
+    ["lacks an id", key, /entry 1/],
+    ["has an empty id", `:${key}`, /entry 1/],
+    ["has an id with a space", `a b:${key}`, /entry 1/],
+    ["lacks a key", "old", /entry 1/],
+    ["has an empty key", "old:", /entry 1/],
+    ["ends with a comma", `${OLD},`, /entry 2/],
+    ["has an invalid second entry", `${OLD},new=${key}`, /entry 2/],
+    ["has a key that is not base64", `old:${key.slice(0, 20)}*${key.slice(20)}`, /entry 1/],
+    ["has a truncated key", `${NEW},old:${key.slice(0, 41)}`, /entry 2|key old/],
+    ["has a key of 31 bytes", `old:${btoa("k".repeat(31))}`, /entry 1|key old/],
+    ["has a key of 33 bytes", `old:${btoa("k".repeat(33))}`, /entry 1|key old/],
+    ["has key and id swapped", `${key}:old`, /entry 1/],
+    ["has them swapped, and the key without its padding", `${bare}:olds`, /entry 1/],
+  ])("that %s is rejected, and the message says where, without the key", (_, text, where) => {
+    let message = "";
+    try {
+      parseEncryptionKeys(text);
+    } catch (error) {
+      ({ message } = error as Error);
+    }
+    expect(message).toContain("WEBHOOK_ENCRYPTION_KEYS");
+    for (const secret of [key, bare, key.slice(0, 20), btoa("k".repeat(31)).slice(0, 20)])
+      expect(message).not.toContain(secret);
+    expect(message).toMatch(where);
+  });
+});

@@ -1,0 +1,192 @@
+import { env, exports } from "cloudflare:workers";
+import { beforeAll, describe, expect, test } from "vitest";
+import { eventsOf, type openApi, openListeningWorkspace, send } from "../../../support/api.ts";
+import { expectedSignatures } from "../../../support/deliveries.ts";
+import { type Operation, operationsOf } from "../../../support/document.ts";
+
+const { body: document } = await send<object>("/openapi.json");
+const operations = operationsOf(document);
+const webhooks = operationsOf(document, "webhooks");
+
+type Api = ReturnType<typeof openApi>;
+// biome-ignore lint/suspicious/noExplicitAny: examples are compared by shape
+type Json = any;
+
+function operation(id: string): Operation {
+  const found = operations.find(({ operationId }) => operationId === id);
+  if (!found) throw new Error(`no operation ${id}`);
+  return found;
+}
+
+/** The example of a success: the response according to the document. */
+function answerOf(id: string): Json {
+  const { responses } = operation(id);
+  return (responses[200] ?? responses[201])?.content?.["application/json"].example;
+}
+
+function bodyOf(id: string): Json {
+  return operation(id).requestBody?.content["application/json"].example;
+}
+
+/** Sends the document's request, with `id` in its path. */
+function request(api: Api, { method, path, parameters, requestBody }: Operation, id = "") {
+  const query = parameters.flatMap((one) =>
+    one.in === "query" && one.example !== undefined ? [`${one.name}=${one.example}`] : [],
+  );
+  const body = requestBody && JSON.stringify(requestBody.content["application/json"].example);
+  return api.send<Json>(`${path.replace("{id}", id)}?${query.join("&")}`, {
+    method,
+    ...(body && { body, headers: { "Content-Type": "application/json" } }),
+  });
+}
+
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const ID = /^(aut|agt|run|lea|whk|evt)_[0-9a-z]{25}$/;
+const SECRET = /^whsec_[A-Za-z0-9+/]{43}=$/;
+
+/** Maps ids of the examples to ids of the service, one to one. */
+const twins = new Map<string, string>();
+
+/**
+ * Fails unless `actual` matches `example`; values that only the service can determine may differ.
+ */
+function expectSame(actual: Json, example: Json, at: string): void {
+  if (typeof example === "object" && example !== null) {
+    expect(Object.keys(actual), at).toEqual(Object.keys(example));
+    for (const key of Object.keys(example)) expectSame(actual[key], example[key], `${at}.${key}`);
+  } else if (typeof example === "string" && ID.test(example)) {
+    expect(actual, at).toMatch(ID);
+    expect(actual.slice(0, 4), at).toBe(example.slice(0, 4));
+    expect(twins.get(example) ?? actual, `${at}: another record`).toBe(actual);
+    twins.set(example, actual);
+  } else if (at.endsWith(".next_cursor") && example !== null) {
+    expect(decode(actual).slice(0, 3), at).toEqual(decode(example).slice(0, 3));
+  } else if (at.endsWith(".secret")) {
+    expect([actual, example]).toEqual([
+      expect.stringMatching(SECRET),
+      expect.stringMatching(SECRET),
+    ]);
+  } else if (typeof example === "string" && TIME.test(example)) {
+    expect(actual, at).toMatch(TIME);
+    // A time that was recorded, or that of something that has just happened.
+    if (actual !== example) expect(Date.now() - Date.parse(actual), at).toBeLessThan(60_000);
+  } else expect(actual, at).toBe(example);
+}
+
+function decode(cursor: string): unknown[] {
+  return JSON.parse(atob(cursor.replaceAll("-", "+").replaceAll("_", "/")));
+}
+
+describe("an example of the document is what the service answers", () => {
+  let workspaceId: string;
+  let api: Api;
+
+  /** Records the data of the examples, oldest first. */
+  beforeAll(async () => {
+    ({ workspaceId, api } = await openListeningWorkspace());
+    const { PLATFORM } = { PLATFORM: exports.Platform };
+    const automations: Json[] = answerOf("listAutomations").data.toReversed();
+    for (const { name, agent_name, updated_at, type, provider, status } of automations)
+      await PLATFORM.recordAutomations({
+        workspaceId,
+        automations: [
+          {
+            ...{ type, provider, status, reference: name, updatedAt: updated_at },
+            agent: { reference: "lumiere", name: agent_name },
+            ...(type === "crm_source" && { name }),
+          },
+        ],
+      });
+    const shown: Json[] = answerOf("listLeads").data.toReversed();
+    // The page continues: there is one more item behind it.
+    const older = { ...shown[0], name: "Avant", created_at: "2026-03-01T00:00:00.000Z" };
+    const agent = { reference: "lumiere", name: "Agence Lumière" };
+    const leads = [older, ...shown].map(
+      ({ custom_fields, created_at, id: _, agent_id, ...lead }) => ({
+        ...lead,
+        ...{ reference: lead.name, agent, customFields: custom_fields, createdAt: created_at },
+      }),
+    );
+    const recorded = await PLATFORM.recordLeads({ workspaceId, leads });
+    const page = await api.get<Json>("/v1/automations");
+    const runs: Json[] = answerOf("listRuns").data.toReversed();
+    await PLATFORM.recordRuns({
+      workspaceId,
+      runs: runs.map(({ id, status, trigger_type, occurred_at, actions, lead_id }) => ({
+        ...{ reference: id, status, actions, triggerType: trigger_type, occurredAt: occurred_at },
+        automationId: page.body.data[0].id,
+        leadId: lead_id && (recorded.ids.at(-1) as string),
+      })),
+    });
+  });
+
+  const hideListener = (hidden: boolean) =>
+    env.DB.prepare("UPDATE subscriptions SET deleted_at = ? WHERE url LIKE '%listener.example/'")
+      .bind(hidden ? 0 : null)
+      .run();
+
+  test("if it is a success: requests are sent as documented, in an order that makes sense", async () => {
+    const ask = async (id: string, of = "") => {
+      const answer = await request(api, operation(id), of);
+      expect(operation(id).responses, id).toHaveProperty(String(answer.status));
+      expect(answer.status, id).toBeLessThan(300);
+      expectSame(answer.body, answerOf(id) ?? null, id);
+      return answer.body;
+    };
+    const { data: automations } = await ask("listAutomations");
+    const [{ id }] = automations;
+    await ask("getAutomation", id);
+    await ask("listLeads");
+    await ask("listRuns");
+    await ask("listRunsOfAutomation", id);
+    const created = await ask("createWebhook");
+    // The subscription that makes sure every event is stored is not one of the examples.
+    await hideListener(true);
+    await ask("listWebhooks");
+    await hideListener(false);
+    await ask("controlAutomation", id);
+    await ask("deleteWebhook", created.id);
+    const asked = ["listAutomations", "getAutomation", "listLeads", "listRuns", "createWebhook"];
+    const more = ["listRunsOfAutomation", "listWebhooks", "controlAutomation", "deleteWebhook"];
+    expect(operations.map(({ operationId }) => operationId).toSorted()).toEqual(
+      [...asked, ...more].toSorted(),
+    );
+  });
+
+  test("if it is an event: it is announced as it was recorded", async () => {
+    const events: Json[] = await eventsOf(workspaceId);
+    for (const { path, requestBody } of webhooks) {
+      const example: Json = requestBody?.content["application/json"].example;
+      const event = events.findLast(
+        ({ type, data }) =>
+          type === path &&
+          (twins.get(example.data.id) ?? data.id) === data.id &&
+          data.status === example.data.status,
+      );
+      expectSame(event, example, path);
+    }
+  });
+
+  test("if it pauses an automation: the automation in the answer is paused", () => {
+    expect(answerOf("controlAutomation").status).toBe(bodyOf("controlAutomation").status);
+    expect(answerOf("createWebhook")).toMatchObject(bodyOf("createWebhook"));
+    expect(answerOf("createWebhook").disabled_at).toBeNull();
+  });
+});
+
+test("if it is a signature: it is that of the example's body, under the example's secret", async () => {
+  const { secret } = answerOf("createWebhook");
+  expect(webhooks).toHaveLength(3);
+  for (const { path, parameters, requestBody } of webhooks) {
+    const event: Json = requestBody?.content["application/json"].example;
+    const headers = Object.fromEntries(parameters.map(({ name, example }) => [name, example]));
+    const timestamp = String(headers["webhook-timestamp"]);
+    const signed = await expectedSignatures(secret, event.id, timestamp, JSON.stringify(event));
+    expect(headers, path).toEqual({
+      "X-Service-Signature": signed.service,
+      "webhook-id": event.id,
+      "webhook-timestamp": timestamp,
+      "webhook-signature": signed.standard,
+    });
+  }
+});

@@ -1,0 +1,191 @@
+import { env, exports } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import {
+  type Answer,
+  deployedWith,
+  freshAddress,
+  leadReport,
+  openApi,
+  openWorkspace,
+  recordAutomation,
+  send,
+  unknownKey,
+} from "../../support/api.ts";
+import { countHops } from "../../support/hops.ts";
+
+const far = countHops();
+const fetchFromAfar = deployedWith(far.overrides);
+
+/** The status of a response, and how many sequential network hops it took. */
+async function hopsOf(answer: Promise<Answer>): Promise<[status: number, hops: number]> {
+  const { status } = await answer;
+  return [status, far.taken()];
+}
+
+async function openFarWorkspace(key: { requestsPerWindow?: number } = {}) {
+  const workspace = await openWorkspace(key);
+  const id = await recordAutomation(workspace.workspaceId, { status: "active" });
+  const api = openApi(workspace.apiKey, fetchFromAfar);
+  return { ...workspace, id, api };
+}
+
+beforeEach(() => void far.taken());
+
+describe("a read", () => {
+  const ROUTES = [
+    "/v1/automations",
+    "/v1/automations/{id}",
+    "/v1/automations/{id}/runs",
+    "/v1/runs",
+    "/v1/leads",
+    "/v1/webhooks",
+  ];
+
+  test.each(ROUTES)("of %s takes two hops if its key is new, then one", async (route) => {
+    const { api, id } = await openFarWorkspace();
+    const path = route.replace("{id}", id);
+    expect(await hopsOf(api.get(path))).toEqual([200, 2]);
+    expect(await hopsOf(api.get(path))).toEqual([200, 1]);
+    expect(await hopsOf(api.get(`${path}?limit=1`))).toEqual([200, 1]);
+    expect(await hopsOf(api.send(path, { method: "HEAD" }))).toEqual([200, 1]);
+  });
+
+  test("that is refused waits only for the gate", async () => {
+    const { api } = await openFarWorkspace();
+    await api.get("/v1/leads");
+    far.taken();
+    expect(await hopsOf(api.get("/v1/leads?limit=0"))).toEqual([400, 1]);
+    expect(await hopsOf(api.get("/v1/automations/aut_unknown"))).toEqual([404, 1]);
+    expect(await hopsOf(api.get("/v1/nowhere"))).toEqual([404, 1]);
+  });
+});
+
+describe("a write", () => {
+  test("waits for the gate, its own queries, and the gate that is told of it", async () => {
+    const { api, id } = await openFarWorkspace();
+    const path = `/v1/automations/${id}`;
+    expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 4]);
+    expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([200, 3]);
+    const subscription = { url: "https://hooks.example/in", events: ["lead.created"] };
+    const created = await api.post<{ id: string }>("/v1/webhooks", subscription);
+    expect([created.status, far.taken()]).toEqual([201, 3]);
+    const webhook = `/v1/webhooks/${created.body.id}`;
+    expect(await hopsOf(api.delete(webhook))).toEqual([204, 3]);
+    expect(await hopsOf(api.delete(webhook))).toEqual([404, 2]);
+  });
+
+  test("never starts before the gate has admitted it", async () => {
+    const { api, id, keyId, workspaceId } = await openFarWorkspace();
+    await api.get("/v1/automations");
+    await exports.Platform.revokeApiKey({ keyId });
+    far.taken();
+    // The gate and the address that is charged; nothing of the write.
+    const path = `/v1/automations/${id}`;
+    expect(await hopsOf(api.patch(path, { status: "paused" }))).toEqual([401, 2]);
+    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
+    expect((await openApi(apiKey).get(path)).body).toMatchObject({ status: "active" });
+  });
+
+  test("is visible to the next read, without another hop", async () => {
+    const { api, id } = await openFarWorkspace();
+    const path = `/v1/automations/${id}`;
+    await api.get(path);
+    await api.patch(path, { status: "paused" });
+    far.taken();
+    const answer = await api.get(path);
+    expect(answer.body).toMatchObject({ status: "paused" });
+    expect(far.taken()).toBe(1);
+  });
+});
+
+describe("a key that was admitted here before", () => {
+  test("does not reveal what was read for it if the gate refuses", async () => {
+    const { api, keyId, workspaceId } = await openFarWorkspace();
+    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
+    expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Zoé");
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const denied = await api.get("/v1/leads");
+    expect(denied.status).toBe(403);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await exports.Platform.revokeApiKey({ keyId });
+    const revoked = await api.get("/v1/leads");
+    expect(revoked.status).toBe(401);
+    expect(JSON.stringify([denied, revoked])).not.toContain("Zoé");
+  });
+});
+
+describe("a flood", () => {
+  test("from a key over its quota is refused here, and asks the gate again after two seconds", async () => {
+    const { api } = await openFarWorkspace({ requestsPerWindow: 1 });
+    await api.get("/v1/leads");
+    far.taken();
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 1]);
+    const first = await api.get("/v1/leads");
+    for (let i = 0; i < 20; i++) {
+      const answer = await api.get("/v1/leads");
+      expect(answer).toEqual({
+        ...first,
+        headers: {
+          ...first.headers,
+          "retry-after": expect.any(String),
+          "x-request-id": expect.any(String),
+          "x-ratelimit-reset": answer.headers["retry-after"],
+        },
+        body: expect.anything(),
+      });
+      expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
+    }
+    expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([429, 0]);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 1]);
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 0]);
+  });
+
+  test("from a workspace without access is refused here too, once its quota is used up", async () => {
+    const { api, workspaceId } = await openFarWorkspace({ requestsPerWindow: 3 });
+    await api.get("/v1/leads");
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    far.taken();
+    for (let i = 0; i < 2; i++) expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
+    for (let i = 0; i < 20; i++) {
+      const answer = await api.get("/v1/leads");
+      expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
+      expect([answer.status, far.taken()]).toEqual([403, 0]);
+    }
+    expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([403, 0]);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 0]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(429);
+  });
+
+  test("of refusals never outlasts the key's window", async () => {
+    const fetch = deployedWith({ ...far.overrides });
+    const { apiKey } = await openFarWorkspace({ requestsPerWindow: 1 });
+    const hash = await hashApiKey(apiKey);
+    // A window that closes in a second.
+    await env.KEY_GATE.getByName(hash).admit(hash, Date.now() - 59_000);
+    const api = openApi(apiKey, fetch);
+    expect((await api.get("/v1/leads")).status).toBe(429);
+    expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, expect.any(Number)]);
+    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    expect((await api.get("/v1/leads")).status).toBe(200);
+  });
+
+  test("from a blocked address is refused here, unless the key could be valid", async () => {
+    const { apiKey } = await openFarWorkspace();
+    const headers = { "CF-Connecting-IP": freshAddress() };
+    const from = (key: string) =>
+      send("/v1/leads", { headers: { ...headers, Authorization: `Bearer ${key}` } }, fetchFromAfar);
+    expect(await hopsOf(from("key_live_nonsense"))).toEqual([401, 1]);
+    expect(await hopsOf(from(await unknownKey()))).toEqual([401, 2]);
+    for (let i = 0; i < 19; i++) await from("key_live_nonsense");
+    far.taken();
+    expect(await hopsOf(from("key_live_nonsense"))).toEqual([429, 0]);
+    expect(await hopsOf(from(await unknownKey()))).toEqual([429, 1]);
+    expect(await hopsOf(from(apiKey))).toEqual([200, 2]);
+  });
+});

@@ -1,0 +1,91 @@
+import { beforeAll, describe, expect, test } from "vitest";
+import { SUBSCRIPTIONS_MAX } from "../../../../src/contract/limits.ts";
+import { isoTime } from "../../../../src/contract/time.ts";
+import { deployedWith, openWorkspace } from "../../../support/api.ts";
+import { DAY_MS, subscribe } from "../../../support/deliveries.ts";
+import { HOME_DB } from "../../../support/home.ts";
+import { meteredDatabase } from "../../../support/metered-database.ts";
+import { openPortal } from "../../../support/portal.ts";
+import { storeEvents } from "../../../support/stored-events.ts";
+
+const NOW = Date.now();
+/** Of the portal, per workspace: see `PORTAL_REQUESTS` in wrangler.toml. */
+const REQUESTS_PER_MINUTE = 300;
+/** What the requests of a minute may read: some four seconds of the database's time. */
+const ROWS_PER_MINUTE = 7_000_000;
+
+describe("however much is stored, the requests that a portal may make in a minute leave the database to others:", () => {
+  let portal: Awaited<ReturnType<typeof openPortal>>;
+  let id = "";
+  let eventIds: string[] = [];
+  const { DB, rows } = meteredDatabase();
+  const noQueue = { sendBatch: async () => {} } as unknown as Queue;
+
+  beforeAll(async () => {
+    const { workspaceId } = await openWorkspace();
+    ({ id } = await subscribe(workspaceId));
+    // Many on each day, and as many pending ones.
+    for (let day = 1; day <= 7; day++)
+      eventIds = await storeEvents(workspaceId, id, 5_000, NOW - day * DAY_MS, "delivered");
+    await storeEvents(workspaceId, id, 5_000, NOW, "pending");
+    for (let i = 1; i < SUBSCRIPTIONS_MAX; i++) {
+      const other = await subscribe(workspaceId);
+      await storeEvents(workspaceId, other.id, 1_500, NOW, "pending");
+    }
+    const fetch = deployedWith({
+      DB,
+      DELIVERIES: noQueue,
+      REDELIVERIES: noQueue,
+      PORTAL_REQUESTS: { limit: async () => ({ success: true }) },
+    });
+    portal = await openPortal(workspaceId, fetch);
+  });
+
+  const since = isoTime(NOW - 29 * DAY_MS);
+  const webhook = (path = "") => `/webhooks/${id}${path}`;
+  test.each<[string, (i: number) => Promise<{ status: number }>]>([
+    ["the list of webhooks", () => portal.get("/webhooks")],
+    ["a webhook with its days", () => portal.get(webhook())],
+    ["a filtered list of deliveries", () => portal.get(webhook("/deliveries?state=exhausted"))],
+    ["a delivery", () => portal.get(webhook(`/deliveries/${eventIds[0]}`))],
+    [
+      "a range of which nothing is to be sent",
+      (i) =>
+        portal.post(webhook("/redeliver"), { since, until: isoTime(NOW - i), states: ["missed"] }),
+    ],
+    [
+      "the same range again and again",
+      () => portal.post(webhook("/redeliver"), { since, states: ["exhausted", "missed"] }),
+    ],
+    [
+      "enabling, with what was missed",
+      () => portal.post(webhook("/enable"), { redeliverSince: since }),
+    ],
+    [
+      "a range of which everything is to be sent",
+      (i) =>
+        portal.post(webhook("/redeliver"), {
+          since,
+          until: isoTime(NOW - i),
+          states: ["delivered"],
+        }),
+    ],
+    [
+      "the most named events",
+      (i) =>
+        portal.post(webhook("/redeliver"), { eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
+    ],
+  ])("%s", async (_, request) => {
+    await HOME_DB.exec("UPDATE subscriptions SET ranges = NULL, named_until = 0, ranged_until = 0");
+    const asked = 20;
+    const largest = { read: 0 };
+    const before = rows.read;
+    for (let i = 0; i < asked; i++) {
+      const start = rows.read;
+      expect([200, 429]).toContain((await request(i)).status);
+      largest.read = Math.max(largest.read, rows.read - start);
+    }
+    expect(largest.read).toBeLessThan(30_000);
+    expect(((rows.read - before) / asked) * REQUESTS_PER_MINUTE).toBeLessThan(ROWS_PER_MINUTE);
+  });
+});

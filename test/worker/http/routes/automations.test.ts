@@ -1,0 +1,140 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { Automation } from "../../../../src/records/automations.ts";
+import {
+  apartFromFigures,
+  automationReport,
+  openWorkspace,
+  recordAutomation,
+  refusal,
+  success,
+} from "../../../support/api.ts";
+
+const NOT_FOUND = refusal(404, "automation_not_found");
+
+interface Page {
+  data: Automation[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+describe("GET /automations/{id}", () => {
+  test("returns one automation, with exactly the fields of the contract", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const id = await recordAutomation(workspaceId, {
+      type: "social_story",
+      provider: "instagram",
+      agent: { reference: "agent-7", name: "Chloé & Fils" },
+      status: "paused",
+      updatedAt: "2026-03-14T10:26:53.589+01:00",
+    });
+    expect(id).toMatch(/^aut_[0-9a-z]+$/);
+    const answer = await api.get<Automation>(`/v1/automations/${id}`);
+    expect(answer).toEqual(
+      success(200, {
+        id,
+        name: "Réponse aux stories – Chloé & Fils",
+        type: "social_story",
+        provider: "instagram",
+        agent_id: expect.stringMatching(/^agt_[0-9a-z]+$/),
+        agent_name: "Chloé & Fils",
+        status: "paused",
+        updated_at: "2026-03-14T09:26:53.589Z",
+      }),
+    );
+  });
+
+  test("returns a CRM automation with the name and provider that were reported", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const id = await recordAutomation(workspaceId, {
+      type: "crm_source",
+      provider: "HubSpot 🧡",
+      name: "Relance des devis",
+    });
+    const { body } = await api.get<Automation>(`/v1/automations/${id}`);
+    expect(body).toMatchObject({
+      id,
+      name: "Relance des devis",
+      type: "crm_source",
+      provider: "HubSpot 🧡",
+    });
+  });
+
+  test("answers an id of another workspace exactly like an unknown one", async () => {
+    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const foreign = await other.api.get(
+      `/v1/automations/${await recordAutomation(one.workspaceId)}`,
+    );
+    const unknown = await other.api.get(`/v1/automations/aut_${"0".repeat(25)}`);
+    expect(foreign).toEqual(NOT_FOUND);
+    expect(apartFromFigures(foreign)).toEqual(apartFromFigures(unknown));
+  });
+
+  test("answers 404 for an id with another prefix or in another case", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const id = await recordAutomation(workspaceId);
+    for (const other of [id.slice(4), `lea_${id.slice(4)}`, id.toUpperCase(), `${id}0`, `${id}%20`])
+      expect(await api.get(`/v1/automations/${other}`), other).toEqual(NOT_FOUND);
+  });
+});
+
+describe("GET /automations", () => {
+  test("returns the workspace's automations in the pagination envelope, each as by its id", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const ids: string[] = [];
+    for (const status of ["active", "paused", "draft", "error"] as const)
+      ids.push(await recordAutomation(workspaceId, { status }));
+    const each = await Promise.all(
+      ids.map(async (id) => (await api.get(`/v1/automations/${id}`)).body),
+    );
+    const page = await api.get<Page>("/v1/automations");
+    expect(page).toEqual(
+      success(200, { data: expect.any(Array), has_more: false, next_cursor: null }),
+    );
+    const byId = (a: unknown, b: unknown) => JSON.stringify(a).localeCompare(JSON.stringify(b));
+    expect(page.body.data.toSorted(byId)).toEqual(each.toSorted(byId));
+    expect(page.body.data.map(({ status }) => status).toSorted()).toEqual([
+      "active",
+      "draft",
+      "error",
+      "paused",
+    ]);
+  });
+
+  test("returns them newest first by creation, whatever changed since", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const ids: string[] = [];
+    for (const reference of ["first", "second", "third"]) {
+      const automations = [automationReport(reference)];
+      const recorded = await exports.Platform.recordAutomations({ workspaceId, automations });
+      ids.push(...recorded.ids);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    await api.patch(`/v1/automations/${ids[0]}`, { status: "paused" });
+    const { body } = await api.get<Page>("/v1/automations");
+    expect(body.data.map(({ id }) => id)).toEqual(ids.toReversed());
+  });
+
+  test("pages through automations recorded at the same time", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const automations = Array.from({ length: 30 }, (_, i) => automationReport(String(i)));
+    const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
+    const first = await api.get<Page>("/v1/automations");
+    const second = await api.get<Page>(`/v1/automations?cursor=${first.body.next_cursor}`);
+    expect([first.body.data.length, second.body.data.length]).toEqual([25, 5]);
+    expect(second.body).toMatchObject({ has_more: false, next_cursor: null });
+    const seen = [...first.body.data, ...second.body.data].map(({ id }) => id);
+    expect(seen.toSorted()).toEqual(ids.toSorted());
+  });
+
+  test("omits automations whose account was unsubscribed", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const [gone, kept] = [await recordAutomation(workspaceId), await recordAutomation(workspaceId)];
+    await exports.Platform.removeAutomations({ workspaceId, ids: [gone] });
+    const { body } = await api.get<Page>("/v1/automations");
+    expect(body.data.map(({ id }) => id)).toEqual([kept]);
+    expect(await api.get(`/v1/automations/${gone}`)).toEqual(NOT_FOUND);
+    expect(await api.patch(`/v1/automations/${gone}`, { status: "paused" })).toEqual(NOT_FOUND);
+    expect(await api.get(`/v1/automations/${gone}/runs`)).toEqual(NOT_FOUND);
+  });
+});

@@ -1,0 +1,181 @@
+import { describe, expect, test } from "vitest";
+import type { AutomationStatus } from "../../../../src/contract/enumerations.ts";
+import type { Automation } from "../../../../src/records/automations.ts";
+import {
+  apartFromFigures,
+  deployedWith,
+  eventsOf,
+  openApi,
+  openListeningWorkspace,
+  recordAutomation,
+  refusal,
+  success,
+} from "../../../support/api.ts";
+import { HOME_DB } from "../../../support/home.ts";
+import { slowDatabase } from "../../../support/slow-database.ts";
+
+const LONG_AGO = "2020-01-01T00:00:00.000Z";
+
+/** A workspace with an automation that was last changed long ago. */
+async function openAutomation(status: AutomationStatus) {
+  const workspace = await openListeningWorkspace({ requestsPerWindow: 10_000 });
+  const { workspaceId, api } = workspace;
+  const id = await recordAutomation(workspaceId, { status, updatedAt: LONG_AGO });
+  const path = `/v1/automations/${id}`;
+  return {
+    ...workspace,
+    id,
+    read: async () => (await api.get<Automation>(path)).body,
+    control: (to: AutomationStatus) => api.patch<Automation>(path, { status: to }),
+  };
+}
+
+describe("PATCH /automations/{id}", () => {
+  test.each([
+    ["active", "paused"],
+    ["paused", "active"],
+  ] as const)(
+    "changes an automation from %s to %s, returns it and announces it",
+    async (from, to) => {
+      const { workspaceId, read, control } = await openAutomation(from);
+      const before = await read();
+      const startedAt = new Date().toISOString();
+      const answer = await control(to);
+      expect(answer).toEqual(
+        success(200, { ...before, status: to, updated_at: expect.any(String) }),
+      );
+      expect(answer.body.updated_at >= startedAt).toBe(true);
+      expect(answer.body.updated_at <= new Date().toISOString()).toBe(true);
+      expect(await read()).toEqual(answer.body);
+      expect(await eventsOf(workspaceId)).toEqual([
+        {
+          id: expect.stringMatching(/^evt_[0-9a-z]+$/),
+          type: "automation.status_changed",
+          created_at: answer.body.updated_at,
+          data: answer.body,
+        },
+      ]);
+    },
+  );
+
+  test.each(["active", "paused"] as const)(
+    "leaves an automation that is already %s unchanged: 200, the same updated_at, no event",
+    async (status) => {
+      const { workspaceId, read, control } = await openAutomation(status);
+      const before = await read();
+      expect(before.updated_at).toBe(LONG_AGO);
+      expect(await control(status)).toEqual(success(200, before));
+      expect(await read()).toEqual(before);
+      expect(await eventsOf(workspaceId)).toEqual([]);
+    },
+  );
+
+  test.each([
+    ["draft", "active"],
+    ["draft", "paused"],
+    ["error", "active"],
+    ["error", "paused"],
+  ] as const)("refuses to change a %s to %s with 422, and changes nothing", async (from, to) => {
+    const { workspaceId, read, control } = await openAutomation(from);
+    const before = await read();
+    expect(await control(to)).toEqual(refusal(422, "automation_not_controllable"));
+    expect(await read()).toEqual(before);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+
+  test("announces each of several changes, once and in order", async () => {
+    const { workspaceId, control } = await openAutomation("active");
+    for (const to of ["paused", "active", "active", "paused", "paused", "active"] as const)
+      expect((await control(to)).status).toBe(200);
+    const events = await eventsOf(workspaceId);
+    expect(events.map(({ data }) => "status" in data && data.status)).toEqual([
+      "paused",
+      "active",
+      "paused",
+      "active",
+    ]);
+    expect(new Set(events.map(({ id }) => id)).size).toBe(4);
+  });
+
+  test("controls a CRM automation like any other", async () => {
+    const { workspaceId, api } = await openListeningWorkspace();
+    const id = await recordAutomation(workspaceId, { type: "crm_source", name: "Relance" });
+    const answer = await api.patch<Automation>(`/v1/automations/${id}`, { status: "paused" });
+    expect(answer.body).toMatchObject({ id, type: "crm_source", status: "paused" });
+  });
+
+  test("answers an id of another workspace exactly like an unknown one, and changes nothing", async () => {
+    const { workspaceId, id, read } = await openAutomation("active");
+    const other = await openListeningWorkspace();
+    const body = { status: "paused" };
+    const foreign = await other.api.patch(`/v1/automations/${id}`, body);
+    const unknown = await other.api.patch(`/v1/automations/aut_${"0".repeat(25)}`, body);
+    expect(foreign).toEqual(refusal(404, "automation_not_found"));
+    expect(apartFromFigures(foreign)).toEqual(apartFromFigures(unknown));
+    expect((await read()).status).toBe("active");
+    expect(await eventsOf(workspaceId)).toEqual([]);
+    expect(await eventsOf(other.workspaceId)).toEqual([]);
+  });
+});
+
+describe("clients that race on one automation", () => {
+  test("to the same status: each gets 200 and the same automation, and there is one event", async () => {
+    const { workspaceId, read, control } = await openAutomation("active");
+    const answers = await Promise.all(Array.from({ length: 20 }, () => control("paused")));
+    const now = await read();
+    for (const answer of answers) expect(answer).toEqual(success(200, now));
+    const events = await eventsOf(workspaceId);
+    expect(events.map(({ data }) => data)).toEqual([now]);
+  });
+
+  test("with two different statuses: as many events as changes, the last one for the final status", async () => {
+    for (let round = 0; round < 5; round++) {
+      const { workspaceId, read, control } = await openAutomation("active");
+      const [paused, active] = await Promise.all([control("paused"), control("active")]);
+      expect([paused.body.status, active.body.status]).toEqual(["paused", "active"]);
+      const statuses = (await eventsOf(workspaceId)).map(
+        ({ data }) => "status" in data && data.status,
+      );
+      expect([["paused"], ["paused", "active"]]).toContainEqual(statuses);
+      expect((await read()).status).toBe(statuses.at(-1));
+    }
+  });
+
+  test("twenty of them, with different statuses: never an event for a change that did not happen", async () => {
+    const { workspaceId, id, read, control } = await openAutomation("active");
+    const targets = Array.from({ length: 20 }, (_, i) => (i % 2 ? "active" : "paused"));
+    const answers = await Promise.all(targets.map((to) => control(to)));
+    expect(answers.map(({ status }) => status)).toEqual(targets.map(() => 200));
+    expect(answers.map(({ body }) => body.status)).toEqual(targets);
+    const events = await eventsOf(workspaceId);
+    // Starting from active, real changes alternate: paused, active, paused…
+    expect(events.map(({ data }) => "status" in data && data.status)).toEqual(
+      events.map((_, i) => (i % 2 ? "active" : "paused")),
+    );
+    expect((await read()).status).toBe(events.length % 2 ? "paused" : "active");
+    const row = HOME_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
+    expect(await row.first("revision")).toBe(1 + events.length);
+  });
+
+  test("get times in the order of the changes, so that the latest event has the final status", async () => {
+    const { workspaceId, apiKey, id, read, control } = await openAutomation("active");
+    const { db, reading, release } = slowDatabase();
+    const slow = openApi(apiKey, deployedWith({ DB: db }));
+    const overtaken = slow.patch(`/v1/automations/${id}`, { status: "paused" });
+    await reading;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    await control("paused");
+    await control("active");
+    release();
+    expect((await overtaken).status).toBe(200);
+    const events = await eventsOf(workspaceId);
+    expect(events.map(({ data }) => "status" in data && data.status)).toEqual([
+      "paused",
+      "active",
+      "paused",
+    ]);
+    const times = events.map(({ created_at }) => created_at);
+    expect(times).toEqual(times.toSorted());
+    expect(events.at(-1)?.data).toEqual(await read());
+  });
+});

@@ -1,0 +1,94 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { Lead } from "../../../../src/records/leads.ts";
+import { leadReport, openWorkspace, success } from "../../../support/api.ts";
+
+interface Page {
+  data: Lead[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+describe("GET /leads", () => {
+  test("returns leads with exactly the fields of the contract, from any source", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const sources = ["widget", "social", "telephony", "lead_ads", "crm"] as const;
+    const leads = sources.map((source, i) =>
+      leadReport(source, { source, createdAt: `2026-03-1${i}T09:26:53Z` }),
+    );
+    const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
+    const expected = sources.map((source, i) => ({
+      id: ids[i],
+      source,
+      agent_id: expect.stringMatching(/^agt_[0-9a-z]+$/),
+      name: null,
+      email: null,
+      phone: null,
+      custom_fields: {},
+      created_at: `2026-03-1${i}T09:26:53.000Z`,
+    }));
+    expect(await api.get("/v1/leads")).toEqual(
+      success(200, { data: expected.reverse(), has_more: false, next_cursor: null }),
+    );
+    for (const id of ids) expect(id).toMatch(/^lea_[0-9a-z]+$/);
+  });
+
+  test("returns everything known about a lead", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const lead = leadReport("1", {
+      name: "Camille Durand",
+      email: "camille.durand@example.com",
+      phone: "+33600000000",
+      customFields: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
+      createdAt: "2026-03-14T09:26:53.589Z",
+    });
+    const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [lead] });
+    const { body } = await api.get<Page>("/v1/leads");
+    expect(body.data).toEqual([
+      {
+        id: ids[0],
+        source: "social",
+        agent_id: expect.stringMatching(/^agt_/),
+        name: "Camille Durand",
+        email: "camille.durand@example.com",
+        phone: "+33600000000",
+        custom_fields: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
+        created_at: "2026-03-14T09:26:53.589Z",
+      },
+    ]);
+  });
+
+  test("has one id per agent, in leads and in automations, and different ids in different workspaces", async () => {
+    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const agent = { reference: "agent-1", name: "Agence Lumière" };
+    for (const { workspaceId } of [one, other]) {
+      await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { agent })] });
+      await exports.Platform.recordAutomations({
+        workspaceId,
+        automations: [
+          { reference: "1", type: "lead_ads", provider: "facebook", agent, status: "active" },
+        ],
+      });
+    }
+    const agentIds = async ({ api }: typeof one) =>
+      Promise.all(
+        ["/v1/leads", "/v1/automations"].map(async (path) => {
+          const { body } = await api.get<{ data: { agent_id: string }[] }>(path);
+          return body.data.map(({ agent_id }) => agent_id);
+        }),
+      );
+    const [leads, automations] = await agentIds(one);
+    expect(leads).toEqual(automations);
+    expect((await agentIds(other))[0]).not.toEqual(leads);
+  });
+
+  test("returns no lead of another workspace, even with the same reference", async () => {
+    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const record = ({ workspaceId }: typeof one, name: string) =>
+      exports.Platform.recordLeads({ workspaceId, leads: [leadReport("same", { name })] });
+    const [first, second] = [await record(one, "One"), await record(other, "Other")];
+    expect(first.ids).not.toEqual(second.ids);
+    const { body } = await one.api.get<Page>("/v1/leads");
+    expect(body.data.map(({ name }) => name)).toEqual(["One"]);
+  });
+});

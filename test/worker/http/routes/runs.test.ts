@@ -1,0 +1,198 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { Run } from "../../../../src/records/runs.ts";
+import {
+  apartFromFigures,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  refusal,
+  runReport,
+  success,
+} from "../../../support/api.ts";
+
+interface Page {
+  data: Run[];
+  has_more: boolean;
+  next_cursor: string | null;
+}
+
+/** A workspace with two automations; the first has three runs, the second one. */
+async function openRuns() {
+  const workspace = await openWorkspace();
+  const { workspaceId } = workspace;
+  const automationId = await recordAutomation(workspaceId);
+  const otherId = await recordAutomation(workspaceId);
+  const { ids } = await exports.Platform.recordRuns({
+    workspaceId,
+    runs: [
+      runReport("1", automationId, { occurredAt: "2026-01-01T00:00:00Z" }),
+      runReport("2", otherId, { occurredAt: "2026-01-02T00:00:00Z" }),
+      runReport("3", automationId, { occurredAt: "2026-01-03T00:00:00Z" }),
+      runReport("4", automationId, { occurredAt: "2026-01-03T00:00:00Z" }),
+    ],
+  });
+  return { ...workspace, automationId, otherId, ids: ids as [string, string, string, string] };
+}
+
+describe("GET /runs", () => {
+  test("returns runs with exactly the fields of the contract", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    const { ids: leads } = await exports.Platform.recordLeads({
+      workspaceId,
+      leads: [leadReport("1")],
+    });
+    const actions = [{ type: "send_message", status: "success" }, { type: "tag" }, {}];
+    const { ids } = await exports.Platform.recordRuns({
+      workspaceId,
+      runs: [
+        runReport("1", automationId, {
+          status: "partial",
+          triggerType: "story_reply",
+          occurredAt: "2026-03-14T09:26:53.589Z",
+          actions,
+          leadId: leads[0] ?? null,
+        }),
+        runReport("2", automationId, { occurredAt: "2026-03-13T00:00:00Z" }),
+      ],
+    });
+    for (const id of ids) expect(id).toMatch(/^run_[0-9a-z]+$/);
+    expect(await api.get("/v1/runs")).toEqual(
+      success(200, {
+        data: [
+          {
+            id: ids[0],
+            automation_id: automationId,
+            status: "partial",
+            trigger_type: "story_reply",
+            occurred_at: "2026-03-14T09:26:53.589Z",
+            actions,
+            lead_id: leads[0],
+          },
+          {
+            id: ids[1],
+            automation_id: automationId,
+            status: "success",
+            trigger_type: "comment",
+            occurred_at: "2026-03-13T00:00:00.000Z",
+            actions: [],
+            lead_id: null,
+          },
+        ],
+        has_more: false,
+        next_cursor: null,
+      }),
+    );
+  });
+
+  test("returns every status and every trigger", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    const statuses = ["success", "partial", "failed", "success", "failed"] as const;
+    const triggers = ["comment", "story_reply", "message", "lead_ads", "crm_event"] as const;
+    const runs = triggers.map((triggerType, i) =>
+      runReport(triggerType, automationId, {
+        triggerType,
+        status: statuses[i] ?? "success",
+        occurredAt: `2026-01-0${9 - i}T00:00:00Z`,
+      }),
+    );
+    await exports.Platform.recordRuns({ workspaceId, runs });
+    const { body } = await api.get<Page>("/v1/runs");
+    expect(body.data.map(({ status }) => status)).toEqual(statuses);
+    expect(body.data.map(({ trigger_type }) => trigger_type)).toEqual(triggers);
+  });
+
+  test("returns the runs of all automations, newest first, page by page", async () => {
+    const { api, ids } = await openRuns();
+    const [one, two, three, four] = ids;
+    const first = await api.get<Page>("/v1/runs?limit=3");
+    const second = await api.get<Page>(`/v1/runs?limit=3&cursor=${first.body.next_cursor}`);
+    const newest = [three, four].toSorted().reverse();
+    expect(first.body.data.map(({ id }) => id)).toEqual([...newest, two]);
+    expect(second.body.data.map(({ id }) => id)).toEqual([one]);
+    expect(second.body).toMatchObject({ has_more: false, next_cursor: null });
+  });
+});
+
+describe("GET /automations/{id}/runs", () => {
+  test("returns the runs of this automation only, newest first, page by page", async () => {
+    const { api, automationId, otherId, ids } = await openRuns();
+    const [one, two, three, four] = ids;
+    const path = `/v1/automations/${automationId}/runs`;
+    const first = await api.get<Page>(`${path}?limit=2`);
+    const second = await api.get<Page>(`${path}?limit=2&cursor=${first.body.next_cursor}`);
+    expect(first.body.data.map(({ id }) => id)).toEqual([three, four].toSorted().reverse());
+    expect(first.body.has_more).toBe(true);
+    expect(second).toEqual(
+      success(200, {
+        data: [expect.objectContaining({ id: one, automation_id: automationId })],
+        has_more: false,
+        next_cursor: null,
+      }),
+    );
+    const other = await api.get<Page>(`/v1/automations/${otherId}/runs`);
+    expect(other.body.data.map(({ id }) => id)).toEqual([two]);
+  });
+
+  test("returns each run as GET /runs does", async () => {
+    const { api, automationId } = await openRuns();
+    const all = await api.get<Page>("/v1/runs");
+    const own = await api.get<Page>(`/v1/automations/${automationId}/runs`);
+    expect(own.body.data).toEqual(
+      all.body.data.filter(({ automation_id }) => automation_id === automationId),
+    );
+  });
+
+  test("returns an empty page for an automation that has not run", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const id = await recordAutomation(workspaceId);
+    expect(await api.get(`/v1/automations/${id}/runs`)).toEqual(
+      success(200, { data: [], has_more: false, next_cursor: null }),
+    );
+  });
+
+  test("rejects cursors of GET /runs, of another automation's runs, and its own cursors elsewhere", async () => {
+    const { api, automationId, otherId } = await openRuns();
+    const cursorOf = async (path: string) =>
+      (await api.get<Page>(`${path}?limit=1`)).body.next_cursor as string;
+    const ofAll = await cursorOf("/v1/runs");
+    const own = await cursorOf(`/v1/automations/${automationId}/runs`);
+    const unreadable = refusal(400, "invalid_request", {
+      parameter: "cursor",
+      reason: "unreadable",
+    });
+    for (const path of [
+      `/v1/automations/${automationId}/runs?cursor=${ofAll}`,
+      `/v1/automations/${otherId}/runs?cursor=${own}`,
+      `/v1/runs?cursor=${own}`,
+    ])
+      expect(await api.get(path), path).toEqual(unreadable);
+  });
+
+  test("rejects a limit out of range, even for an automation that does not exist", async () => {
+    const { api, automationId } = await openRuns();
+    for (const id of [automationId, "aut_unknown"])
+      expect(await api.get(`/v1/automations/${id}/runs?limit=101`)).toEqual(
+        refusal(400, "invalid_request", {
+          parameter: "limit",
+          reason: "out_of_range",
+          min: 1,
+          max: 100,
+        }),
+      );
+  });
+
+  test("answers an id of another workspace exactly like an unknown one", async () => {
+    const { automationId } = await openRuns();
+    const other = await openWorkspace();
+    const foreign = await other.api.get(`/v1/automations/${automationId}/runs`);
+    const unknown = await other.api.get(`/v1/automations/aut_${"0".repeat(25)}/runs`);
+    expect(foreign).toEqual(refusal(404, "automation_not_found"));
+    expect(apartFromFigures(foreign)).toEqual(apartFromFigures(unknown));
+    expect(await other.api.get("/v1/runs")).toEqual(
+      success(200, { data: [], has_more: false, next_cursor: null }),
+    );
+  });
+});

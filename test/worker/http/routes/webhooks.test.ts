@@ -1,0 +1,439 @@
+import { exports } from "cloudflare:workers";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ErrorDetails, Reason } from "../../../../src/contract/errors.ts";
+import type { Webhook } from "../../../../src/webhooks/subscriptions.ts";
+import {
+  apartFromFigures,
+  deployedWith,
+  EMPTY_PAGE,
+  EVERY_ANSWER,
+  openApi,
+  openWorkspace,
+  refusal,
+  success,
+} from "../../../support/api.ts";
+import { HOME_DB } from "../../../support/home.ts";
+
+type Created = Webhook & { secret: string };
+
+const URL_OF_OURS = "https://ok-webhooks.example/hook?a=1";
+const KINDS = ["run.completed", "lead.created", "automation.status_changed"];
+const NOT_FOUND = refusal(404, "webhook_not_found");
+
+function badRequest(parameter: string, reason: Reason, more: ErrorDetails = {}) {
+  return refusal(400, "invalid_request", { parameter, reason, ...more });
+}
+
+describe("POST /webhooks", () => {
+  let refused: ReturnType<typeof openApi>;
+  beforeAll(async () => {
+    refused = (await openWorkspace()).api;
+  });
+  afterAll(async () => {
+    expect(await refused.get("/v1/webhooks")).toEqual(success(200, EMPTY_PAGE));
+  });
+
+  test("returns 201 with the subscription and its secret", async () => {
+    const { api } = await openWorkspace();
+    const startedAt = new Date().toISOString();
+    const answer = await api.post<Created>("/v1/webhooks", {
+      url: URL_OF_OURS,
+      events: ["run.completed", "lead.created", "automation.status_changed"],
+    });
+    expect(answer).toEqual(
+      success(201, {
+        id: expect.stringMatching(/^whk_[0-9a-z]+$/),
+        url: URL_OF_OURS,
+        events: ["run.completed", "lead.created", "automation.status_changed"],
+        created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+        disabled_at: null,
+        secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/),
+      }),
+    );
+    expect(atob(answer.body.secret.slice("whsec_".length))).toHaveLength(32);
+    expect(answer.body.created_at >= startedAt).toBe(true);
+    expect(answer.body.created_at <= new Date().toISOString()).toBe(true);
+  });
+
+  test("gives each subscription its own id and secret, even for the same URL", async () => {
+    const { api } = await openWorkspace();
+    const body = { url: URL_OF_OURS, events: ["lead.created"] };
+    const created = [
+      (await api.post<Created>("/v1/webhooks", body)).body,
+      (await api.post<Created>("/v1/webhooks", body)).body,
+    ];
+    expect(new Set(created.map(({ id }) => id)).size).toBe(2);
+    expect(new Set(created.map(({ secret }) => secret)).size).toBe(2);
+  });
+
+  test("ignores duplicate event kinds, and accepts each on its own", async () => {
+    const { api } = await openWorkspace();
+    const given = [
+      [["lead.created", "lead.created"], ["lead.created"]],
+      [
+        ["run.completed", "lead.created", "run.completed"],
+        ["run.completed", "lead.created"],
+      ],
+      [["automation.status_changed"], ["automation.status_changed"]],
+    ];
+    for (const [events, collapsed] of given) {
+      const { status, body } = await api.post<Created>("/v1/webhooks", {
+        url: URL_OF_OURS,
+        events,
+      });
+      expect([status, body.events]).toEqual([201, collapsed]);
+    }
+  });
+
+  test("never stores the secret in plain text", async () => {
+    const { api } = await openWorkspace();
+    const { body } = await api.post<Created>("/v1/webhooks", {
+      url: URL_OF_OURS,
+      events: ["lead.created"],
+    });
+    const row = await HOME_DB.prepare("SELECT * FROM subscriptions WHERE id = ?")
+      .bind(body.id)
+      .first();
+    expect(row).not.toBeNull();
+    expect(JSON.stringify(row)).not.toContain(body.secret.slice("whsec_".length, -1));
+  });
+
+  test.each([
+    ["no url", { events: ["lead.created"] }, badRequest("url", "required")],
+    [
+      "a url that is null",
+      { url: null, events: ["lead.created"] },
+      badRequest("url", "invalid_type"),
+    ],
+    [
+      "a url that is a number",
+      { url: 1, events: ["lead.created"] },
+      badRequest("url", "invalid_type"),
+    ],
+    ["no events", { url: URL_OF_OURS }, badRequest("events", "required")],
+    [
+      "events that are null",
+      { url: URL_OF_OURS, events: null },
+      badRequest("events", "invalid_type"),
+    ],
+    [
+      "events that are a string",
+      { url: URL_OF_OURS, events: "lead.created" },
+      badRequest("events", "invalid_type"),
+    ],
+    [
+      "events that are an object",
+      { url: URL_OF_OURS, events: { 0: "lead.created" } },
+      badRequest("events", "invalid_type"),
+    ],
+    [
+      "an empty list of events",
+      { url: URL_OF_OURS, events: [] },
+      badRequest("events", "out_of_range", { min: 1 }),
+    ],
+    [
+      "an unknown kind",
+      { url: URL_OF_OURS, events: ["lead.created", "lead.deleted"] },
+      badRequest("events.1", "unknown_value", { allowed: KINDS }),
+    ],
+    [
+      "a kind in capitals",
+      { url: URL_OF_OURS, events: ["LEAD.CREATED"] },
+      badRequest("events.0", "unknown_value", { allowed: KINDS }),
+    ],
+    [
+      "a kind that is null",
+      { url: URL_OF_OURS, events: [null] },
+      badRequest("events.0", "invalid_type"),
+    ],
+    [
+      "a star for every kind",
+      { url: URL_OF_OURS, events: ["*"] },
+      badRequest("events.0", "unknown_value", { allowed: KINDS }),
+    ],
+    [
+      "a secret of the client's",
+      { url: URL_OF_OURS, events: ["lead.created"], secret: "whsec_x" },
+      badRequest("secret", "unknown_property"),
+    ],
+    [
+      "an id",
+      { url: URL_OF_OURS, events: ["lead.created"], id: "whk_1" },
+      badRequest("id", "unknown_property"),
+    ],
+  ])("rejects a body with a 400 that names the parameter: %s", async (_, body, expected) => {
+    expect(await refused.post("/v1/webhooks", body)).toEqual(expected);
+  });
+
+  // One or two of each kind; test/worker/webhooks/target.test.ts has all of them.
+  test.each<[url: string, reason: Reason]>([
+    ["", "invalid_url"],
+    ["example", "invalid_url"],
+    ["https://", "invalid_url"],
+    ["https://example.com:99999/", "invalid_url"],
+    [`https://example.com/${"a".repeat(2_048)}`, "invalid_url"],
+    ["https://example.com/\n", "invalid_url"],
+    ["http://example.com/", "https_required"],
+    ["ftp://example.com/", "https_required"],
+    ["file:///etc/passwd", "https_required"],
+    ["https://user:password@example.com/", "credentials_not_allowed"],
+    ["https://@example.com/", "credentials_not_allowed"],
+    ["https://localhost/", "private_address"],
+    ["https://localhost:8443/", "private_address"],
+    ["https://printer.local/", "private_address"],
+    ["https://hooks.onion/", "private_address"],
+    ["https://intranet/", "private_address"],
+    ["https://metadata.google.internal/", "private_address"],
+    ["https://127.0.0.1/", "private_address"],
+    ["https://2130706433/", "private_address"],
+    ["https://10.0.0.1/", "private_address"],
+    ["https://169.254.169.254/latest/meta-data", "private_address"],
+    ["https://[::1]/", "private_address"],
+    ["https://[fc00::1]/", "private_address"],
+    ["https://[::ffff:127.0.0.1]/", "private_address"],
+    ["https://１２７.０.０.１/", "private_address"],
+  ])("rejects %s: %s", async (url, reason) => {
+    expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
+      badRequest("url", reason),
+    );
+  });
+
+  test("rejects a lone surrogate, which could not be returned unchanged", async () => {
+    const url = "https://example.com/\ud800";
+    expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
+      badRequest("url", "invalid_url"),
+    );
+  });
+
+  test("accepts any public HTTPS URL, and returns it unchanged", async () => {
+    const { api } = await openWorkspace();
+    const urls = [
+      "https://hooks.example.com",
+      "https://hooks.example.com:8443/a/b?token=x#part",
+      "HTTPS://Hooks.Example.COM/%7Ea",
+      "https://bücher.example/hook",
+      "https://93.184.216.34/",
+      "https://[2606:2800:220:1:248:1893:25c8:1946]/",
+      `https://example.com/${"a".repeat(2_000)}`,
+    ];
+    for (const url of urls) {
+      const { status, body } = await api.post<Created>("/v1/webhooks", {
+        url,
+        events: ["lead.created"],
+      });
+      expect([status, body.url]).toEqual([201, url]);
+    }
+  });
+
+  test("accepts http and private addresses in local development only", async () => {
+    const { apiKey } = await openWorkspace();
+    const local = openApi(apiKey, deployedWith({ ALLOW_LOCAL_WEBHOOKS: "true" }));
+    for (const url of ["http://localhost:9000/hook", "http://127.0.0.1:9000/"])
+      expect((await local.post("/v1/webhooks", { url, events: ["lead.created"] })).status).toBe(
+        201,
+      );
+    expect(
+      await local.post("/v1/webhooks", { url: "ftp://localhost/", events: ["lead.created"] }),
+    ).toEqual(badRequest("url", "https_required"));
+    for (const value of ["false", "1", "TRUE"]) {
+      const api = openApi(apiKey, deployedWith({ ALLOW_LOCAL_WEBHOOKS: value }));
+      expect(
+        await api.post("/v1/webhooks", { url: "https://localhost/", events: ["lead.created"] }),
+      ).toEqual(badRequest("url", "private_address"));
+    }
+  });
+
+  test("does not treat a failing resolver as a refusal", async () => {
+    const { apiKey } = await openWorkspace();
+    const resolver = "https://status-503-resolver.example/dns-query";
+    const api = openApi(apiKey, deployedWith({ DNS_OVER_HTTPS_URL: resolver }));
+    const answer = await api.post("/v1/webhooks", { url: URL_OF_OURS, events: ["lead.created"] });
+    expect(answer.status).toBe(201);
+  });
+});
+
+describe("the subscription limit", () => {
+  const body = { url: URL_OF_OURS, events: ["lead.created"] };
+  const reached = refusal(400, "invalid_request", {
+    reason: "subscription_limit_reached",
+    max: 20,
+  });
+
+  test("is 20 per workspace, exact under 40 concurrent requests", async () => {
+    const { api } = await openWorkspace();
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, () => api.post<Created>("/v1/webhooks", body)),
+    );
+    const created = answers.filter(({ status }) => status === 201);
+    const refused = answers.filter(({ status }) => status !== 201);
+    expect([created.length, refused.length]).toEqual([20, 20]);
+    for (const answer of refused) expect(answer).toEqual(reached);
+    const page = await api.get<{ data: Webhook[] }>("/v1/webhooks?limit=100");
+    expect(page.body.data.map(({ id }) => id).toSorted()).toEqual(
+      created.map((answer) => answer.body.id).toSorted(),
+    );
+  });
+
+  test.each([3, 45])(
+    "is %i where that is agreed, exact under 60 concurrent requests",
+    async (max) => {
+      const { workspaceId, api } = await openWorkspace();
+      await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: max });
+      const answers = await Promise.all(
+        Array.from({ length: 60 }, () => api.post<Created>("/v1/webhooks", body)),
+      );
+      const refused = answers.filter(({ status }) => status !== 201);
+      expect(refused).toHaveLength(60 - max);
+      const details = { reason: "subscription_limit_reached", max } as const;
+      for (const answer of refused)
+        expect(answer).toEqual(refusal(400, "invalid_request", details));
+      const page = await api.get<{ data: Webhook[] }>("/v1/webhooks?limit=100");
+      expect(page.body.data).toHaveLength(max);
+    },
+  );
+
+  test("lowered below the current number removes nothing and refuses new ones until there is room", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i++) ids.push((await api.post<Created>("/v1/webhooks", body)).body.id);
+    await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 2 });
+    const details = { reason: "subscription_limit_reached", max: 2 } as const;
+    const full = refusal(400, "invalid_request", details);
+    expect(await api.post("/v1/webhooks", body)).toEqual(full);
+    const page = await api.get<{ data: Webhook[] }>("/v1/webhooks");
+    expect(page.body.data).toHaveLength(3);
+    await api.delete(`/v1/webhooks/${ids[0]}`);
+    expect(await api.post("/v1/webhooks", body)).toEqual(full);
+    await api.delete(`/v1/webhooks/${ids[1]}`);
+    expect((await api.post("/v1/webhooks", body)).status).toBe(201);
+    await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 3 });
+    expect((await api.post("/v1/webhooks", body)).status).toBe(201);
+  });
+
+  test("does not count a deleted subscription that is kept until its deliveries are cancelled", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 1 });
+    const { id } = (await api.post<Created>("/v1/webhooks", body)).body;
+    await HOME_DB.prepare("UPDATE subscriptions SET deleted_at = 1, cancelling = 1 WHERE id = ?")
+      .bind(id)
+      .run();
+    expect((await api.post("/v1/webhooks", body)).status).toBe(201);
+    expect((await api.post("/v1/webhooks", body)).status).toBe(400);
+  });
+
+  test("is separate for each workspace, and a deletion makes room", async () => {
+    const [full, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const ids: string[] = [];
+    for (let i = 0; i < 20; i++)
+      ids.push((await full.api.post<Created>("/v1/webhooks", body)).body.id);
+    expect(await full.api.post("/v1/webhooks", body)).toEqual(reached);
+    expect((await other.api.post("/v1/webhooks", body)).status).toBe(201);
+    await full.api.delete(`/v1/webhooks/${ids[0]}`);
+    expect((await full.api.post("/v1/webhooks", body)).status).toBe(201);
+    expect(await full.api.post("/v1/webhooks", body)).toEqual(reached);
+  });
+});
+
+describe("GET /webhooks", () => {
+  test("returns the subscriptions without their secrets, newest first, page by page", async () => {
+    const { api } = await openWorkspace();
+    const created: Webhook[] = [];
+    for (let i = 0; i < 7; i++) {
+      const { body } = await api.post<Created>("/v1/webhooks", {
+        url: `https://ok-${i}.example/`,
+        events: ["lead.created"],
+      });
+      const { secret, ...subscription } = body;
+      expect(secret).toMatch(/^whsec_/);
+      created.push(subscription);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    const newestFirst = created.toReversed();
+    const first = await api.get<{ next_cursor: string }>("/v1/webhooks?limit=4");
+    expect(first).toEqual(
+      success(200, {
+        data: newestFirst.slice(0, 4),
+        has_more: true,
+        next_cursor: expect.any(String),
+      }),
+    );
+    expect(await api.get(`/v1/webhooks?limit=4&cursor=${first.body.next_cursor}`)).toEqual(
+      success(200, { data: newestFirst.slice(4), has_more: false, next_cursor: null }),
+    );
+    expect(await api.get("/v1/webhooks")).toEqual(
+      success(200, { data: newestFirst, has_more: false, next_cursor: null }),
+    );
+  });
+
+  test("shows when a subscription was disabled", async () => {
+    const { api } = await openWorkspace();
+    const { body } = await api.post<Created>("/v1/webhooks", {
+      url: URL_OF_OURS,
+      events: ["lead.created"],
+    });
+    await HOME_DB.prepare("UPDATE subscriptions SET disabled_at = ? WHERE id = ?")
+      .bind(Date.parse("2026-03-14T09:26:53.589Z"), body.id)
+      .run();
+    const { secret, ...subscription } = body;
+    expect(secret).toBeDefined();
+    const disabled = { ...subscription, disabled_at: "2026-03-14T09:26:53.589Z" };
+    expect(await api.get("/v1/webhooks")).toEqual(
+      success(200, { ...EMPTY_PAGE, data: [disabled] }),
+    );
+    await exports.Platform.enableWebhook({ webhookId: body.id });
+    expect(await api.get("/v1/webhooks")).toEqual(
+      success(200, { ...EMPTY_PAGE, data: [subscription] }),
+    );
+  });
+
+  test("returns no subscription of another workspace", async () => {
+    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    await one.api.post("/v1/webhooks", { url: URL_OF_OURS, events: ["lead.created"] });
+    expect(await other.api.get("/v1/webhooks")).toEqual(success(200, EMPTY_PAGE));
+  });
+});
+
+describe("DELETE /webhooks/{id}", () => {
+  test("returns 204 without a body, then 404: it is not idempotent", async () => {
+    const { api } = await openWorkspace();
+    const create = async () => {
+      const body = { url: URL_OF_OURS, events: ["lead.created"] };
+      const { secret, ...subscription } = (await api.post<Created>("/v1/webhooks", body)).body;
+      return subscription;
+    };
+    const [gone, kept] = [await create(), await create()];
+    expect(await api.delete(`/v1/webhooks/${gone.id}`)).toEqual({
+      status: 204,
+      headers: EVERY_ANSWER,
+      body: null,
+    });
+    expect(await api.delete(`/v1/webhooks/${gone.id}`)).toEqual(NOT_FOUND);
+    expect(await api.get("/v1/webhooks")).toEqual(success(200, { ...EMPTY_PAGE, data: [kept] }));
+  });
+
+  test("succeeds for one of several concurrent clients, and the others get 404", async () => {
+    const { api } = await openWorkspace();
+    const { body } = await api.post<Created>("/v1/webhooks", {
+      url: URL_OF_OURS,
+      events: ["lead.created"],
+    });
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => api.delete(`/v1/webhooks/${body.id}`)),
+    );
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([204, ...Array(9).fill(404)]);
+  });
+
+  test("answers an id of another workspace exactly like an unknown one, and deletes nothing", async () => {
+    const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
+    const { body } = await one.api.post<Created>("/v1/webhooks", {
+      url: URL_OF_OURS,
+      events: ["lead.created"],
+    });
+    const foreign = await other.api.delete(`/v1/webhooks/${body.id}`);
+    const unknown = await other.api.delete(`/v1/webhooks/whk_${"0".repeat(25)}`);
+    expect(foreign).toEqual(NOT_FOUND);
+    expect(apartFromFigures(foreign)).toEqual(apartFromFigures(unknown));
+    const page = await one.api.get<{ data: Webhook[] }>("/v1/webhooks");
+    expect(page.body.data.map(({ id }) => id)).toEqual([body.id]);
+  });
+});

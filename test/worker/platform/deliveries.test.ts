@@ -1,0 +1,358 @@
+import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { ATTEMPTS_KEPT } from "../../../src/contract/limits.ts";
+import { isoTime } from "../../../src/contract/time.ts";
+import { openDatabase } from "../../../src/db/client.ts";
+import { attempts, deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
+import { listDeliveries } from "../../../src/webhooks/history.ts";
+import { deleteExpired } from "../../../src/workspaces/lifecycle/retention.ts";
+import { errorOf } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  endWait,
+  failAt,
+  HOUR_MS,
+  MINUTE_MS,
+  observedDatabase,
+  owed,
+  subscribe,
+  toolsAt,
+} from "../../support/deliveries.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+const { Platform } = exports;
+
+/** A clock that an attempt advances by `durationMs`. */
+function taking(durationMs: number, status = 200, startsAt = T0) {
+  let now = startsAt;
+  const attempt = async () => {
+    now += durationMs;
+    return answered(status);
+  };
+  return { now: () => now, attempt };
+}
+
+function attemptsOf(subscriptionId: string) {
+  return db.select().from(attempts).where(sql`subscription_id = ${subscriptionId}`);
+}
+
+describe("listWebhooks", () => {
+  test("shows a subscription that nothing was sent to", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId, { createdAt: T0 });
+    expect(await Platform.listWebhooks({ workspaceId })).toEqual({
+      items: [
+        {
+          webhookId: id,
+          url,
+          events: ["lead.created"],
+          createdAt: isoTime(T0),
+          disabledAt: null,
+          state: "healthy",
+          failingSince: null,
+          failures: 0,
+          pending: 0,
+          nextAttemptAt: null,
+          lastAttempt: null,
+        },
+      ],
+      nextCursor: null,
+    });
+  });
+
+  test.each([
+    ["that changed its pace", T0 + 2, T0 + 1],
+    ["at a recent delivery", T0 + 1, T0 + 2],
+  ])("shows the last attempt %s, if that is the later one", async (_, notedAt, recentAt) => {
+    const { id, workspaceId } = await owed(101, T0);
+    const attempt = { outcome: "answered", status: 500, durationMs: 1 };
+    const lastAttempt = { at: notedAt, ...attempt };
+    await db.update(subscriptions).set({ lastAttempt }).where(sql`id = ${id}`);
+    const events = (await deliveriesTo(id)).map(({ eventId }) => eventId);
+    // The newest event had the later attempt; the oldest had one before.
+    for (const [eventId, lastAt] of [
+      [events[0], T0],
+      [events.at(-1), recentAt],
+    ] as const)
+      await db
+        .update(deliveries)
+        .set({ lastAt, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 1 })
+        .where(sql`event_id = ${eventId}`);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items[0]?.lastAttempt?.at).toBe(isoTime(T0 + 2));
+  });
+
+  test("shows no next attempt at a disabled one, even if deliveries remain to be cancelled", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items).toMatchObject([{ state: "disabled", pending: 1, nextAttemptAt: null }]);
+  });
+
+  test("shows how the last attempt at a healthy one ended, and how long it took", async () => {
+    const { id, workspaceId } = await owed(3, T0);
+    const { now, attempt } = taking(120, 204);
+    await dispatchAt(now, [id], attempt);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    const lastAttempt = { outcome: "answered", status: 204, durationMs: 120 };
+    expect(items).toMatchObject([{ state: "healthy", pending: 0, lastAttempt }]);
+    expect(Date.parse(items[0]?.lastAttempt?.at ?? "")).toBeGreaterThanOrEqual(T0);
+  });
+
+  test("shows since when one has been failing, what is pending, and when it is tried next", async () => {
+    const { id, workspaceId } = await owed(3, T0);
+    await failAt(id, [T0]);
+    expect(await Platform.listWebhooks({ workspaceId })).toMatchObject({
+      items: [
+        {
+          state: "failing",
+          failingSince: isoTime(T0),
+          failures: 1,
+          pending: 3,
+          nextAttemptAt: isoTime(T0 + 10_000),
+          lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
+        },
+      ],
+    });
+  });
+
+  test("shows a subscription as slow if its last answer was", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    const { now, attempt } = taking(3_000);
+    await dispatchAt(now, [id], attempt);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items).toMatchObject([{ state: "slow", lastAttempt: { durationMs: 3_000 } }]);
+  });
+
+  test("shows disabled ones, newest first, but no deleted ones", async () => {
+    const workspaceId = await createWorkspace();
+    const [older, newer, deleted] = [
+      await subscribe(workspaceId, { createdAt: T0 }),
+      await subscribe(workspaceId, { createdAt: T0 + 1 }),
+      await subscribe(workspaceId, { createdAt: T0 + 2 }),
+    ];
+    await db
+      .update(subscriptions)
+      .set({ disabledAt: T0 + 5 })
+      .where(sql`id = ${older.id}`);
+    await db
+      .update(subscriptions)
+      .set({ deletedAt: T0 + 5 })
+      .where(sql`id = ${deleted.id}`);
+    const { items } = await Platform.listWebhooks({ workspaceId });
+    expect(items.map(({ webhookId, state }) => [webhookId, state])).toEqual([
+      [newer.id, "healthy"],
+      [older.id, "disabled"],
+    ]);
+    expect(items[1]?.disabledAt).toBe(isoTime(T0 + 5));
+  });
+
+  test("shows no secret, and nothing of another workspace", async () => {
+    const workspaceId = await createWorkspace();
+    await subscribe(await createWorkspace());
+    const { secret } = await subscribe(workspaceId);
+    const answer = JSON.stringify(await Platform.listWebhooks({ workspaceId }));
+    expect(answer).not.toContain(secret);
+    expect(JSON.parse(answer).items).toHaveLength(1);
+  });
+
+  test("says which parameter has an unknown workspace", async () => {
+    const message = await errorOf(Platform.listWebhooks({ workspaceId: "wks_none" }));
+    expect(message).toContain("workspaceId");
+  });
+});
+
+describe("listDeliveries", () => {
+  test("returns consecutive pages, newest first, without gaps", async () => {
+    const { id, drafts } = await owed(5, T0);
+    const seen: string[] = [];
+    let cursor: string | null | undefined;
+    do {
+      const page = await Platform.listDeliveries({ webhookId: id, limit: 2, cursor });
+      expect(page.items.length).toBeLessThanOrEqual(2);
+      seen.push(...page.items.map(({ eventId }) => eventId));
+      cursor = page.nextCursor;
+    } while (cursor !== null);
+    expect(seen).toEqual(
+      drafts
+        .map((draft) => draft.id)
+        .toSorted()
+        .reverse(),
+    );
+  });
+
+  test("shows each one's kind, state, attempts, and how the last one ended", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await failAt(id, [T0]);
+    const pending = {
+      eventId: drafts[0]?.id,
+      type: "lead.created",
+      createdAt: isoTime(T0),
+      state: "pending",
+      attempts: 1,
+      dueAt: isoTime(T0 + 10_000),
+      settledAt: null,
+      lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
+    };
+    const { items } = await Platform.listDeliveries({ webhookId: id });
+    expect(items).toEqual([pending]);
+    const { now, attempt } = taking(80, 202, T0 + MINUTE_MS);
+    await dispatchAt(now, [id], attempt);
+    const later = await Platform.listDeliveries({ webhookId: id });
+    expect(later.items).toEqual([
+      {
+        ...pending,
+        state: "delivered",
+        attempts: 2,
+        dueAt: null,
+        settledAt: isoTime(T0 + MINUTE_MS + 80),
+        lastAttempt: {
+          at: isoTime(T0 + MINUTE_MS),
+          outcome: "answered",
+          status: 202,
+          durationMs: 80,
+        },
+      },
+    ]);
+  });
+
+  test("can be filtered by state and kind", async () => {
+    const { id, drafts } = await owed(3, T0);
+    const eventId = drafts[1]?.id;
+    await db
+      .update(deliveries)
+      .set({ state: "exhausted" })
+      .where(sql`subscription_id = ${id} AND event_id = ${eventId}`);
+    const listed = async (filter: object) => {
+      const { items } = await Platform.listDeliveries({ webhookId: id, ...filter });
+      return items.length;
+    };
+    expect(await listed({ state: "exhausted" })).toBe(1);
+    expect(await listed({ state: "pending" })).toBe(2);
+    expect(await listed({ type: "lead.created" })).toBe(3);
+    expect(await listed({ type: "run.completed", state: "pending" })).toBe(0);
+  });
+
+  test("reads the rows of its page plus one, however many there are", async () => {
+    const { id } = await owed(60, T0);
+    let read = 0;
+    const { DB } = observedDatabase();
+    const batch = DB.batch.bind(DB);
+    const metered = {
+      prepare: DB.prepare.bind(DB),
+      batch: async <T>(statements: D1PreparedStatement[]) => {
+        const results = await batch<T>(statements);
+        read += results.reduce((sum, { meta }) => sum + meta.rows_read, 0);
+        return results;
+      },
+    };
+    const request = { limit: 10, after: null };
+    const page = await listDeliveries(openDatabase(metered), id, {}, request);
+    expect(page.items).toHaveLength(10);
+    // The subscription, and eleven deliveries with their events.
+    expect(read).toBeLessThanOrEqual(1 + 2 * 11);
+  });
+
+  test.each([
+    ["webhookId", { webhookId: "whk_none" }],
+    ["limit", { webhookId: "whk_none", limit: 101 }],
+    ["cursor", { webhookId: "whk_none", cursor: "nonsense" }],
+    ["state", { webhookId: "whk_none", state: "lost" as "pending" }],
+  ])("says that %s is wrong", async (parameter, input) => {
+    expect(await errorOf(Platform.listDeliveries(input))).toContain(parameter);
+  });
+});
+
+describe("readDelivery", () => {
+  test("returns the exact body and every failed attempt", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const [draft] = drafts;
+    const timedOut = { kind: "timed_out" } as const;
+    await dispatchAt(T0, [id], answered(500));
+    await dispatchAt(T0 + MINUTE_MS, [id], timedOut);
+    await dispatchAt(T0 + 10 * MINUTE_MS, [id], answered(200));
+    const delivery = await Platform.readDelivery({ webhookId: id, eventId: draft?.id ?? "" });
+    expect(delivery).toMatchObject({
+      eventId: draft?.id,
+      state: "delivered",
+      attempts: 3,
+      body: draft?.body,
+      failedAttempts: [
+        { at: isoTime(T0), outcome: "answered", status: 500, durationMs: 0 },
+        { at: isoTime(T0 + MINUTE_MS), outcome: "timed_out", status: null, durationMs: 0 },
+      ],
+    });
+  });
+
+  test("returns the first failed attempts and the last, however often it was sent again", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    await db.insert(attempts).values(
+      Array.from({ length: ATTEMPTS_KEPT - 1 }, (_, i) => ({
+        ...{ subscriptionId: id, eventId, attempt: i + 1, at: T0 + i },
+        ...{ outcome: "answered", status: 500, durationMs: 1 },
+      })).slice(-1),
+    );
+    for (const [i, status] of [501, 502, 503].entries()) {
+      await endWait(id);
+      await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], answered(status));
+    }
+    const { failedAttempts } = await Platform.readDelivery({ webhookId: id, eventId });
+    expect(failedAttempts.map(({ at, status }) => [at, status])).toEqual([
+      [isoTime(T0 + ATTEMPTS_KEPT - 2), 500],
+      [isoTime(T0 + 3 * HOUR_MS), 503],
+    ]);
+  });
+
+  test("says which of the two is unknown, and shows none of another subscription", async () => {
+    const { id, drafts } = await owed(1, T0);
+    const eventId = drafts[0]?.id ?? "";
+    const other = await subscribe(await createWorkspace());
+    const ask = (webhookId: string, event: string) =>
+      errorOf(Platform.readDelivery({ webhookId, eventId: event }));
+    expect(await ask("whk_none", eventId)).toContain("webhookId");
+    expect(await ask(id, "evt_none")).toContain("eventId");
+    expect(await ask(other.id, eventId)).toContain("eventId");
+  });
+});
+
+describe("an attempt", () => {
+  test("that succeeds writes no row other than its delivery's", async () => {
+    const { id } = await owed(4, T0);
+    await dispatchAt(T0, [id], answered(200));
+    expect(await attemptsOf(id)).toEqual([]);
+  });
+
+  test("that fails is recorded once, even if the database's reply was lost", async () => {
+    const { id } = await owed(1, T0);
+    let lost = 0;
+    const { DB } = observedDatabase({
+      after: () => {
+        if (lost++ === 1) throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(T0, answered(500)));
+    expect(lost).toBeGreaterThan(1);
+    expect(await attemptsOf(id)).toMatchObject([{ attempt: 1, at: T0, status: 500 }]);
+    expect(await deliveriesTo(id)).toMatchObject([{ attempts: 1, lastAt: T0 }]);
+  });
+
+  test("is deleted with its event", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    await failAt(id, [T0]);
+    await dispatchAt(T0 + MINUTE_MS, [id], answered(200));
+    const kept = await announceLeads(workspaceId, 1, T0 + 40 * DAY_MS);
+    await dispatchAt(T0 + 40 * DAY_MS, [id], answered(500));
+    const retention = { deliveredMs: 30 * DAY_MS, undeliveredMs: 30 * DAY_MS };
+    await deleteExpired(db, retention, T0 + 41 * DAY_MS, () => true);
+    expect(await attemptsOf(id)).toMatchObject([{ eventId: kept[0]?.id }]);
+  });
+});

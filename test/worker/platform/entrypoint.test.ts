@@ -1,0 +1,290 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import {
+  EMPTY_LEDGER,
+  errorOf,
+  eventsOf,
+  figuresOf,
+  leadReport,
+  openApi,
+  openListeningWorkspace,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import { HOME_DB } from "../../support/home.ts";
+
+const { Platform } = exports;
+
+/** An input that the types do not allow. */
+function wrong<Input>(input: unknown): Input {
+  return input as Input;
+}
+
+/** The number of rows in each table. */
+async function tables(): Promise<Record<string, number>> {
+  const names = ["workspaces", "api_keys", "automations", "leads", "runs", "events", "deliveries"];
+  const counts = await HOME_DB.batch<{ n: number }>(
+    names.map((name) => HOME_DB.prepare(`SELECT count(*) AS n FROM ${name}`)),
+  );
+  return Object.fromEntries(names.map((name, i) => [name, counts[i]?.results[0]?.n ?? 0]));
+}
+
+describe("createWorkspace", () => {
+  test("returns the id of a new workspace with access", async () => {
+    const input = { name: "Agence Lumière", adminEmails: ["admin@example.com"] };
+    const { workspaceId, ...rest } = await Platform.createWorkspace(input);
+    expect(workspaceId).toMatch(/^wks_[0-9a-z]+$/);
+    expect(rest).toEqual({});
+    const { apiKey } = await Platform.createApiKey({ workspaceId });
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
+    const second = await Platform.createWorkspace(input);
+    expect(second.workspaceId).not.toBe(workspaceId);
+  });
+
+  test.each([
+    [undefined, "createWorkspace: Invalid input: expected object, received undefined"],
+    [null, "createWorkspace: Invalid input: expected object, received null"],
+    ["Agence", "createWorkspace: Invalid input: expected object, received string"],
+    [{}, "createWorkspace: name is missing"],
+    [{ owner: "b" }, 'createWorkspace: name is missing; Unrecognized key: "owner"'],
+    [{ name: null }, "createWorkspace: name: Invalid input: expected string, received null"],
+    [{ name: "" }, "createWorkspace: name: Too small: expected string to have >=1 characters"],
+    [{ name: "a\0" }, "createWorkspace: name: must be well-formed text"],
+    [{ name: "a", adminEmails: "a@example.com" }, "createWorkspace: adminEmails: "],
+    [{ name: "a", adminEmails: ["a@example.com", "b"] }, "createWorkspace: adminEmails[1]: "],
+    [{ name: "a", owner: "b" }, 'createWorkspace: Unrecognized key: "owner"'],
+  ])("says what is wrong, and where: %j", async (input, message) => {
+    const before = await tables();
+    expect(await errorOf(Platform.createWorkspace(wrong(input)))).toContain(message);
+    expect(await tables()).toEqual(before);
+  });
+});
+
+describe("missing fields", () => {
+  test.each<[object, string]>([
+    [
+      { leads: [{ name: "Camille" }] },
+      "recordLeads: workspaceId, leads[0].reference, leads[0].source, leads[0].agent are missing",
+    ],
+    [
+      { workspaceId: "wks_1", leads: [{ ...leadReport("1"), agent: { reference: "" } }] },
+      "recordLeads: leads[0].agent.name is missing; leads[0].agent.reference: Too small",
+    ],
+    [
+      { workspaceId: "wks_1", leads: Array.from({ length: 4 }, () => ({})) },
+      "leads[3].reference and 2 more are missing",
+    ],
+  ])("are all named together: %j", async (input, message) => {
+    expect(await errorOf(Platform.recordLeads(wrong(input)))).toContain(message);
+  });
+});
+
+describe("a refusal", () => {
+  test.each([
+    [
+      "ledger",
+      () => Platform.ledger({ workspaceId: "wks_unknown" }),
+      "workspaceId: no such workspace",
+    ],
+    [
+      "updateApiKey",
+      () => Platform.updateApiKey({ keyId: "key_unknown", requestsPerWindow: 1 }),
+      "keyId: ",
+    ],
+    [
+      "rollApiKey",
+      () => Platform.rollApiKey({ keyId: "key_unknown", overlapSeconds: 1 }),
+      "keyId: ",
+    ],
+    ["recordLeads", () => Platform.recordLeads(wrong({})), "workspaceId, leads are missing"],
+  ])("begins with the method, once: %s", async (method, call, message) => {
+    const said = await errorOf(call());
+    expect(said.startsWith(`${method}: ${message}`)).toBe(true);
+  });
+});
+
+describe("createApiKey", () => {
+  test("shows the key once, and stores only its SHA-256", async () => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    const created = await Platform.createApiKey({ workspaceId });
+    expect(created).toEqual({
+      keyId: expect.stringMatching(/^key_[0-9a-z]+$/),
+      apiKey: expect.stringMatching(/^key_live_[0-9A-Za-z]{32}$/),
+    });
+    const { results } = await env.DB.prepare("SELECT * FROM api_keys WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .all();
+    expect(results).toEqual([
+      {
+        expires_at: null,
+        id: created.keyId,
+        workspace_id: workspaceId,
+        key_hash: await hashApiKey(created.apiKey),
+        requests_per_window: null,
+        created_at: expect.any(Number),
+        revoked_at: null,
+        last_used_at: null,
+      },
+    ]);
+  });
+
+  test("gives the key its own quota", async () => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    const { apiKey } = await Platform.createApiKey({ workspaceId, requestsPerWindow: 7 });
+    expect(figuresOf(await openApi(apiKey).get("/v1/leads"))).toMatchObject({
+      limit: 7,
+      remaining: 6,
+    });
+  });
+
+  test.each([0, -1, 1.5, Number.NaN, 1_000_001, "7"])(
+    "rejects an invalid quota: %j",
+    async (requestsPerWindow) => {
+      const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+      const before = await tables();
+      expect(
+        await errorOf(Platform.createApiKey(wrong({ workspaceId, requestsPerWindow }))),
+      ).toContain("createApiKey: requestsPerWindow: ");
+      expect(await tables()).toEqual(before);
+    },
+  );
+});
+
+describe("revokeApiKey", () => {
+  test("can be called again, and the key stays revoked", async () => {
+    const { keyId, api } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect(await Platform.revokeApiKey({ keyId })).toEqual({});
+    expect(await Platform.revokeApiKey({ keyId })).toEqual({});
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+
+  test("reports an unknown key", async () => {
+    expect(await errorOf(Platform.revokeApiKey({ keyId: "key_unknown" }))).toContain(
+      "keyId: no such key",
+    );
+  });
+});
+
+describe("setWorkspaceAccess", () => {
+  test("can be called again, in both directions", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    for (const granted of [false, false, true, true]) {
+      expect(await Platform.setWorkspaceAccess({ workspaceId, granted })).toEqual({});
+      expect((await api.get("/v1/leads")).status).toBe(granted ? 200 : 403);
+    }
+  });
+
+  test("does not restore a revoked key", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace();
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await Platform.revokeApiKey({ keyId });
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+
+  test("accepts true and false only", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    for (const granted of [undefined, null, 0, "false"])
+      expect(await errorOf(Platform.setWorkspaceAccess(wrong({ workspaceId, granted })))).toMatch(
+        /^setWorkspaceAccess: granted(:| is missing)/,
+      );
+    expect((await api.get("/v1/leads")).status).toBe(200);
+  });
+});
+
+describe("an unknown workspace", () => {
+  const workspaceId = `wks_${"0".repeat(25)}`;
+  const automation = {
+    reference: "1",
+    type: "lead_ads",
+    provider: "facebook",
+    agent: { reference: "1", name: "A" },
+    status: "active",
+  } as const;
+  const calls: [string, () => Promise<unknown>][] = [
+    ["setWorkspaceAccess", () => Platform.setWorkspaceAccess({ workspaceId, granted: true })],
+    ["createApiKey", () => Platform.createApiKey({ workspaceId })],
+    [
+      "recordAutomations",
+      () => Platform.recordAutomations({ workspaceId, automations: [automation] }),
+    ],
+    ["removeAutomations", () => Platform.removeAutomations({ workspaceId, ids: ["aut_1"] })],
+    ["recordLeads", () => Platform.recordLeads({ workspaceId, leads: [leadReport("1")] })],
+    ["recordRuns", () => Platform.recordRuns({ workspaceId, runs: [runReport("1", "aut_1")] })],
+    ["ledger", () => Platform.ledger({ workspaceId })],
+  ];
+
+  test.each(calls)("is an error of %s, and nothing is written", async (_, call) => {
+    const before = await tables();
+    expect(await errorOf(call())).toContain("workspaceId: no such workspace");
+    expect(await tables()).toEqual(before);
+  });
+});
+
+describe("enableWebhook", () => {
+  test("reports an unknown subscription", async () => {
+    expect(await errorOf(Platform.enableWebhook({ webhookId: "whk_unknown" }))).toContain(
+      "webhookId: no such subscription",
+    );
+  });
+
+  test("can be called for an active subscription", async () => {
+    const { api } = await openWorkspace();
+    const created = await api.post<{ id: string }>("/v1/webhooks", {
+      url: "https://ok-enable.example/",
+      events: ["lead.created"],
+    });
+    expect(await Platform.enableWebhook({ webhookId: created.body.id })).toEqual({
+      count: 0,
+      more: false,
+    });
+  });
+});
+
+describe("ledger", () => {
+  test.each([
+    ["there is no subscription, and no event is stored", openWorkspace, 0],
+    ["no subscription is active, and the event is stored", openListeningWorkspace, 1],
+  ])("counts nothing where %s", async (_, open, events) => {
+    const { workspaceId } = await open();
+    const automationId = await recordAutomation(workspaceId);
+    await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
+    expect(await eventsOf(workspaceId)).toHaveLength(events);
+    expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
+  });
+
+  test("counts the deliveries of a workspace by state, and cancels them with its access", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    for (const host of ["ok-ledger.example", "status-500-ledger.example"])
+      await api.post("/v1/webhooks", { url: `https://${host}/`, events: ["lead.created"] });
+    await Platform.recordLeads({ workspaceId, leads: [leadReport("1"), leadReport("2")] });
+    await vi.waitFor(
+      async () =>
+        expect(await Platform.ledger({ workspaceId })).toEqual({
+          ...EMPTY_LEDGER,
+          created: 4,
+          pending: 2,
+          delivered: 2,
+          oldestPendingSeconds: expect.any(Number),
+        }),
+      { timeout: 5_000 },
+    );
+    const other = await openWorkspace();
+    expect(await Platform.ledger({ workspaceId: other.workspaceId })).toEqual(EMPTY_LEDGER);
+    expect(await Platform.ledger({})).toMatchObject({ created: 4, addsUp: true });
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await vi.waitFor(
+      async () =>
+        expect(await Platform.ledger({ workspaceId })).toEqual({
+          ...EMPTY_LEDGER,
+          created: 4,
+          delivered: 2,
+          cancelled: 2,
+        }),
+      { timeout: 5_000 },
+    );
+  });
+});

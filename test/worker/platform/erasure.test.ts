@@ -1,0 +1,309 @@
+import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { leads } from "../../../src/db/schema.ts";
+import { eraseLeads } from "../../../src/records/erasure.ts";
+import { closeWorkspace, eraseWorkspace } from "../../../src/workspaces/lifecycle/erase.ts";
+import {
+  errorOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  owed,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+} from "../../support/deliveries.ts";
+import { HOME, HOME_DB } from "../../support/home.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+
+const { Platform } = exports;
+const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
+
+/** A workspace with two leads, the first with a run, and one subscriber, which fails. */
+async function withLeads(behaviour = "status-500") {
+  const { workspaceId, api } = await openWorkspace();
+  const subscription = await subscribe(workspaceId, { url: subscriberUrl(behaviour) });
+  const automationId = await recordAutomation(workspaceId);
+  const { ids } = await Platform.recordLeads({
+    workspaceId,
+    leads: [
+      leadReport("first", { ...PERSON, customFields: { note: PERSON.phone } }),
+      leadReport("second", { name: "Marc Aurèle" }),
+    ],
+  });
+  const [first = "", second = ""] = ids;
+  await Platform.recordRuns({
+    workspaceId,
+    runs: [runReport("run", automationId, { leadId: first })],
+  });
+  return { workspaceId, api, subscription, first, second };
+}
+
+/** The tables that contain the text anywhere. */
+async function tablesWith(text: string): Promise<string[]> {
+  const tables = await HOME_DB.prepare(
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
+  ).all<{ name: string }>();
+  const found = await Promise.all(
+    tables.results.map(async ({ name }) => {
+      const { results } = await HOME_DB.prepare(`SELECT * FROM "${name}"`).all();
+      return JSON.stringify(results).includes(text) ? [name] : [];
+    }),
+  );
+  return found.flat().toSorted();
+}
+
+/** Inserts leads that no event announced. */
+function fillLeads(workspaceId: string, count: number) {
+  return HOME_DB.prepare(`
+    INSERT INTO leads (id, workspace_id, reference, source, agent_id, custom_fields, created_at)
+    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+    SELECT 'lea_' || ?1 || n, ?1, n, 'crm', 'agt_1', '{}', n FROM numbers`)
+    .bind(workspaceId, count)
+    .run();
+}
+
+describe("eraseLeads", () => {
+  test("leaves nothing of a lead (its row, event, body, deliveries and attempts), but all of the others", async () => {
+    const { workspaceId, api, subscription, first, second } = await withLeads();
+    await expect
+      .poll(() => deliveriesTo(subscription.id), { timeout: 5_000 })
+      .toSatisfy((rows: { attempts: number }[]) => rows.some(({ attempts }) => attempts > 0));
+    expect(await tablesWith(first)).toEqual(["events", "leads", "runs"]);
+    expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({});
+    expect(await tablesWith(first)).toEqual([]);
+    for (const personal of Object.values(PERSON)) expect(await tablesWith(personal)).toEqual([]);
+    expect((await api.get("/v1/leads")).body).toMatchObject({
+      data: [{ id: second, name: "Marc Aurèle" }],
+    });
+    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: null }] });
+    const { items } = await Platform.listDeliveries({ webhookId: subscription.id });
+    expect(items).toHaveLength(1);
+    const ledger = await Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 1, pending: 1, addsUp: true });
+  });
+
+  test("can be called twice, and with unknown ids", async () => {
+    const { workspaceId, api, first, second } = await withLeads();
+    await Platform.eraseLeads({ workspaceId, ids: [first, "lea_none"] });
+    await Platform.eraseLeads({ workspaceId, ids: [first, first] });
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
+  });
+
+  test("erases nothing of another workspace", async () => {
+    const mine = await withLeads();
+    const { workspaceId, api, first } = await withLeads();
+    await Platform.eraseLeads({ workspaceId: mine.workspaceId, ids: [first] });
+    expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
+    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: first }] });
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
+  });
+
+  test("finds the event of a lead stored before events were linked to leads", async () => {
+    const { workspaceId, first, second } = await withLeads();
+    // Their events had the lead in their bodies, and nowhere else.
+    await HOME_DB.batch([
+      HOME_DB.prepare(
+        "UPDATE events SET body = json_object('data', json_object('id', lead_id)), lead_id = NULL WHERE workspace_id = ?",
+      ).bind(workspaceId),
+      HOME_DB.prepare("UPDATE leads SET event_id = NULL WHERE workspace_id = ?").bind(workspaceId),
+    ]);
+    await Platform.eraseLeads({ workspaceId, ids: [first] });
+    const { results } = await HOME_DB.prepare("SELECT body FROM events WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .all<{ body: string }>();
+    expect(results.map(({ body }) => JSON.parse(body).data.id)).toEqual([second]);
+  });
+
+  test("during a dispatch, does not post what is waiting, and leaves nothing of what is in progress", async () => {
+    const { workspaceId, subscription, first, second } = await withLeads("ok");
+    const { id } = subscription;
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
+    const eventIds = (await deliveriesTo(id)).map(({ eventId }) => eventId);
+    await HOME_DB.prepare(
+      "UPDATE deliveries SET state = 'pending', settled_at = NULL, attempts = 0 WHERE subscription_id = ?",
+    )
+      .bind(id)
+      .run();
+    await HOME_DB.prepare("UPDATE subscriptions SET posts_at_once = 1, held_until = 0 WHERE id = ?")
+      .bind(id)
+      .run();
+    let now = Date.now() + 60_000;
+    const posts: string[] = [];
+    const attempt = async ({ eventId }: { eventId: string }) => {
+      posts.push(eventId);
+      await Platform.eraseLeads({ workspaceId, ids: [first, second] });
+      now += 2_000;
+      return answered(500);
+    };
+    await dispatchAt(() => now, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect(eventIds).toContain(posts[0]);
+    expect(await deliveriesTo(id)).toEqual([]);
+    const { results } = await HOME_DB.prepare("SELECT 1 FROM attempts WHERE subscription_id = ?")
+      .bind(id)
+      .all();
+    expect(results).toEqual([]);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 0, addsUp: true });
+    expect(await receivedBy(subscription)).toHaveLength(2);
+  });
+
+  test("reads what it erases, however many leads and events the workspace has", async () => {
+    const { workspaceId, first } = await withLeads();
+    await announceLeads(workspaceId, 500, Date.now());
+    await fillLeads(workspaceId, 500);
+    const { DB, rows } = meteredDatabase();
+    await commit(openDatabase(DB), eraseLeads(workspaceId, [first]));
+    expect(await db.select().from(leads).where(sql`id = ${first}`)).toEqual([]);
+    expect(rows.read).toBeLessThan(200);
+  });
+
+  test("says which parameter is wrong", async () => {
+    const unknown = Platform.eraseLeads({ workspaceId: "wks_none", ids: ["lea_1"] });
+    expect(await errorOf(unknown)).toContain("workspaceId");
+    const { workspaceId } = await openWorkspace();
+    expect(await errorOf(Platform.eraseLeads({ workspaceId, ids: [] }))).toContain("ids");
+  });
+});
+
+test("personal data, and the data key that it is encrypted under, are overwritten before they are deleted", async () => {
+  const { workspaceId, first } = await withLeads();
+  await HOME_DB.prepare("UPDATE leads SET sealed = NULL, name = 'Zoé', phone = NULL WHERE id = ?")
+    .bind(first)
+    .run();
+  const stored = HOME_DB.prepare(
+    `SELECT length(hex(sealed)) AS bytes FROM leads WHERE workspace_id = ?1 AND sealed IS NOT NULL
+      UNION ALL SELECT length(data_key) FROM workspaces WHERE id = ?1`,
+  );
+  const { results: lengths } = await stored.bind(workspaceId).all<{ bytes: number }>();
+  const [sealed = 0, dataKey = 0] = lengths.map(({ bytes }) => bytes);
+  const keep = (table: string, columns: string) =>
+    HOME_DB.prepare(
+      `CREATE TRIGGER kept_${table} AFTER DELETE ON ${table}
+        BEGIN INSERT INTO kept SELECT json_array(${columns}); END`,
+    );
+  await HOME_DB.batch([
+    HOME_DB.prepare("CREATE TABLE kept (row TEXT)"),
+    keep("leads", "hex(OLD.sealed), OLD.name, OLD.phone, OLD.custom_fields"),
+    keep("workspaces", "OLD.data_key"),
+  ]);
+  await Platform.eraseLeads({ workspaceId, ids: [first] });
+  await Platform.eraseWorkspace({ workspaceId });
+  const { results } = await HOME_DB.prepare("SELECT row FROM kept").all<{ row: string }>();
+  await HOME_DB.prepare("DROP TRIGGER kept_leads").run();
+  await HOME_DB.prepare("DROP TRIGGER kept_workspaces").run();
+  await HOME_DB.prepare("DROP TABLE kept").run();
+  expect(results.map(({ row }) => JSON.parse(row))).toEqual([
+    ["", "xxxx", null, "xx"],
+    ["0".repeat(sealed), null, null, "xx"],
+    ["x".repeat(dataKey)],
+  ]);
+});
+
+describe("eraseWorkspace", () => {
+  test("during a dispatch, ends it", async () => {
+    const startedAt = Date.now();
+    let now = startedAt;
+    const { id, workspaceId } = await owed(3, startedAt);
+    const attempt = async () => {
+      now += 2_000;
+      await Platform.eraseWorkspace({ workspaceId });
+      return answered(200);
+    };
+    const ended = await dispatchAt(() => now, [id], attempt);
+    expect(ended).toEqual([]);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("leaves nothing of it, refuses its keys, and can be called again", async () => {
+    const { workspaceId, api, subscription } = await withLeads();
+    await Platform.rotateWebhookSecret({ webhookId: subscription.id });
+    const other = await withLeads();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+    expect(await tablesWith(subscription.id)).toEqual([]);
+    expect(await tablesWith(other.workspaceId)).toContain("events");
+    expect((await other.api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
+    expect(await Platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    const late = Platform.recordLeads({ workspaceId, leads: [leadReport("late")] });
+    expect(await errorOf(late)).toContain("workspaceId");
+  });
+
+  test("in pieces, reads what it erases, however many notices other workspaces have", async () => {
+    const { workspaceId } = await openWorkspace();
+    await fillLeads(workspaceId, 1_500);
+    await HOME_DB.prepare(`
+      INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+      WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+      SELECT 'wks_other', 'whk_' || n, 'example.com', '[]', n, n, n FROM numbers`).run();
+    const { DB, rows } = meteredDatabase();
+    expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => false)).toBeGreaterThan(500);
+    expect(rows.read).toBeLessThan(15_000);
+  });
+
+  test("leaves no secret of a subscription that was deleted before", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    await Platform.deleteWebhook({ webhookId: id });
+    expect(await tablesWith(id)).toEqual([]);
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("leaves no secret of a subscription whose row is deleted in the process", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    await dispatchAt(Date.now(), [id], answered(200));
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await tablesWith(id)).toEqual([]);
+  });
+
+  test("works in chunks, reports what remains, and continues where it stopped", async () => {
+    const { workspaceId } = await openWorkspace();
+    await subscribe(workspaceId);
+    for (let i = 0; i < 12; i++) {
+      const reports = Array.from({ length: 100 }, (_, j) => leadReport(`${i}-${j}`, PERSON));
+      await Platform.recordLeads({ workspaceId, leads: reports });
+    }
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    const remaining = await eraseWorkspace(db, workspaceId, () => false);
+    // 200 leads, as many events, the subscription, the workspace, and the key, which is in the directory.
+    expect(remaining).toBe(HOME === "DB" ? 403 : 402);
+    expect(await eraseWorkspace(db, workspaceId, () => true)).toBe(0);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+    expect(await tablesWith(workspaceId)).toEqual([]);
+  });
+
+  test("reads each row a few times, however many chunks it takes", async () => {
+    const { workspaceId } = await openWorkspace();
+    await fillLeads(workspaceId, 20_000);
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    const { DB, rows } = meteredDatabase();
+    expect(await eraseWorkspace(openDatabase(DB), workspaceId, () => true)).toBe(0);
+    expect(rows.read).toBeLessThan(15 * 20_000);
+  });
+
+  test("refuses the keys even if a first call stopped before it told their gates", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    expect((await api.get("/v1/leads")).status).toBe(200);
+    await commit(db, closeWorkspace(workspaceId, Date.now()));
+    await Platform.eraseWorkspace({ workspaceId });
+    expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+});

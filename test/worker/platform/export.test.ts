@@ -1,0 +1,322 @@
+import { env, exports } from "cloudflare:workers";
+import { type Column, getTableColumns, getTableName, is, Table } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
+import { openDatabase } from "../../../src/db/client.ts";
+import * as schema from "../../../src/db/schema.ts";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { EXPORT_KINDS, type ExportItem } from "../../../src/workspaces/export-item.ts";
+import { exportPage } from "../../../src/workspaces/lifecycle/export.ts";
+import { EXPORTED_TABLES, NOT_EXPORTED } from "../../../src/workspaces/lifecycle/export-parts.ts";
+import {
+  automationReport,
+  errorOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import {
+  announceLeads,
+  createWorkspace,
+  deliveriesTo,
+  subscribe,
+  subscriberUrl,
+} from "../../support/deliveries.ts";
+import { HOME_DB } from "../../support/home.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+
+const { Platform } = exports;
+
+/** All pages of an export; `between` is called before each page except the first. */
+async function exportAll(workspaceId: string, between = async () => {}): Promise<ExportItem[][]> {
+  const pages: ExportItem[][] = [];
+  let cursor: string | null = null;
+  do {
+    if (cursor !== null) await between();
+    const page = (await Platform.exportWorkspace({ workspaceId, cursor })) as {
+      items: ExportItem[];
+      nextCursor: string | null;
+    };
+    pages.push(page.items);
+    cursor = page.nextCursor;
+  } while (cursor !== null);
+  return pages;
+}
+
+function idsOf(items: ExportItem[], kind: string) {
+  return items.filter((item) => item.kind === kind).map((item) => item.id);
+}
+
+/** A workspace with one of everything that is stored. */
+async function withEverything() {
+  const { workspaceId, keyId, apiKey, api } = await openWorkspace();
+  await Platform.updateWorkspace({ workspaceId, adminEmails: ["admin@example.com"] });
+  const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
+  const failing = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+  const deleted = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+  const { secret } = await Platform.rotateWebhookSecret({ webhookId: failing.id });
+  const automationId = await recordAutomation(workspaceId, { type: "crm_source", name: "CRM" });
+  const removedId = await recordAutomation(workspaceId);
+  const customFields = { note: "é “x”", nested: { list: [1, null, true] } };
+  const { ids } = await Platform.recordLeads({
+    workspaceId,
+    leads: [leadReport("lead", { name: "Zoé", email: "zoe@example.com", customFields })],
+  });
+  const [leadId = ""] = ids;
+  const actions = [{ type: "reply", status: "sent" }];
+  await Platform.recordRuns({
+    workspaceId,
+    runs: [runReport("run", automationId, { leadId, actions }), runReport("hidden", removedId)],
+  });
+  await Platform.removeAutomations({ workspaceId, ids: [removedId] });
+  for (const { id } of [failing, deleted])
+    await expect
+      .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
+      .toBeGreaterThan(0);
+  await HOME_DB.batch([
+    // Held, or its row would go with what it is owed.
+    HOME_DB.prepare(
+      "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, generation = generation + 1, held_by = 'test', held_until = 9e12 WHERE id = ?",
+    ).bind(deleted.id),
+    HOME_DB.prepare(
+      `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+        VALUES (?, ?, 'a.example', '["lead.created"]', 1, 2, 3)`,
+    ).bind(workspaceId, failing.id),
+    HOME_DB.prepare(
+      `INSERT INTO emails (notice_id, recipient, due_at)
+        SELECT id, 'admin@example.com', 4 FROM notices WHERE workspace_id = ?`,
+    ).bind(workspaceId),
+  ]);
+  const secrets = [apiKey, rolled.apiKey, secret, failing.secret];
+  return {
+    workspaceId,
+    api,
+    failing,
+    deleted,
+    automationId,
+    removedId,
+    leadId,
+    secrets,
+    customFields,
+  };
+}
+
+describe("the tables of the schema", () => {
+  const tables = Object.values(schema).filter((value) => is(value, Table)) as Table[];
+
+  test("are each exported or listed with a reason", () => {
+    expect(tables.length).toBeGreaterThan(10);
+    const exported = EXPORTED_TABLES.map((table) => getTableName(table));
+    const named = [...exported, ...Object.keys(NOT_EXPORTED)];
+    expect(named.toSorted()).toEqual(tables.map((table) => getTableName(table)).toSorted());
+  });
+
+  test("of a workspace are exported with every column except secrets", async () => {
+    const { workspaceId } = await withEverything();
+    const items = (await exportAll(workspaceId)).flat();
+    expect([...new Set(items.map(({ kind }) => kind))].toSorted()).toEqual(
+      [...EXPORT_KINDS].toSorted(),
+    );
+    const known = items.map((item) => Object.keys(item).toSorted().join());
+    for (const table of EXPORTED_TABLES) {
+      const columns = Object.keys(getTableColumns(table) as Record<string, Column>)
+        .filter(
+          (name) => !["workspaceId", "keyHash", "sealedSecret", "dataKey", "sealed"].includes(name),
+        )
+        .map((name) => (name === "subscriptionId" ? "webhookId" : name))
+        .map((name) => (name === "kind" ? "about" : name));
+      expect(known, getTableName(table)).toContain([...columns, "kind"].toSorted().join());
+    }
+  });
+});
+
+describe("exportWorkspace", () => {
+  test("returns everything stored, in readable form, and no secret", async () => {
+    const all = await withEverything();
+    const other = await withEverything();
+    const items = (await exportAll(all.workspaceId)).flat();
+    const [lead] = items.filter(({ kind }) => kind === "lead");
+    expect(lead).toMatchObject({
+      kind: "lead",
+      id: all.leadId,
+      reference: "lead",
+      name: "Zoé",
+      email: "zoe@example.com",
+      customFields: all.customFields,
+      createdAt: expect.stringMatching(/^\d{4}-.*Z$/),
+    });
+    expect(items).toContainEqual(
+      expect.objectContaining({ kind: "workspace", accessGranted: true, webhooksMax: null }),
+    );
+    expect(idsOf(items, "automation").toSorted()).toEqual(
+      [all.automationId, all.removedId].toSorted(),
+    );
+    expect(idsOf(items, "webhook").toSorted()).toEqual([all.failing.id, all.deleted.id].toSorted());
+    expect(idsOf(items, "api_key")).toHaveLength(2);
+    expect(idsOf(items, "run")).toHaveLength(2);
+    const [event] = items.filter(({ type }) => type === "lead.created");
+    // Its body is made from the lead, which is exported itself.
+    expect(event).toMatchObject({ leadId: all.leadId, body: "" });
+    const deliveries = items.filter(({ kind }) => kind === "delivery");
+    expect(deliveries.map(({ webhookId }) => webhookId).toSorted()).toEqual(
+      [all.failing.id, all.deleted.id].toSorted(),
+    );
+    expect(items).toContainEqual(
+      expect.objectContaining({ kind: "attempt", webhookId: all.failing.id, status: 500 }),
+    );
+    expect(items).toContainEqual(
+      expect.objectContaining({ kind: "email", recipient: "admin@example.com", state: "owed" }),
+    );
+    const text = JSON.stringify(items);
+    const hashes = await Promise.all(all.secrets.map(hashApiKey));
+    for (const secret of [...all.secrets, ...hashes, "whsec_", "test."])
+      expect(text).not.toContain(secret);
+    for (const foreign of [other.workspaceId, other.leadId, other.failing.id, other.automationId])
+      expect(text).not.toContain(foreign);
+  });
+
+  test("skips nothing that existed at the start, and repeats nothing, while others write", async () => {
+    const workspaceId = await createWorkspace();
+    await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    const automationId = await recordAutomation(workspaceId);
+    const day = (n: number) => new Date(Date.UTC(2026, 0, 1 + (n % 300))).toISOString();
+    const record = async (from: number) => {
+      const range = Array.from({ length: 100 }, (_, i) => from + i);
+      const leads = range.map((n) => leadReport(`lead-${n}`, { createdAt: day(n * 7) }));
+      const { ids } = await Platform.recordLeads({ workspaceId, leads });
+      const runs = range.map((n) =>
+        runReport(`run-${n}`, automationId, { occurredAt: day(n * 11) }),
+      );
+      const recorded = await Platform.recordRuns({ workspaceId, runs });
+      return [...ids, ...recorded.ids];
+    };
+    const atStart: string[] = [];
+    for (let from = 0; from < 1_200; from += 100) atStart.push(...(await record(from)));
+    let from = 1_200;
+    // In the meantime, the automation becomes a CRM one, and its runs move to another index.
+    const report = (type: "crm_source" | "social_comments") =>
+      Platform.recordAutomations({
+        workspaceId,
+        automations: [automationReport("moving", { type, name: "CRM" })],
+      });
+    const pages = await exportAll(workspaceId, async () => {
+      await report(from % 200 === 0 ? "crm_source" : "social_comments");
+      await HOME_DB.prepare("UPDATE runs SET crm = NOT crm WHERE workspace_id = ?")
+        .bind(workspaceId)
+        .run();
+      await record(from);
+      from += 100;
+    });
+    expect(pages.length).toBeGreaterThan(4);
+    for (const page of pages) expect(page.length).toBeLessThan(1_000 + 12 * 200);
+    const ids = pages
+      .flat()
+      .flatMap(({ kind, id }) => (kind === "lead" || kind === "run" ? [id] : []));
+    expect(new Set(ids).size).toBe(ids.length);
+    const shown = new Set<unknown>(ids);
+    expect(atStart.filter((id) => !shown.has(id))).toEqual([]);
+    const pairs = pages.flat().flatMap((item) => (item.kind === "delivery" ? [item.eventId] : []));
+    expect(new Set(pairs).size).toBe(pairs.length);
+    const delivered = new Set<unknown>(pairs);
+    expect(idsOf(pages.flat(), "event").filter((id) => !delivered.has(id))).toEqual([]);
+  });
+
+  test("keeps pages small if each record is as large as possible", async () => {
+    const workspaceId = await createWorkspace();
+    await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    const note = '"'.repeat((RECORD_MAX_BYTES - 250) / 2);
+    for (let i = 0; i < 120; i += 20) {
+      const leads = Array.from({ length: 20 }, (_, n) =>
+        leadReport(`${i + n}`, { customFields: { note } }),
+      );
+      await Platform.recordLeads({ workspaceId, leads });
+    }
+    const pages = await exportAll(workspaceId);
+    const sizes = pages.map((page) => new TextEncoder().encode(JSON.stringify(page)).length);
+    expect(Math.max(...sizes)).toBeGreaterThan(1_500_000);
+    expect(Math.max(...sizes)).toBeLessThan(6_000_000);
+    expect(idsOf(pages.flat(), "lead")).toHaveLength(120);
+    expect(idsOf(pages.flat(), "event")).toHaveLength(120);
+  });
+
+  test("reads the rows it returns, whatever other workspaces have", async () => {
+    const workspaceId = await createWorkspace();
+    const crowd = await createWorkspace();
+    await subscribe(crowd, { url: subscriberUrl("status-500") });
+    await subscribe(workspaceId, { url: subscriberUrl("status-500") });
+    for (const [id, calls] of [
+      [crowd, 10],
+      [workspaceId, 1],
+    ] as const)
+      for (let i = 0; i < calls; i++) {
+        const range = Array.from({ length: 100 }, (_, n) => `${100 * i + n}`);
+        const automations = range.map((reference) => automationReport(reference));
+        const { ids } = await Platform.recordAutomations({ workspaceId: id, automations });
+        await Platform.removeAutomations({ workspaceId: id, ids: ids.slice(0, 50) });
+        const leads = range.map((reference) => leadReport(reference));
+        await Platform.recordLeads({ workspaceId: id, leads });
+      }
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
+    const page = await exportPage(
+      database,
+      database,
+      env.WEBHOOK_ENCRYPTION_KEYS,
+      workspaceId,
+      null,
+    );
+    expect(page.items.length).toBeGreaterThanOrEqual(400);
+    expect(page.nextCursor).toBeNull();
+    // For a lead, its event and its delivery, each query reads one or a few rows.
+    expect(rows.read).toBeLessThan(2_000);
+  });
+
+  test("reads little more than it returns for each delivery, however many follow", async () => {
+    const workspaceId = await createWorkspace();
+    for (let i = 0; i < 2; i++) await subscribe(workspaceId);
+    await announceLeads(workspaceId, 2_000, Date.now());
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
+    const given: ExportItem[] = [];
+    let cursor: string | null = null;
+    do {
+      const page = await exportPage(
+        database,
+        database,
+        env.WEBHOOK_ENCRYPTION_KEYS,
+        workspaceId,
+        cursor,
+      );
+      given.push(...page.items);
+      cursor = page.nextCursor;
+    } while (cursor !== null);
+    expect(given.filter(({ kind }) => kind === "delivery")).toHaveLength(4_000);
+    expect(rows.read).toBeLessThan(5 * given.length);
+  });
+
+  test("rejects an invalid cursor, another workspace's cursor, and an unknown workspace", async () => {
+    const [one, other] = [await createWorkspace(), await createWorkspace()];
+    const leads = Array.from({ length: 100 }, (_, n) => leadReport(`${n}`));
+    for (let i = 0; i < 11; i++)
+      await Platform.recordLeads({
+        workspaceId: one,
+        leads: leads.map((lead) => ({ ...lead, reference: `${i}-${lead.reference}` })),
+      });
+    const { nextCursor } = await Platform.exportWorkspace({ workspaceId: one });
+    expect(nextCursor).not.toBeNull();
+    const { nextCursor: foreign } = await Platform.exportWorkspace({ workspaceId: other });
+    expect(foreign).toBeNull();
+    for (const [workspaceId, cursor] of [
+      [other, nextCursor],
+      [one, "x"],
+      [one, btoa(JSON.stringify([1, "export", one, 99])).replaceAll("=", "")],
+      [one, btoa(JSON.stringify([1, "export", one, 4, "a"])).replaceAll("=", "")],
+    ] as const)
+      expect(await errorOf(Platform.exportWorkspace({ workspaceId, cursor }))).toBe(
+        "exportWorkspace: cursor: is not a cursor of this workspace's export",
+      );
+    const unknown = Platform.exportWorkspace({ workspaceId: "wks_unknown" });
+    expect(await errorOf(unknown)).toContain("workspaceId: no such workspace");
+  });
+});

@@ -1,0 +1,206 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import type { Run } from "../../../src/records/runs.ts";
+import {
+  automationReport,
+  errorOf,
+  eventsOf,
+  leadReport,
+  openListeningWorkspace,
+  type RunReport,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+
+const { Platform } = exports;
+
+/** A workspace with an automation and a lead, and its runs. */
+async function openAutomation() {
+  const workspace = await openListeningWorkspace();
+  const { workspaceId, api } = workspace;
+  const automationId = await recordAutomation(workspaceId);
+  const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+  return {
+    ...workspace,
+    automationId,
+    leadId: ids[0] as string,
+    record: (...runs: RunReport[]) => Platform.recordRuns({ workspaceId, runs }),
+    listed: async () => (await api.get<{ data: Run[] }>("/v1/runs?limit=100")).body.data,
+    announced: async () =>
+      (await eventsOf(workspaceId)).filter(({ type }) => type === "run.completed"),
+  };
+}
+
+describe("recordRuns", () => {
+  test("returns the ids in the order of the runs, and announces each one, whatever its status", async () => {
+    const { automationId, leadId, record, listed, announced } = await openAutomation();
+    const statuses = ["success", "partial", "failed"] as const;
+    const { ids, ...rest } = await record(
+      ...statuses.map((status, i) =>
+        runReport(status, automationId, {
+          status,
+          leadId,
+          occurredAt: `2026-01-0${i + 1}T00:00:00Z`,
+          actions: [{ type: "send_message", status: "sent" }],
+        }),
+      ),
+    );
+    expect(rest).toEqual({ created: 3 });
+    const shown = (await listed()).toReversed();
+    expect(shown.map(({ id, status }) => [id, status])).toEqual(
+      statuses.map((status, i) => [ids[i], status]),
+    );
+    const events = (await announced()).toSorted(
+      (a, b) => ids.indexOf(a.data.id) - ids.indexOf(b.data.id),
+    );
+    expect(events).toEqual(
+      shown.map((data) => ({
+        id: expect.stringMatching(/^evt_[0-9a-z]+$/),
+        type: "run.completed",
+        created_at: expect.stringMatching(/Z$/),
+        data,
+      })),
+    );
+  });
+
+  test("gives the same reference the same id, changes nothing and causes no second event", async () => {
+    const { automationId, leadId, record, listed, announced } = await openAutomation();
+    const { ids } = await record(runReport("1", automationId));
+    const before = [await listed(), await announced()];
+    const again = runReport("1", automationId, {
+      status: "failed",
+      triggerType: "message",
+      occurredAt: "2020-01-01T00:00:00Z",
+      actions: [{}],
+      leadId,
+    });
+    expect(await record(again)).toEqual({ ids, created: 0 });
+    expect([await listed(), await announced()]).toEqual(before);
+  });
+
+  test("announces a run once if several callers report it concurrently", async () => {
+    const { automationId, record, announced } = await openAutomation();
+    await Promise.all(Array.from({ length: 10 }, () => record(runReport("1", automationId))));
+    expect(await announced()).toHaveLength(1);
+  });
+
+  test("applies the first of several reports of one reference in a call, once", async () => {
+    const { automationId, record, listed, announced } = await openAutomation();
+    const { ids } = await record(
+      runReport("1", automationId, { status: "partial" }),
+      runReport("1", automationId, { status: "failed" }),
+    );
+    expect(ids[1]).toBe(ids[0]);
+    expect((await listed()).map(({ status }) => status)).toEqual(["partial"]);
+    expect(await announced()).toHaveLength(1);
+  });
+
+  test("accepts 1 to 100 runs per call", async () => {
+    const { automationId, record, listed } = await openAutomation();
+    const reports = (count: number) =>
+      Array.from({ length: count }, (_, i) => runReport(String(i), automationId));
+    for (const count of [0, 101])
+      expect(await errorOf(record(...reports(count)))).toContain("recordRuns: runs: Too ");
+    expect(await listed()).toEqual([]);
+    expect(new Set((await record(...reports(100))).ids).size).toBe(100);
+    expect(await listed()).toHaveLength(100);
+  });
+
+  test("keeps the actions unchanged", async () => {
+    const { automationId, record, listed } = await openAutomation();
+    const actions = [{ type: "envoyé 📨", status: 'a "b" \\c' }, { status: "" }, { type: "x" }, {}];
+    await record(runReport("1", automationId, { actions }));
+    expect((await listed()).map((run) => run.actions)).toEqual([actions]);
+  });
+
+  test("shows occurredAt in UTC, and the time of the report if it is missing", async () => {
+    const { automationId, record, listed } = await openAutomation();
+    await record(runReport("1", automationId, { occurredAt: "2026-01-01T00:30:00+05:30" }));
+    const startedAt = new Date().toISOString();
+    await record(runReport("2", automationId));
+    const [second, first] = await listed();
+    expect(first?.occurred_at).toBe("2025-12-31T19:00:00.000Z");
+    expect(String(second?.occurred_at) >= startedAt).toBe(true);
+  });
+
+  test("rejects an automation that is unknown or another workspace's, and writes no run", async () => {
+    const { automationId, record, listed, announced } = await openAutomation();
+    const stranger = await openAutomation();
+    for (const other of ["aut_unknown", stranger.automationId, ""])
+      expect(await errorOf(record(runReport("1", automationId), runReport("2", other)))).toContain(
+        "runs[1].automationId: no such automation in this workspace",
+      );
+    expect([await listed(), await announced(), await stranger.listed()]).toEqual([[], [], []]);
+  });
+
+  test("rejects a lead that is unknown or another workspace's, and writes no run", async () => {
+    const { automationId, leadId, record, listed, announced } = await openAutomation();
+    const stranger = await openAutomation();
+    for (const other of ["lea_unknown", stranger.leadId, ""])
+      expect(
+        await errorOf(
+          record(
+            runReport("1", automationId, { leadId }),
+            runReport("2", automationId, { leadId: other }),
+          ),
+        ),
+      ).toContain("runs[1].leadId: no such lead in this workspace");
+    expect([await listed(), await announced()]).toEqual([[], []]);
+  });
+
+  test("returns how many runs are new, even after the removal of their automation", async () => {
+    const { workspaceId, record } = await openAutomation();
+    const automations = { workspaceId, automations: [automationReport("1")] };
+    const { ids } = await Platform.recordAutomations(automations);
+    const automationId = String(ids[0]);
+    const runs = ["1", "2"].map((reference) => runReport(reference, automationId));
+    expect((await record(...runs)).created).toBe(2);
+    expect((await record(...runs, runReport("3", automationId))).created).toBe(1);
+    await Platform.removeAutomations({ workspaceId, ids: [automationId] });
+    await Platform.recordAutomations(automations);
+    expect((await record(...runs)).created).toBe(2);
+  });
+
+  test("rejects a run of an automation that was removed", async () => {
+    const { workspaceId, automationId, record } = await openAutomation();
+    await Platform.removeAutomations({ workspaceId, ids: [automationId] });
+    expect(await errorOf(record(runReport("1", automationId)))).toContain(
+      "runs[0].automationId: no such automation in this workspace",
+    );
+  });
+
+  test("does not let one workspace's run replace another's with the same reference", async () => {
+    const [one, other] = [await openAutomation(), await openAutomation()];
+    const first = await one.record(runReport("same", one.automationId));
+    const second = await other.record(runReport("same", other.automationId));
+    expect(second.ids).not.toEqual(first.ids);
+    expect((await one.listed()).map(({ id }) => id)).toEqual(first.ids);
+    expect((await other.listed()).map(({ id }) => id)).toEqual(second.ids);
+  });
+
+  test.each([
+    [{ status: "running" }, "runs[1].status: "],
+    [{ triggerType: "cron" }, "runs[1].triggerType: "],
+    [{ occurredAt: "now" }, "runs[1].occurredAt: Invalid ISO datetime"],
+    [{ actions: {} }, "runs[1].actions: "],
+    [{ actions: [{ type: 1 }] }, "runs[1].actions[0].type: "],
+    [{ actions: [{}, { kind: "x" }] }, 'runs[1].actions[1]: Unrecognized key: "kind"'],
+    [{ actions: [{ type: "\0" }] }, "runs[1].actions[0].type: must be well-formed text"],
+    [{ actions: Array(101).fill({}) }, "runs[1].actions: "],
+    [{ leadId: 1 }, "runs[1].leadId: "],
+    [{ automationId: null }, "runs[1].automationId: "],
+    [{ reference: undefined }, "runs[1].reference is missing"],
+    [{ duration: 1 }, 'runs[1]: Unrecognized key: "duration"'],
+  ])("says which run is wrong and where, and writes none: %j", async (differences, message) => {
+    const { automationId, record, listed, announced } = await openAutomation();
+    expect(
+      await errorOf(
+        record(
+          runReport("1", automationId),
+          runReport("2", automationId, differences as Partial<RunReport>),
+        ),
+      ),
+    ).toContain(`recordRuns: ${message}`);
+    expect([await listed(), await announced()]).toEqual([[], []]);
+  });
+});

@@ -1,0 +1,240 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { earlierSecrets } from "../../../src/db/schema.ts";
+import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
+import { sweep } from "../../../src/sweep.ts";
+import { rotateSecret } from "../../../src/webhooks/rotation.ts";
+import {
+  countUnderOtherKeys,
+  listUnderOtherKeys,
+  updateSecret,
+} from "../../../src/webhooks/secrets.ts";
+import { errorOf, openWorkspace } from "../../support/api.ts";
+import {
+  announceLeads,
+  consumeFor,
+  createWorkspace,
+  db,
+  expectedSignatures,
+  isolated,
+  observedDatabase,
+  receivedBy,
+  subscribe,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
+
+const { Platform } = exports;
+const DAY_SECONDS = 86_400;
+const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+const NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
+
+/** Delivers one more event to the subscription, and returns what it received. */
+async function deliver(workspaceId: string, subscription: { id: string; url: string }) {
+  await announceLeads(workspaceId, 1, Date.now());
+  await consumeFor([subscription.id], isolated().env);
+  const received = await receivedBy(subscription);
+  const last = received.at(-1);
+  if (!last) throw new Error("nothing was received");
+  return last;
+}
+
+/** The expected signatures of the secrets, in order. */
+async function signaturesBy(
+  secrets: string[],
+  { headers, body }: Awaited<ReturnType<typeof deliver>>,
+) {
+  const timestamp = headers["webhook-timestamp"] ?? "";
+  const both = await Promise.all(
+    secrets.map((secret) =>
+      expectedSignatures(secret, headers["webhook-id"] ?? "", timestamp, body),
+    ),
+  );
+  return {
+    service: [`t=${timestamp}`, ...both.map(({ service }) => service.split(",")[1])].join(),
+    standard: both.map(({ standard }) => standard).join(" "),
+  };
+}
+
+function signaturesOf({ headers }: Awaited<ReturnType<typeof deliver>>) {
+  return { service: headers["x-service-signature"], standard: headers["webhook-signature"] };
+}
+
+function earlierOf(id: string) {
+  return db.select().from(earlierSecrets).where(sql`subscription_id = ${id}`);
+}
+
+describe("rotateWebhookSecret", () => {
+  test("returns a new secret, and from then on deliveries are signed with both, the old one first", async () => {
+    const workspaceId = await createWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const { id } = subscription;
+    const { secret, overlapEndsAt } = await Platform.rotateWebhookSecret({ webhookId: id });
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+    expect(Date.parse(overlapEndsAt ?? "")).toBeCloseTo(Date.now() + DAY_SECONDS * 1000, -4);
+    const delivery = await deliver(workspaceId, subscription);
+    expect(signaturesOf(delivery)).toEqual(
+      await signaturesBy([subscription.secret, secret], delivery),
+    );
+  });
+
+  test("leaves only the new secret when the overlap has ended, and the sweep deletes the old one", async () => {
+    const workspaceId = await createWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const { id } = subscription;
+    const long = Date.now() - 3_600_000;
+    const { secret } = await rotateSecret(db, KEYS, id, 3_599, long);
+    const delivery = await deliver(workspaceId, subscription);
+    expect(signaturesOf(delivery)).toEqual(await signaturesBy([secret], delivery));
+    expect(await earlierOf(id)).toHaveLength(1);
+    await sweep(isolated().env, Date.now());
+    expect(await earlierOf(id)).toEqual([]);
+  });
+
+  test("with an overlap of 0 ends every earlier secret immediately", async () => {
+    const workspaceId = await createWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const webhookId = subscription.id;
+    await Platform.rotateWebhookSecret({ webhookId });
+    const { secret, overlapEndsAt } = await Platform.rotateWebhookSecret({
+      webhookId,
+      overlapSeconds: 0,
+    });
+    expect(overlapEndsAt).toBeNull();
+    const delivery = await deliver(workspaceId, subscription);
+    expect(signaturesOf(delivery)).toEqual(await signaturesBy([secret], delivery));
+    expect(await earlierOf(webhookId)).toEqual([]);
+  });
+
+  test("called again after a lost answer, keeps the secret that the receiver knows", async () => {
+    const workspaceId = await createWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const webhookId = subscription.id;
+    const lost = await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 60 });
+    const { secret } = await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 120 });
+    const delivery = await deliver(workspaceId, subscription);
+    const sent = signaturesOf(delivery).service?.split(",").toSorted();
+    const all = await signaturesBy([subscription.secret, lost.secret, secret], delivery);
+    expect(sent).toEqual(all.service.split(",").toSorted());
+  });
+
+  test("takes effect once, even if the database's reply is lost", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    let lost = false;
+    const { DB } = observedDatabase({
+      after: () => {
+        if (lost) return;
+        lost = true;
+        throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
+    expect(await earlierOf(id)).toHaveLength(1);
+    const { sealedSecret } = await subscriptionRow(id);
+    expect(await open(parseEncryptionKeys(KEYS), id, sealedSecret)).toBe(secret);
+  });
+
+  test.each([60, 0])(
+    "does not override a later one, with an overlap of %i, if the database's reply is lost",
+    async (overlap) => {
+      const { id } = await subscribe(await createWorkspace());
+      let later = "";
+      const DB = lossyDatabase("reply", async () => {
+        later = (await rotateSecret(db, KEYS, id, overlap, Date.now())).secret;
+      });
+      const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
+      const ring = parseEncryptionKeys(KEYS);
+      expect(await open(ring, id, (await subscriptionRow(id)).sealedSecret)).toBe(later);
+      const earlier = await earlierOf(id);
+      const opened = await Promise.all(earlier.map((one) => open(ring, id, one.sealedSecret)));
+      expect(opened).toHaveLength(overlap === 0 ? 0 : 2);
+      expect(opened.includes(secret)).toBe(overlap !== 0);
+    },
+  );
+
+  test("is refused for a subscription with too many secrets, even if the reply is lost", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
+    const before = await subscriptionRow(id);
+    const DB = openDatabase(lossyDatabase("reply", async () => {}));
+    expect(await errorOf(rotateSecret(DB, KEYS, id, 60, Date.now()))).toContain("overlapSeconds 0");
+    expect(await subscriptionRow(id)).toEqual(before);
+  });
+
+  test("rejects a fifth rotation while four earlier secrets are valid, and changes nothing", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    const webhookId = id;
+    for (let i = 0; i < 4; i++) await Platform.rotateWebhookSecret({ webhookId });
+    const before = await subscriptionRow(id);
+    expect(await errorOf(Platform.rotateWebhookSecret({ webhookId }))).toContain(
+      "overlapSeconds 0",
+    );
+    expect(await subscriptionRow(id)).toEqual(before);
+    expect(await earlierOf(id)).toHaveLength(4);
+  });
+
+  test("affects only this subscription, and stores no secret in plain text", async () => {
+    const workspaceId = await createWorkspace();
+    const [subscription, other] = [await subscribe(workspaceId), await subscribe(workspaceId)];
+    const before = await subscriptionRow(other.id);
+    const { secret } = await Platform.rotateWebhookSecret({ webhookId: subscription.id });
+    expect(await subscriptionRow(other.id)).toEqual(before);
+    const stored = JSON.stringify([
+      await subscriptionRow(subscription.id),
+      await earlierOf(subscription.id),
+    ]);
+    expect(stored).not.toContain(secret);
+    expect(stored).not.toContain(subscription.secret);
+  });
+
+  test.each([
+    ["webhookId", {}],
+    ["overlapSeconds", { overlapSeconds: 7 * DAY_SECONDS + 1 }],
+    ["overlapSeconds", { overlapSeconds: -1 }],
+  ])("says that %s is wrong", async (parameter, input) => {
+    const call = Platform.rotateWebhookSecret({ webhookId: "whk_none", ...input });
+    expect(await errorOf(call)).toContain(parameter);
+  });
+
+  test("does not appear in the client's own list", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const before = await api.get("/v1/webhooks");
+    await Platform.rotateWebhookSecret({ webhookId: id });
+    expect((await api.get("/v1/webhooks")).body).toEqual(before.body);
+  });
+});
+
+const FIRST = { id: "", sealedSecret: "" };
+
+describe("a reseal", () => {
+  test("also reseals the earlier secrets", async () => {
+    const { id, secret } = await subscribe(await createWorkspace());
+    const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
+    const ring = parseEncryptionKeys(NEW_KEYS);
+    const secrets = await listUnderOtherKeys(db, "next", FIRST, 1_000);
+    expect(await commit(db, countUnderOtherKeys("next"))).toBe(secrets.length);
+    const own = secrets.filter((one) => one.id === id);
+    expect(own).toHaveLength(2);
+    const opened = await Promise.all(own.map((one) => open(ring, id, one.sealedSecret)));
+    expect(opened.toSorted()).toEqual([secret, rotated.secret].toSorted());
+  });
+
+  test("that reads before a rotation and writes after it never restores the old secret, and reseals both", async () => {
+    const { id, secret } = await subscribe(await createWorkspace());
+    const read = (await listUnderOtherKeys(db, "next", FIRST, 1_000)).filter(
+      (one) => one.id === id,
+    );
+    const rotated = await rotateSecret(db, KEYS, id, 600, Date.now());
+    const [first] = read;
+    if (!first) throw new Error("the secret was not read");
+    await commit(db, updateSecret(first, `next.${first.sealedSecret}`));
+    const ring = parseEncryptionKeys(KEYS);
+    expect(await open(ring, id, (await subscriptionRow(id)).sealedSecret)).toBe(rotated.secret);
+    const [earlier] = await earlierOf(id);
+    expect(earlier?.sealedSecret).toBe(`next.${first.sealedSecret}`);
+    expect(await open(ring, id, first.sealedSecret)).toBe(secret);
+  });
+});

@@ -1,0 +1,178 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { subscriptions } from "../../../src/db/schema.ts";
+import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
+import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
+import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
+import { errorOf, openWorkspace } from "../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  db,
+  dispatchAt,
+  expectedSignatures,
+  noticesOf,
+  owed,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriberUrl,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+const { Platform } = exports;
+
+describe("sendTestEvent", () => {
+  test.each(WebhookEvent.options)(
+    "posts a %s marked as a test, signed like any other",
+    async (type) => {
+      const subscription = await subscribe(await createWorkspace(), { events: ["lead.created"] });
+      const result = await Platform.sendTestEvent({ webhookId: subscription.id, type });
+      expect(result).toMatchObject({ outcome: "answered", status: 200 });
+      expect(result.durationMs).toBeLessThan(5_000);
+      const received = await receivedBy(subscription);
+      expect(received).toHaveLength(1);
+      const headers: Record<string, string> = received[0]?.headers ?? {};
+      const body = received[0]?.body ?? "";
+      const delivery = WebhookDelivery.parse(JSON.parse(body));
+      expect(delivery).toMatchObject({ id: result.eventId, type });
+      expect(JSON.stringify(delivery.data).toLowerCase()).toContain("test");
+      expect(headers["x-service-test"]).toBe("true");
+      const timestamp = headers["webhook-timestamp"] ?? "";
+      const expected = await expectedSignatures(
+        subscription.secret,
+        result.eventId,
+        timestamp,
+        body,
+      );
+      expect(headers["x-service-signature"]).toBe(expected.service);
+      expect(headers["webhook-signature"]).toBe(expected.standard);
+    },
+  );
+
+  test.each([
+    ["status-503", { outcome: "answered", status: 503 }],
+    ["status-302", { outcome: "answered", status: 302 }],
+  ])("returns the server's answer: %s", async (behaviour, expected) => {
+    const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl(behaviour) });
+    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    expect(result).toMatchObject(expected);
+  });
+
+  test("reports that a server does not answer within ten seconds", async () => {
+    const { id } = await subscribe(await createWorkspace(), { url: subscriberUrl("hang") });
+    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    expect(result).toMatchObject({ outcome: "timed_out", status: null });
+    expect(result.durationMs).toBeGreaterThan(9_000);
+  }, 20_000);
+
+  test("does not post to an address that we refuse", async () => {
+    const { id } = await subscribe(await createWorkspace(), { url: "https://10.0.0.1/hooks" });
+    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    expect(result).toMatchObject({ outcome: "refused", status: null });
+  });
+
+  test("does not post to a name that now resolves to a private address", async () => {
+    const subscription = await subscribe(await createWorkspace(), {
+      url: subscriberUrl("private"),
+    });
+    const checked: Env = { ...env, DNS_OVER_HTTPS_URL: "https://dns.example/dns-query" };
+    const now = Date.now();
+    const known = await findSubscription(db, subscription.id, now);
+    const result = await sendTestEvent(checked, known, "lead.created", now);
+    expect(result).toMatchObject({ outcome: "refused", status: null });
+    expect(await receivedBy(subscription)).toEqual([]);
+  });
+
+  test("does not affect the ledger, the deliveries or the health, even of a disabled subscription", async () => {
+    const { id, workspaceId } = await owed(1, T0, { behaviour: "status-500" });
+    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    const [row, ledger] = [await subscriptionRow(id), await Platform.ledger({ workspaceId })];
+    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    expect(result).toMatchObject({ outcome: "answered", status: 500 });
+    expect(await subscriptionRow(id)).toEqual(row);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({
+      created: ledger.created,
+      pending: 1,
+    });
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+  });
+
+  test("is refused while the workspace has no access: nothing is posted", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const send = () => Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
+    expect(await errorOf(send())).toContain("webhookId: its workspace has no access");
+    expect(await receivedBy({ url })).toEqual([]);
+    await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect(await send()).toMatchObject({ outcome: "answered", status: 200 });
+  });
+
+  test("says which parameter is wrong", async () => {
+    const type = "lead.created";
+    expect(await errorOf(Platform.sendTestEvent({ webhookId: "whk_none", type }))).toContain(
+      "webhookId",
+    );
+    const unknown = { webhookId: "whk_none", type: "lead.lost" as typeof type };
+    expect(await errorOf(Platform.sendTestEvent(unknown))).toContain("type");
+  });
+});
+
+describe("disableWebhook", () => {
+  test("cancels pending deliveries, shows in GET /v1/webhooks, sends no e-mail, and can be called twice", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 3, T0);
+    expect(await Platform.disableWebhook({ webhookId: id })).toEqual({});
+    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    const row = await subscriptionRow(id);
+    expect(await Platform.disableWebhook({ webhookId: id })).toEqual({});
+    expect(await subscriptionRow(id)).toEqual(row);
+    const disabled_at = new Date(row.disabledAt ?? 0).toISOString();
+    expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [{ id, disabled_at }] });
+    expect(await noticesOf(id)).toEqual([]);
+    await announceLeads(workspaceId, 1, T0 + 1);
+    expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
+  });
+
+  test("does not cancel an attempt in progress, and what waits behind it is cancelled afterwards", async () => {
+    const startedAt = Date.now();
+    let now = startedAt;
+    const { id } = await owed(3, startedAt);
+    const attempt = async () => {
+      await Platform.disableWebhook({ webhookId: id });
+      now += 2_000;
+      return answered(200);
+    };
+    await dispatchAt(() => now, [id], attempt);
+    expect(await statesOf(id)).toMatchObject({ delivered: 1 });
+    await dispatchAt(startedAt + 30_000, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1, cancelled: 2 });
+  });
+
+  test("says which subscription is unknown", async () => {
+    expect(await errorOf(Platform.disableWebhook({ webhookId: "whk_none" }))).toContain(
+      "webhookId",
+    );
+  });
+});
+
+describe("deleteWebhook", () => {
+  test("cancels pending deliveries, disappears from GET /v1/webhooks, and can be called twice", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 2, T0);
+    expect(await Platform.deleteWebhook({ webhookId: id })).toEqual({});
+    expect(await Platform.deleteWebhook({ webhookId: id })).toEqual({});
+    expect(await statesOf(id)).toEqual({ cancelled: 2 });
+    expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [] });
+    expect((await Platform.listWebhooks({ workspaceId })).items).toEqual([]);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
+  });
+});

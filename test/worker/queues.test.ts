@@ -1,0 +1,186 @@
+import {
+  createExecutionContext,
+  createMessageBatch,
+  getQueueResult,
+  waitOnExecutionContext,
+} from "cloudflare:test";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { randomId } from "../../src/contract/ids.ts";
+import worker from "../../src/index.ts";
+import { isWake } from "../../src/webhooks/dispatch/wake.ts";
+import { leadReport, openListeningWorkspace } from "../support/api.ts";
+import { owed, receivedBy, statesOf } from "../support/deliveries.ts";
+import { HOME_DB } from "../support/home.ts";
+import { call, deployment } from "../support/ingest.ts";
+import { keepLog } from "../support/log-lines.ts";
+
+const lines = keepLog();
+
+/** Passes a batch to the Worker's queue door. */
+async function deliver(queue: string, bodies: unknown[], bindings: Env) {
+  const messages = bodies.map((body, i) => ({
+    id: String(i),
+    timestamp: new Date(),
+    attempts: 1,
+    body,
+  }));
+  const batch = createMessageBatch(queue, messages);
+  const context = createExecutionContext();
+  await worker.queue(batch, bindings, context);
+  await waitOnExecutionContext(context);
+  const { explicitAcks, retryMessages } = await getQueueResult(batch, context);
+  return { acknowledged: explicitAcks.toSorted(), retried: retryMessages };
+}
+
+describe("the queue door", () => {
+  test.each(["webhook-deliveries", "platform-records", "renamed-by-whoever-deploys"])(
+    "tells a wake from a record by its shape, in a queue called %s",
+    async (queue) => {
+      const { id, url } = await owed(1, Date.now());
+      const { workspaceId, api } = await openListeningWorkspace();
+      const { env: bindings, dead } = deployment();
+      const bodies = [
+        { subscriptionId: id, lane: "fast" },
+        call("recordLeads", { workspaceId, leads: [leadReport("lead-1")] }),
+      ];
+      const result = await deliver(queue, bodies, bindings);
+      expect(result).toEqual({ acknowledged: ["0", "1"], retried: [] });
+      expect(await receivedBy({ url })).toHaveLength(1);
+      expect((await api.get<{ data: unknown[] }>("/v1/leads")).body.data).toHaveLength(1);
+      expect(dead).toEqual([]);
+    },
+  );
+
+  test("sets aside unknown messages, without affecting others", async () => {
+    const { id } = await owed(2, Date.now());
+    const unknown = [
+      null,
+      1,
+      "whk_1",
+      [],
+      {},
+      { subscriptionId: id },
+      { subscriptionId: 1, lane: "fast" },
+      { subscriptionId: id, lane: "middle" },
+      { id },
+    ];
+    const { env: bindings, dead } = deployment();
+    const bodies = [...unknown, { subscriptionId: id, lane: "fast" }];
+    const { acknowledged, retried } = await deliver("webhook-deliveries", bodies, bindings);
+    expect(retried).toEqual([]);
+    expect(acknowledged).toHaveLength(bodies.length);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+    expect(dead.map(({ message }) => message)).toEqual(unknown);
+  });
+
+  test("sets aside what resembles a wake or a record, with a reason and without logging any of it", async () => {
+    const { id } = await owed(1, Date.now());
+    const wake = { subscriptionId: id, lane: "fast" };
+    const resembling = [
+      { subscriptionId: "x", lane: "fast", database: { toString: null, valueOf: null } },
+      { ...wake, database: { toString: null, valueOf: null } },
+      { ...wake, database: "DB_canary" },
+      { ...wake, database: "DB_99" },
+      { ...wake, method: "recordLeads", input: { workspaceId: "canary", leads: [] } },
+      { ...wake, subscriptionId: "canary" },
+      { method: { toString: null, valueOf: null }, input: "canary" },
+      { method: "recordLeads", input: { toString: null, valueOf: null } },
+      { method: "recordLeads", input: { workspaceId: { toString: null }, leads: "canary" } },
+      JSON.parse('{ "method": "recordLeads", "__proto__": { "input": "canary" } }'),
+    ];
+    const { env: bindings, dead } = deployment();
+    const { acknowledged, retried } = await deliver("platform-records", resembling, bindings);
+    expect(retried).toEqual([]);
+    expect(acknowledged).toHaveLength(resembling.length);
+    expect(dead.map(({ message }) => message)).toEqual(JSON.parse(JSON.stringify(resembling)));
+    for (const { reason } of dead) expect(reason).toMatch(/^(message|recordLeads): \S/);
+    expect(lines.join()).not.toMatch(/canary|DB_99/);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+  });
+});
+
+/** JSON of any shape, often with the fields of a wake or a record, and with values that break code. */
+function anyJson() {
+  const hostile = fc.constantFrom(
+    '{"toString":null,"valueOf":null}',
+    '{"toJSON":1,"then":1,"length":1e9}',
+    '{"__proto__":null,"constructor":{"prototype":null}}',
+    nested(1_000),
+  );
+  const value = fc.oneof(fc.json({ maxDepth: 3 }), hostile);
+  const or = (...usual: string[]) =>
+    fc.oneof(fc.constantFrom(...usual.map((text) => JSON.stringify(text))), value);
+  const wake = {
+    subscriptionId: or(randomId("webhook"), "x"),
+    lane: or("fast"),
+    database: or("DB"),
+  };
+  const input = objectOf({ workspaceId: value, leads: value, ids: value });
+  const record = {
+    method: or("recordLeads", "removeAutomations", "constructor"),
+    input: fc.oneof(value, input),
+  };
+  const shapes = fc.oneof(
+    value,
+    objectOf(wake),
+    objectOf(record),
+    objectOf({ ...wake, ...record, other: value }),
+  );
+  const texts = fc.oneof(
+    shapes,
+    fc.constantFrom("{", `{"method":"recordLeads","input":${nested(60_000)}}`),
+  );
+  return fc.oneof(
+    shapes,
+    texts.map((text) => JSON.stringify(text)),
+  );
+}
+
+/** JSON of an array in an array, and so on, to this depth. */
+function nested(depth: number): string {
+  return "[".repeat(depth) + "]".repeat(depth);
+}
+
+/** JSON of an object with some of the fields, which are JSON themselves. */
+function objectOf(fields: Record<string, fc.Arbitrary<string>>) {
+  return fc.record(fields, { requiredKeys: [] }).map((some) => {
+    const entries = Object.entries(some).map(([name, json]) => `"${name}":${json}`);
+    return `{${entries.join()}}`;
+  });
+}
+
+test("whatever one message is, the ninety-nine around it are recorded and it is dealt with", async () => {
+  const { workspaceId } = await openListeningWorkspace();
+  let recorded = 0;
+  await fc.assert(
+    fc.asyncProperty(anyJson(), fc.nat(99), async (json, place) => {
+      const message = JSON.parse(json);
+      const valid = Array.from({ length: 99 }, (_, i) => {
+        const leads = [leadReport(String(recorded + i))];
+        return call("recordLeads", { workspaceId, leads });
+      });
+      const { env: bindings, dead } = deployment();
+      const bodies = valid.toSpliced(place, 0, message);
+      const { acknowledged, retried } = await deliver("platform-records", bodies, bindings);
+      expect(retried).toEqual([]);
+      expect(acknowledged).toHaveLength(100);
+      // A message that is a whole wake is done with once it is acknowledged.
+      if (isWake({ body: message } as Message, bindings)) expect(dead).toEqual([]);
+      else {
+        expect(dead.map((letter) => JSON.stringify(letter.message))).toEqual([
+          JSON.stringify(message),
+        ]);
+        expect(dead[0]?.reason).toMatch(/^(message|recordLeads|removeAutomations): \S/);
+      }
+      recorded += valid.length;
+    }),
+    { numRuns: 30 },
+  );
+  const { results } = await HOME_DB.prepare(
+    "SELECT count(*) AS count FROM leads WHERE workspace_id = ?",
+  )
+    .bind(workspaceId)
+    .all();
+  expect(results).toEqual([{ count: recorded }]);
+});

@@ -1,0 +1,215 @@
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { type Admission, KeyGate } from "../../../src/quota/key-gate.ts";
+import { unknownKey } from "../../support/api.ts";
+import { slowDatabase } from "../../support/slow-database.ts";
+
+const NOW = 1_790_000_000_000;
+const WINDOW_MS = env.QUOTA_WINDOW_SECONDS * 1000;
+
+/** A key of a new workspace, and its gate. */
+async function openGate(requestsPerWindow?: number) {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
+  const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow });
+  const keyHash = await hashApiKey(apiKey);
+  const stub = env.KEY_GATE.getByName(keyHash);
+  return { workspaceId, keyId, keyHash, stub, admit: (now = NOW) => stub.admit(keyHash, now) };
+}
+
+/** Changes the key without telling the gate, as if `forget` had been lost. */
+async function revokeUnnoticed(keyId: string) {
+  await env.DB.prepare("UPDATE api_keys SET revoked_at = 1 WHERE id = ?").bind(keyId).run();
+}
+
+function admitted(workspaceId: string, limit: number, remaining: number, resetSeconds: number) {
+  const figures = { limit, remaining, resetMs: resetSeconds * 1000 };
+  const keyId = expect.stringMatching(/^key_/);
+  const bookmark = expect.any(String);
+  return { verdict: "admitted", keyId, workspaceId, figures, database: "DB", bookmark };
+}
+
+describe("the quota of a key", () => {
+  test("is `requestsPerWindow`, counted down with each request, then refused", async () => {
+    const { workspaceId, keyId, admit } = await openGate(2);
+    expect(await admit()).toEqual(admitted(workspaceId, 2, 1, 60));
+    expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
+    const exceeded = {
+      verdict: "quota_exceeded",
+      keyId,
+      workspaceId,
+      figures: { limit: 2, remaining: 0, resetMs: 60_000 },
+      expiresAt: null,
+    };
+    expect(await admit()).toEqual(exceeded);
+    expect(await admit()).toEqual(exceeded);
+  });
+
+  test("is the deployment's if the key has none of its own", async () => {
+    const { workspaceId, admit } = await openGate();
+    expect(await admit()).toEqual(
+      admitted(workspaceId, env.QUOTA_REQUESTS, env.QUOTA_REQUESTS - 1, env.QUOTA_WINDOW_SECONDS),
+    );
+  });
+
+  test("is full again when the window opened by the first request is over", async () => {
+    const { workspaceId, admit } = await openGate(1);
+    expect(await admit(NOW)).toEqual(admitted(workspaceId, 1, 0, 60));
+    expect(await admit(NOW + WINDOW_MS - 1)).toMatchObject({
+      verdict: "quota_exceeded",
+      figures: { limit: 1, remaining: 0, resetMs: 1 },
+    });
+    // A refused request opens no window; this one does.
+    expect(await admit(NOW + WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
+    expect(await admit(NOW + 2 * WINDOW_MS + 7_499)).toMatchObject({ verdict: "quota_exceeded" });
+    expect(await admit(NOW + 2 * WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
+  });
+
+  test("is exact if more requests come at once than it admits", async () => {
+    const { admit } = await openGate(50);
+    const admissions = await Promise.all(Array.from({ length: 150 }, () => admit()));
+    const left = admissions.flatMap((admission) =>
+      admission.verdict === "admitted" ? admission.figures.remaining : [],
+    );
+    expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
+  });
+
+  test("survives eviction of the object, including the start of the window", async () => {
+    const { workspaceId, admit, stub } = await openGate(3);
+    await admit(NOW);
+    await admit(NOW + 1_000);
+    await evictDurableObject(stub);
+    expect(await admit(NOW + 20_000)).toEqual(admitted(workspaceId, 3, 0, 40));
+    await evictDurableObject(stub);
+    expect(await admit(NOW + 21_000)).toMatchObject({ verdict: "quota_exceeded" });
+    expect(await admit(NOW + WINDOW_MS)).toEqual(admitted(workspaceId, 3, 2, 60));
+  });
+
+  test("belongs to a single key, even within one workspace", async () => {
+    const first = await openGate(1);
+    const second = await exports.Platform.createApiKey({
+      workspaceId: first.workspaceId,
+      requestsPerWindow: 1,
+    });
+    const keyHash = await hashApiKey(second.apiKey);
+    expect(await first.admit()).toMatchObject({ verdict: "admitted" });
+    expect(await first.admit()).toMatchObject({ verdict: "quota_exceeded" });
+    expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual(
+      admitted(first.workspaceId, 1, 0, 60),
+    );
+  });
+});
+
+describe("the standing of a key", () => {
+  test("is unknown if nobody created the key", async () => {
+    const keyHash = await hashApiKey(await unknownKey());
+    expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, NOW)).toEqual({
+      verdict: "unknown_key",
+    });
+  });
+
+  test("is read once and kept, even across an eviction", async () => {
+    const { keyId, stub, admit } = await openGate();
+    await admit();
+    await revokeUnnoticed(keyId);
+    expect(await admit()).toMatchObject({ verdict: "admitted" });
+    await evictDurableObject(stub);
+    expect(await admit()).toMatchObject({ verdict: "admitted" });
+  });
+
+  test("is dropped by `forget`, from storage too", async () => {
+    const { keyId, stub, admit } = await openGate();
+    await admit();
+    await revokeUnnoticed(keyId);
+    await stub.forget();
+    expect(await admit()).toEqual({ verdict: "unknown_key" });
+
+    const evicted = await openGate();
+    await evicted.admit();
+    await revokeUnnoticed(evicted.keyId);
+    await evicted.stub.forget();
+    await evictDurableObject(evicted.stub);
+    expect(await evicted.admit()).toEqual({ verdict: "unknown_key" });
+  });
+
+  test("is read again after an hour, whatever the gate has been told", async () => {
+    const { keyId, admit } = await openGate();
+    await admit(NOW);
+    await revokeUnnoticed(keyId);
+    expect(await admit(NOW + 3_600_000)).toMatchObject({ verdict: "admitted" });
+    expect(await admit(NOW + 3_600_001)).toEqual({ verdict: "unknown_key" });
+  });
+
+  test("does not affect the count when it is forgotten", async () => {
+    const { workspaceId, stub, admit } = await openGate(3);
+    await admit();
+    await stub.forget();
+    expect(await admit()).toEqual(admitted(workspaceId, 3, 1, 60));
+  });
+});
+
+describe("a workspace without access", () => {
+  test("is refused with the key's figures, and counts against its quota until nothing is left", async () => {
+    const { workspaceId, keyId, admit } = await openGate(3);
+    await admit();
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    const denied = (remaining: number) => ({
+      verdict: "access_denied",
+      keyId,
+      workspaceId,
+      figures: { limit: 3, remaining, resetMs: 60_000 },
+      expiresAt: null,
+    });
+    expect(await admit()).toEqual(denied(1));
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    expect(await admit()).toEqual(admitted(workspaceId, 3, 0, 60));
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await admit()).toEqual(denied(0));
+    expect(await admit()).toEqual(denied(0));
+  });
+});
+
+describe("a standing that was being read when `forget` came", () => {
+  /**
+   * Lets a gate read the standing, changes it during the read, and returns the next two verdicts.
+   */
+  async function race(
+    { keyHash, stub }: Awaited<ReturnType<typeof openGate>>,
+    change: () => Promise<unknown>,
+  ): Promise<[Admission, Admission]> {
+    return runInDurableObject(stub, async (_, state) => {
+      const { db, reading, release } = slowDatabase();
+      const gate = new KeyGate(state, { ...env, DB: db });
+      const admission = gate.admit(keyHash, NOW);
+      await reading;
+      await change();
+      gate.forget();
+      release();
+      return [await admission, await gate.admit(keyHash, NOW)];
+    });
+  }
+
+  test("does not return after a revocation", async () => {
+    const key = await openGate();
+    const verdicts = await race(key, () => revokeUnnoticed(key.keyId));
+    expect(verdicts).toEqual([{ verdict: "unknown_key" }, { verdict: "unknown_key" }]);
+    await evictDurableObject(key.stub);
+    expect(await key.admit()).toEqual({ verdict: "unknown_key" });
+  });
+
+  test("does not return after a loss of access", async () => {
+    const key = await openGate();
+    const deny = env.DB.prepare("UPDATE workspaces SET access_granted = 0 WHERE id = ?");
+    const verdicts = await race(key, () => deny.bind(key.workspaceId).run());
+    expect(verdicts.map(({ verdict }) => verdict)).toEqual(["access_denied", "access_denied"]);
+  });
+
+  test("does not deny a key whose workspace has its access back", async () => {
+    const key = await openGate();
+    await exports.Platform.setWorkspaceAccess({ workspaceId: key.workspaceId, granted: false });
+    const grant = env.DB.prepare("UPDATE workspaces SET access_granted = 1 WHERE id = ?");
+    const verdicts = await race(key, () => grant.bind(key.workspaceId).run());
+    expect(verdicts.map(({ verdict }) => verdict)).toEqual(["admitted", "admitted"]);
+  });
+});

@@ -1,0 +1,139 @@
+import { runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { callObject } from "../../../src/quota/call.ts";
+import {
+  authorizedBy,
+  figuresOf,
+  freshAddress,
+  openWorkspace,
+  recordAutomation,
+  send,
+} from "../../support/api.ts";
+
+type Gate = ReturnType<Env["KEY_GATE"]["getByName"] | Env["ADDRESS_GATE"]["getByName"]>;
+
+/** Resets an object during whatever calls it, as a deployment does. */
+async function reset(gate: Gate): Promise<void> {
+  // The call that resets it is one of those that fail.
+  await runInDurableObject(gate, (_, state) => state.abort("reset by the test")).catch(() => {});
+}
+
+const WAVE = 50;
+/** The runtime prints a trace for each reset, which takes it a while. */
+const PATIENCE_MS = 60_000;
+
+/** Makes `requests` in waves, and resets an object during each. */
+async function underResets(
+  requests: number,
+  gate: () => Gate,
+  request: (i: number) => Promise<{ status: number }>,
+): Promise<number[]> {
+  const statuses: number[] = [];
+  for (let sent = 0; sent < requests; sent += WAVE) {
+    const wave = Array.from({ length: WAVE }, async (_, i) => {
+      // So that some are being answered and others are on their way.
+      await new Promise((resolve) => setTimeout(resolve, i % 5));
+      return request(sent + i);
+    });
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    await reset(gate());
+    for (const { status } of await Promise.all(wave)) statuses.push(status);
+  }
+  return statuses;
+}
+
+describe("objects that are reset under load", () => {
+  test("cost no client a request: reads and writes are answered", {
+    timeout: PATIENCE_MS,
+  }, async () => {
+    const { workspaceId, apiKey, api } = await openWorkspace({ requestsPerWindow: 100_000 });
+    const path = `/v1/automations/${await recordAutomation(workspaceId)}`;
+    const keyHash = await hashApiKey(apiKey);
+    const errors = vi.spyOn(console, "error");
+    const statuses = await underResets(
+      300,
+      () => env.KEY_GATE.getByName(keyHash),
+      (i) => (i % 4 ? api.get(path) : api.patch(path, { status: i % 8 ? "paused" : "active" })),
+    );
+    expect(statuses).toEqual(statuses.map(() => 200));
+    // Nor was a write's bookmark lost, which its gate is told after it.
+    expect(errors).not.toHaveBeenCalled();
+    errors.mockRestore();
+    const used = 100_000 - figuresOf(await api.get(path)).remaining - 1;
+    // Requests counted but not answered are counted again; counts not written yet are lost.
+    expect(used).toBeGreaterThan(0);
+    expect(used).toBeLessThanOrEqual(2 * 300);
+  });
+
+  test("cost no stranger a 401, and no answer its headers", { timeout: PATIENCE_MS }, async () => {
+    const address = freshAddress();
+    const gate = () => env.ADDRESS_GATE.getByName(address);
+    const failed = await underResets(WAVE, gate, () => authorizedBy(null, address));
+    expect(failed.filter((status) => status !== 401 && status !== 429)).toEqual([]);
+    const errors = vi.spyOn(console, "error");
+    const elsewhere = { headers: { "CF-Connecting-IP": address } };
+    const found = await underResets(WAVE, gate, () => send("/openapi.json", elsewhere));
+    expect(new Set(found)).toEqual(new Set([200]));
+    expect(errors).not.toHaveBeenCalled();
+    errors.mockRestore();
+  });
+
+  test("cost the platform no revocation", { timeout: PATIENCE_MS }, async () => {
+    for (let round = 0; round < 5; round++) {
+      const { keyId, apiKey, api } = await openWorkspace();
+      await api.get("/v1/leads");
+      const keyHash = await hashApiKey(apiKey);
+      const revoking = exports.Platform.revokeApiKey({ keyId });
+      await reset(env.KEY_GATE.getByName(keyHash));
+      expect(await revoking).toEqual({});
+      expect((await api.get("/v1/leads")).status).toBe(401);
+    }
+  });
+});
+
+describe("a call of an object", () => {
+  /** Objects whose calls fail with each of `errors` in turn, and then succeed. */
+  function failing(...errors: object[]) {
+    const stubs: object[] = [];
+    const namespace = {
+      getByName: () => {
+        const stub = {
+          fail: async () => {
+            const error = errors.shift();
+            if (error) throw Object.assign(new Error("passing"), error);
+            return "done";
+          },
+        };
+        stubs.push(stub);
+        return stub;
+      },
+    } as unknown as Env["ADDRESS_GATE"];
+    return { stubs, done: () => callObject(namespace, "name", (gate) => gate.fail("block")) };
+  }
+
+  test.each([{ retryable: true }, { durableObjectReset: true }])(
+    "that fails with %j is repeated, on a new stub each time",
+    async (error) => {
+      const { stubs, done } = failing(error, error);
+      expect(await done()).toBe("done");
+      expect(new Set(stubs).size).toBe(3);
+    },
+  );
+
+  test.each([{ overloaded: true }, { retryable: true, overloaded: true }, {}, { remote: true }])(
+    "that fails with %j is not repeated",
+    async (error) => {
+      const { stubs, done } = failing(error);
+      await expect(done()).rejects.toMatchObject(error);
+      expect(stubs).toHaveLength(1);
+    },
+  );
+
+  test("is made at most five times", async () => {
+    const { stubs, done } = failing(...Array.from({ length: 9 }, () => ({ retryable: true })));
+    await expect(done()).rejects.toThrow("passing");
+    expect(stubs).toHaveLength(5);
+  });
+});

@@ -1,0 +1,218 @@
+import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { KeyGate } from "../../../src/quota/key-gate.ts";
+import { countUsage, type HourUsage, lastHours } from "../../../src/quota/usage.ts";
+import { type Answer, deployedWith, openApi, openWorkspace } from "../../support/api.ts";
+import { HOUR_MS } from "../../support/deliveries.ts";
+import { openPortal } from "../../support/portal.ts";
+
+const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
+
+async function openGate(requestsPerWindow: number) {
+  const workspace = await openWorkspace({ requestsPerWindow });
+  const keyHash = await hashApiKey(workspace.apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return { ...workspace, keyHash, gate, admit: (at: number) => gate().admit(keyHash, at) };
+}
+
+interface ShownKey {
+  keyId: string;
+  hours: { hour: string; requests: number; refused: number }[];
+}
+
+describe("the usage of a key", () => {
+  test("counts requests within the quota and beyond it, hour by hour", async () => {
+    const { gate, admit } = await openGate(2);
+    for (let i = 0; i < 5; i++) await admit(HOUR + HOUR_MS - 1);
+    for (let i = 0; i < 3; i++) await admit(HOUR + 2 * HOUR_MS);
+    expect(await gate().usage()).toEqual([
+      { startsAt: HOUR, requests: 2, refused: 3 },
+      { startsAt: HOUR + 2 * HOUR_MS, requests: 2, refused: 1 },
+    ]);
+  });
+
+  test("counts a request without access, as the quota does", async () => {
+    const { workspaceId, gate, admit } = await openGate(1);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
+    expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
+  });
+
+  test("does not count as beyond the quota what an isolate refused for lack of access", async () => {
+    const { workspaceId, api, gate } = await openGate(1);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    // The isolate repeats the gate's refusal for two seconds, and then asks it again.
+    for (let i = 0; i < 3; i++) expect((await api.get("/v1/leads")).status).toBe(403);
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    expect((await api.get("/v1/leads")).status).toBe(403);
+    const [hour] = await gate().usage();
+    expect(hour).toMatchObject({ requests: 1, refused: 0 });
+  });
+
+  test("survives eviction of the object, including the last refusals", async () => {
+    const { gate, admit } = await openGate(1);
+    await admit(HOUR);
+    await evictDurableObject(gate());
+    await admit(HOUR);
+    await admit(HOUR);
+    await evictDurableObject(gate());
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 2 }]);
+  });
+
+  test("continues from a window that was written before usage was counted", async () => {
+    const { gate, admit } = await openGate(5);
+    await runInDurableObject(gate(), async (_, state) => {
+      await state.storage.put("window", { startedAt: HOUR, count: 3 });
+    });
+    await evictDurableObject(gate());
+    expect(await admit(HOUR)).toMatchObject({ figures: { remaining: 1 } });
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
+  });
+
+  test("is written with the window: one value and no further write, however many requests", async () => {
+    const { keyHash, gate } = await openGate(1_000);
+    await runInDurableObject(gate(), async (_, state) => {
+      const writes: unknown[][] = [];
+      const { storage } = state;
+      const put = storage.put.bind(storage);
+      storage.put = ((...args: Parameters<typeof put>) => {
+        writes.push(args);
+        return put(...args);
+      }) as typeof storage.put;
+      const gate = new KeyGate(state, env);
+      for (let i = 0; i < 100; i++) await gate.admit(keyHash);
+      await new Promise((resolve) => setTimeout(resolve, 700));
+      expect(writes.length).toBeGreaterThanOrEqual(1);
+      expect(writes.length).toBeLessThanOrEqual(3);
+      expect(new Set(writes.map(([name]) => name))).toEqual(new Set(["window"]));
+      expect(writes.at(-1)?.[1]).toMatchObject({ count: 100, hours: [{ requests: 100 }] });
+    });
+  });
+
+  test("is limited to one day", () => {
+    let hours: HourUsage[] = [];
+    for (let i = 0; i < 100; i++) hours = countUsage(hours, HOUR + i * HOUR_MS, { requests: 1 });
+    expect(hours).toHaveLength(24);
+    expect(hours.at(-1)?.startsAt).toBe(HOUR + 99 * HOUR_MS);
+    // Requests of a clock that was set back count in their own hour, in order.
+    hours = countUsage(hours, HOUR + 98 * HOUR_MS, { refused: 1 });
+    expect(hours.slice(-2)).toEqual([
+      { startsAt: HOUR + 98 * HOUR_MS, requests: 1, refused: 1 },
+      { startsAt: HOUR + 99 * HOUR_MS, requests: 1, refused: 0 },
+    ]);
+    const shown = lastHours(hours, HOUR + 101 * HOUR_MS + 5);
+    expect(shown).toHaveLength(24);
+    expect(shown.map(({ requests }) => requests)).toEqual([...Array(22).fill(1), 0, 0]);
+    expect(shown[0]?.startsAt).toBe(HOUR + 78 * HOUR_MS);
+  });
+});
+
+describe("GET /portal/api/keys", () => {
+  test("shows the keys newest first, each with its last 24 hours", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace({ requestsPerWindow: 3 });
+    for (let i = 0; i < 10; i++) await api.get("/v1/leads");
+    const other = await exports.Platform.createApiKey({ workspaceId });
+    await exports.Platform.revokeApiKey({ keyId: other.keyId });
+    const { status, body } = await (await openPortal(workspaceId)).get<{ items: ShownKey[] }>(
+      "/keys",
+    );
+    expect(status).toBe(200);
+    const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    const common = { createdAt: time, expiresAt: null, windowSeconds: 60 };
+    expect(body.items).toMatchObject([
+      {
+        ...common,
+        keyId: other.keyId,
+        lastUsedAt: null,
+        revokedAt: time,
+        requestsPerWindow: 600,
+      },
+      { ...common, keyId: keyId, lastUsedAt: time, revokedAt: null, requestsPerWindow: 3 },
+    ]);
+    const hours = body.items[1]?.hours ?? [];
+    expect(hours).toHaveLength(24);
+    const hour = new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS).toISOString();
+    expect(hours.at(-1)).toMatchObject({ hour: hour.replace(".000Z", "Z"), requests: 3 });
+    expect(hours.slice(0, -1).every(({ requests, refused }) => requests + refused === 0)).toBe(
+      true,
+    );
+    expect(body.items[0]?.hours.every(({ requests }) => requests === 0)).toBe(true);
+  });
+
+  test("shows the other keys if the gate of one fails", async () => {
+    const { workspaceId, keyId, apiKey, api } = await openWorkspace();
+    const other = await exports.Platform.createApiKey({ workspaceId });
+    await api.get("/v1/leads");
+    await openApi(other.apiKey).get("/v1/leads");
+    const broken = await hashApiKey(apiKey);
+    const getByName = (name: string) => {
+      if (name === broken) throw new Error("the object is away");
+      return env.KEY_GATE.getByName(name);
+    };
+    const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
+    const portal = await openPortal(workspaceId, fetch);
+    const { status, body } = await portal.get<{ items: ShownKey[] }>("/keys");
+    expect(status).toBe(200);
+    const hours = new Map(body.items.map((key) => [key.keyId, key.hours]));
+    expect(hours.get(keyId)).toBeNull();
+    expect(hours.get(other.keyId)?.at(-1)?.requests).toBe(1);
+  });
+
+  test("counts requests refused without asking the gate, once the gate is asked again", async () => {
+    const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 1 });
+    for (let i = 0; i < 10; i++) await api.get("/v1/leads");
+    // For two seconds an isolate refuses by itself.
+    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    await api.get("/v1/leads");
+    const { body } = await (await openPortal(workspaceId)).get<{ items: ShownKey[] }>("/keys");
+    const total = (body.items[0]?.hours ?? []).reduce((sum, { refused }) => sum + refused, 0);
+    expect(total).toBe(10);
+  });
+
+  test("calls at most 20 gates a request: the rest of the keys is on further pages", async () => {
+    const { workspaceId, keyId } = await openWorkspace();
+    const created = [keyId];
+    for (let i = 1; i < 45; i++)
+      created.push((await exports.Platform.createApiKey({ workspaceId })).keyId);
+    await env.DB.prepare("UPDATE api_keys SET last_used_at = ? WHERE workspace_id = ?")
+      .bind(Date.now(), workspaceId)
+      .run();
+    let called = 0;
+    const getByName = () => ({
+      usage: async () => {
+        called++;
+        return [];
+      },
+    });
+    const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });
+    const portal = await openPortal(workspaceId, fetch);
+    const pages: string[][] = [];
+    let next: string | null = "";
+    while (next !== null) {
+      called = 0;
+      const answer: Answer<{ items: ShownKey[]; nextCursor: string | null }> = await portal.get(
+        `/keys?cursor=${next}`,
+      );
+      const { items, nextCursor } = answer.body;
+      expect(called).toBe(items.length);
+      pages.push(items.map(({ keyId }) => keyId));
+      next = nextCursor;
+    }
+    expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
+    expect(pages.flat().toSorted()).toEqual(created.toSorted());
+  });
+
+  test("creates no gate for a key that was never used", async () => {
+    const { workspaceId, apiKey, api } = await openWorkspace();
+    const id = String(env.KEY_GATE.idFromName(await hashApiKey(apiKey)));
+    const gates = async () => (await listDurableObjectIds(env.KEY_GATE)).map(String);
+    const portal = await openPortal(workspaceId);
+    expect(await portal.get("/keys")).toMatchObject({ status: 200, body: { items: [{}] } });
+    expect(await gates()).not.toContain(id);
+    await api.get("/v1/leads");
+    expect(await gates()).toContain(id);
+  });
+});

@@ -1,0 +1,87 @@
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { KeyGate } from "../../../src/quota/key-gate.ts";
+
+const LIMIT = 10_000;
+
+async function openGate() {
+  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
+  const { apiKey } = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow: LIMIT });
+  const keyHash = await hashApiKey(apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return { keyHash, gate, admit: () => gate().admit(keyHash) };
+}
+
+function wait(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+describe("the window of a key", () => {
+  test("is written at most twice per second, however many requests there are", async () => {
+    const { keyHash, gate } = await openGate();
+    await runInDurableObject(gate(), async (_, state) => {
+      const writes: { at: number; count: number }[] = [];
+      const { storage } = state;
+      const put = storage.put.bind(storage);
+      storage.put = ((name: string, value: { count: number }, options: object) => {
+        writes.push({ at: Date.now(), count: value.count });
+        return put(name, value, options);
+      }) as typeof storage.put;
+      const gate = new KeyGate(state, env);
+      const startedAt = Date.now();
+      let requests = 0;
+      while (Date.now() - startedAt < 1_800) {
+        await Promise.all(Array.from({ length: 10 }, () => gate.admit(keyHash)));
+        requests += 10;
+        await wait(5);
+      }
+      // The last write has all of them.
+      await expect.poll(() => writes.at(-1)?.count, { timeout: 10_000 }).toBe(requests);
+      expect(requests).toBeGreaterThan(100);
+      expect(writes.length).toBeGreaterThanOrEqual(2);
+      expect(writes.length).toBeLessThanOrEqual(6);
+      for (const [i, { at }] of writes.entries())
+        expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
+      expect(await storage.get("window")).toMatchObject({ count: requests });
+    });
+  });
+
+  test("is written even if the clock is set back", async () => {
+    const { keyHash, gate } = await openGate();
+    await runInDurableObject(gate(), async (_, state) => {
+      const gate = new KeyGate(state, env);
+      await gate.admit(keyHash);
+      const now = Date.now();
+      const startedAt = now - 3_600_000;
+      const clock = vi.spyOn(Date, "now").mockReturnValue(startedAt);
+      await gate.admit(keyHash);
+      clock.mockRestore();
+      expect(await state.storage.get("window")).toMatchObject({ startedAt });
+    });
+  });
+
+  test("is complete when the object is evicted, however soon after a request", async () => {
+    const { gate, admit } = await openGate();
+    for (let used = 1; used <= 12; used += 4) {
+      await Promise.all([admit(), admit(), admit()]);
+      await evictDurableObject(gate());
+      expect(await admit()).toMatchObject({ figures: { remaining: LIMIT - used - 3 } });
+    }
+  });
+
+  test("loses at most half a second when the object is reset", async () => {
+    const { gate, admit } = await openGate();
+    for (let i = 0; i < 10; i++) await admit();
+    await wait(600);
+    for (let i = 0; i < 5; i++) await admit();
+    await runInDurableObject(gate(), (_, state) => state.abort("reset by the test")).catch(
+      () => {},
+    );
+    const answer = await admit();
+    const counted = answer.verdict === "admitted" && LIMIT - answer.figures.remaining;
+    expect(counted).toBeGreaterThanOrEqual(11);
+    expect(counted).toBeLessThanOrEqual(16);
+  });
+});

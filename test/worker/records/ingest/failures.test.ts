@@ -1,0 +1,194 @@
+import { exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { derivedId } from "../../../../src/contract/ids.ts";
+import { ingest } from "../../../../src/records/ingest/consumer.ts";
+import { automationReport, eventsOf, recordAutomation } from "../../../support/api.ts";
+import { observedDatabase } from "../../../support/deliveries.ts";
+import { HOME_DB } from "../../../support/home.ts";
+import { call, deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
+import { keepLog } from "../../../support/log-lines.ts";
+
+const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
+const BROKEN = new Error("D1_ERROR: disk I/O error");
+
+const lines = keepLog();
+
+describe("when D1 fails", () => {
+  test.each([
+    ["in the look-up", 1, CONNECTION_LOST],
+    ["in the transaction", 2, CONNECTION_LOST],
+    ["permanently, in the look-up", 1, BROKEN],
+    ["permanently, in the transaction", 2, BROKEN],
+  ])("%s, all valid messages come back, with growing waits", async (_, from, error) => {
+    const { lead, leads, workspaceId } = await openSource();
+    const { DB } = observedDatabase({
+      before: (trip) => {
+        if (trip >= from) throw error;
+      },
+    });
+    for (const [attempts, wait] of [
+      [1, 10],
+      [2, 20],
+      [20, 3_600],
+    ] as const) {
+      const { env: bindings, dead } = deployment({ DB });
+      expect(await ingestBodies([lead("1"), "nonsense", lead("2")], bindings, attempts)).toEqual({
+        acknowledged: [1],
+        retried: { 0: wait, 2: wait },
+      });
+      expect(dead).toHaveLength(1);
+    }
+    expect(await leads()).toEqual([]);
+    await ingestBodies([lead("1"), lead("2")], deployment().env);
+    expect([await leads(), await eventsOf(workspaceId)].map(({ length }) => length)).toEqual([
+      2, 2,
+    ]);
+  });
+
+  test("because it is overloaded, nothing more is sent to it: all messages come back", async () => {
+    const { lead } = await openSource();
+    const { DB, trips } = observedDatabase({
+      before: (trip) => {
+        if (trip >= 2) throw new Error("D1_ERROR: D1 DB is overloaded. Too many requests queued.");
+      },
+    });
+    const { env: bindings, dead } = deployment({ DB });
+    const { retried } = await ingestBodies([lead("1"), lead("2"), lead("3")], bindings);
+    expect(retried).toEqual({ 0: 10, 1: 10, 2: 10 });
+    expect(trips).toHaveLength(2);
+    expect(dead).toEqual([]);
+  });
+
+  test("transiently, it is retried unnoticed", async () => {
+    const { lead, leads, workspaceId } = await openSource();
+    const { DB } = observedDatabase({
+      // The reply is lost, but the transaction was committed.
+      after: (trip) => {
+        if (trip < 3) throw CONNECTION_LOST;
+      },
+    });
+    const { acknowledged } = await ingestBodies([lead("1")], deployment({ DB }).env);
+    expect(acknowledged).toEqual([0]);
+    expect([await leads(), await eventsOf(workspaceId)].map(({ length }) => length)).toEqual([
+      1, 1,
+    ]);
+  });
+
+  test("after it has committed, messages that come back are recorded and announced once", async () => {
+    const { lead, leads, workspaceId } = await openSource();
+    const { DB } = observedDatabase({
+      after: (trip) => {
+        if (trip > 1) throw CONNECTION_LOST;
+      },
+    });
+    const { retried } = await ingestBodies([lead("1")], deployment({ DB }).env);
+    expect(retried).toEqual({ 0: 10 });
+    await ingestBodies([lead("1")], deployment().env, 2);
+    expect([await leads(), await eventsOf(workspaceId)].map(({ length }) => length)).toEqual([
+      1, 1,
+    ]);
+  });
+
+  test("nothing is acknowledged before it is in the database or in the dead-letter queue", async () => {
+    const { lead } = await openSource();
+    const steps: string[] = [];
+    const { DB } = observedDatabase({ after: (trip) => void steps.push(`trip ${trip}`) });
+    const DEAD_RECORDS = { send: async () => void steps.push("set aside") } as unknown as Queue;
+    const { env: bindings } = deployment({ DB, DEAD_RECORDS });
+    const messages = [lead("1"), "nonsense"].map((body, i) => ({
+      id: String(i),
+      timestamp: new Date(),
+      attempts: 1,
+      body,
+      ack: () => steps.push(`acknowledged ${i}`),
+      retry: () => expect.unreachable(),
+    }));
+    const batch = { queue: "platform-records", messages } as unknown as MessageBatch<unknown>;
+    await ingest(batch.messages, bindings);
+    expect(steps).toEqual(["trip 1", "trip 2", "set aside", "acknowledged 0", "acknowledged 1"]);
+  });
+});
+
+describe("a message that the database rejects within a shared transaction", () => {
+  test("comes back alone: an automation was removed since the look-up", async () => {
+    const { workspaceId, lead, run, leads, runs } = await openSource();
+    const [kept, removed] = [
+      await recordAutomation(workspaceId),
+      await recordAutomation(workspaceId),
+    ];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip === 2)
+          await HOME_DB.prepare("DELETE FROM automations WHERE id = ?").bind(removed).run();
+      },
+    });
+    const { env: bindings, dead } = deployment({ DB });
+    const bodies = [lead("1"), run("1", kept), run("2", removed), lead("2"), run("3", kept)];
+    expect(await ingestBodies(bodies, bindings)).toEqual({
+      acknowledged: [0, 1, 3, 4],
+      retried: { 2: 10 },
+    });
+    expect([await leads(), await runs()].map(({ length }) => length)).toEqual([2, 2]);
+    expect(await eventsOf(workspaceId)).toHaveLength(4);
+    expect(dead).toEqual([]);
+    const failed = lines
+      .map((line) => JSON.parse(line))
+      .filter(({ event }) => event === "record_failed");
+    expect(failed).toEqual([expect.objectContaining({ messageId: "2" })]);
+    // The next look-up finds what is wrong with it.
+    const again = (ageSeconds: number) =>
+      ingestBodies([run("2", removed)], bindings, 2, new Date(Date.now() - ageSeconds * 1_000));
+    const [wait] = Object.values((await again(30)).retried);
+    expect([30, 31]).toContain(wait);
+    await again(900);
+    expect(dead.map(({ reason }) => reason)).toEqual([
+      "runs[0].automationId: no such automation in this workspace",
+    ]);
+  });
+
+  test("comes back alone: its workspace has disappeared since the look-up", async () => {
+    const [gone, source] = [await openSource(), await openSource()];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip !== 2) return;
+        const remove = (sql: string) => HOME_DB.prepare(sql).bind(gone.workspaceId);
+        await HOME_DB.batch([
+          remove("DELETE FROM api_keys WHERE workspace_id = ?"),
+          remove("DELETE FROM subscriptions WHERE workspace_id = ?"),
+          remove("DELETE FROM workspaces WHERE id = ?"),
+        ]);
+      },
+    });
+    const { env: bindings, dead } = deployment({ DB });
+    const bodies = [source.lead("1"), gone.lead("1"), source.lead("2")];
+    expect(await ingestBodies(bodies, bindings)).toEqual({
+      acknowledged: [0, 2],
+      retried: { 1: 10 },
+    });
+    expect(await source.leads()).toHaveLength(2);
+    await ingestBodies([gone.lead("1")], bindings, 2);
+    expect(dead.map(({ reason }) => reason)).toEqual(["workspaceId: no such workspace"]);
+  });
+});
+
+test("a run from before its automation's removal stays removed, even if the batch reports the automation again", async () => {
+  const { workspaceId, run, runs } = await openSource();
+  const automations = [automationReport("a")];
+  const ids = [await derivedId("automation", workspaceId, "a")];
+  const report = call("recordAutomations", { workspaceId, automations });
+  const bodies = [report, run("1", ids[0] as string)];
+  await ingestBodies(bodies, deployment().env);
+  expect(await runs()).toHaveLength(1);
+  const { DB } = observedDatabase({
+    before: async (trip) => {
+      if (trip === 2) await exports.Platform.removeAutomations({ workspaceId, ids });
+    },
+  });
+  expect(await ingestBodies(bodies, deployment({ DB }).env)).toEqual({
+    acknowledged: [0, 1],
+    retried: {},
+  });
+  expect(await runs()).toEqual([]);
+  const types = (await eventsOf(workspaceId)).map(({ type }) => type);
+  expect(types.filter((type) => type === "run.completed")).toHaveLength(1);
+});

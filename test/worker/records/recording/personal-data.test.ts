@@ -1,0 +1,229 @@
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { derivedId } from "../../../../src/contract/ids.ts";
+import { INLINE_BODY_MAX } from "../../../../src/contract/limits.ts";
+import { isoTime } from "../../../../src/contract/time.ts";
+import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
+import { Platform } from "../../../../src/platform/entrypoint.ts";
+import type { Lead } from "../../../../src/records/leads.ts";
+import {
+  errorOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../../support/api.ts";
+import {
+  consumeFor,
+  isolated,
+  observedDatabase,
+  receivedBy,
+  statesOf,
+  subscribe,
+} from "../../../support/deliveries.ts";
+import { HOME_DB } from "../../../support/home.ts";
+import { deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
+import { record } from "../../../support/record.ts";
+
+const NOW = Date.parse("2026-01-01T00:00:00.000Z");
+const PERSON = { name: "Zoé Larrieu", email: "zoe@example.com", phone: "+33600000000" };
+
+beforeEach(() => openedDataKeys.clear());
+
+const recordLead = (workspaceId: string, reference: string, DB = env.DB) =>
+  record(
+    { ...env, DB },
+    "recordLeads",
+    { workspaceId, leads: [leadReport(reference, PERSON)] },
+    NOW,
+  );
+
+const dataKeyOf = (workspaceId: string) =>
+  HOME_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
+    .bind(workspaceId)
+    .first<string | null>("data_key");
+
+const deleteDataKey = (workspaceId: string) =>
+  HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?").bind(workspaceId).run();
+
+/** A workspace as it was stored before workspaces had data keys. */
+async function openOldWorkspace() {
+  const workspace = await openWorkspace();
+  await deleteDataKey(workspace.workspaceId);
+  return workspace;
+}
+
+describe("recording leads", () => {
+  test("looks up the data key once in each isolate", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { DB, trips } = observedDatabase();
+    await recordLead(workspaceId, "1", DB);
+    expect(trips).toHaveLength(2);
+    await recordLead(workspaceId, "2", DB);
+    expect(trips).toHaveLength(3);
+    openedDataKeys.clear();
+    await recordLead(workspaceId, "3", DB);
+    expect(trips).toHaveLength(5);
+  });
+
+  test("gives a data key to a workspace that has none", async () => {
+    const { workspaceId, api } = await openOldWorkspace();
+    await recordLead(workspaceId, "1");
+    const dataKey = await dataKeyOf(workspaceId);
+    expect(dataKey).toMatch(/^test\./);
+    openedDataKeys.clear();
+    await recordLead(workspaceId, "2");
+    expect(await dataKeyOf(workspaceId)).toBe(dataKey);
+    openedDataKeys.clear();
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
+  });
+
+  test("gives it one for all messages of a batch", async () => {
+    const { workspaceId, lead, leads } = await openSource();
+    await deleteDataKey(workspaceId);
+    const { DB, trips } = observedDatabase();
+    await ingestBodies([lead("1"), lead("2"), lead("3")], deployment({ DB }).env);
+    expect(trips).toHaveLength(3);
+    expect(await leads()).toHaveLength(3);
+  });
+
+  test("uses the data key of whoever was faster", async () => {
+    const { workspaceId, api } = await openOldWorkspace();
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
+        // Another isolate, which has its own memory.
+        const known = new Map(openedDataKeys);
+        await recordLead(workspaceId, "faster");
+        openedDataKeys.clear();
+        for (const [id, key] of known) openedDataKeys.set(id, key);
+      },
+    });
+    await recordLead(workspaceId, "slower", DB);
+    openedDataKeys.clear();
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
+  });
+
+  test("refuses a workspace that disappears before it has a data key", async () => {
+    const { workspaceId } = await openOldWorkspace();
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
+        await HOME_DB.batch([
+          HOME_DB.prepare("DELETE FROM api_keys WHERE workspace_id = ?").bind(workspaceId),
+          HOME_DB.prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId),
+        ]);
+      },
+    });
+    expect(await errorOf(recordLead(workspaceId, "1", DB))).toBe("workspaceId: no such workspace");
+  });
+
+  test("stores nothing of a person in the clear, and old leads stay readable beside new ones", async () => {
+    const { workspaceId, api } = await openOldWorkspace();
+    await HOME_DB.prepare(
+      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
+        VALUES ('lea_old', ?, 'old', 'crm', 'agt_1', 'Marc', 'marc@example.com', '+331', '{"a":1}', 5)`,
+    )
+      .bind(workspaceId)
+      .run();
+    await recordLead(workspaceId, "1");
+    const { results } = await HOME_DB.prepare(
+      "SELECT name, email, phone, custom_fields FROM leads WHERE workspace_id = ? AND sealed IS NOT NULL",
+    )
+      .bind(workspaceId)
+      .all();
+    expect(results).toEqual([{ name: null, email: null, phone: null, custom_fields: "{}" }]);
+    expect((await api.get("/v1/leads")).body).toMatchObject({
+      data: [
+        PERSON,
+        {
+          ...{ id: "lea_old", name: "Marc", email: "marc@example.com", phone: "+331" },
+          ...{ custom_fields: { a: 1 }, created_at: isoTime(5) },
+        },
+      ],
+    });
+  });
+
+  test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
+    const [broken, fine] = [await openSource(), await openSource()];
+    const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
+    await HOME_DB.prepare(breaking).bind(broken.workspaceId).run();
+    const { DB, trips } = observedDatabase();
+    const { env: bindings, dead } = deployment({ DB });
+    const { workspaceId } = broken;
+    const automationId = await recordAutomation(workspaceId);
+    const leadId = await derivedId("lead", workspaceId, "1");
+    const runs = [runReport("1", automationId, { leadId })];
+    const bodies = [
+      fine.lead("1"),
+      broken.lead("1"),
+      // Waits for its lead, like any run that comes too early.
+      { method: "recordRuns", input: { workspaceId, runs } },
+      fine.lead("2"),
+    ];
+    expect(await ingestBodies(bodies, bindings)).toEqual({
+      acknowledged: [0, 3],
+      retried: { 1: 10, 2: 5 },
+    });
+    expect(trips).toHaveLength(2);
+    expect(dead).toEqual([]);
+    expect(await fine.leads()).toHaveLength(2);
+    const count = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
+    expect(await count.bind(broken.workspaceId).first("n")).toBe(0);
+  });
+});
+
+describe("recorded leads", () => {
+  test("are read in each place that shows them, also by an isolate that has just started, and also old ones", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id: webhookId, url } = await subscribe(workspaceId);
+    const names = ["old", "short", "long"];
+    const leads = names.map((name) => leadReport(name, { name }));
+    Object.assign(leads[2] ?? {}, { customFields: { note: "x".repeat(INLINE_BODY_MAX) } });
+    await record(env, "recordLeads", { workspaceId, leads }, Date.now());
+    await HOME_DB.prepare(
+      "UPDATE leads SET sealed = NULL, name = 'old' WHERE workspace_id = ? AND reference = 'old'",
+    )
+      .bind(workspaceId)
+      .run();
+    const door = new Platform(createExecutionContext(), env);
+    const nameIn = (body: string) => JSON.parse(body).data.name;
+    const places: Record<string, () => Promise<unknown[]>> = {
+      list: async () =>
+        (await api.get<{ data: Lead[] }>("/v1/leads")).body.data.map(({ name }) => name),
+      async deliveries() {
+        await consumeFor([webhookId], isolated().env);
+        return (await receivedBy({ url })).map(({ body }) => nameIn(body));
+      },
+      async details() {
+        const { items } = await door.listDeliveries({ webhookId });
+        const found = items.map(({ eventId }) => door.readDelivery({ webhookId, eventId }));
+        return (await Promise.all(found)).map(({ body }) => nameIn(body));
+      },
+      async export() {
+        const { items } = await door.exportWorkspace({ workspaceId });
+        return items.flatMap((item) => (item.kind === "lead" ? [item.name] : []));
+      },
+    };
+    for (const [place, read] of Object.entries(places)) {
+      openedDataKeys.clear();
+      expect((await read()).toSorted(), place).toEqual(names.toSorted());
+    }
+  });
+
+  test("are not shown without their personal data if their data key is gone, and other workspaces are served", async () => {
+    const [broken, fine] = [await openWorkspace(), await openWorkspace()];
+    const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];
+    for (const { workspaceId } of [broken, fine])
+      await record(env, "recordLeads", { workspaceId, leads: [leadReport("1")] }, Date.now());
+    await deleteDataKey(broken.workspaceId);
+    openedDataKeys.clear();
+    expect((await broken.api.get("/v1/leads")).status).toBe(500);
+    const ids = subscriptions.map(({ id }) => id);
+    await consumeFor(ids, isolated().env);
+    const received = await Promise.all(subscriptions.map(receivedBy));
+    expect(received.map((posts) => posts.length)).toEqual([0, 1]);
+    expect(await Promise.all(ids.map(statesOf))).toEqual([{ pending: 1 }, { delivered: 1 }]);
+  });
+});

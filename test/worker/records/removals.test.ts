@@ -1,0 +1,148 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { openDatabase } from "../../../src/db/client.ts";
+import type { Page } from "../../../src/http/paging.ts";
+import { cleanUpAutomations } from "../../../src/records/removals.ts";
+import type { Run } from "../../../src/records/runs.ts";
+import {
+  automationReport,
+  errorOf,
+  eventsOf,
+  openListeningWorkspace,
+  recordAutomation,
+  refusal,
+  runReport,
+} from "../../support/api.ts";
+import { observedDatabase } from "../../support/deliveries.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
+import { record } from "../../support/record.ts";
+
+const { Platform } = exports;
+const IN_A_MINUTE = Date.now() + 60_000;
+
+async function count(table: "runs" | "automations" | "removals", where: string, id: string) {
+  const query = env.DB.prepare(`SELECT count(*) AS n FROM ${table} WHERE ${where} = ?`).bind(id);
+  return query.first<number>("n");
+}
+
+/** A workspace with an automation about to be removed, with many runs. */
+async function openRemoved(runs: number) {
+  const { workspaceId, api } = await openListeningWorkspace();
+  const automations = [automationReport("1")];
+  const { ids } = await Platform.recordAutomations({ workspaceId, automations });
+  const id = ids[0] as string;
+  await env.DB.prepare(
+    `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
+      WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
+      SELECT 'run_' || i || ?2, ?1, i, ?2, 'success', 'comment', i, '[]' FROM n`,
+  )
+    .bind(workspaceId, id, runs)
+    .run();
+  const kept = await recordAutomation(workspaceId);
+  const { ids: keptRuns } = await Platform.recordRuns({
+    workspaceId,
+    runs: [runReport("k", kept)],
+  });
+  await Platform.removeAutomations({ workspaceId, ids: [id] });
+  const listed = async (path: string) =>
+    (await api.get<Page<Run>>(path)).body.data.map((item) => item.id);
+  const recordAgain = () => Platform.recordAutomations({ workspaceId, automations });
+  return { workspaceId, api, id, kept, keptRuns, listed, recordAgain };
+}
+
+const db = openDatabase(env.DB);
+
+describe("a removed automation with 20,000 runs", () => {
+  test("disappears from the API immediately with its runs, and is then deleted in chunks", async () => {
+    const { workspaceId, api, id, kept, keptRuns, listed } = await openRemoved(20_000);
+    expect(await count("runs", "automation_id", id)).toBe(20_000);
+    const check = async () => {
+      for (const path of ["", "/runs"])
+        expect(await api.get(`/v1/automations/${id}${path}`)).toEqual(
+          refusal(404, "automation_not_found"),
+        );
+      expect((await api.patch(`/v1/automations/${id}`, { status: "paused" })).status).toBe(404);
+      expect(await listed("/v1/automations")).toEqual([kept]);
+      expect(await listed("/v1/runs")).toEqual(keptRuns);
+    };
+    await check();
+    const runs = [runReport("new", id)];
+    expect(await errorOf(Platform.recordRuns({ workspaceId, runs }))).toContain(
+      "no such automation",
+    );
+
+    const { DB, trips } = observedDatabase();
+    await cleanUpAutomations(openDatabase(DB), 0);
+    expect(await count("runs", "automation_id", id)).toBe(20_000);
+    await cleanUpAutomations(openDatabase(DB), IN_A_MINUTE);
+    // Each call checks what there is to do; then four chunks of 5,000.
+    expect(trips).toHaveLength(2 + 4);
+    expect(await count("runs", "automation_id", id)).toBe(0);
+    expect(await count("automations", "id", id)).toBe(0);
+    expect(await count("removals", "automation_id", id)).toBe(0);
+    await check();
+  });
+
+  test("returns under its id if it is recorded again, with new runs only, even during the deletion", async () => {
+    const { workspaceId, id, listed, recordAgain, keptRuns } = await openRemoved(20_000);
+    expect((await recordAgain()).ids).toEqual([id]);
+    expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
+    const runs = [runReport("new", id)];
+    const { ids } = await Platform.recordRuns({ workspaceId, runs });
+    const check = async () => {
+      expect(await listed(`/v1/automations/${id}/runs`)).toEqual(ids);
+      expect((await listed("/v1/runs")).toSorted()).toEqual([...keptRuns, ...ids].toSorted());
+    };
+    await check();
+    await cleanUpAutomations(db, IN_A_MINUTE);
+    await check();
+    expect(await count("runs", "automation_id", id)).toBe(1);
+    expect(await count("automations", "id", id)).toBe(1);
+  });
+});
+
+test("a run removed with its automation is new when it is recorded again", async () => {
+  const { workspaceId, id, listed, recordAgain } = await openRemoved(0);
+  await recordAgain();
+  const runs = [runReport("1", id)];
+  const first = await Platform.recordRuns({ workspaceId, runs });
+  await Platform.removeAutomations({ workspaceId, ids: [id] });
+  await recordAgain();
+  const before = await eventsOf(workspaceId);
+  const again = [runReport("1", id, { status: "failed" })];
+  expect(await Platform.recordRuns({ workspaceId, runs: again })).toEqual(first);
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual(first.ids);
+  expect(await eventsOf(workspaceId)).toHaveLength(before.length + 1);
+  await Platform.recordRuns({ workspaceId, runs });
+  expect(await eventsOf(workspaceId)).toHaveLength(before.length + 1);
+  await cleanUpAutomations(db, IN_A_MINUTE);
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual(first.ids);
+});
+
+test("of removals and recordings in a row, the last one counts", async () => {
+  const { workspaceId, id, listed, recordAgain } = await openRemoved(10);
+  for (let i = 0; i < 3; i++) {
+    await recordAgain();
+    await Platform.recordRuns({ workspaceId, runs: [runReport(`g${i}`, id)] });
+    for (let twice = 0; twice < 2; twice++)
+      await Platform.removeAutomations({ workspaceId, ids: [id] });
+  }
+  await recordAgain();
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
+  await cleanUpAutomations(db, IN_A_MINUTE);
+  expect(await count("runs", "automation_id", id)).toBe(0);
+  expect(await count("removals", "automation_id", id)).toBe(0);
+  expect(await listed(`/v1/automations/${id}/runs`)).toEqual([]);
+});
+
+test("a run whose automation is removed between look-up and commit is refused, and not announced", async () => {
+  const { workspaceId, id, recordAgain } = await openRemoved(0);
+  await recordAgain();
+  const DB = lossyDatabase("request", () => Platform.removeAutomations({ workspaceId, ids: [id] }));
+  const before = await eventsOf(workspaceId);
+  const input = { workspaceId, runs: [runReport("late", id)] };
+  await expect(record({ ...env, DB }, "recordRuns", input, Date.now())).rejects.toThrow(
+    "has just been removed",
+  );
+  expect(await eventsOf(workspaceId)).toEqual(before);
+});

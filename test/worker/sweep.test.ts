@@ -1,0 +1,272 @@
+import { createScheduledController } from "cloudflare:test";
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { commit } from "../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../src/db/schema.ts";
+import { updatePosition } from "../../src/db/sweep-positions.ts";
+import worker from "../../src/index.ts";
+import { sweep } from "../../src/sweep.ts";
+import { deleteSubscription } from "../../src/webhooks/subscriptions.ts";
+import {
+  eventsOf,
+  openListeningWorkspace,
+  openWorkspace,
+  recordAutomation,
+} from "../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  HOUR_MS,
+  heldDispatch,
+  isolated,
+  MINUTE_MS,
+  noticesOf,
+  observedDatabase,
+  owed,
+  REFUSING_QUEUE,
+  receivedBy,
+  type Sent,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriptionRow,
+} from "../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 5, 5, 12);
+/** The duration of a hold. */
+const HOLD_MS = 20_000;
+
+/** The wakes in `sent` for this subscription. */
+function to(id: string, sent: Sent[]): Sent[] {
+  return sent.filter(({ subscriptionId }) => subscriptionId === id);
+}
+
+describe("the sweep", () => {
+  test("wakes what is overdue by more than 60 s, and nothing else", async () => {
+    const overdue = await owed(3, NOW - 61_000);
+    const oldest = await owed(1, NOW - 20 * DAY_MS);
+    const notYet = await owed(1, NOW - 59_000);
+    const later = await owed(1, NOW + HOUR_MS);
+    const done = await owed(1, NOW - HOUR_MS);
+    await dispatchAt(NOW - HOUR_MS, [done.id], answered(200));
+    const deployment = isolated();
+    await sweep(deployment.env, NOW);
+    for (const { id } of [overdue, oldest])
+      expect(to(id, deployment.fast)).toEqual([
+        { subscriptionId: id, lane: "fast", delaySeconds: 0 },
+      ]);
+    for (const { id } of [notYet, later, done]) expect(to(id, deployment.fast)).toEqual([]);
+    expect(deployment.slow).toEqual([]);
+  });
+
+  test("starts where the last one stopped, and over once it has reached the end", async () => {
+    const { id } = await owed(1, NOW - HOUR_MS);
+    // As if the last sweep had stopped right behind this subscription.
+    await updatePosition(db, "overdue", id);
+    const [first, second] = [isolated(), isolated()];
+    await sweep(first.env, NOW);
+    expect(to(id, first.fast)).toEqual([]);
+    await sweep(second.env, NOW);
+    expect(to(id, second.fast)).toHaveLength(1);
+  });
+
+  test("fails if a queue refuses its wakes, and wakes the same subscriptions the next time", async () => {
+    const { id } = await owed(1, NOW - HOUR_MS);
+    const refusing = isolated({ DELIVERIES: REFUSING_QUEUE });
+    await expect(sweep(refusing.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
+    const deployment = isolated();
+    await sweep(deployment.env, NOW);
+    expect(to(id, deployment.fast)).toHaveLength(1);
+  });
+
+  test("wakes failing subscriptions in the slow lane, once their wait is over", async () => {
+    const { id } = await owed(1, NOW);
+    await dispatchAt(NOW, [id], answered(500));
+    const { nextAt } = await subscriptionRow(id);
+    const early = isolated();
+    await sweep(early.env, nextAt + MINUTE_MS - 1);
+    expect([...to(id, early.fast), ...to(id, early.slow)]).toEqual([]);
+    const deployment = isolated();
+    await sweep(deployment.env, nextAt + MINUTE_MS + 1);
+    expect(to(id, deployment.fast)).toEqual([]);
+    expect(to(id, deployment.slow)).toHaveLength(1);
+  });
+
+  test("gets a delivery whose message was lost delivered, through the deployment's queues", async () => {
+    const { id, url, drafts } = await owed(2, Date.now() - 2 * MINUTE_MS);
+    await sweep(env, Date.now());
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
+    const bodies = (await receivedBy({ url })).map(({ body }) => body);
+    expect(bodies.toSorted()).toEqual(drafts.map(({ body }) => body).toSorted());
+  });
+
+  test("wakes a subscription whose hold was abandoned", async () => {
+    const { id } = await owed(1, NOW - MINUTE_MS);
+    await heldDispatch(NOW, id);
+    const early = isolated();
+    await sweep(early.env, NOW + HOLD_MS - 1);
+    expect(to(id, early.fast)).toEqual([]);
+    const late = isolated();
+    await sweep(late.env, NOW + HOLD_MS);
+    expect(to(id, late.fast)).toHaveLength(1);
+    await dispatchAt(NOW + HOLD_MS, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+
+  test("wakes a deleted subscription with deliveries left under a hold, so that they are cancelled", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await heldDispatch(NOW, id);
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+    const deployment = isolated();
+    await sweep(deployment.env, NOW + HOLD_MS);
+    expect(to(id, deployment.fast)).toHaveLength(1);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + HOLD_MS, [id], attempt);
+    expect(posts).toEqual([]);
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+  });
+
+  test("uses the cron's time", async () => {
+    const { id } = await owed(1, NOW);
+    for (const [scheduledTime, woken] of [
+      [new Date(NOW + 59_000), 0],
+      [new Date(NOW + 61_000), 1],
+    ] as const) {
+      const deployment = isolated();
+      await worker.scheduled(createScheduledController({ scheduledTime }), deployment.env);
+      expect(to(id, deployment.fast)).toHaveLength(woken);
+    }
+  });
+});
+
+describe("the retention of 30 days", () => {
+  const before = NOW - 30 * DAY_MS;
+
+  test("deletes older events with their deliveries, once the deliveries are as old too", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 3, before - 2 * HOUR_MS);
+    const states = ["delivered", "exhausted", "cancelled"] as const;
+    for (const [i, { eventId }] of (await deliveriesTo(id)).entries())
+      await db
+        .update(deliveries)
+        .set({ state: states[i], settledAt: before - 1 })
+        .where(sql`event_id = ${eventId}`);
+    const [young] = await announceLeads(workspaceId, 1, before);
+    await dispatchAt(before, [id], answered(200));
+    await sweep(isolated().env, NOW);
+    expect((await eventsOf(workspaceId)).map((event) => event.id)).toEqual([young?.id]);
+    expect((await deliveriesTo(id)).map(({ eventId }) => eventId)).toEqual([young?.id]);
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 1, delivered: 1, exhausted: 0, addsUp: true });
+  });
+
+  test("deletes old events that were not owed to anyone", async () => {
+    const { workspaceId } = await openListeningWorkspace();
+    await announceLeads(workspaceId, 2, before - HOUR_MS - 1);
+    await announceLeads(workspaceId, 1, before);
+    expect(await eventsOf(workspaceId)).toHaveLength(3);
+    await sweep(isolated().env, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+  });
+
+  test("keeps what is pending, however old, and what was settled since", async () => {
+    const pending = await owed(1, NOW - 300 * DAY_MS);
+    const recent = await owed(1, NOW - 300 * DAY_MS);
+    // Later, it will be overdue for too long (see the tests of dispatches): it waits for its
+    // subscription.
+    await db.update(deliveries).set({ dueAt: before }).where(sql`subscription_id = ${recent.id}`);
+    await dispatchAt(before + 1, [recent.id], answered(200));
+    await sweep(isolated().env, NOW);
+    expect(await statesOf(pending.id)).toEqual({ pending: 1 });
+    expect(await statesOf(recent.id)).toEqual({ delivered: 1 });
+    for (const { workspaceId } of [pending, recent])
+      expect(await eventsOf(workspaceId)).toHaveLength(1);
+    await sweep(isolated().env, NOW + 1);
+    expect(await statesOf(recent.id)).toEqual({});
+    expect(await eventsOf(recent.workspaceId)).toEqual([]);
+  });
+
+  test("keeps an event complete while one of its deliveries is kept", async () => {
+    const workspaceId = await createWorkspace();
+    const [done, waiting] = [await subscribe(workspaceId), await subscribe(workspaceId)];
+    await announceLeads(workspaceId, 1, NOW - 40 * DAY_MS);
+    await dispatchAt(NOW - 40 * DAY_MS, [done.id], answered(200));
+    await sweep(isolated().env, NOW);
+    expect(await statesOf(done.id)).toEqual({ delivered: 1 });
+    expect(await statesOf(waiting.id)).toEqual({ pending: 1 });
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 2, delivered: 1, pending: 1, addsUp: true });
+  });
+
+  test("leaves a ledger that adds up", async () => {
+    expect(await exports.Platform.ledger({})).toMatchObject({ addsUp: true });
+  });
+});
+
+describe("a part of the sweep that fails", () => {
+  const BROKEN = new Error("D1_ERROR: disk I/O error");
+
+  /** Something to do for each part of the sweep. */
+  async function work() {
+    const overdue = await owed(1, NOW - HOUR_MS);
+    const expired = await owed(1, NOW - 40 * DAY_MS);
+    await dispatchAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
+    const disabled = await owed(10, NOW - 100 * HOUR_MS);
+    await db
+      .update(subscriptions)
+      .set({ failures: 9, failingSince: NOW - 100 * HOUR_MS })
+      .where(sql`id = ${disabled.id}`);
+    await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500));
+    const { workspaceId } = await openWorkspace();
+    const removed = await recordAutomation(workspaceId);
+    await exports.Platform.removeAutomations({ workspaceId, ids: [removed] });
+    return { overdue, expired, disabled, removed };
+  }
+
+  test.each([
+    ["waking", /RECURSIVE waiting/i],
+    ["the e-mails", /from "notices"/i],
+    ["the retention", /DELETE FROM "?events/i],
+    ["the removals", /DELETE FROM "?removals/i],
+  ])("does not stop the others, and the sweep then throws: %s", async (part, query) => {
+    const { overdue, expired, disabled, removed } = await work();
+    const { DB } = observedDatabase({
+      before: (_, texts) => {
+        if (texts.some((text) => query.test(text))) throw BROKEN;
+      },
+    });
+    const deployment = isolated({ DB });
+    await expect(sweep(deployment.env, NOW)).rejects.toThrow("1 parts of the sweep failed");
+    expect(to(overdue.id, deployment.fast)).toHaveLength(part === "waking" ? 0 : 1);
+    expect(await noticesOf(disabled.id)).toMatchObject([
+      { sentAt: part === "the e-mails" ? null : NOW },
+    ]);
+    expect(await statesOf(expired.id)).toEqual(part === "the retention" ? { delivered: 1 } : {});
+    expect(await isThere(removed)).toBe(part === "the removals");
+  });
+
+  test("is made up for by the next sweep", async () => {
+    const { overdue, expired, disabled, removed } = await work();
+    const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
+    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("8 parts of the sweep failed");
+    const deployment = isolated();
+    await sweep(deployment.env, NOW + MINUTE_MS);
+    expect(to(overdue.id, deployment.fast)).toHaveLength(1);
+    expect(await noticesOf(disabled.id)).toMatchObject([{ sentAt: NOW + MINUTE_MS }]);
+    expect(await statesOf(expired.id)).toEqual({});
+    expect(await isThere(removed)).toBe(false);
+  });
+
+  async function isThere(id: string): Promise<boolean> {
+    const row = env.DB.prepare("SELECT 1 FROM automations WHERE id = ?").bind(id);
+    return (await row.first()) !== null;
+  }
+});

@@ -1,0 +1,145 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
+import { commit, openDatabase } from "../../../src/db/client.ts";
+import { makeBody } from "../../../src/webhooks/bodies.ts";
+import { announce, IS_NEW_LEAD } from "../../../src/webhooks/outbox.ts";
+import {
+  bodyOf,
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  runReport,
+} from "../../support/api.ts";
+import {
+  consumeFor,
+  draftLeads,
+  isolated,
+  observedDatabase,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriptionRow,
+} from "../../support/deliveries.ts";
+import { HOME_DB } from "../../support/home.ts";
+import { record } from "../../support/record.ts";
+
+const { Platform } = exports;
+const db = openDatabase(HOME_DB);
+const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+
+/** Records leads that one subscriber is owed, and posts their events to it. */
+async function delivered(reports: ReturnType<typeof leadReport>[]) {
+  const { workspaceId, api } = await openWorkspace();
+  const { id, url } = await subscribe(workspaceId);
+  await Platform.recordLeads({ workspaceId, leads: reports });
+  await consumeFor([id], isolated().env);
+  await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(reports.length);
+  return { workspaceId, api, webhookId: id, received: await receivedBy({ url }) };
+}
+
+describe("the body of lead.created", () => {
+  test("is not stored, and shows exactly the lead that GET /v1/leads shows", async () => {
+    const { workspaceId, api, webhookId, received } = await delivered([
+      leadReport("odd", {
+        name: 'Zoë \u2028 "🌻" \\ \n',
+        customFields: { 2: "b", 1: -0, list: [1e15, 0.1, null, [{}]], 'é"': { true: false } },
+      }),
+      leadReport("null", { name: null, email: null, phone: null, customFields: {} }),
+      leadReport("long", { customFields: { note: "x".repeat(INLINE_BODY_MAX) } }),
+    ]);
+    const { body } = await api.get<{ data: { id: string }[] }>("/v1/leads");
+    const shown = new Map(body.data.map((lead) => [lead.id, lead]));
+    expect(shown.size).toBe(3);
+    for (const post of received) {
+      const { id, created_at, data } = JSON.parse(post.body);
+      const lead = shown.get(data.id);
+      expect(post.body).toBe(JSON.stringify({ id, type: "lead.created", created_at, data: lead }));
+      expect(await bodyOf(workspaceId, id)).toBe(post.body);
+      expect(await Platform.readDelivery({ webhookId, eventId: id })).toMatchObject({
+        body: post.body,
+      });
+    }
+    const { results } = await HOME_DB.prepare(
+      "SELECT DISTINCT body FROM events WHERE workspace_id = ?",
+    )
+      .bind(workspaceId)
+      .all();
+    expect(results).toEqual([{ body: "" }]);
+  });
+
+  test("is made from what the claim reads, unless it is long", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const long = { customFields: { note: "x".repeat(INLINE_BODY_MAX) } };
+    const leads = [leadReport("short"), leadReport("long", long)];
+    const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
+    let readAlone = 0;
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (texts.length === 1 && texts[0]?.includes('"body"')) readAlone++;
+      },
+    });
+    await consumeFor([id], isolated({ DB }).env);
+    const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.id);
+    expect(posted.toSorted()).toEqual(ids.toSorted());
+    expect(readAlone).toBe(1);
+  });
+
+  test("is dropped if its lead is erased before it is read alone, and delays no others", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const long = { customFields: { note: "x".repeat(INLINE_BODY_MAX) } };
+    const leads = [leadReport("long", long), leadReport("short")];
+    const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (texts.length === 1 && /^select .* from "events"/.test(texts[0] ?? ""))
+          await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
+      },
+    });
+    await consumeFor([id], isolated({ DB }).env);
+    const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.id);
+    expect(posted).toEqual(ids.slice(1));
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: 0 });
+  });
+
+  test("has these bytes: if they change, events that are posted again no longer have the same body", async () => {
+    const lead = JSON.stringify({
+      ...{ id: "lea_1", source: "crm", agentId: "agt_1", sealed: null },
+      ...{ name: "Zoë", email: null, phone: "+33600000000" },
+      ...{ customFields: '{"budget":1}', createdAt: 1_700_000_000_000 },
+    });
+    const event = { eventId: "evt_1", createdAt: 1_700_000_000_001, leadId: "lea_1" };
+    const owner = { workspaceId: "wks_1", dataKey: null };
+    expect(await makeBody(KEYS, owner, { ...event, storedBody: "", lead })).toBe(
+      '{"id":"evt_1","type":"lead.created","created_at":"2023-11-14T22:13:20.001Z","data":' +
+        '{"id":"lea_1","source":"crm","agent_id":"agt_1","name":"Zoë","email":null,' +
+        '"phone":"+33600000000","custom_fields":{"budget":1},"created_at":"2023-11-14T22:13:20.000Z"}}',
+    );
+  });
+
+  test("is the stored one if the event is older than this", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const [draft] = draftLeads(1, Date.now());
+    const drafts = draft ? [draft] : [];
+    await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, Date.now()));
+    await consumeFor([id], isolated().env);
+    expect((await receivedBy({ url })).map(({ body }) => body)).toEqual([draft?.body]);
+  });
+});
+
+test("the body of run.completed is stored: the run may be recorded again after its automation was removed", async () => {
+  const { workspaceId } = await openWorkspace();
+  await subscribe(workspaceId, { events: ["run.completed"] });
+  const automationId = await recordAutomation(workspaceId);
+  const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("r", automationId)] });
+  const { results } = await HOME_DB.prepare(
+    "SELECT body ->> '$.data.id' AS run, lead_id FROM events WHERE workspace_id = ?",
+  )
+    .bind(workspaceId)
+    .all();
+  expect(results).toEqual([{ run: ids[0], lead_id: null }]);
+});

@@ -1,0 +1,180 @@
+import { createExecutionContext } from "cloudflare:test";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { HAND_OFF_MS } from "../../../../src/contract/limits.ts";
+import { Platform } from "../../../../src/platform/entrypoint.ts";
+import { sweep } from "../../../../src/sweep.ts";
+import { leadReport } from "../../../support/api.ts";
+import {
+  ACKNOWLEDGED,
+  consumeFor,
+  createWorkspace,
+  deliveriesTo,
+  deliveryTo,
+  isolated,
+  jumpTo,
+  MINUTE_MS,
+  observedDatabase,
+  owed,
+  REFUSING_QUEUE,
+  RETRIED,
+  receivedBy,
+  type Sent,
+  statesOf,
+  subscribe,
+  subscriptionRow,
+} from "../../../support/deliveries.ts";
+
+const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
+/** The duration of a hold. */
+const HOLD_MS = 20_000;
+const BROKEN = new Error("D1_ERROR: disk I/O error");
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/**
+ * Expects the subscription's message to come back, or another in its place if it was acknowledged.
+ */
+function expectBack(
+  id: string,
+  how: string,
+  result: Awaited<ReturnType<typeof consumeFor>>,
+  sent: Sent[],
+  tookMs: number,
+): void {
+  // A slow try does not block a queue. On a busy machine, any try may be slow.
+  const wasSlow = tookMs >= HAND_OFF_MS && result.retryMessages.length === 0;
+  const handedOff = how === "that lasts" || wasSlow;
+  expect(result).toMatchObject(handedOff ? ACKNOWLEDGED : RETRIED);
+  const hint = { subscriptionId: id, lane: "fast", delaySeconds: HOLD_MS / 1000 };
+  expect(sent).toEqual(handedOff ? [hint] : []);
+}
+
+describe("when D1 returns an error", () => {
+  test.each([
+    ["that lasts", CONNECTION_LOST],
+    ["that is not a network error", BROKEN],
+  ])("%s on the claim, the batch comes back and nothing is posted", async (how, error) => {
+    const now = Date.now();
+    const { id, url } = await owed(2, now);
+    const { DB } = observedDatabase({ before: () => Promise.reject(error) });
+    const deployment = isolated({ DB });
+    const startedAt = performance.now();
+    const result = await consumeFor([id], deployment.env);
+    expectBack(id, how, result, deployment.fast, performance.now() - startedAt);
+    expect(await receivedBy({ url })).toEqual([]);
+    for (const row of await deliveriesTo(id))
+      expect(row).toMatchObject({ state: "pending", attempts: 0, dueAt: now });
+    expect(await subscriptionRow(id)).toMatchObject({ heldBy: null });
+    expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
+    expect(await receivedBy({ url })).toHaveLength(2);
+  });
+
+  test.each([
+    ["that lasts", CONNECTION_LOST],
+    ["that is not a network error", BROKEN],
+  ])("%s on the settlement, the batch comes back and the hold protects it", async (how, error) => {
+    const now = Date.now();
+    const { id, url, drafts } = await owed(1, now);
+    const { DB } = observedDatabase({
+      before: (trip) => {
+        if (trip > 1) throw error;
+      },
+    });
+    const deployment = isolated({ DB });
+    const startedAt = performance.now();
+    const result = await consumeFor([id], deployment.env);
+    expectBack(id, how, result, deployment.fast, performance.now() - startedAt);
+    expect(await receivedBy({ url })).toHaveLength(1);
+    const row = await deliveryTo(id);
+    expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null, dueAt: now });
+    const { heldUntil } = await subscriptionRow(id);
+    expect(heldUntil - now).toBeGreaterThanOrEqual(HOLD_MS);
+    // The message comes back during the hold, and again when it has ended.
+    await consumeFor([id], isolated().env);
+    expect(await receivedBy({ url })).toHaveLength(1);
+    jumpTo(heldUntil);
+    await consumeFor([id], isolated().env);
+    const received = await receivedBy({ url });
+    expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test.each([
+    ["the claim", 1],
+    ["the settle", 2],
+  ])("that is transient, on %s, it is retried unnoticed", async (_, failing) => {
+    const { id, url } = await owed(3, Date.now());
+    const { DB, trips } = observedDatabase({
+      before: (trip) => {
+        if (trip === failing) throw CONNECTION_LOST;
+      },
+    });
+    expect(await consumeFor([id], isolated({ DB }).env)).toMatchObject(ACKNOWLEDGED);
+    expect(trips).toHaveLength(3);
+    expect(await receivedBy({ url })).toHaveLength(3);
+    expect(await statesOf(id)).toEqual({ delivered: 3 });
+  });
+
+  test("after committing the settlement, each attempt is counted once", async () => {
+    const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
+    const { DB, trips } = observedDatabase({
+      after: (trip) => {
+        if (trip === 2) throw CONNECTION_LOST;
+      },
+    });
+    const deployment = isolated({ DB });
+    expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
+    expect(trips).toHaveLength(3);
+    expect(await receivedBy({ url })).toHaveLength(1);
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 1, backoff: 1 });
+    expect(deployment.slow).toHaveLength(1);
+  });
+
+  test("on the body of a large event, that delivery waits and the others are posted", async () => {
+    const large = await owed(1, Date.now(), { customFields: { note: "x".repeat(100_000) } });
+    const small = await owed(1, Date.now());
+    const { DB } = observedDatabase({
+      before: (_, texts) => {
+        if (texts.length === 1 && /"body"/.test(texts[0] ?? "")) throw BROKEN;
+      },
+    });
+    const result = await consumeFor([large.id, small.id], isolated({ DB }).env);
+    expect(result).toMatchObject(ACKNOWLEDGED);
+    expect(await statesOf(small.id)).toEqual({ delivered: 1 });
+    expect(await deliveryTo(large.id)).toMatchObject({ state: "pending", attempts: 0 });
+    expect(await subscriptionRow(large.id)).toMatchObject({ failures: 0, heldUntil: 0 });
+    expect(await receivedBy(large)).toEqual([]);
+  });
+});
+
+describe("when a queue refuses", () => {
+  test("to take the wake after the commit, the call succeeds and the sweep finds the event", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
+    const platform = new Platform(createExecutionContext(), refusing.env);
+    const { ids } = await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
+    expect(ids).toHaveLength(1);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+    const later = isolated();
+    await sweep(later.env, Date.now() + MINUTE_MS + 1000);
+    expect(later.fast).toContainEqual({ subscriptionId: id, lane: "fast", delaySeconds: 0 });
+    await consumeFor([id], later.env);
+    expect(JSON.parse((await receivedBy({ url }))[0]?.body ?? "").data.id).toBe(ids[0]);
+  });
+
+  test("to take the next wake, what was posted is settled anyway", async () => {
+    const { id, url } = await owed(1, Date.now(), { behaviour: "status-500" });
+    const refusing = isolated({ DELIVERIES: REFUSING_QUEUE, REDELIVERIES: REFUSING_QUEUE });
+    expect(await consumeFor([id], refusing.env)).toMatchObject(ACKNOWLEDGED);
+    const { dueAt, ...row } = await deliveryTo(id);
+    expect(row).toMatchObject({ state: "pending", attempts: 1 });
+    const later = isolated();
+    await sweep(later.env, dueAt + MINUTE_MS + 1);
+    expect(later.slow).toContainEqual({ subscriptionId: id, lane: "slow", delaySeconds: 0 });
+    expect(await receivedBy({ url })).toHaveLength(1);
+  });
+});

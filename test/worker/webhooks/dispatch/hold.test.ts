@@ -1,0 +1,362 @@
+import { createExecutionContext } from "cloudflare:test";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { commit, openDatabase } from "../../../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
+import { Platform } from "../../../../src/platform/entrypoint.ts";
+import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { holdFrom } from "../../../../src/webhooks/dispatch/holds.ts";
+import type { Claimed } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { EndedTurn } from "../../../../src/webhooks/dispatch/tools.ts";
+import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
+import { leadReport } from "../../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  db,
+  deliveryTo,
+  dispatchAt,
+  HOUR_MS,
+  heldDispatch,
+  isolated,
+  noticesOf,
+  observedDatabase,
+  owed,
+  statesOf,
+  subscribe,
+  subscriber,
+  subscriptionRow,
+  toolsAt,
+} from "../../../support/deliveries.ts";
+import { meteredDatabase } from "../../../support/metered-database.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+
+const HOLD_MS = 20_000;
+
+describe("a hold", () => {
+  test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const { posts, attempt } = subscriber();
+    let answers = 0;
+    await dispatchAt(NOW, [id], async () => {
+      if (++answers > 1) return OK;
+      const { heldBy, heldUntil } = await subscriptionRow(id);
+      expect(heldUntil).toBe(NOW + HOLD_MS);
+      expect(heldBy).not.toBeNull();
+      await announceLeads(workspaceId, 1, NOW);
+      for (const now of [NOW, NOW + HOLD_MS - 1]) {
+        const ended = await dispatchAt(now, [id], attempt);
+        // The holder looks for more before it lets go.
+        expect(ended).toMatchObject([{ held: false, found: { heldUntil: NOW + HOLD_MS } }]);
+      }
+      return OK;
+    });
+    expect(posts).toEqual([]);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+  });
+
+  test("that has expired is taken by another dispatch, with the same ids and bytes", async () => {
+    const { id, drafts } = await owed(1, NOW);
+    const claimed: Claimed[] = [];
+    const abandoned = new Promise<never>(() => {});
+    dispatchAt(NOW, [id], (delivery) => {
+      claimed.push(delivery);
+      return abandoned;
+    });
+    await expect.poll(() => claimed.length).toBe(1);
+    await dispatchAt(NOW + HOLD_MS, [id], async (delivery) => {
+      claimed.push(delivery);
+      return OK;
+    });
+    expect(
+      claimed.map(({ eventId, event, attempts }) => ({
+        id: eventId,
+        body: event.storedBody,
+        attempts,
+      })),
+    ).toEqual([
+      { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
+      { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
+    ]);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+  });
+
+  test("that was lost settles nothing: neither the delivery nor the subscription's health", async () => {
+    const { id } = await owed(1, NOW);
+    const later = NOW + HOLD_MS;
+    await dispatchAt(NOW, [id], async () => {
+      await dispatchAt(later, [id], OK);
+      return answered(500);
+    });
+    expect(await deliveryTo(id)).toMatchObject({
+      state: "delivered",
+      attempts: 1,
+      lastStatus: 200,
+      settledAt: later,
+    });
+    expect(await subscriptionRow(id)).toMatchObject({
+      failures: 0,
+      failingSince: null,
+      backoff: 0,
+      nextAt: 0,
+      postsAtOnce: 2,
+    });
+  });
+
+  test("that was lost does not mark another dispatch's deliveries as delivered", async () => {
+    const { id } = await owed(1, NOW);
+    const later = NOW + HOLD_MS;
+    await dispatchAt(NOW, [id], async () => {
+      await dispatchAt(later, [id], answered(503));
+      return OK;
+    });
+    expect(await deliveryTo(id)).toMatchObject({
+      state: "pending",
+      attempts: 1,
+      lastStatus: 503,
+      dueAt: later + 10_000,
+    });
+    expect(await subscriptionRow(id)).toMatchObject({
+      failures: 1,
+      failingSince: later,
+      backoff: 1,
+      nextAt: later + 10_000,
+    });
+  });
+
+  test.each([
+    ["succeeded, too", OK],
+    ["failed", answered(500)],
+  ])("that was lost disables nothing if the new holder succeeds: it %s", async (_, outcome) => {
+    const { id } = await owed(1, NOW);
+    await db
+      .update(subscriptions)
+      .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
+      .where(sql`id = ${id}`);
+    const late = await heldDispatch(NOW, id);
+    const inTime = await heldDispatch(NOW + HOLD_MS, id);
+    await late.finish(outcome);
+    await inTime.finish(OK);
+    expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({
+      disabledAt: null,
+      failures: 0,
+      failingSince: null,
+    });
+    expect(await noticesOf(id)).toEqual([]);
+  });
+
+  test.each([
+    ["succeeds", async () => OK],
+    ["cannot be tried", () => Promise.reject(new Error("no encryption key"))],
+  ])(
+    "whose subscription is gone ends with the last post in progress, which %s",
+    async (_, last) => {
+      const { id, workspaceId } = await owed(5, NOW);
+      await db.update(subscriptions).set({ postsAtOnce: 2 }).where(sql`id = ${id}`);
+      const { DB, trips } = observedDatabase({
+        before: (trip) => {
+          if (trip > 6) throw new Error("round trips without end");
+        },
+      });
+      let now = NOW;
+      const { posts, attempt } = subscriber(async () => {
+        if (posts.length > 1) {
+          await expect.poll(() => trips.length).toBe(2);
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          return last();
+        }
+        // Cancelled and deleted by another dispatch after the hold expired.
+        await commit(db, deleteSubscription(workspaceId, id, NOW + HOLD_MS));
+        now += 1_600;
+        return OK;
+      });
+      await dispatch(
+        openDatabase(DB),
+        [id],
+        "fast",
+        toolsAt(() => now, attempt),
+      );
+      expect(posts).toHaveLength(2);
+      expect(trips.length).toBeLessThanOrEqual(3);
+      expect(await statesOf(id)).toEqual({ cancelled: 5 });
+    },
+  );
+
+  test("is released by the round trip that finds nothing left to post", async () => {
+    const { id, workspaceId } = await owed(2, NOW);
+    await dispatchAt(NOW, [id], OK);
+    const { heldUntil, heldBy } = await subscriptionRow(id);
+    expect(heldUntil).toBe(0);
+    await announceLeads(workspaceId, 1, NOW + 1);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(NOW + 1, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect((await subscriptionRow(id)).heldBy).not.toBe(heldBy);
+  });
+
+  test.each([0, 1, 50, 2_000])(
+    "does not come back for an event %i ms older than what it delivered, committed only now",
+    async (olderByMs) => {
+      const { id, workspaceId } = await owed(1, NOW);
+      await dispatchAt(NOW, [id], OK);
+      await announceLeads(workspaceId, 1, NOW - olderByMs);
+      await dispatchAt(NOW + 1, [id], OK);
+      expect(await statesOf(id)).toEqual({ delivered: 2 });
+    },
+  );
+
+  test("is not released for an event committed just before", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const { DB, trips } = observedDatabase({
+      // It records the only post, and finds nothing else to be due.
+      before: async (trip) => void (trip === 2 && (await announceLeads(workspaceId, 1, NOW))),
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK));
+    expect(trips).toHaveLength(3);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+  });
+
+  test("is released with a wake for an event that another clock made due in the future", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await announceLeads(workspaceId, 1, NOW + 1_000);
+    expect(await dispatchAt(NOW, [id], OK)).toMatchObject([
+      { held: true, found: { dueAt: NOW + 1_000, heldUntil: null } },
+    ]);
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("of another dispatch is not released by a second try after a lost reply", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    let other: Awaited<ReturnType<typeof heldDispatch>> | undefined;
+    const ended: EndedTurn[] = [];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip !== 3) return;
+        // Between the two tries: the first one has released it.
+        await announceLeads(workspaceId, 1, NOW);
+        other = await heldDispatch(NOW, id);
+      },
+      after: (trip) => {
+        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK, ended));
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + HOLD_MS });
+    expect(ended).toMatchObject([{ held: true, found: { heldUntil: NOW + HOLD_MS } }]);
+    await other?.finish(OK);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("is claimed again by a second try after a lost reply, if more is due by then", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const { DB } = observedDatabase({
+      before: async (trip) => void (trip === 3 && (await announceLeads(workspaceId, 1, NOW))),
+      after: (trip) => {
+        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
+      },
+    });
+    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK));
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
+  });
+
+  test("ends later with each claim, even if the clock stands still or goes back", () => {
+    const first = holdFrom(NOW, { holder: "dispatch", until: 0 });
+    const second = holdFrom(NOW, first);
+    expect(first.until).toBe(NOW + HOLD_MS);
+    expect(second.until).toBe(first.until + 1);
+    expect(holdFrom(NOW - 5_000, second).until).toBe(second.until + 1);
+    expect(holdFrom(NOW + 5_000, second).until).toBe(NOW + 5_000 + HOLD_MS);
+  });
+});
+
+describe("a dispatch next to 5,000 settled deliveries", () => {
+  test("reads only what is pending, and writes only what it does", async () => {
+    const { id, workspaceId } = await owed(5_000, NOW);
+    await db
+      .update(deliveries)
+      .set({ state: "delivered", settledAt: NOW })
+      .where(sql`subscription_id = ${id}`);
+    await announceLeads(workspaceId, 10, NOW);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(NOW, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 5_010 });
+    expect(rows.read).toBeLessThan(500);
+    expect(rows.written).toBeLessThan(20);
+  });
+});
+
+describe("a dispatch of 1,000 deliveries", () => {
+  test("reads a few rows for each, however many are waiting or in progress", async () => {
+    const { id } = await owed(1_000, NOW);
+    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(NOW, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 1_000 });
+    expect(rows.read / 1_000).toBeLessThan(20);
+  });
+});
+
+describe("a dispatch to 20 subscriptions with 50 deliveries each", () => {
+  test("reads a few rows per delivery, and writes two or three", async () => {
+    const workspaceId = await createWorkspace();
+    const ids: string[] = [];
+    for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
+    await db
+      .update(subscriptions)
+      .set({ postsAtOnce: 6 })
+      .where(sql`workspace_id = ${workspaceId}`);
+    await announceLeads(workspaceId, 50, NOW);
+    const { DB, rows } = meteredDatabase();
+    await dispatch(
+      openDatabase(DB),
+      ids,
+      "fast",
+      toolsAt(NOW, async () => {
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        return OK;
+      }),
+    );
+    for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 50 });
+    expect(rows.read / 1_000).toBeLessThan(60);
+    expect(rows.written / 1_000).toBeLessThan(3);
+  });
+});
+
+describe("a single healthy delivery", () => {
+  test("costs eight rows written from record to release, two of them for its lead", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    const { DB, rows } = meteredDatabase();
+    const platform = new Platform(createExecutionContext(), isolated({ DB }).env);
+    await platform.recordLeads({ workspaceId, leads: [leadReport("lead-1")] });
+    // The lead, its event and its delivery, and an index entry for the lead and the delivery.
+    expect(rows.written).toBe(5);
+    const now = Date.now() + 1;
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(now, async () => OK),
+    );
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+    // The hold, the settlement and the release.
+    expect(rows.written).toBe(8);
+  });
+});

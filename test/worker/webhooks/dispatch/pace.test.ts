@@ -1,0 +1,185 @@
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { subscriptions } from "../../../../src/db/schema.ts";
+import type { Outcome } from "../../../../src/webhooks/outcome.ts";
+import {
+  answered,
+  consumeFor,
+  db,
+  dispatchAt,
+  heldDispatch,
+  isolated,
+  owed,
+  statesOf,
+  subscriber,
+  subscriptionRow,
+} from "../../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function set(id: string, pace: Partial<typeof subscriptions.$inferInsert>) {
+  return db.update(subscriptions).set(pace).where(sql`id = ${id}`);
+}
+
+/** A subscriber that counts its concurrent posts; each takes this long. */
+function counting(durationMs: number, answer: () => Outcome = () => OK) {
+  const underWay: number[] = [];
+  let current = 0;
+  const { posts, attempt } = subscriber(async () => {
+    underWay.push(++current);
+    await sleep(durationMs);
+    current--;
+    return answer();
+  });
+  return { posts, attempt, underWay };
+}
+
+describe("the concurrent posts to a subscription", () => {
+  test("are what it has earned, from one to six, whichever consumers are at work", async () => {
+    const { id } = await owed(300, Date.now());
+    const { posts, attempt, underWay } = counting(5);
+    const { env: bindings } = isolated();
+    await Promise.all(Array.from({ length: 20 }, () => consumeFor([id], bindings, attempt)));
+    expect(new Set(posts).size).toBe(300);
+    expect(posts).toHaveLength(300);
+    expect(await statesOf(id)).toEqual({ delivered: 300 });
+    expect(Math.max(...underWay)).toBe(6);
+    // Each success earns one more post; the first is posted alone.
+    expect(underWay.slice(0, 3)).toEqual([1, 1, 2]);
+    expect(await subscriptionRow(id)).toMatchObject({ postsAtOnce: 6 });
+  });
+
+  test("start where the last dispatch ended", async () => {
+    const { id } = await owed(8, NOW);
+    await set(id, { postsAtOnce: 4 });
+    const { attempt, underWay } = counting(5);
+    await dispatchAt(NOW, [id], attempt);
+    expect(underWay.slice(0, 4)).toEqual([1, 2, 3, 4]);
+  });
+
+  test("never exceed what is earned while another dispatch holds it", async () => {
+    const { id } = await owed(10, NOW);
+    await set(id, { postsAtOnce: 2 });
+    const held = await heldDispatch(NOW, id);
+    const { posts, attempt } = subscriber();
+    for (let i = 0; i < 5; i++) await dispatchAt(NOW + i, [id], attempt);
+    expect(posts).toEqual([]);
+    await held.finish(OK);
+    expect(await statesOf(id)).toEqual({ delivered: 10 });
+  });
+});
+
+describe("a subscription that fails", () => {
+  test("is probed with one post at a time, after each wait, by however many consumers", async () => {
+    const { id } = await owed(50, NOW);
+    await set(id, { postsAtOnce: 6 });
+    const { posts, attempt, underWay } = counting(5, () => answered(500));
+    await dispatchAt(NOW, [id], attempt);
+    const opened = posts.length;
+    // Six, then three, then one failed.
+    expect(opened).toBeLessThanOrEqual(10);
+    expect(await subscriptionRow(id)).toMatchObject({ backoff: 1, postsAtOnce: 1 });
+    underWay.length = 0;
+    for (let probe = 1; probe <= 4; probe++) {
+      const { nextAt } = await subscriptionRow(id);
+      await dispatchAt(nextAt - 1, [id], attempt);
+      expect(posts).toHaveLength(opened + probe - 1);
+      await Promise.all(Array.from({ length: 5 }, () => dispatchAt(nextAt, [id], attempt, "slow")));
+      expect(posts).toHaveLength(opened + probe);
+      expect(await subscriptionRow(id)).toMatchObject({ backoff: probe + 1 });
+    }
+    expect(underWay).toEqual([1, 1, 1, 1]);
+  });
+
+  test("leaves the backoff after a successful probe, at one post at a time, in the fast lane", async () => {
+    const { id } = await owed(20, NOW);
+    await dispatchAt(NOW, [id], answered(500));
+    const { nextAt } = await subscriptionRow(id);
+    const { posts, attempt, underWay } = counting(5);
+    const [probe] = await dispatchAt(nextAt, [id], attempt);
+    expect(posts).toHaveLength(1);
+    expect(probe).toMatchObject({ held: true, found: { backoff: 0, postsAtOnce: 1, nextAt: 0 } });
+    await dispatchAt(nextAt, [id], attempt);
+    expect(underWay.slice(1, 4)).toEqual([1, 1, 2]);
+    expect((await statesOf(id)).delivered).toBe(20);
+  });
+
+  test("on one poisonous event gets all the others", async () => {
+    const { id, drafts } = await owed(30, NOW);
+    const poison = drafts[7]?.id;
+    const { posts, attempt } = subscriber(({ eventId }) =>
+      eventId === poison ? answered(500) : OK,
+    );
+    let now = NOW;
+    for (let i = 0; i < 6; i++) {
+      await dispatchAt(now, [id], attempt);
+      now = Math.max(now, (await subscriptionRow(id)).nextAt);
+    }
+    expect(await statesOf(id)).toEqual({ delivered: 29, pending: 1 });
+    // Each of the others once: the poisonous event has its own ladder.
+    expect(posts.filter((eventId) => eventId !== poison)).toHaveLength(29);
+    expect(await subscriptionRow(id)).toMatchObject({ disabledAt: null });
+  });
+
+  test("is not posted to while it waits as its 429 asked, whatever becomes due", async () => {
+    const { id } = await owed(10, NOW);
+    await set(id, { postsAtOnce: 6 });
+    const { posts, attempt } = subscriber(() => answered(429, 15));
+    await dispatchAt(NOW, [id], attempt);
+    const begun = posts.length;
+    expect(begun).toBeLessThanOrEqual(6);
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: NOW + 15_000, backoff: 1 });
+    for (const lane of ["fast", "slow"] as const)
+      await dispatchAt(NOW + 14_999, [id], attempt, lane);
+    expect(posts).toHaveLength(begun);
+    await dispatchAt(NOW + 15_000, [id], attempt);
+    expect(posts).toHaveLength(begun + 1);
+  });
+});
+
+describe("slow answers", () => {
+  test("move a subscription to the slow lane, and fast ones move it back", async () => {
+    const { id } = await owed(20, NOW);
+    await set(id, { postsAtOnce: 4 });
+    let now = NOW;
+    let durationMs = 2_000;
+    const { posts, attempt } = subscriber(() => {
+      now += durationMs;
+      return OK;
+    });
+    const [left] = await dispatchAt(() => now, [id], attempt);
+    const before = posts.length;
+    // Those already started when the first was slow.
+    expect(before).toBeLessThanOrEqual(4);
+    expect(left?.found).toMatchObject({ slow: true, backoff: 0, heldUntil: null });
+    expect(await subscriptionRow(id)).toMatchObject({ slow: true, heldUntil: 0 });
+    await dispatchAt(() => now, [id], attempt, "fast");
+    expect(posts).toHaveLength(before);
+    durationMs = 100;
+    await dispatchAt(() => now, [id], attempt, "slow");
+    expect(posts).toHaveLength(before + 1);
+    expect(await subscriptionRow(id)).toMatchObject({ slow: false });
+    await dispatchAt(() => now, [id], attempt, "slow");
+    expect(posts).toHaveLength(before + 1);
+    await dispatchAt(() => now, [id], attempt, "fast");
+    expect(await statesOf(id)).toEqual({ delivered: 20 });
+  });
+
+  test("leave it in the slow lane, where it continues to be served", async () => {
+    const { id } = await owed(8, NOW);
+    await set(id, { slow: true });
+    let now = NOW;
+    const { attempt } = subscriber(() => {
+      now += 2_000;
+      return OK;
+    });
+    for (let i = 0; i < 4; i++) await dispatchAt(() => now, [id], attempt, "slow");
+    expect(await statesOf(id)).toEqual({ delivered: 8 });
+    expect(await subscriptionRow(id)).toMatchObject({ slow: true, postsAtOnce: 1 });
+  });
+});

@@ -1,0 +1,276 @@
+import { describe, expect, test } from "vitest";
+import {
+  type Attempt,
+  adjustPace,
+  judge,
+  type Verdict,
+} from "../../../../src/webhooks/dispatch/policy.ts";
+import { type Outcome, succeeded } from "../../../../src/webhooks/outcome.ts";
+import type { Pace } from "../../../../src/webhooks/pace.ts";
+import { answered } from "../../../support/deliveries.ts";
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** The ladder in docs/deliveries.md: the wait after attempt n. */
+const LADDER: [attempt: number, waitMs: number][] = [
+  [1, 10 * SECOND_MS],
+  [2, MINUTE_MS],
+  [3, 5 * MINUTE_MS],
+  [4, 30 * MINUTE_MS],
+  [5, 2 * HOUR_MS],
+  [6, 5 * HOUR_MS],
+  [7, 10 * HOUR_MS],
+  [8, 14 * HOUR_MS],
+  [9, 20 * HOUR_MS],
+  [10, 24 * HOUR_MS],
+];
+
+/** No jitter: exactly the rung. */
+const NONE = 0;
+
+function wait(waitMs: number): Verdict {
+  return { state: "pending", waitMs: Math.round(waitMs) };
+}
+
+describe("an attempt succeeds", () => {
+  test("with any 2xx, at any attempt, and the delivery is delivered", () => {
+    for (let status = 200; status < 300; status++) {
+      expect(succeeded(answered(status))).toBe(true);
+      for (const attempt of [1, 5, 11])
+        expect(judge(answered(status), attempt, NONE)).toEqual({ state: "delivered" });
+    }
+  });
+
+  test("even if the 2xx has a Retry-After", () => {
+    expect(judge(answered(200, 600), 1, NONE)).toEqual({ state: "delivered" });
+  });
+});
+
+describe("an attempt fails", () => {
+  test.each<[string, Outcome]>([
+    ["1xx", answered(199)],
+    ["300, a redirect that is never followed", answered(300)],
+    ["301", answered(301)],
+    ["302", answered(302)],
+    ["304", answered(304)],
+    ["307", answered(307)],
+    ["308", answered(308)],
+    ["400", answered(400)],
+    ["401", answered(401)],
+    ["404", answered(404)],
+    ["410", answered(410)],
+    ["429", answered(429)],
+    ["500", answered(500)],
+    ["503", answered(503)],
+    ["530", answered(530)],
+    ["no answer in time", { kind: "timed_out" }],
+    ["no connection", { kind: "unreachable" }],
+    ["a URL that is refused", { kind: "refused" }],
+  ])("with %s, and is retried after 10 s", (_, outcome) => {
+    expect(succeeded(outcome)).toBe(false);
+    expect(judge(outcome, 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(judge(outcome, 11, NONE)).toEqual({ state: "exhausted" });
+  });
+});
+
+describe("the wait after a failed attempt", () => {
+  test.each(LADDER)("number %i is %i ms", (attempt, waitMs) => {
+    expect(judge(answered(500), attempt, NONE)).toEqual(wait(waitMs));
+  });
+
+  test("is the last after 10 attempts: the 11th exhausts the delivery, after about 76 hours", () => {
+    expect(judge(answered(500), 11, NONE)).toEqual({ state: "exhausted" });
+    const hours = LADDER.reduce((sum, [, waitMs]) => sum + waitMs, 0) / HOUR_MS;
+    expect(hours).toBeGreaterThan(75);
+    expect(hours).toBeLessThan(77);
+  });
+
+  test.each(LADDER)("number %i is lengthened by up to 20 %, uniformly", (attempt, waitMs) => {
+    const failed = (random: number) => judge(answered(500), attempt, random);
+    expect(failed(0)).toEqual(wait(waitMs));
+    expect(failed(0.25)).toEqual(wait(1.05 * waitMs));
+    expect(failed(0.75)).toEqual(wait(1.15 * waitMs));
+    expect(failed(1)).toEqual(wait(1.2 * waitMs));
+  });
+
+  test.each([0, 0.01, 0.5, 1])(
+    "is never shortened, so every ladder outlasts the 72 h until disabling: random %d",
+    (random) => {
+      const waits = LADDER.map(([attempt, waitMs]) => {
+        const verdict = judge(answered(500), attempt, random);
+        if (verdict.state !== "pending") throw new Error(verdict.state);
+        expect(verdict.waitMs).toBeGreaterThanOrEqual(waitMs);
+        return verdict.waitMs;
+      });
+      expect(waits.reduce((sum, waitMs) => sum + waitMs, 0)).toBeGreaterThan(72 * HOUR_MS);
+    },
+  );
+});
+
+describe("Retry-After", () => {
+  test.each([429, 503])("on %i lengthens the wait", (status) => {
+    expect(judge(answered(status, 15), 1, NONE)).toEqual(wait(15 * SECOND_MS));
+    expect(judge(answered(status, 45 * 60), 4, NONE)).toEqual(wait(45 * MINUTE_MS));
+  });
+
+  test.each(LADDER)("lengthens wait number %i to at most twice its rung", (attempt, ms) => {
+    expect(judge(answered(503, (2 * ms) / SECOND_MS), attempt, NONE)).toEqual(wait(2 * ms));
+    expect(judge(answered(429, (2 * ms) / SECOND_MS + 1), attempt, 1)).toEqual(wait(2 * ms));
+    expect(judge(answered(503, 999_999_999), attempt, 0)).toEqual(wait(2 * ms));
+  });
+
+  test("never shortens the wait, jitter included", () => {
+    expect(judge(answered(503, 0), 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(judge(answered(503, 9), 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(judge(answered(429, 11), 1, 1)).toEqual(wait(12 * SECOND_MS));
+    expect(judge(answered(429, 9), 1, 0)).toEqual(wait(10 * SECOND_MS));
+  });
+
+  test("never prolongs an exhausted delivery", () => {
+    expect(judge(answered(503, 60), 11, NONE)).toEqual({ state: "exhausted" });
+  });
+
+  test.each([302, 400, 408, 425, 500, 502, 504])("on %i is ignored", (status) => {
+    expect(judge(answered(status, 20), 1, NONE)).toEqual(wait(10 * SECOND_MS));
+  });
+});
+
+describe("the pace of a subscription", () => {
+  const NOW = Date.UTC(2026, 0, 5, 12);
+  const NEW: Pace = {
+    postsAtOnce: 1,
+    backoff: 0,
+    nextAt: 0,
+    slow: false,
+    failures: 0,
+    failingSince: null,
+  };
+  const OK = answered(200);
+  const FAILED = answered(500);
+
+  /** An attempt that started at `NOW` and took this long. */
+  function took(outcome: Outcome, durationMs = 100, startedAt = NOW): Attempt {
+    return { outcome, startedAt, endedAt: startedAt + durationMs };
+  }
+
+  /** The pace after a series of attempts. */
+  function paceAfter(pace: Pace, ...attempts: Attempt[]): Pace {
+    return attempts.reduce((before, attempt) => adjustPace(before, attempt, NONE), pace);
+  }
+
+  test("allows one more concurrent post after each fast success, up to six", () => {
+    const rises = Array.from({ length: 8 }, (_, i) =>
+      paceAfter(NEW, ...Array.from({ length: i }, () => took(OK))),
+    );
+    expect(rises.map(({ postsAtOnce }) => postsAtOnce)).toEqual([1, 2, 3, 4, 5, 6, 6, 6]);
+  });
+
+  test.each([
+    [6, 3],
+    [5, 2],
+    [3, 1],
+    [2, 1],
+  ])("is halved from %i to %i by a failure, without a backoff", (postsAtOnce, halved) => {
+    expect(paceAfter({ ...NEW, postsAtOnce }, took(FAILED))).toEqual({
+      ...NEW,
+      postsAtOnce: halved,
+      failures: 1,
+      failingSince: NOW + 100,
+    });
+  });
+
+  test.each([
+    [6, 3],
+    [3, 1],
+    [1, 1],
+  ])("is halved from %i to %i by a slow success, which is not a failure", (postsAtOnce, halved) => {
+    const pace = { ...NEW, postsAtOnce };
+    expect(paceAfter(pace, took(OK, 1_999)).slow).toBe(false);
+    expect(paceAfter(pace, took(OK, 2_000))).toEqual({ ...NEW, postsAtOnce: halved, slow: true });
+  });
+
+  test("is slow until a fast success; failures do not make it fast", () => {
+    const slow = paceAfter(NEW, took(OK, 2_000));
+    expect(paceAfter(slow, took(FAILED)).slow).toBe(true);
+    expect(paceAfter(slow, took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
+    expect(paceAfter(NEW, took({ kind: "timed_out" }, 10_000)).slow).toBe(true);
+  });
+
+  test("backs off after a failure at one post at a time, for the first rung", () => {
+    expect(paceAfter(NEW, took(FAILED))).toEqual({
+      ...NEW,
+      backoff: 1,
+      nextAt: NOW + 100 + 10 * SECOND_MS,
+      failures: 1,
+      failingSince: NOW + 100,
+    });
+  });
+
+  test("climbs the ladder with each failed probe, and stays on the last rung", () => {
+    let pace = NEW;
+    const waits: number[] = [];
+    for (let i = 0; i < 12; i++) {
+      const startedAt = Math.max(NOW, pace.nextAt);
+      pace = paceAfter(pace, took(FAILED, 100, startedAt));
+      expect([pace.postsAtOnce, pace.backoff]).toEqual([1, i + 1]);
+      waits.push(pace.nextAt - startedAt - 100);
+    }
+    const rungs = LADDER.map(([, waitMs]) => waitMs);
+    expect(waits).toEqual([...rungs, 24 * HOUR_MS, 24 * HOUR_MS]);
+    expect(pace).toMatchObject({ failures: 12, failingSince: NOW + 100 });
+  });
+
+  test.each([0, 0.5, 1])("waits at least the rung, and up to 20 %% more: %d", (random) => {
+    const { nextAt } = adjustPace(NEW, took(FAILED), random);
+    expect(nextAt - NOW - 100).toBe(Math.round(10 * SECOND_MS * (1 + 0.2 * random)));
+  });
+
+  test("ends its backoff with the first successful probe, at one post at a time", () => {
+    const closed = { ...NEW, backoff: 4, nextAt: NOW, failures: 9, failingSince: 1, slow: true };
+    expect(paceAfter(closed, took(OK))).toEqual(NEW);
+    expect(paceAfter(closed, took(OK, 2_000))).toEqual({ ...NEW, slow: true });
+    expect(paceAfter(closed, took(OK), took(OK))).toEqual({ ...NEW, postsAtOnce: 2 });
+  });
+
+  test.each([429, 503])("backs off immediately after a %i that asks for a wait", (status) => {
+    const pace = { ...NEW, postsAtOnce: 6 };
+    const closed = { ...NEW, backoff: 1, failures: 1, failingSince: NOW + 100 };
+    const wait = (seconds: number) => ({ ...closed, nextAt: NOW + 100 + seconds * SECOND_MS });
+    expect(paceAfter(pace, took(answered(status, 15)))).toEqual(wait(15));
+    // At least the rung, and at most twice as long.
+    expect(paceAfter(pace, took(answered(status, 3)))).toEqual(wait(10));
+    expect(paceAfter(pace, took(answered(status, 3_600)))).toEqual(wait(20));
+    expect(
+      paceAfter({ ...pace, postsAtOnce: 1, backoff: 3 }, took(answered(status, 5_000))),
+    ).toEqual({
+      ...closed,
+      backoff: 4,
+      nextAt: NOW + 100 + 2 * 30 * MINUTE_MS,
+    });
+    // Without Retry-After, it is a failure like any other.
+    expect(paceAfter(pace, took(answered(status)))).toMatchObject({ postsAtOnce: 3, backoff: 0 });
+    expect(paceAfter(pace, took(answered(status, 0)))).toMatchObject({
+      postsAtOnce: 3,
+      backoff: 0,
+    });
+  });
+
+  test.each([400, 500, 502])("does not back off for a Retry-After on %i", (status) => {
+    const pace = { ...NEW, postsAtOnce: 6 };
+    expect(paceAfter(pace, took(answered(status, 60)))).toMatchObject({
+      postsAtOnce: 3,
+      nextAt: 0,
+    });
+  });
+
+  test("ignores posts already in progress when the backoff began: their failures only count", () => {
+    const closed = { ...NEW, backoff: 1, nextAt: NOW + 1, failures: 1, failingSince: NOW - 1 };
+    expect(paceAfter(closed, took(FAILED, 5_000))).toEqual({ ...closed, slow: true, failures: 2 });
+    expect(paceAfter(closed, took(answered(503, 60)))).toEqual({ ...closed, failures: 2 });
+    expect(paceAfter(closed, took(OK))).toEqual({ ...closed, failures: 0, failingSince: null });
+    // A probe never starts early.
+    expect(paceAfter({ ...closed, nextAt: NOW }, took(FAILED))).toMatchObject({ backoff: 2 });
+  });
+});

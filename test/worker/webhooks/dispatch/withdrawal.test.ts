@@ -1,0 +1,227 @@
+import { exports } from "cloudflare:workers";
+import { eq, sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { qb } from "../../../../src/db/builder.ts";
+import { commit, inOrder, openDatabase, write } from "../../../../src/db/client.ts";
+import { subscriptions } from "../../../../src/db/schema.ts";
+import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { WITHDRAWN } from "../../../../src/webhooks/endings.ts";
+import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { deleteSubscription, withdrawWorkspace } from "../../../../src/webhooks/subscriptions.ts";
+import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  draftLeads,
+  HOUR_MS,
+  observedDatabase,
+  owed,
+  statesOf,
+  subscribe,
+  subscriber,
+  toolsAt,
+} from "../../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+/** The duration of a hold. */
+const HOLD_MS = 20_000;
+/** No post to a withdrawn subscription starts later than this. */
+const WITHDRAWN_MS = 2_000;
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+type Owed = Awaited<ReturnType<typeof owed>>;
+
+/** What `setWorkspaceAccess` commits, at a given time. */
+function withdrawAccess(workspaceId: string, now: number) {
+  return commit(
+    db,
+    inOrder([updateAccess(workspaceId, false), withdrawWorkspace(workspaceId, now)]),
+  );
+}
+
+const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] = [
+  [
+    "is deleted",
+    ({ workspaceId, id }, now) => commit(db, deleteSubscription(workspaceId, id, now)),
+  ],
+  ["loses its workspace's access", ({ workspaceId }, now) => withdrawAccess(workspaceId, now)],
+  [
+    "is disabled",
+    ({ id }, now) =>
+      commit(
+        db,
+        write(
+          qb
+            .update(subscriptions)
+            .set({ disabledAt: now, ...WITHDRAWN })
+            .where(eq(subscriptions.id, id)),
+        ),
+      ),
+  ],
+];
+
+describe("a subscription that, while a long body is read,", () => {
+  test.each(ENDS)("%s does not get it, however long the read takes", async (_, end) => {
+    const withdrawn = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
+    let now = NOW;
+    const { DB, trips } = observedDatabase({
+      after: async (trip) => {
+        if (trip !== 2) return;
+        await end(withdrawn, now);
+        now += WITHDRAWN_MS + 1;
+      },
+    });
+    const { posts, attempt } = subscriber();
+    const tools = toolsAt(() => now, attempt);
+    await dispatch(openDatabase(DB), [withdrawn.id], "fast", tools);
+    expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
+    expect(posts).toEqual([]);
+  });
+
+  test("stays as it is gets it once, though the read takes long", async () => {
+    const { id } = await owed(1, NOW, { customFields: { text: "x".repeat(20_000) } });
+    let now = NOW;
+    const { DB, trips } = observedDatabase({
+      after: (trip) => {
+        if (trips[trip - 1]?.length === 1) now += 1_600;
+      },
+    });
+    const { posts, attempt } = subscriber();
+    await dispatch(
+      openDatabase(DB),
+      [id],
+      "fast",
+      toolsAt(() => now, attempt),
+    );
+    expect(posts).toHaveLength(1);
+    expect(await statesOf(id)).toEqual({ delivered: 1 });
+  });
+});
+
+describe("a subscription that, during a dispatch,", () => {
+  test.each(ENDS)("%s gets no post that starts later than 2 s", async (_, end) => {
+    const withdrawn = await owed(100, NOW);
+    const { id } = withdrawn;
+    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    let now = NOW;
+    let endedAt = Number.POSITIVE_INFINITY;
+    const late: number[] = [];
+    const { posts, attempt } = subscriber(async () => {
+      if (posts.length === 10) {
+        await end(withdrawn, now);
+        endedAt = now;
+      }
+      if (now > endedAt) late.push(now - endedAt);
+      // The clock advances by 100 ms per post, and the database has time to answer.
+      now += 100;
+      await sleep(5);
+      return OK;
+    });
+    await dispatchAt(() => now, [id], attempt);
+    expect(posts.length).toBeGreaterThanOrEqual(10);
+    expect(posts.length).toBeLessThan(100);
+    expect(late.filter((ms) => ms > WITHDRAWN_MS)).toEqual([]);
+    const { delivered = 0, cancelled = 0, pending = 0 } = await statesOf(id);
+    expect([delivered, pending]).toEqual([posts.length, 0]);
+    expect(cancelled).toBe(100 - posts.length);
+    await dispatchAt(now + HOUR_MS, [id], attempt);
+    expect(await statesOf(id)).toEqual({ delivered, cancelled });
+  });
+
+  test.each(ENDS)(
+    "%s is not posted to later than that even if the database is slow",
+    async (_, end) => {
+      const withdrawn = await owed(40, NOW);
+      const { DB } = observedDatabase({ before: (trip) => (trip > 1 ? sleep(100) : undefined) });
+      let now = NOW;
+      const starts: number[] = [];
+      const { posts, attempt } = subscriber(async () => {
+        starts.push(now);
+        if (posts.length === 1) await end(withdrawn, NOW);
+        now += 400;
+        await sleep(2);
+        return OK;
+      });
+      await dispatch(
+        openDatabase(DB),
+        [withdrawn.id],
+        "fast",
+        toolsAt(() => now, attempt),
+      );
+      expect(posts.length).toBeGreaterThan(1);
+      expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
+      const cancelled = 40 - posts.length;
+      expect(await statesOf(withdrawn.id)).toEqual({ delivered: posts.length, cancelled });
+    },
+  );
+});
+
+describe("a large backlog that is withdrawn", () => {
+  async function largelyOwed() {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await commit(
+      db,
+      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), IS_NEW_LEAD, NOW),
+    );
+    return { workspaceId, id };
+  }
+
+  test("is cancelled in chunks, and not posted to anyone", async () => {
+    const { workspaceId, id } = await largelyOwed();
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    expect(await statesOf(id)).toEqual({ cancelled: 1_000, pending: 4_000 });
+    const { posts, attempt } = subscriber();
+    // A dispatch makes as many round trips as every plan allows.
+    for (let i = 0; i < 2; i++) await dispatchAt(NOW + 1, [id], attempt, "slow");
+    expect(posts).toEqual([]);
+    expect(await statesOf(id)).toEqual({ cancelled: 5_000 });
+    expect(await db.select().from(subscriptions).where(sql`id = ${id}`)).toEqual([]);
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 5_000, cancelled: 5_000, addsUp: true });
+  });
+
+  test("is not revived if access returns in the meantime; what is announced then is delivered", async () => {
+    const { workspaceId, id } = await largelyOwed();
+    let now = NOW;
+    const begun = Promise.withResolvers<void>();
+    const answer = Promise.withResolvers<void>();
+    const held = dispatchAt(
+      () => now,
+      [id],
+      async () => {
+        begun.resolve();
+        await answer.promise;
+        return OK;
+      },
+    );
+    await begun.promise;
+    await withdrawAccess(workspaceId, NOW);
+    await commit(db, updateAccess(workspaceId, true));
+    const fresh = (await announceLeads(workspaceId, 3, NOW + 1)).map((draft) => draft.id);
+    now += WITHDRAWN_MS;
+    answer.resolve();
+    await held;
+    const { posts, attempt } = subscriber();
+    for (let i = 0; i < 4; i++) await dispatchAt(NOW + HOLD_MS + i, [id], attempt);
+    expect(posts.toSorted()).toEqual(fresh.toSorted());
+    expect(await statesOf(id)).toEqual({ cancelled: 4_999, delivered: 4 });
+    const ledger = await exports.Platform.ledger({ workspaceId });
+    expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
+  });
+});
+
+test("what is withdrawn while nobody holds it is cancelled when the call returns", async () => {
+  const { workspaceId, id } = await owed(10, NOW);
+  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  expect(await statesOf(id)).toEqual({ cancelled: 10 });
+  for (const { generation } of await deliveriesTo(id)) expect(generation).toBe(0);
+});

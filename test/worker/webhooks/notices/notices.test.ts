@@ -1,0 +1,170 @@
+import { eq } from "drizzle-orm";
+import { afterEach, describe, expect, test } from "vitest";
+import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
+import { commit } from "../../../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
+import { sendNotices } from "../../../../src/webhooks/notices/notify.ts";
+import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
+import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  db,
+  dispatchAt,
+  failAt,
+  HOUR_MS,
+  noticesOf,
+  subscribe,
+  subscriberUrl,
+} from "../../../support/deliveries.ts";
+import { clearMail, emailsAbout, mailbox } from "../../../support/mailbox.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12, 34);
+const DAY = T0 + 24 * HOUR_MS;
+
+/**
+ * When a delivery that always fails is tried, without jitter; the eighth failure is at 17 h 36 min.
+ */
+const PROBES = [T0];
+for (const seconds of RETRY_WAITS_SECONDS) PROBES.push((PROBES.at(-1) ?? T0) + seconds * 1000);
+
+/** A subscription that fails from `T0` on, following the ladder, until its n-th failure. */
+async function failing(failures: number) {
+  const workspaceId = await createWorkspace(["admin@example.com"]);
+  const url = subscriberUrl().replace("/hooks", ":8443/hooks");
+  const { id } = await subscribe(workspaceId, { url });
+  await announceLeads(workspaceId, 1, T0);
+  await failAt(id, PROBES.slice(0, failures));
+  return { id, url, workspaceId };
+}
+
+/** The subjects of the e-mails that a sweep sends. */
+async function sweepAt(now: number) {
+  const mail = mailbox();
+  await sendNotices(db, mail.env, now);
+  return mail.sent.map(({ subject }) => subject);
+}
+
+afterEach(clearMail);
+
+describe("administrators are told that a subscription is failing", () => {
+  test("once it has failed for 24 hours, even if the next try is later", async () => {
+    const { id } = await failing(8);
+    expect(PROBES[7]).toBeLessThan(DAY - 6 * HOUR_MS);
+    expect(PROBES[8]).toBeGreaterThan(DAY + 7 * HOUR_MS);
+    expect(await sweepAt(DAY - 1)).toEqual([]);
+    const [subject, ...others] = await sweepAt(DAY);
+    expect(subject).toContain("Abonnement webhook en échec");
+    expect(others).toEqual([]);
+    expect(await noticesOf(id, "failing")).toMatchObject([
+      { failingSince: T0, lastOutcome: "answered", lastStatus: 503, sentAt: DAY },
+    ]);
+  });
+
+  test("once per series of failures, and again when it is disabled", async () => {
+    const { id } = await failing(8);
+    expect(await sweepAt(DAY)).toHaveLength(1);
+    await failAt(id, PROBES.slice(8, 10));
+    expect(await sweepAt(T0 + 60 * HOUR_MS)).toEqual([]);
+    await failAt(id, PROBES.slice(10));
+    const subjects = await sweepAt(T0 + 76 * HOUR_MS);
+    expect(subjects).toEqual([expect.stringContaining("désactivé")]);
+    expect(await noticesOf(id, "failing")).toHaveLength(1);
+    expect(await noticesOf(id)).toHaveLength(1);
+  });
+
+  test("again if it recovers and then fails for another 24 hours", async () => {
+    const { id, workspaceId } = await failing(8);
+    expect(await sweepAt(DAY)).toHaveLength(1);
+    await dispatchAt(T0 + 32 * HOUR_MS, [id], answered(200));
+    const again = T0 + 40 * HOUR_MS;
+    await announceLeads(workspaceId, 1, again);
+    await failAt(
+      id,
+      PROBES.slice(0, 8).map((time) => time - T0 + again),
+    );
+    expect(await sweepAt(again + 24 * HOUR_MS)).toHaveLength(1);
+    expect(await noticesOf(id, "failing")).toMatchObject([
+      { failingSince: T0 },
+      { failingSince: again },
+    ]);
+  });
+
+  test("by the first failure after 24 hours, if no earlier one could", async () => {
+    const { id } = await failing(3);
+    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
+    expect(await noticesOf(id, "failing")).toEqual([]);
+    await failAt(id, [DAY + HOUR_MS]);
+    expect(await sweepAt(DAY + HOUR_MS)).toHaveLength(1);
+  });
+
+  test("with the last answer, which an attempt that could not be made does not have", async () => {
+    const { id } = await failing(3);
+    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
+    await dispatchAt(DAY, [id], () => Promise.reject(new Error("no encryption key")));
+    expect(await noticesOf(id, "failing")).toEqual([]);
+    await failAt(id, [DAY + HOUR_MS]);
+    expect(await noticesOf(id, "failing")).toMatchObject([{ lastStatus: 503 }]);
+  });
+
+  test("without its URL's path or query, its secret or a lead's data", async () => {
+    const { id, url } = await failing(8);
+    const mail = mailbox();
+    await sendNotices(db, mail.env, DAY);
+    const [{ subject, text } = { subject: "", text: "" }] = mail.sent;
+    const { host, pathname } = new URL(url);
+    expect(subject).toContain(host);
+    for (const secret of [pathname, "t0ken", "https://", "whsec_", "Zoë"])
+      expect(subject + text).not.toContain(secret);
+    expect(JSON.stringify(await noticesOf(id, "failing"))).not.toContain("t0ken");
+  });
+});
+
+describe("administrators are not told", () => {
+  test.each<[string, (about: { id: string; workspaceId: string }) => Promise<unknown>]>([
+    ["has succeeded", ({ id }) => dispatchAt(DAY - 1, [id], answered(200))],
+    [
+      "has succeeded, and fails again",
+      async ({ id, workspaceId }) => {
+        await dispatchAt(DAY - 2, [id], answered(200));
+        await announceLeads(workspaceId, 1, DAY - 1);
+        await failAt(id, [DAY - 1]);
+      },
+    ],
+    ["was deleted", ({ id, workspaceId }) => commit(db, deleteSubscription(workspaceId, id, DAY))],
+    ["lost access", ({ workspaceId }) => commit(db, updateAccess(workspaceId, false))],
+    ["was disabled", ({ id }) => disable(id)],
+  ])("of a subscription that %s since", async (_, happen) => {
+    const about = await failing(8);
+    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, about.id));
+    const owed = eq(deliveries.subscriptionId, about.id);
+    await db.update(deliveries).set({ dueAt: T0 }).where(owed);
+    await happen(about);
+    expect(await sweepAt(DAY)).toEqual([]);
+    expect(await emailsAbout(about.id)).toMatchObject([{ state: "dropped", tries: 0 }]);
+  });
+
+  test("if it recovers while the mail service is down", async () => {
+    const { id } = await failing(8);
+    const down = mailbox(() => true);
+    await sendNotices(db, down.env, DAY);
+    await dispatchAt(T0 + 32 * HOUR_MS, [id], answered(200));
+    expect(await sweepAt(T0 + 33 * HOUR_MS)).toEqual([]);
+    expect(await emailsAbout(id)).toMatchObject([{ state: "dropped", tries: 1 }]);
+  });
+
+  test("of failures that end before the eighth wait, and a healthy one writes nothing", async () => {
+    const { id, workspaceId } = await failing(7);
+    await dispatchAt(PROBES[7] as number, [id], answered(200));
+    expect(await noticesOf(id, "failing")).toEqual([]);
+    await announceLeads(workspaceId, 3, DAY);
+    await dispatchAt(DAY, [id], answered(200));
+    expect(await noticesOf(id, "failing")).toEqual([]);
+    expect(await sweepAt(DAY + HOUR_MS)).toEqual([]);
+  });
+});
+
+function disable(id: string) {
+  return db.update(subscriptions).set({ disabledAt: DAY }).where(eq(subscriptions.id, id));
+}

@@ -1,0 +1,63 @@
+import { describe, expect, test } from "vitest";
+import type { Notice } from "../../../../src/webhooks/notices/notices.ts";
+import { composeNotice } from "../../../../src/webhooks/notices/text.ts";
+
+const notice: Notice = {
+  kind: "disabled",
+  workspaceName: "Agence",
+  subscriptionId: "whk_1",
+  host: "hooks.example.com:8443",
+  events: ["run.completed", "lead.created"],
+  failingSince: Date.UTC(2026, 0, 5, 12, 34),
+  lastOutcome: "answered",
+  lastStatus: 410,
+};
+
+const FACTS = [
+  "Bonjour",
+  "hooks.example.com:8443",
+  "whk_1",
+  "« Agence »",
+  "run.completed, lead.created",
+  "5 janvier 2026 à 12:34 (UTC)",
+  "Dernier résultat : réponse HTTP 410\n",
+  "Que faire : vérifiez que l’URL de l’abonnement existe toujours.",
+  "2xx",
+  "10 secondes",
+];
+
+test("the e-mail about a disabled subscription says what failed, since when, the last result and what to do", () => {
+  const { subject, text } = composeNotice(notice);
+  expect(subject).toBe("Abonnement webhook désactivé : hooks.example.com:8443");
+  for (const part of [...FACTS, "a été désactivé", "POST /v1/webhooks", "ont été annulées"])
+    expect(text).toContain(part);
+});
+
+test("the e-mail about a failing subscription also says when it will be disabled", () => {
+  const { subject, text } = composeNotice({ ...notice, kind: "failing" });
+  expect(subject).toBe("Abonnement webhook en échec : hooks.example.com:8443");
+  for (const part of [...FACTS, "désactivé à partir du 8 janvier 2026 à 12:34 (UTC)"])
+    expect(text).toContain(part);
+  expect(text).not.toContain("annulées");
+});
+
+describe.each(["disabled", "failing"] as const)("the last result in the e-mail (%s)", (kind) => {
+  test.each([
+    ["answered", 401, "réponse HTTP 401", "secret"],
+    ["answered", 404, "réponse HTTP 404", "l’URL de l’abonnement existe"],
+    ["answered", 308, "réponse HTTP 308", "redirections"],
+    ["answered", 429, "réponse HTTP 429", "limite"],
+    ["answered", 500, "réponse HTTP 500", "journaux"],
+    ["answered", 418, "réponse HTTP 418", "refuse"],
+    ["timed_out", null, "aucune réponse en 10 secondes", "dès que l’événement est enregistré"],
+    ["unreachable", null, "connexion impossible", "certificat TLS"],
+    ["refused", null, "URL refusée par notre politique de sécurité", "adresse publique"],
+  ])(
+    "that was %s (%s) reads: %s, with the advice: …%s…",
+    (lastOutcome, lastStatus, words, advice) => {
+      const { text } = composeNotice({ ...notice, kind, lastOutcome, lastStatus });
+      expect(text).toContain(`Dernier résultat : ${words}\n`);
+      expect(text.split("Que faire : ")[1]).toContain(advice);
+    },
+  );
+});

@@ -1,0 +1,228 @@
+import { exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
+import { subscriptions } from "../../../src/db/schema.ts";
+import { announce, commitAnnounced, IS_NEW_LEAD } from "../../../src/webhooks/outbox.ts";
+import { deleteSubscription } from "../../../src/webhooks/subscriptions.ts";
+import { eventsOf } from "../../support/api.ts";
+import {
+  announceLeads,
+  createWorkspace,
+  db,
+  deliveriesTo,
+  deliveryTo,
+  draftLeads,
+  observedDatabase,
+  subscribe,
+} from "../../support/deliveries.ts";
+
+const NOW = Date.UTC(2026, 0, 5, 12);
+
+async function owedTo(subscriptionId: string): Promise<string[]> {
+  return (await deliveriesTo(subscriptionId)).map(({ eventId }) => eventId);
+}
+
+async function ledgerOf(workspaceId: string) {
+  return exports.Platform.ledger({ workspaceId });
+}
+
+describe("an event", () => {
+  test("is owed once to every subscription of its workspace that lists its kind", async () => {
+    const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
+    const listing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
+    const twin = await subscribe(workspaceId, { url: listing.url });
+    const other = await subscribe(workspaceId, {
+      events: ["run.completed", "automation.status_changed"],
+    });
+    const foreign = await subscribe(elsewhere);
+    const [draft] = await announceLeads(workspaceId, 1, NOW);
+    expect(await owedTo(listing.id)).toEqual([draft?.id]);
+    expect(await owedTo(twin.id)).toEqual([draft?.id]);
+    expect(await owedTo(other.id)).toEqual([]);
+    expect(await owedTo(foreign.id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+    expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test.each<[WebhookEvent]>([["lead.created"], ["run.completed"], ["automation.status_changed"]])(
+    "of the kind %s goes to those who list that kind and to no others",
+    async (kind) => {
+      const workspaceId = await createWorkspace();
+      const kinds: WebhookEvent[] = ["lead.created", "run.completed", "automation.status_changed"];
+      const subscribed = await Promise.all(
+        kinds.map(async (events) => ({
+          events,
+          ...(await subscribe(workspaceId, { events: [events] })),
+        })),
+      );
+      const drafts = draftLeads(1, NOW);
+      await commit(db, announce(workspaceId, kind, drafts, sql`true`, NOW));
+      for (const { id, events } of subscribed)
+        expect(await owedTo(id)).toEqual(events === kind ? [drafts[0]?.id] : []);
+    },
+  );
+
+  test("is due immediately, with no attempts", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await deliveryTo(id)).toMatchObject({
+      workspaceId,
+      state: "pending",
+      attempts: 0,
+      dueAt: NOW,
+      generation: 0,
+      lastOutcome: null,
+      settledAt: null,
+    });
+  });
+
+  test("is not owed to a subscription that is disabled when it is committed", async () => {
+    const workspaceId = await createWorkspace();
+    const [disabled, active] = [await subscribe(workspaceId), await subscribe(workspaceId)];
+    await db.update(subscriptions).set({ disabledAt: NOW }).where(sql`id = ${disabled.id}`);
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await owedTo(disabled.id)).toEqual([]);
+    expect(await owedTo(active.id)).toHaveLength(1);
+  });
+
+  test("is not owed to a deleted subscription, nor to one created later", async () => {
+    const workspaceId = await createWorkspace();
+    const deleted = await subscribe(workspaceId);
+    await commit(db, deleteSubscription(workspaceId, deleted.id, NOW));
+    await announceLeads(workspaceId, 1, NOW);
+    const late = await subscribe(workspaceId);
+    expect(await owedTo(deleted.id)).toEqual([]);
+    expect(await owedTo(late.id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("is not owed in a workspace without access, but stored", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await owedTo(id)).toEqual([]);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await owedTo(id)).toHaveLength(1);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
+  });
+
+  test("is announced once, however often its transaction is applied", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const statements = announce(workspaceId, "lead.created", draftLeads(3, NOW), IS_NEW_LEAD, NOW);
+    for (let i = 0; i < 3; i++) await commit(db, statements);
+    expect(await owedTo(id)).toHaveLength(3);
+    expect(await eventsOf(workspaceId)).toHaveLength(3);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, pending: 3, addsUp: true });
+  });
+
+  test("is not owed to a subscription created between a lost reply and the retry", async () => {
+    const workspaceId = await createWorkspace();
+    const before = await subscribe(workspaceId);
+    const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), IS_NEW_LEAD, NOW);
+    await commit(db, statements);
+    const between = await subscribe(workspaceId);
+    await commit(db, statements);
+    expect(await owedTo(before.id)).toHaveLength(2);
+    expect(await owedTo(between.id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+  });
+
+  test("that no subscription lists is not stored; one that only a disabled one lists is", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+    await db
+      .update(subscriptions)
+      .set({ disabledAt: NOW, events: ["lead.created"] })
+      .where(sql`id = ${id}`);
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    await commit(db, deleteSubscription(workspaceId, id, NOW));
+    await announceLeads(workspaceId, 1, NOW);
+    expect(await eventsOf(workspaceId)).toHaveLength(1);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("is not announced if its condition does not hold", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await commit(db, announce(workspaceId, "lead.created", draftLeads(2, NOW), sql`false`, NOW));
+    expect(await owedTo(id)).toEqual([]);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+
+  test("and its deliveries commit together with its record or not at all", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const announcement = announce(
+      workspaceId,
+      "lead.created",
+      draftLeads(1, NOW),
+      IS_NEW_LEAD,
+      NOW,
+    );
+    const impossible = write(sql`INSERT INTO leads (id) VALUES ('lea_1')`);
+    await expect(
+      commitAnnounced(db, inOrder([announcement, impossible]), [workspaceId], NOW),
+    ).rejects.toThrow(/NOT NULL/);
+    expect(await owedTo(id)).toEqual([]);
+    expect(await eventsOf(workspaceId)).toEqual([]);
+  });
+});
+
+describe("fan-out", () => {
+  test("to 20 subscriptions is one statement, in one round trip with the record", async () => {
+    const workspaceId = await createWorkspace();
+    const subscribed = await Promise.all(Array.from({ length: 20 }, () => subscribe(workspaceId)));
+    const drafts = draftLeads(100, NOW);
+    const { DB, trips } = observedDatabase();
+    const announcement = announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, NOW);
+    const { wakes } = await commitAnnounced(openDatabase(DB), announcement, [workspaceId], NOW);
+    expect(trips).toHaveLength(1);
+    const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
+    expect(writes).toHaveLength(1);
+    for (const { id } of subscribed)
+      expect((await owedTo(id)).sort()).toEqual(drafts.map((draft) => draft.id).sort());
+    expect(wakes.map(({ subscriptionId }) => subscriptionId).sort()).toEqual(
+      subscribed.map(({ id }) => id).sort(),
+    );
+  });
+
+  test("wakes each in its lane, but not those that wait or have nothing due", async () => {
+    const workspaceId = await createWorkspace();
+    const [fast, slow, probed, waiting, idle] = [
+      await subscribe(workspaceId),
+      await subscribe(workspaceId),
+      await subscribe(workspaceId),
+      await subscribe(workspaceId),
+      await subscribe(workspaceId, { events: ["run.completed"] }),
+    ];
+    const set = (id: string, pace: Partial<typeof subscriptions.$inferInsert>) =>
+      db.update(subscriptions).set(pace).where(sql`id = ${id}`);
+    await set(slow.id, { slow: true });
+    await set(probed.id, { backoff: 1, nextAt: NOW });
+    await set(waiting.id, { backoff: 1, nextAt: NOW + 1 });
+    const announcement = announce(
+      workspaceId,
+      "lead.created",
+      draftLeads(2, NOW),
+      IS_NEW_LEAD,
+      NOW,
+    );
+    const { wakes } = await commitAnnounced(db, announcement, [workspaceId], NOW);
+    expect(wakes).toHaveLength(3);
+    expect(wakes).toContainEqual({ subscriptionId: fast.id, lane: "fast" });
+    expect(wakes).toContainEqual({ subscriptionId: slow.id, lane: "slow" });
+    expect(wakes).toContainEqual({ subscriptionId: probed.id, lane: "slow" });
+    for (const { id } of [idle, waiting])
+      expect(wakes.map(({ subscriptionId }) => subscriptionId)).not.toContain(id);
+  });
+});

@@ -1,0 +1,378 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { isoTime } from "../../../../src/contract/time.ts";
+import { commit, openDatabase } from "../../../../src/db/client.ts";
+import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
+import type { Page } from "../../../../src/http/paging.ts";
+import { listHealth } from "../../../../src/webhooks/health.ts";
+import { announce, type Draft, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { enableAgain, redeliverAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
+import {
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  type Webhook,
+} from "../../../../src/webhooks/subscriptions.ts";
+import { errorOf, openWorkspace } from "../../../support/api.ts";
+import {
+  announceLeads,
+  answered,
+  comeBack,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  draftLeads,
+  HOUR_MS,
+  MINUTE_MS,
+  observedDatabase,
+  receivedBy,
+  statesOf,
+  subscribe,
+  subscriptionRow,
+  sweepRanges,
+} from "../../../support/deliveries.ts";
+import { meteredDatabase } from "../../../support/metered-database.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+
+function disable(id: string, disabledAt = T0) {
+  return db.update(subscriptions).set({ disabledAt }).where(sql`id = ${id}`);
+}
+
+/** When each event is due at the subscription, earliest first. */
+async function schedule(id: string): Promise<[eventId: string, dueAt: number][]> {
+  const rows = (await deliveriesTo(id)).filter(({ state }) => state === "pending");
+  return rows.toSorted((a, b) => a.dueAt - b.dueAt).map(({ eventId, dueAt }) => [eventId, dueAt]);
+}
+
+function idsOf(drafts: Draft[]): string[] {
+  return drafts.map((draft) => draft.id);
+}
+
+async function ledgerOf(workspaceId: string) {
+  return exports.Platform.ledger({ workspaceId });
+}
+
+describe("a subscription that is re-enabled", () => {
+  test("is active and healthy again, and appears so in GET /v1/webhooks", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await db
+      .update(subscriptions)
+      .set({ disabledAt: T0, failingSince: T0 - DAY_MS, failures: 12 })
+      .where(sql`id = ${id}`);
+    expect(await exports.Platform.enableWebhook({ webhookId: id })).toEqual({
+      count: 0,
+      more: false,
+    });
+    const { body } = await api.get<Page<Webhook>>("/v1/webhooks");
+    expect(body.data).toMatchObject([{ id, disabled_at: null }]);
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, failingSince: null });
+    await announceLeads(workspaceId, 1, T0);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
+  });
+
+  test("gets nothing that it missed unless asked for", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await exports.Platform.enableWebhook({ webhookId: id });
+    expect(await deliveriesTo(id)).toEqual([]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("gets what it missed, with redeliverSince, with the same ids and bytes", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const now = Date.now();
+    await disable(id, now - 3 * HOUR_MS);
+    const drafts = await announceLeads(workspaceId, 3, now - 2 * HOUR_MS);
+    const redeliverSince = isoTime(now - 4 * HOUR_MS);
+    await exports.Platform.enableWebhook({ webhookId: id, redeliverSince });
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3 });
+    const received = await receivedBy({ url });
+    const sent = drafts.map((draft) => [draft.id, draft.body]);
+    expect(received.map(({ headers, body }) => [headers["webhook-id"], body]).toSorted()).toEqual(
+      sent.toSorted(),
+    );
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, delivered: 3, addsUp: true });
+  });
+
+  test("must exist", async () => {
+    const input = { webhookId: "whk_unknown", redeliverSince: isoTime(Date.now()) };
+    expect(await errorOf(exports.Platform.enableWebhook(input))).toContain("webhookId");
+  });
+
+  test.each([
+    ["31 days ago", isoTime(Date.now() - 31 * DAY_MS)],
+    ["a minute longer than 30 days ago", isoTime(Date.now() - 30 * DAY_MS - 60_000)],
+    ["no time", "yesterday"],
+    ["not an ISO time", "2026-01-05"],
+  ])("is not enabled if redeliverSince is %s", async (_, redeliverSince) => {
+    const { id } = await subscribe(await createWorkspace());
+    await disable(id);
+    const message = await errorOf(
+      exports.Platform.enableWebhook({ webhookId: id, redeliverSince }),
+    );
+    expect(message).toContain("redeliverSince");
+    expect((await subscriptionRow(id)).disabledAt).toBe(T0);
+  });
+
+  test("may go back 30 days", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    await disable(id);
+    const redeliverSince = isoTime(Date.now() - 30 * DAY_MS + 60_000);
+    expect(await exports.Platform.enableWebhook({ webhookId: id, redeliverSince })).toEqual({
+      count: expect.any(Number),
+      more: false,
+    });
+    expect((await subscriptionRow(id)).disabledAt).toBeNull();
+  });
+});
+
+describe("a redelivery", () => {
+  test("is of everything never delivered: missed, cancelled and exhausted; oldest first", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const [exhausted, delivered, cancelled, waiting] = [
+      ...(await announceLeads(workspaceId, 1, T0)),
+      ...(await announceLeads(workspaceId, 1, T0 + 1)),
+      ...(await announceLeads(workspaceId, 1, T0 + 2)),
+      ...(await announceLeads(workspaceId, 1, T0 + 3)),
+    ];
+    const settle = (eventId: string | undefined, state: "exhausted" | "delivered" | "cancelled") =>
+      db
+        .update(deliveries)
+        .set({ state, attempts: 11, settledAt: T0 + 10 })
+        .where(sql`event_id = ${eventId} AND subscription_id = ${id}`);
+    await settle(exhausted?.id, "exhausted");
+    await settle(delivered?.id, "delivered");
+    await settle(cancelled?.id, "cancelled");
+    await disable(id);
+    // Events of the same millisecond come in the order of their ids.
+    const [first, second] = idsOf(await announceLeads(workspaceId, 2, T0 + 4)).toSorted();
+    const now = T0 + HOUR_MS;
+    await comeBack(id, T0, now);
+    expect(await schedule(id)).toEqual([
+      [waiting?.id, T0 + 3],
+      [exhausted?.id, now],
+      [cancelled?.id, now + 100],
+      [first, now + 200],
+      [second, now + 300],
+    ]);
+    const rows = await deliveriesTo(id);
+    expect(rows.find(({ eventId }) => eventId === delivered?.id)).toMatchObject({
+      state: "delivered",
+      settledAt: T0 + 10,
+    });
+    // They start with a full ladder.
+    for (const { state, attempts, settledAt } of rows)
+      if (state === "pending") expect([attempts, settledAt]).toEqual([0, null]);
+    expect(await ledgerOf(workspaceId)).toMatchObject({
+      created: 6,
+      pending: 5,
+      delivered: 1,
+      exhausted: 0,
+      cancelled: 0,
+      addsUp: true,
+    });
+  });
+
+  test("sends at most 10 per second, however many there are", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    const drafts = draftLeads(2_100, T0);
+    await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, T0));
+    await comeBack(id, T0, T0 + HOUR_MS);
+    await sweepRanges(T0 + HOUR_MS, T0 + HOUR_MS + 4 * MINUTE_MS);
+    const ids = idsOf(drafts).toSorted();
+    const expected = ids.map((eventId, i) => [eventId, T0 + HOUR_MS + i * 100]);
+    expect(await schedule(id)).toEqual(expected);
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2_100, addsUp: true });
+  });
+
+  test("has nothing from before the given time, and nothing from before the subscription", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId, { createdAt: T0 + 10 });
+    await disable(id);
+    await announceLeads(workspaceId, 1, T0 + 9);
+    const [first] = await announceLeads(workspaceId, 1, T0 + 10);
+    const [second] = await announceLeads(workspaceId, 1, T0 + 11);
+    await comeBack(id, T0 + 11, T0 + HOUR_MS);
+    expect((await schedule(id)).map(([eventId]) => eventId)).toEqual([second?.id]);
+    await comeBack(id, T0, T0 + HOUR_MS);
+    const ids = (await schedule(id)).map(([eventId]) => eventId);
+    expect(ids.toSorted()).toEqual([first?.id, second?.id].toSorted());
+  });
+
+  test("has only kinds that the subscription lists, of its own workspace", async () => {
+    const [workspaceId, elsewhere] = [await createWorkspace(), await createWorkspace()];
+    const { id } = await subscribe(workspaceId, { events: ["run.completed"] });
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await announceLeads(elsewhere, 2, T0);
+    const runs = draftLeads(1, T0);
+    await commit(db, announce(workspaceId, "run.completed", runs, sql`true`, T0));
+    await commit(db, announce(elsewhere, "run.completed", draftLeads(1, T0), sql`true`, T0));
+    await comeBack(id, T0, T0 + HOUR_MS);
+    expect(await schedule(id)).toEqual([[runs[0]?.id, T0 + HOUR_MS]]);
+    expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("is for this subscription only", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const other = await subscribe(workspaceId);
+    await disable(id);
+    await disable(other.id);
+    await announceLeads(workspaceId, 2, T0);
+    await comeBack(id, T0, T0 + HOUR_MS);
+    expect(await statesOf(id)).toEqual({ pending: 2 });
+    expect(await deliveriesTo(other.id)).toEqual([]);
+  });
+
+  test("is the same if requested twice, even after part of it was delivered", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    await announceLeads(workspaceId, 5, T0);
+    const now = T0 + HOUR_MS;
+    await exports.Platform.enableWebhook({ webhookId: id });
+    await comeBack(id, T0, now);
+    const once = await deliveriesTo(id);
+    await comeBack(id, T0, now + 500);
+    expect(await deliveriesTo(id)).toEqual(once);
+    await dispatchAt(now + 250, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
+    await comeBack(id, T0, now + 1000);
+    expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 5, addsUp: true });
+  });
+
+  test("is only owed while the subscription is active and its workspace has access", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    expect(await redeliverAgain(db, id, { since: T0, until: null, states: ["missed"] }, T0)).toBe(
+      null,
+    );
+    expect(await deliveriesTo(id)).toEqual([]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+    await comeBack(id, T0, T0);
+    expect(await deliveriesTo(id)).toEqual([]);
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await comeBack(id, T0, T0);
+    expect(await statesOf(id)).toEqual({ pending: 2 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
+  });
+
+  test.each(
+    [
+      {
+        how: "is disabled",
+        end: (_: string, id: string) => commit(db, disableSubscription(id, T0)),
+      },
+      {
+        how: "is deleted",
+        end: (workspaceId: string, id: string) =>
+          commit(db, deleteSubscription(workspaceId, id, T0)),
+      },
+      {
+        how: "loses its workspace's access",
+        end: (workspaceId: string) =>
+          exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+      },
+      // The look-up, the range, the step's two queries, and its transaction.
+    ].flatMap((one) => [2, 3, 4, 5].map((trip) => ({ ...one, at: trip }))),
+  )("adds nothing more once the subscription $how, before round trip $at", async ({ end, at }) => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await announceLeads(workspaceId, 1, T0);
+    await db.update(deliveries).set({ state: "cancelled", settledAt: T0 });
+    await disable(id);
+    await announceLeads(workspaceId, 2, T0);
+    await commit(db, enableSubscription(id));
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip === at) await end(workspaceId, id);
+      },
+    });
+    const range = { since: T0, until: null, states: ["cancelled", "missed"] as const };
+    await redeliverAgain(openDatabase(DB), id, range, T0).catch(() => {});
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    await commit(db, enableSubscription(id));
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await sweepRanges(T0, T0);
+    expect(await statesOf(id)).toEqual({ cancelled: 1 });
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 1, addsUp: true });
+  });
+
+  test("of an event owed to others too keeps the ledger right for each", async () => {
+    const workspaceId = await createWorkspace();
+    const back = await subscribe(workspaceId);
+    const steady = await subscribe(workspaceId);
+    await disable(back.id);
+    await announceLeads(workspaceId, 3, T0);
+    await dispatchAt(T0, [steady.id], answered(200));
+    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 3, addsUp: true });
+    await comeBack(back.id, T0, T0 + HOUR_MS);
+    expect(await ledgerOf(workspaceId)).toMatchObject({
+      created: 6,
+      delivered: 3,
+      pending: 3,
+      addsUp: true,
+    });
+    const { results } = await env.DB.prepare("SELECT owed FROM events WHERE workspace_id = ?")
+      .bind(workspaceId)
+      .all<{ owed: string }>();
+    for (const row of results)
+      expect(JSON.parse(row.owed).toSorted()).toEqual([back.id, steady.id].toSorted());
+    expect(results).toHaveLength(3);
+  });
+});
+
+test("a redelivery reads the events that it sends, and a deletion what is pending, whatever else is stored", async () => {
+  const now = Date.now();
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const drafts = await announceLeads(workspaceId, 2_000, now - HOUR_MS);
+  await env.DB.prepare(
+    "UPDATE deliveries SET state = 'delivered', settled_at = 1 WHERE subscription_id = ?",
+  )
+    .bind(id)
+    .run();
+  const { DB, rows } = meteredDatabase();
+  const metered = openDatabase(DB);
+  const eventIds = drafts.slice(0, 20).map((draft) => draft.id);
+  expect(await redeliverAgain(metered, id, eventIds, now)).toMatchObject({ count: 20 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
+  rows.read = 0;
+  // Each has its turn by now.
+  expect(await redeliverAgain(metered, id, eventIds, now)).toMatchObject({ count: 0 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
+  rows.read = 0;
+  expect(await listHealth(metered, workspaceId)).toMatchObject([{ pending: 20 }]);
+  expect(rows.read).toBeLessThan(300);
+  rows.read = 0;
+  await commit(metered, deleteSubscription(workspaceId, id, now));
+  expect(await statesOf(id)).toEqual({ cancelled: 20, delivered: 1_980 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
+});
+
+test("a redelivery of a range reads the events of that range, whatever is older", async () => {
+  const now = Date.now();
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  await disable(id, now);
+  await announceLeads(workspaceId, 2_000, now - 2 * HOUR_MS);
+  await announceLeads(workspaceId, 3, now - HOUR_MS);
+  const { DB, rows } = meteredDatabase();
+  expect(await enableAgain(openDatabase(DB), id, now - HOUR_MS, now)).toMatchObject({ count: 3 });
+  expect(rows.read).toBeLessThan(200);
+});

@@ -1,0 +1,176 @@
+import { sql } from "drizzle-orm";
+import { beforeEach, describe, expect, test } from "vitest";
+import { commit, type Database, openDatabase } from "../../../../src/db/client.ts";
+import { deliveries, events } from "../../../../src/db/schema.ts";
+import { findPosition } from "../../../../src/db/sweep-positions.ts";
+import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { deleteExpired, type Retention } from "../../../../src/workspaces/lifecycle/retention.ts";
+import {
+  announceLeads,
+  answered,
+  createWorkspace,
+  DAY_MS,
+  db,
+  deliveriesTo,
+  dispatchAt,
+  draftLeads,
+  HOUR_MS,
+  owed,
+  subscribe,
+} from "../../../support/deliveries.ts";
+import { meteredDatabase } from "../../../support/metered-database.ts";
+
+const T0 = Date.UTC(2026, 0, 5, 12);
+const OK = answered(200);
+const KEPT: Retention = { deliveredMs: 10 * DAY_MS, undeliveredMs: 20 * DAY_MS };
+/** Events are checked when they are this much older than their retention. */
+const SLACK_MS = HOUR_MS;
+
+const always = () => true;
+
+function sweepAt(now: number, retention = KEPT, mayGoOn = always, database: Database = db) {
+  return deleteExpired(database, retention, now, mayGoOn);
+}
+
+async function eventsIn(workspaceId: string) {
+  return db.select().from(events).where(sql`workspace_id = ${workspaceId}`);
+}
+
+async function settle(subscriptionId: string, state: "exhausted" | "cancelled", settledAt: number) {
+  await db
+    .update(deliveries)
+    .set({ state, settledAt })
+    .where(sql`subscription_id = ${subscriptionId}`);
+}
+
+beforeEach(async () => {
+  await db.delete(deliveries);
+  await db.delete(events);
+});
+
+describe("an event that was delivered in time", () => {
+  test("is deleted after its retention, with its deliveries, and never gets its own expiry", async () => {
+    const { id, workspaceId } = await owed(3, T0);
+    await dispatchAt(T0, [id], OK);
+    const due = T0 + KEPT.deliveredMs + SLACK_MS;
+    expect(await sweepAt(due)).toBe(0);
+    for (const { expiresAt } of await eventsIn(workspaceId)) expect(expiresAt).toBeNull();
+    expect(await sweepAt(due + 1)).toBe(3);
+    expect(await eventsIn(workspaceId)).toEqual([]);
+    expect(await deliveriesTo(id)).toEqual([]);
+  });
+});
+
+describe("an event that was settled late, or not delivered to everyone", () => {
+  test("gets its own expiry when it is settled, and is deleted then", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    const late = T0 + 5 * DAY_MS;
+    await dispatchAt(late, [id], OK);
+    const looked = T0 + KEPT.deliveredMs + SLACK_MS + 1;
+    expect(await sweepAt(looked)).toBe(0);
+    expect(await eventsIn(workspaceId)).toMatchObject([{ expiresAt: late + KEPT.deliveredMs }]);
+    expect(await sweepAt(late + KEPT.deliveredMs - 1)).toBe(0);
+    expect(await sweepAt(late + KEPT.deliveredMs)).toBe(1);
+    expect(await deliveriesTo(id)).toEqual([]);
+  });
+
+  test.each(["exhausted", "cancelled"] as const)(
+    "is kept for the second retention: %s",
+    async (state) => {
+      const { id, workspaceId } = await owed(1, T0);
+      await settle(id, state, T0 + 1);
+      expect(await sweepAt(T0 + KEPT.deliveredMs + SLACK_MS + 1)).toBe(0);
+      expect(await eventsIn(workspaceId)).toMatchObject([
+        { expiresAt: T0 + 1 + KEPT.undeliveredMs },
+      ]);
+      expect(await sweepAt(T0 + KEPT.undeliveredMs)).toBe(0);
+      expect(await sweepAt(T0 + 1 + KEPT.undeliveredMs)).toBe(1);
+    },
+  );
+
+  test("is kept while a delivery is pending, and checked once a day", async () => {
+    const { id, workspaceId } = await owed(1, T0);
+    const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
+    for (let day = 0; day < 3; day++) {
+      expect(await sweepAt(now + day * DAY_MS)).toBe(0);
+      expect(await eventsIn(workspaceId)).toMatchObject([{ expiresAt: now + (day + 1) * DAY_MS }]);
+    }
+    const settledAt = now + 2 * DAY_MS + 1;
+    await db.update(deliveries).set({ dueAt: settledAt }).where(sql`subscription_id = ${id}`);
+    await dispatchAt(settledAt, [id], OK);
+    await sweepAt(now + 3 * DAY_MS);
+    expect(await eventsIn(workspaceId)).toMatchObject([
+      { expiresAt: settledAt + KEPT.deliveredMs },
+    ]);
+    expect(await sweepAt(settledAt + KEPT.deliveredMs)).toBe(1);
+  });
+
+  test("is kept as long as one of several subscriptions needs it", async () => {
+    const workspaceId = await createWorkspace();
+    const [done, exhausted] = [await subscribe(workspaceId), await subscribe(workspaceId)];
+    await announceLeads(workspaceId, 1, T0);
+    await dispatchAt(T0, [done.id], OK);
+    await settle(exhausted.id, "exhausted", T0 + 4 * DAY_MS);
+    await sweepAt(T0 + KEPT.deliveredMs + SLACK_MS + 1);
+    expect(await eventsIn(workspaceId)).toMatchObject([
+      { expiresAt: T0 + 4 * DAY_MS + KEPT.undeliveredMs },
+    ]);
+    expect(await deliveriesTo(done.id)).toHaveLength(1);
+  });
+});
+
+describe("a sweep of events", () => {
+  const EXPIRED = T0 + KEPT.deliveredMs + SLACK_MS + DAY_MS;
+
+  async function delivered(count: number) {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await commit(db, announce(workspaceId, "lead.created", draftLeads(count, T0), IS_NEW_LEAD, T0));
+    await db
+      .update(deliveries)
+      .set({ state: "delivered", settledAt: T0 })
+      .where(sql`subscription_id = ${id}`);
+    return { workspaceId, id };
+  }
+
+  test("deletes 3,000 at once", async () => {
+    const { workspaceId, id } = await delivered(3_000);
+    expect(await sweepAt(EXPIRED)).toBe(3_000);
+    expect(await eventsIn(workspaceId)).toEqual([]);
+    expect(await deliveriesTo(id)).toEqual([]);
+    expect(await findPosition(db, "retention")).toBe("");
+  });
+
+  test("stops when its time is up, and the next one continues", async () => {
+    const workspaces = await Promise.all([1, 2, 3].map(() => delivered(2)));
+    const order = workspaces.map(({ workspaceId }) => workspaceId).toSorted();
+    let asked = 0;
+    // Called before each step: time is up in the first workspace.
+    const stopped = await sweepAt(EXPIRED, KEPT, () => ++asked <= 4);
+    expect(stopped).toBeGreaterThan(0);
+    expect(stopped).toBeLessThan(6);
+    expect(order).toContain(await findPosition(db, "retention"));
+    expect(stopped + (await sweepAt(EXPIRED))).toBe(6);
+    expect(await findPosition(db, "retention")).toBe("");
+  });
+
+  test("does not read again what it cannot delete", async () => {
+    const { id, workspaceId } = await owed(200, T0);
+    await settle(id, "exhausted", T0);
+    const first = meteredDatabase();
+    const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
+    expect(await sweepAt(now, KEPT, always, openDatabase(first.DB))).toBe(0);
+    expect(first.rows.read).toBeGreaterThan(200);
+    const again = meteredDatabase();
+    expect(await sweepAt(now + HOUR_MS, KEPT, always, openDatabase(again.DB))).toBe(0);
+    // The workspaces of this file, and the stored position.
+    expect(again.rows.read).toBeLessThan(100);
+    expect(again.rows.written).toBe(0);
+    // Nor when newer events have become old.
+    await announceLeads(workspaceId, 1, T0 + HOUR_MS);
+    const later = meteredDatabase();
+    await sweepAt(now + 2 * HOUR_MS, KEPT, always, openDatabase(later.DB));
+    expect(later.rows.written).toBeGreaterThan(0);
+    expect(later.rows.read).toBeLessThan(150);
+  });
+});

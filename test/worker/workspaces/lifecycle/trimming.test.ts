@@ -1,0 +1,270 @@
+import { env, exports } from "cloudflare:workers";
+import { sql } from "drizzle-orm";
+import { beforeEach, expect, test, vi } from "vitest";
+import { SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../../../../src/contract/limits.ts";
+import { commit, openDatabase } from "../../../../src/db/client.ts";
+import { deliveries } from "../../../../src/db/schema.ts";
+import { sweep } from "../../../../src/sweep.ts";
+import { exhaustEvents } from "../../../../src/webhooks/endings.ts";
+import { EVENT_BYTES } from "../../../../src/webhooks/event-size.ts";
+import { enableAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
+import { deleteExpired } from "../../../../src/workspaces/lifecycle/retention.ts";
+import { parseEventsMaxBytes, trimEvents } from "../../../../src/workspaces/lifecycle/trimming.ts";
+import {
+  announceLeads,
+  createWorkspace,
+  DAY_MS,
+  db,
+  HOUR_MS,
+  isolated,
+  observedDatabase,
+  owed,
+  statesOf,
+  subscribe,
+} from "../../../support/deliveries.ts";
+import { meteredDatabase } from "../../../support/metered-database.ts";
+
+const NOW = Date.UTC(2026, 5, 5, 12);
+const MB = 1_000_000;
+const ALWAYS = () => true;
+const TWO_KB = { note: "x".repeat(1_700) };
+
+beforeEach(async () => {
+  const tables = ["deliveries", "events", "sweep_positions"];
+  await env.DB.batch(tables.map((table) => env.DB.prepare(`DELETE FROM ${table}`)));
+  await env.DB.prepare("UPDATE workspaces SET sized_bytes = 0").run();
+});
+
+/** Marks every pending delivery of the subscription as delivered. */
+async function settle(subscriptionId: string, now: number): Promise<void> {
+  await db
+    .update(deliveries)
+    .set({ state: "delivered", settledAt: now })
+    .where(sql`subscription_id = ${subscriptionId} AND state = 'pending'`);
+}
+
+/** Holds the subscription for the next 20 seconds. */
+async function hold(subscriptionId: string): Promise<void> {
+  await env.DB.prepare("UPDATE subscriptions SET held_by = 'dispatch', held_until = ? WHERE id = ?")
+    .bind(NOW + 20_000, subscriptionId)
+    .run();
+}
+
+/**
+ * The actual size of a workspace's events, all or only those with pending deliveries, and the
+ * sweep's estimate.
+ */
+async function sizeOf(workspaceId: string) {
+  const [row] = await db.all<{ bytes: number; settled: number; bodies: number; known: number }>(sql`
+    SELECT sum(bytes) AS bytes, sum(bytes * NOT pending) AS settled, sum(body) AS bodies,
+      (SELECT sized_bytes FROM workspaces WHERE id = ${workspaceId}) AS known
+    FROM (SELECT ${EVENT_BYTES} AS bytes, length(events.body) AS body, EXISTS (SELECT 1 FROM deliveries AS d
+      WHERE d.event_id = events.id AND d.state = 'pending') AS pending
+      FROM events WHERE events.workspace_id = ${workspaceId})`);
+  if (!row) throw new Error("no row");
+  return row;
+}
+
+test("the oldest settled events beyond the limit are deleted, but none that is pending or another workspace's", async () => {
+  const big = await owed(40, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
+  const waiting = await subscribe(big.workspaceId, { events: ["run.completed"] });
+  await db
+    .update(deliveries)
+    .set({ subscriptionId: waiting.id })
+    .where(sql`subscription_id = ${big.id}`);
+  await env.DB.prepare("UPDATE events SET owed = ? WHERE workspace_id = ?")
+    .bind(JSON.stringify([waiting.id]), big.workspaceId)
+    .run();
+  for (let i = 0; i < 3; i++) {
+    await announceLeads(big.workspaceId, 1_000, NOW - 2 * HOUR_MS + i * 1_000, TWO_KB);
+    await settle(big.id, NOW - HOUR_MS);
+  }
+  const other = await owed(100, NOW - 2 * HOUR_MS, { customFields: TWO_KB });
+  await settle(other.id, NOW - HOUR_MS);
+  const before = await sizeOf(big.workspaceId);
+  expect(before.bodies).toBeGreaterThan(3_000 * 2_000);
+
+  // The ledger is also read between the chunks.
+  const verdicts: boolean[] = [];
+  const { DB } = observedDatabase({
+    before: async (_, texts) => {
+      if (texts.some((text) => /DELETE FROM "?events/i.test(text)))
+        verdicts.push((await exports.Platform.ledger({})).addsUp);
+    },
+  });
+  await sweep(isolated({ DB, WORKSPACE_EVENTS_MAX_MB: 1 }).env, NOW);
+  expect(verdicts.length).toBeGreaterThanOrEqual(3);
+  expect(new Set(verdicts)).toEqual(new Set([true]));
+  expect(await exports.Platform.ledger({})).toMatchObject({ addsUp: true });
+
+  const after = await sizeOf(big.workspaceId);
+  expect(after.settled).toBeLessThanOrEqual(MB);
+  expect(after.bytes).toBeLessThanOrEqual(MB);
+  // And no more than necessary.
+  expect(after.bytes).toBeGreaterThan(MB - 10_000);
+  expect(after.known).toBe(after.bytes);
+  expect(await statesOf(waiting.id)).toEqual({ pending: 40 });
+  expect(await statesOf(other.id)).toEqual({ delivered: 100 });
+  // The newest ones are left.
+  const { results } = await env.DB.prepare(
+    "SELECT max(created_at) AS newest, min(created_at) AS oldest FROM events WHERE workspace_id = ? AND owed NOT LIKE ?",
+  )
+    .bind(big.workspaceId, `%${waiting.id}%`)
+    .all();
+  expect(results).toEqual([
+    { newest: NOW - 2 * HOUR_MS + 2_000, oldest: NOW - 2 * HOUR_MS + 2_000 },
+  ]);
+});
+
+test("a workspace's size is known to the byte, whatever happens to its events", async () => {
+  const { id, workspaceId } = await owed(1_200, NOW - 2 * DAY_MS);
+  const late = await subscribe(workspaceId);
+  const trim = (now: number, maxBytes = 100 * MB) => trimEvents(db, maxBytes, now, ALWAYS);
+  await trim(NOW - 2 * DAY_MS + SIZE_SLACK_MS + 1);
+  expect(await sizeOf(workspaceId)).toMatchObject({ known: (await sizeOf(workspaceId)).bytes });
+  // Owed to one more subscription, some before they are measured and some after.
+  await announceLeads(workspaceId, 10, NOW - DAY_MS, TWO_KB);
+  await enableAgain(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
+  await enableAgain(db, late.id, NOW - 3 * DAY_MS, NOW - HOUR_MS);
+  await trim(NOW);
+  const { known, bytes } = await sizeOf(workspaceId);
+  expect(known).toBe(bytes);
+  await settle(id, NOW);
+  await settle(late.id, NOW);
+  await trim(NOW, bytes / 2);
+  const trimmed = await sizeOf(workspaceId);
+  expect(trimmed.known).toBe(trimmed.bytes);
+  expect(trimmed.bytes).toBeLessThanOrEqual(bytes / 2);
+  const retention = { deliveredMs: HOUR_MS, undeliveredMs: HOUR_MS };
+  for (const later of [1, 2]) await deleteExpired(db, retention, NOW + later * 2 * HOUR_MS, ALWAYS);
+  expect(await sizeOf(workspaceId)).toMatchObject({ bytes: null, known: 0 });
+});
+
+test("the estimated size of an event is within a tenth of the file's growth", async () => {
+  const size = async () => (await env.DB.prepare("SELECT 1").all()).meta.size_after;
+  for (const [subscriptions, customFields] of [
+    [1, {}],
+    [1, TWO_KB],
+    [10, { note: "x".repeat(300) }],
+  ] as const) {
+    const workspaceId = await createWorkspace();
+    const ids = [];
+    for (let i = 0; i < subscriptions; i++) ids.push((await subscribe(workspaceId)).id);
+    const before = await size();
+    for (let i = 0; i < 2_000; i += 50) {
+      await announceLeads(workspaceId, 50, NOW + i, customFields);
+      for (const id of ids) await settle(id, NOW);
+    }
+    const grown = (await size()) - before;
+    const { bytes } = await sizeOf(workspaceId);
+    expect(bytes / grown).toBeGreaterThan(0.9);
+    expect(bytes / grown).toBeLessThan(1.1);
+  }
+});
+
+test("a sweep reads rows in proportion to the events since the last one", async () => {
+  const { workspaceId } = await owed(2_000, NOW - 3 * HOUR_MS);
+  await trimEvents(db, 100 * MB, NOW, ALWAYS);
+  const rowsOfTrim = async () => {
+    const { DB, rows } = meteredDatabase();
+    const database = openDatabase(DB);
+    await trimEvents(database, 100 * MB, NOW, ALWAYS);
+    return rows.read;
+  };
+  const idle = await rowsOfTrim();
+  const [{ workspaces } = { workspaces: 0 }] = await db.all<{ workspaces: number }>(
+    sql`SELECT count(*) AS workspaces FROM workspaces`,
+  );
+  expect(idle).toBeLessThanOrEqual(2 * workspaces + 10);
+  await announceLeads(workspaceId, 100, NOW - HOUR_MS);
+  const busy = await rowsOfTrim();
+  expect(busy - idle).toBeGreaterThanOrEqual(100);
+  expect(busy - idle).toBeLessThanOrEqual(2 * 100 + 20);
+  expect(await rowsOfTrim()).toBe(idle);
+});
+
+test("an event is measured once no older one can be added", async () => {
+  const { workspaceId } = await owed(3, NOW);
+  await trimEvents(db, 1, NOW + SIZE_SLACK_MS, ALWAYS);
+  expect(await sizeOf(workspaceId)).toMatchObject({ known: 0 });
+  await trimEvents(db, 100 * MB, NOW + SIZE_SLACK_MS + 1, ALWAYS);
+  const { known, bytes } = await sizeOf(workspaceId);
+  expect(known).toBe(bytes);
+});
+
+test("settled events behind many pending ones are found, a limited distance per sweep", async () => {
+  const wall = TRIM_PENDING_MAX + 2_000;
+  const { id, workspaceId } = await owed(wall, NOW - 3 * HOUR_MS);
+  await announceLeads(workspaceId, 50, NOW - 2 * HOUR_MS);
+  await db
+    .update(deliveries)
+    .set({ state: "cancelled", settledAt: NOW })
+    .where(
+      sql`subscription_id = ${id} AND event_id IN (SELECT id FROM events WHERE workspace_id = ${workspaceId} AND created_at = ${NOW - 2 * HOUR_MS})`,
+    );
+  // Otherwise it would be given up.
+  await hold(id);
+  const trim = () => trimEvents(db, 1, NOW, ALWAYS);
+  expect(await trim()).toMatchObject({ deleted: 0 });
+  expect(await trim()).toMatchObject({ deleted: 50 });
+  const { bytes } = await sizeOf(workspaceId);
+  expect(await trim()).toEqual({ deleted: 0, overBound: [{ workspaceId, bytes }] });
+  const log = vi.spyOn(console, "log");
+  await sweep(isolated({ WORKSPACE_EVENTS_MAX_MB: 0.001 }).env, NOW);
+  const lines = log.mock.calls.map(([line]) => JSON.parse(String(line)));
+  expect(lines).toContainEqual({ event: "events_over_bound", workspace: workspaceId, bytes });
+  expect(await statesOf(id)).toEqual({ pending: wall });
+  // Once cancelled, they are deleted, oldest first.
+  await settle(id, NOW);
+  expect(await trim()).toEqual({ deleted: wall, overBound: [] });
+  expect(await sizeOf(workspaceId)).toMatchObject({ bytes: null, known: 0 });
+});
+
+test("a trim that is stopped continues later", async () => {
+  const first = await owed(1_500, NOW - 3 * HOUR_MS);
+  const second = await owed(1_500, NOW - 3 * HOUR_MS);
+  for (const { id } of [first, second]) await settle(id, NOW - HOUR_MS);
+  let deleted = 0;
+  for (let calls = 0; deleted < 3_000 && calls < 100; calls++) {
+    let steps = 4;
+    deleted += (await trimEvents(db, 1, NOW, () => steps-- > 0)).deleted;
+  }
+  expect(deleted).toBe(3_000);
+});
+
+test("a limit that is not a number of megabytes is rejected", () => {
+  expect(parseEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: 250 } as Env)).toBe(250 * MB);
+  for (const value of ["", "much", -1])
+    expect(() => parseEventsMaxBytes({ WORKSPACE_EVENTS_MAX_MB: value } as unknown as Env)).toThrow(
+      "WORKSPACE_EVENTS_MAX_MB is not a number of megabytes",
+    );
+});
+
+test("the oldest pending deliveries are given up beyond twice the limit, except for held subscriptions", async () => {
+  const { id, workspaceId } = await owed(1_000, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
+  await announceLeads(workspaceId, 1_000, NOW - 2 * HOUR_MS, TWO_KB);
+  await hold(id);
+  await trimEvents(db, MB, NOW, ALWAYS);
+  expect(await statesOf(id)).toEqual({ pending: 2_000 });
+  const later = NOW + 20_000;
+  for (let i = 0; i < 3; i++) {
+    await trimEvents(db, MB, later, ALWAYS);
+    expect(await exports.Platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
+  }
+  const { bytes } = await sizeOf(workspaceId);
+  expect(bytes).toBeLessThanOrEqual(2 * MB);
+  expect(bytes).toBeGreaterThan(1.9 * MB);
+  const { pending = 0, ...others } = await statesOf(id);
+  expect([pending > 100, others]).toEqual([true, {}]);
+});
+
+test("exhausting the pending deliveries of some events reads no others", async () => {
+  const workspaceId = await createWorkspace();
+  const { id } = await subscribe(workspaceId);
+  const drafts = await announceLeads(workspaceId, 1_000, NOW);
+  const { DB, rows } = meteredDatabase();
+  const eventIds = drafts.slice(0, 10).map((draft) => draft.id);
+  await commit(openDatabase(DB), exhaustEvents(workspaceId, eventIds, NOW));
+  expect(await statesOf(id)).toEqual({ exhausted: 10, pending: 990 });
+  expect(rows.read).toBeLessThan(50 * eventIds.length);
+});
