@@ -52,7 +52,7 @@ function inWorkerd(
             MIGRATIONS: (await readD1Migrations("./migrations")).flatMap(({ queries }) => queries),
             // Overrides a local .dev.vars.
             ALLOW_LOCAL_WEBHOOKS: "false",
-            WEBHOOK_ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
+            ENCRYPTION_KEYS: "test:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=",
             API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             PORTAL_ORIGIN: "https://api.example",

@@ -2,7 +2,7 @@
  * `npm run deploy`: deploys the Worker to a Cloudflare account, for the first time or again.
  *
  * In a terminal, it asks for what it needs. Without one, it reads CLOUDFLARE_API_TOKEN,
- * CLOUDFLARE_ACCOUNT_ID, WEBHOOK_ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS and PORTAL_SIGNING_KEYS from
+ * CLOUDFLARE_ACCOUNT_ID, ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS and PORTAL_SIGNING_KEYS from
  * the environment. The steps:
  *
  * 1. choose the account and complete the secrets: nothing is changed without them;
@@ -22,7 +22,12 @@ import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
-import { SECRET_NAMES, type SecretName, type Secrets } from "../shared/secrets.ts";
+import {
+  refuseFormerName,
+  SECRET_NAMES,
+  type SecretName,
+  type Secrets,
+} from "../shared/secrets.ts";
 import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
 import {
   expectAllBound,
@@ -50,7 +55,7 @@ const Deployment = z.object({
 });
 
 /** The secret that the user may already have; the others are generated. */
-const ASKED_FOR: SecretName = "WEBHOOK_ENCRYPTION_KEYS";
+const ASKED_FOR: SecretName = "ENCRYPTION_KEYS";
 
 const USAGE = `npm run deploy -- [--dry-run] [--config FILE]
 
@@ -111,6 +116,7 @@ async function deploy(): Promise<void> {
  * environment.
  */
 function takeSecrets(environment: NodeJS.ProcessEnv) {
+  refuseFormerName((name) => Boolean(environment[name]));
   const env = { ...environment };
   const given: Secrets = {};
   for (const name of SECRET_NAMES) {
@@ -195,6 +201,7 @@ async function missingSecrets(wrangler: Wrangler, given: Secrets): Promise<Secre
   const answer = await wrangler.ask("secret", "list", "--format", "json");
   const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
   const there = firstTime ? [] : parseNames(answer, "The Worker's secrets");
+  refuseFormerName((name) => there.includes(name));
   return wanted.filter((name) => !there.includes(name));
 }
 

@@ -22,7 +22,7 @@ export function makeSecrets(names: SecretName[]): Secrets {
  * @throws Error if the user cancels.
  */
 export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
-  const entered = missing.includes("WEBHOOK_ENCRYPTION_KEYS") ? await askForEncryptionKey() : {};
+  const entered = missing.includes("ENCRYPTION_KEYS") ? await askForEncryptionKey() : {};
   const toMake = missing.filter((name) => !(name in entered));
   const made = makeSecrets(toMake);
   if (toMake.length > 0) await offerCopy(made);
@@ -31,7 +31,7 @@ export async function askForSecrets(missing: SecretName[]): Promise<Secrets> {
 
 /** The key that the user enters; nothing if one is to be generated. */
 async function askForEncryptionKey(): Promise<Secrets> {
-  const name = "WEBHOOK_ENCRYPTION_KEYS";
+  const name = "ENCRYPTION_KEYS";
   const choice = await answered(
     select({
       message: `${name} encrypts the personal data of leads and the secrets of webhook subscriptions. The Worker has none yet.`,
@@ -50,9 +50,7 @@ async function offerCopy(made: Secrets): Promise<void> {
   const [id] = Object.values(made)[0]?.split(":") ?? [];
   const names = Object.keys(made).join(" and ");
   const loss =
-    "WEBHOOK_ENCRYPTION_KEYS" in made
-      ? ", and without the encryption key nobody can read the leads"
-      : "";
+    "ENCRYPTION_KEYS" in made ? ", and without the encryption key nobody can read the leads" : "";
   log.info(
     `${names}: Cloudflare never shows them. Keep a copy: you need the old one to rotate one${loss}.`,
   );

@@ -67,7 +67,7 @@ export interface Runtime {
   stop(): Promise<void>;
 }
 
-/** The `WEBHOOK_ENCRYPTION_KEYS` of these runtimes. */
+/** The `ENCRYPTION_KEYS` of these runtimes. */
 export const ENCRYPTION_KEYS = "local:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 
 /** Starts the bundle that `buildWorker` made, with the tables of `migrations/`. */
@@ -106,7 +106,7 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
           bindings: {
             ...(workerOptions.bindings as Record<string, string | number>),
             ALLOW_LOCAL_WEBHOOKS: "true",
-            WEBHOOK_ENCRYPTION_KEYS: ENCRYPTION_KEYS,
+            ENCRYPTION_KEYS,
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             PORTAL_ORIGIN: "http://localhost",

@@ -101,7 +101,7 @@ function openOutput(): Output {
  * longer be read, and another one will be created; an API key that is no longer valid is replaced.
  */
 function prepareSecrets(): void {
-  if (makeSecrets().includes("WEBHOOK_ENCRYPTION_KEYS")) deleteState();
+  if (makeSecrets().includes("ENCRYPTION_KEYS")) deleteState();
 }
 
 /** Waits for a process. @throws Error that begins with `complaint` if it fails. */

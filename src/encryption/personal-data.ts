@@ -3,7 +3,7 @@ import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./
 
 /*
  * The personal data of leads is stored encrypted under their workspace's data key, which is itself
- * stored encrypted under `WEBHOOK_ENCRYPTION_KEYS`. So what remains in a database's file after an
+ * stored encrypted under `ENCRYPTION_KEYS`. So what remains in a database's file after an
  * erasure, in its backups or in a dump is unreadable without those keys.
  */
 
@@ -22,7 +22,7 @@ const KEPT_MAX = 1_000;
 /**
  * Creates the data key of a workspace. It never changes; only its encryption does.
  *
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @returns the key, encrypted.
  */
 export function createDataKey(keys: string, workspaceId: string): Promise<string> {
@@ -41,7 +41,7 @@ export function knownDataKey(workspaceId: string): CryptoKey | undefined {
 /**
  * Decrypts the data key of a workspace, unless this isolate still knows it.
  *
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @param sealed as `createDataKey` returned it; null if the workspace has none.
  * @returns null if the workspace has none.
  * @throws Error if none of the keys can decrypt it, or it is the data key of another workspace.

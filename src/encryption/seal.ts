@@ -5,9 +5,9 @@ const IV_BYTES = 12;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Parses `WEBHOOK_ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
+/** Parses `ENCRYPTION_KEYS`: the first key encrypts, all of them decrypt. */
 export function parseEncryptionKeys(text: string): KeyRing {
-  return parseKeyRing("WEBHOOK_ENCRYPTION_KEYS", text);
+  return parseKeyRing("ENCRYPTION_KEYS", text);
 }
 
 /**
@@ -17,7 +17,7 @@ export function parseEncryptionKeys(text: string): KeyRing {
  */
 export async function seal(ring: KeyRing, owner: string, secret: string): Promise<string> {
   const [first] = ring;
-  if (!first) throw new Error("WEBHOOK_ENCRYPTION_KEYS is empty");
+  if (!first) throw new Error("ENCRYPTION_KEYS is empty");
   const [keyId, bytes] = first;
   return `${keyId}.${toBase64(await encrypt(await importKey(bytes), owner, secret))}`;
 }
@@ -25,7 +25,7 @@ export async function seal(ring: KeyRing, owner: string, secret: string): Promis
 /** The id of the key that encrypts. */
 export function sealingKeyId(ring: KeyRing): string {
   const [keyId] = ring.keys();
-  if (!keyId) throw new Error("WEBHOOK_ENCRYPTION_KEYS is empty");
+  if (!keyId) throw new Error("ENCRYPTION_KEYS is empty");
   return keyId;
 }
 
@@ -37,7 +37,7 @@ export function sealingKeyId(ring: KeyRing): string {
 export async function open(ring: KeyRing, owner: string, sealed: string): Promise<string> {
   const [keyId = "", text = ""] = sealed.split(".");
   const bytes = ring.get(keyId);
-  if (!bytes) throw new Error(`no encryption key ${keyId} in WEBHOOK_ENCRYPTION_KEYS`);
+  if (!bytes) throw new Error(`no encryption key ${keyId} in ENCRYPTION_KEYS`);
   return decrypt(await importKey(bytes), owner, fromBase64(text));
 }
 

@@ -60,7 +60,7 @@ export const readDelivery = operation({
   examples: [{ webhookId, eventId }],
   async run({ env }, { webhookId, eventId }) {
     const { db } = await findHomeOfWebhook(env, webhookId);
-    return findDelivery(db, env.WEBHOOK_ENCRYPTION_KEYS, webhookId, eventId);
+    return findDelivery(db, env.ENCRYPTION_KEYS, webhookId, eventId);
   },
 });
 

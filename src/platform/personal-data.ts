@@ -100,7 +100,7 @@ export const exportWorkspace = operation({
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId, cursor }) {
     const { db } = await findKnownHome(env, workspaceId);
-    const keys = env.WEBHOOK_ENCRYPTION_KEYS;
+    const keys = env.ENCRYPTION_KEYS;
     return exportPage(db, openDirectory(env), keys, workspaceId, cursor ?? null);
   },
 });

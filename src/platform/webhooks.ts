@@ -143,7 +143,7 @@ export const rotateWebhookSecret = operation({
   async run({ env }, { webhookId, overlapSeconds }) {
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
     const home = await openHomeOfWebhook(env, webhookId);
-    return rotateSecret(home.db, env.WEBHOOK_ENCRYPTION_KEYS, webhookId, overlap, Date.now());
+    return rotateSecret(home.db, env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
   },
 });
 
@@ -157,7 +157,7 @@ export const resealSecrets = operation({
   output: Resealed,
   examples: [{}],
   async run({ env }) {
-    const ring = parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS);
+    const ring = parseEncryptionKeys(env.ENCRYPTION_KEYS);
     const total = { resealed: 0, remaining: 0, unreadable: 0 };
     for (const { db } of allHomes(env)) {
       const counts = await reseal(db, ring, RESEALED_MAX - total.resealed);

@@ -69,7 +69,7 @@ export const createWorkspace = operation({
       id: workspaceId,
       name,
       adminEmails: adminEmails ?? [],
-      dataKey: await createDataKey(env.WEBHOOK_ENCRYPTION_KEYS, workspaceId),
+      dataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
     await insertWorkspace(home.db, workspace);

@@ -88,7 +88,7 @@ const whole = prepared(
 /**
  * One page of the workspace's leads, newest first.
  *
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @throws Error if a lead cannot be decrypted.
  */
 export async function listLeads(

@@ -96,7 +96,7 @@ export interface Owner {
 /**
  * The body of an event; null if its source was not read, or no longer exists.
  *
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @throws Error if its lead cannot be decrypted.
  */
 export async function makeBody(

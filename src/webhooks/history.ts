@@ -97,7 +97,7 @@ export async function listDeliveries(
 /**
  * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` failed attempts.
  *
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @throws InputError if there is none.
  */
 export async function findDelivery(

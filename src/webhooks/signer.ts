@@ -13,11 +13,11 @@ export interface SealedSecrets {
  * @throws Error if one of them cannot be decrypted.
  */
 export async function openSigner(
-  env: Pick<Env, "WEBHOOK_ENCRYPTION_KEYS">,
+  env: Pick<Env, "ENCRYPTION_KEYS">,
   subscriptionId: string,
   { sealedSecret, earlierSecrets }: SealedSecrets,
 ): Promise<Signer> {
-  const ring = parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS);
+  const ring = parseEncryptionKeys(env.ENCRYPTION_KEYS);
   const sealed = [...earlierSecrets, sealedSecret];
   return createSigner(...(await Promise.all(sealed.map((one) => open(ring, subscriptionId, one)))));
 }

@@ -11,7 +11,7 @@ export function dataKeyOf(workspaceId: Column | Placeholder): SQL<string | null>
 /**
  * The data key of a workspace, to encrypt with. It is created if the workspace has none yet.
  *
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @param stored the stored data key, encrypted; null if there is none, undefined if the workspace is
  *   unknown or was not looked up because `knownDataKey` knows its key.
  * @returns null for an unknown workspace.

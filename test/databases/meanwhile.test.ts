@@ -105,11 +105,11 @@ describe("while a workspace is copied", () => {
     const { workspaceId, webhookId } = await openWithLeads();
     await Platform.rotateWebhookSecret({ webhookId });
     await copyAll(workspaceId);
-    const rotated = `next:${btoa("n".repeat(32))},${env.WEBHOOK_ENCRYPTION_KEYS}`;
+    const rotated = `next:${btoa("n".repeat(32))},${env.ENCRYPTION_KEYS}`;
     const reseal = (keys: string) =>
       new Door(createExecutionContext(), {
         ...env,
-        WEBHOOK_ENCRYPTION_KEYS: keys,
+        ENCRYPTION_KEYS: keys,
       }).resealSecrets({});
     while ((await reseal(rotated)).remaining > 0);
     await moved(workspaceId, "DB_3");

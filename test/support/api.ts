@@ -239,7 +239,7 @@ export async function bodyOf(workspaceId: string, eventId: string): Promise<stri
   const workspace = HOME_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?");
   const dataKey = await workspace.bind(workspaceId).first<string | null>("data_key");
   const event = await findEvent(openDatabase(HOME_DB), workspaceId, eventId);
-  return event && makeBody(env.WEBHOOK_ENCRYPTION_KEYS, { workspaceId, dataKey }, event);
+  return event && makeBody(env.ENCRYPTION_KEYS, { workspaceId, dataKey }, event);
 }
 
 export type AutomationReport = PlatformInput<"recordAutomations">["automations"][number];

@@ -60,7 +60,7 @@ export async function subscribe(
 ): Promise<{ id: string; url: string; secret: string }> {
   const id = randomId("webhook");
   const secret = mintSecret();
-  const sealedSecret = await seal(parseEncryptionKeys(env.WEBHOOK_ENCRYPTION_KEYS), id, secret);
+  const sealedSecret = await seal(parseEncryptionKeys(env.ENCRYPTION_KEYS), id, secret);
   await commit(db, insertSubscription({ id, workspaceId, url, events, sealedSecret, createdAt }));
   return { id, url, secret };
 }

@@ -28,7 +28,7 @@ leads.openapi(
   }),
   async (c) => {
     const request = toPageRequest(LEADS_LIST, c.req.valid("query"));
-    const keys = c.env.WEBHOOK_ENCRYPTION_KEYS;
+    const keys = c.env.ENCRYPTION_KEYS;
     const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
     return c.json(toPage(LEADS_LIST, found), 200);
   },

@@ -153,7 +153,7 @@ export async function subscribe(
     workspaceId: c.get("workspaceId"),
     url,
     events: [...new Set(events)],
-    sealedSecret: await seal(parseEncryptionKeys(c.env.WEBHOOK_ENCRYPTION_KEYS), id, secret),
+    sealedSecret: await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, secret),
     createdAt: Date.now(),
   };
   const { isThere, max } = await commit(c.get("db"), insertSubscription(row));

@@ -86,7 +86,7 @@ export async function toStatements(
   { automations, workspaces }: Known,
 ): Promise<Statements<number>> {
   if (!hasPersonalData) return statements({ automations, dataKey: null });
-  const keys = env.WEBHOOK_ENCRYPTION_KEYS;
+  const keys = env.ENCRYPTION_KEYS;
   const dataKey = await ensureDataKey(db, keys, workspaceId, workspaces.get(workspaceId));
   return statements({ automations, dataKey });
 }

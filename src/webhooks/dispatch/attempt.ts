@@ -23,7 +23,7 @@ interface Prepared {
 
 /** What attempts need besides the database. */
 interface Means {
-  /** `WEBHOOK_ENCRYPTION_KEYS`. */
+  /** `ENCRYPTION_KEYS`. */
   keys: string;
   recheck: Recheck | null;
   withinDeadline: WithinDeadline;
@@ -53,7 +53,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     });
     try {
       const outcome = await send(prepared, delivery, target, startedAt, {
-        keys: env.WEBHOOK_ENCRYPTION_KEYS,
+        keys: env.ENCRYPTION_KEYS,
         recheck,
         withinDeadline,
       });

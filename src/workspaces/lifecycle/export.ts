@@ -32,7 +32,7 @@ interface Place {
  * page was read appears on some page, unless it was deleted in the meantime; newer rows may appear.
  *
  * @param db the database that the workspace lives in.
- * @param keys `WEBHOOK_ENCRYPTION_KEYS`.
+ * @param keys `ENCRYPTION_KEYS`.
  * @throws InputError for a cursor of another list or workspace; Error if a lead cannot be decrypted.
  */
 export async function exportPage(

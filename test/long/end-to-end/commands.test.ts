@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { holdFolder } from "../../../scripts/shared/folder-hold.ts";
 import { startRuntime } from "../../../scripts/shared/runtime.ts";
+import { copyCheckout, startIn } from "../../node/support/local-server.ts";
 
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
@@ -125,6 +126,19 @@ describe("a folder", () => {
       writeFileSync(join(folder, "start.json"), garbage);
       (await holdFolder(folder, "fifth"))();
     }
+  });
+
+  test("whose encryption key has its former name is not started, and stays as it is", async () => {
+    const copy = copyCheckout();
+    const secrets = 'WEBHOOK_ENCRYPTION_KEYS="k1:old"\n';
+    writeFileSync(join(copy, ".dev.vars"), secrets);
+    const start = startIn(copy, "start", [], { PORT: "28787" });
+    expect(await start.ended).toBe(1);
+    expect(start.output()).toBe(
+      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.\n",
+    );
+    expect(readFileSync(join(copy, ".dev.vars"), "utf8")).toBe(secrets);
+    rmSync(copy, { recursive: true });
   });
 
   // Root may write anywhere, so the command then runs as nobody.

@@ -49,7 +49,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
       expect(output).not.toContain(secret.split(":")[1]);
     }
     expect(new Set(Object.values(secrets)).size).toBe(3);
-    const [id] = secrets.WEBHOOK_ENCRYPTION_KEYS?.split(":") ?? [];
+    const [id] = secrets.ENCRYPTION_KEYS?.split(":") ?? [];
     const copy = join(home(), `public-api.${id}.txt`);
     expect(readFileSync(copy, "utf8")).toBe(
       Object.entries(secrets)
@@ -64,7 +64,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     const { say, end } = startInTerminal();
     await say("Account a2", `${DOWN}\r`);
     await say("Generate one", `${DOWN}\r`);
-    await say("◆  WEBHOOK_ENCRYPTION_KEYS\r", "c2VjcmV0\r");
+    await say("◆  ENCRYPTION_KEYS\r", "c2VjcmV0\r");
     await say("entry 1 is not id:base64 of 32 bytes", `${"\u007f".repeat(8)}${SECRET}\r`);
     await say("Where to?", "\r");
     const { code, output } = await end;
@@ -74,7 +74,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     const calls = takeCalls();
     expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(6).fill("a2"));
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
-      WEBHOOK_ENCRYPTION_KEYS: SECRET,
+      ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
       PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
     });

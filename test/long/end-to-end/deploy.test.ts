@@ -150,24 +150,24 @@ describe("npm run deploy without a terminal", () => {
 
   test("generates the other secrets, once", async () => {
     openAccount();
-    const first = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const first = await deploy({ ENCRYPTION_KEYS: SECRET });
     expect(first.code).toBe(0);
     expect(commandsOf(first.calls)).toEqual([...FIRST, ...ALWAYS]);
     const { secrets } = readAccount();
     expect(secrets).toEqual({
-      WEBHOOK_ENCRYPTION_KEYS: SECRET,
+      ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),
       PORTAL_SIGNING_KEYS: expect.stringMatching(MADE),
     });
     for (const secret of Object.values(secrets ?? {}))
       expect(first.output).not.toContain(secret.split(":")[1]);
     expect(secrets?.API_KEY_CHECKSUM_KEYS).not.toBe(secrets?.PORTAL_SIGNING_KEYS);
-    await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    await deploy({ ENCRYPTION_KEYS: SECRET });
     expect(readAccount().secrets).toEqual(secrets);
   });
 
   test("adds missing secrets to a Worker that was deployed before they existed, and keeps the others", async () => {
-    openAccount({ secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } });
+    openAccount({ secrets: { ENCRYPTION_KEYS: SECRET } });
     const { code, calls } = await deploy();
     expect(code).toBe(0);
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
@@ -205,7 +205,7 @@ describe("npm run deploy without a terminal", () => {
       "deploy --dry-run",
     ]);
     expect(output).toContain(`Nothing was changed. A deployment would
-  - ask for WEBHOOK_ENCRYPTION_KEYS, or generate it
+  - ask for ENCRYPTION_KEYS, or generate it
   - generate API_KEY_CHECKSUM_KEYS
   - generate PORTAL_SIGNING_KEYS
   - create the database public-api
@@ -225,7 +225,7 @@ describe("npm run deploy without a terminal", () => {
     expect(output).toContain(`Not logged in to Cloudflare: the account was not checked.
 Nothing was changed. A deployment would
   - need a login: \`npx wrangler login\`, or CLOUDFLARE_API_TOKEN
-  - ask for WEBHOOK_ENCRYPTION_KEYS, or generate it, unless it exists
+  - ask for ENCRYPTION_KEYS, or generate it, unless it exists
   - generate API_KEY_CHECKSUM_KEYS, unless it exists
   - create the database public-api, unless it exists
   - apply the missing migrations
@@ -246,18 +246,26 @@ Nothing was changed. A deployment would
   });
 
   test.each<[string, Partial<FakeAccount>, NodeJS.ProcessEnv, string, string[]]>([
+    ["no secret", {}, {}, "Set ENCRYPTION_KEYS: the Worker has none yet.", FIRST.slice(0, 2)],
     [
-      "no secret",
+      "the encryption key under its former name",
       {},
+      { WEBHOOK_ENCRYPTION_KEYS: SECRET },
+      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.",
+      [],
+    ],
+    [
+      "a Worker that has the encryption key under its former name",
+      { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } },
       {},
-      "Set WEBHOOK_ENCRYPTION_KEYS: the Worker has none yet.",
+      "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.",
       FIRST.slice(0, 2),
     ],
     [
       "an invalid encryption key",
       {},
-      { WEBHOOK_ENCRYPTION_KEYS: "c2VjcmV0" },
-      "WEBHOOK_ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes",
+      { ENCRYPTION_KEYS: "c2VjcmV0" },
+      "ENCRYPTION_KEYS: entry 1 is not id:base64 of 32 bytes",
       [],
     ],
     [
@@ -276,7 +284,7 @@ Nothing was changed. A deployment would
           { id: "a2", name: "Other" },
         ],
       },
-      { WEBHOOK_ENCRYPTION_KEYS: SECRET },
+      { ENCRYPTION_KEYS: SECRET },
       "Set CLOUDFLARE_ACCOUNT_ID: these credentials have access to several accounts: a1, a2.",
       ["whoami"],
     ],
@@ -329,7 +337,7 @@ Nothing was changed. A deployment would
 
   test("leaves no file with the secret if it is ended during the deployment", async () => {
     openAccount({ hangs: "deploy" });
-    const run = start([process.execPath, DEPLOY], { WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const run = start([process.execPath, DEPLOY], { ENCRYPTION_KEYS: SECRET });
     const end = ended(run);
     await until(() => commandsOf(readCalls()).at(-1) === "deploy", 20_000);
     const file = readCalls().at(-1)?.secretsFile?.path ?? "";
@@ -342,7 +350,7 @@ Nothing was changed. A deployment would
   test("with the real wrangler and no account, says that you are not logged in", async () => {
     openAccount();
     rmSync(join(home(), "wrangler"));
-    const { code, output } = await deploy({ WEBHOOK_ENCRYPTION_KEYS: SECRET });
+    const { code, output } = await deploy({ ENCRYPTION_KEYS: SECRET });
     expect(output).toBe(
       "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
     );

@@ -10,7 +10,7 @@ import type { Call, FakeAccount } from "./fake-wrangler.ts";
 export const SECRET = "k1:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 /** All secrets, as a pipeline provides them. */
 export const SECRETS = {
-  WEBHOOK_ENCRYPTION_KEYS: SECRET,
+  ENCRYPTION_KEYS: SECRET,
   API_KEY_CHECKSUM_KEYS: `c1:${Buffer.alloc(32, "c").toString("base64")}`,
   PORTAL_SIGNING_KEYS: `p1:${Buffer.alloc(32, "p").toString("base64")}`,
 };

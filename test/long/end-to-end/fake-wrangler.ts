@@ -35,7 +35,7 @@ export interface Call {
   secretsFile?: { path: string; mode: number; content: Record<string, string> };
 }
 
-const SECRETS = ["WEBHOOK_ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS", "PORTAL_SIGNING_KEYS"];
+const SECRETS = ["ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS", "PORTAL_SIGNING_KEYS"];
 
 const { FAKE_ACCOUNT = "", FAKE_CALLS = "", WRANGLER_OUTPUT_FILE_PATH } = process.env;
 if (FAKE_ACCOUNT) act(process.argv.slice(2));

@@ -295,7 +295,7 @@ class Scenario {
       ...Object.fromEntries(store.names.map((name) => [name, store.binding(isolate, name)])),
       DELIVERIES: this.#lanes.deliveries.producer(isolate),
       REDELIVERIES: this.#lanes.redeliveries.producer(isolate),
-      WEBHOOK_ENCRYPTION_KEYS: ENCRYPTION_KEYS,
+      ENCRYPTION_KEYS,
       SERVED_ROUTES: "automations.crm_source",
       DELIVERED_KEPT_DAYS: 60,
       UNDELIVERED_KEPT_DAYS: 60,

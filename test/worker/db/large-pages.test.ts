@@ -16,7 +16,7 @@ import {
 } from "../../support/api.ts";
 
 const { Platform } = exports;
-const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+const KEYS = env.ENCRYPTION_KEYS;
 const KB = 1_000;
 const PAGE_MAX = 2_000 * KB;
 /** What a page may be larger than `PAGE_MAX`: the fields of a hundred items that are always small. */

@@ -64,7 +64,7 @@ type List = (request: PageRequest) => Promise<Listing<{ id: string }> | null>;
 
 test.each<[string, List, walks?: number]>([
   // With CRM automations served, the index of each kind is walked.
-  ["leads", (request) => listLeads(db, env.WEBHOOK_ENCRYPTION_KEYS, workspaceId, request)],
+  ["leads", (request) => listLeads(db, env.ENCRYPTION_KEYS, workspaceId, request)],
   ["runs", (request) => listRuns(db, workspaceId, ALL, request), 2],
   ["social runs", (request) => listRuns(db, workspaceId, SOCIAL, request)],
   [

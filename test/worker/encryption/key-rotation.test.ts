@@ -28,7 +28,7 @@ function versionWith(encryption: string, others = encryption) {
       .map((id) => `${id}:${KEYS[id]}`)
       .join();
   const secrets = {
-    WEBHOOK_ENCRYPTION_KEYS: ringOf(encryption),
+    ENCRYPTION_KEYS: ringOf(encryption),
     API_KEY_CHECKSUM_KEYS: ringOf(others),
     PORTAL_SIGNING_KEYS: ringOf(others),
   };

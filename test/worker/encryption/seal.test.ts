@@ -62,7 +62,7 @@ describe("a sealed secret", () => {
   });
 });
 
-describe("WEBHOOK_ENCRYPTION_KEYS", () => {
+describe("ENCRYPTION_KEYS", () => {
   test("may have spaces around its entries", async () => {
     const ring = parseEncryptionKeys(` ${NEW} , ${OLD}\n`);
     expect([...ring.keys()]).toEqual(["new", "old"]);
@@ -93,7 +93,7 @@ describe("WEBHOOK_ENCRYPTION_KEYS", () => {
     } catch (error) {
       ({ message } = error as Error);
     }
-    expect(message).toContain("WEBHOOK_ENCRYPTION_KEYS");
+    expect(message).toContain("ENCRYPTION_KEYS");
     for (const secret of [key, bare, key.slice(0, 20), btoa("k".repeat(31)).slice(0, 20)])
       expect(message).not.toContain(secret);
     expect(message).toMatch(where);

@@ -259,13 +259,7 @@ describe("exportWorkspace", () => {
       }
     const { DB, rows } = meteredDatabase();
     const database = openDatabase(DB);
-    const page = await exportPage(
-      database,
-      database,
-      env.WEBHOOK_ENCRYPTION_KEYS,
-      workspaceId,
-      null,
-    );
+    const page = await exportPage(database, database, env.ENCRYPTION_KEYS, workspaceId, null);
     expect(page.items.length).toBeGreaterThanOrEqual(400);
     expect(page.nextCursor).toBeNull();
     // For a lead, its event and its delivery, each query reads one or a few rows.
@@ -281,13 +275,7 @@ describe("exportWorkspace", () => {
     const given: ExportItem[] = [];
     let cursor: string | null = null;
     do {
-      const page = await exportPage(
-        database,
-        database,
-        env.WEBHOOK_ENCRYPTION_KEYS,
-        workspaceId,
-        cursor,
-      );
+      const page = await exportPage(database, database, env.ENCRYPTION_KEYS, workspaceId, cursor);
       given.push(...page.items);
       cursor = page.nextCursor;
     } while (cursor !== null);

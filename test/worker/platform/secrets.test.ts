@@ -28,7 +28,7 @@ import { lossyDatabase } from "../../support/lost-reply.ts";
 
 const { Platform } = exports;
 const DAY_SECONDS = 86_400;
-const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+const KEYS = env.ENCRYPTION_KEYS;
 const NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
 
 /** Delivers one more event to the subscription, and returns what it received. */

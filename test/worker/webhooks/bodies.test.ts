@@ -26,7 +26,7 @@ import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
 const db = openDatabase(HOME_DB);
-const KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+const KEYS = env.ENCRYPTION_KEYS;
 
 /** Records leads that one subscriber is owed, and posts their events to it. */
 async function delivered(reports: ReturnType<typeof leadReport>[]) {

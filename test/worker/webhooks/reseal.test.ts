@@ -11,11 +11,11 @@ import { createWorkspace, observedDatabase } from "../../support/deliveries.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
-const OLD_KEYS = env.WEBHOOK_ENCRYPTION_KEYS;
+const OLD_KEYS = env.ENCRYPTION_KEYS;
 
 /** Reseals as a deployment does whose new key comes before the old ones. */
 async function reseal(DB = env.DB) {
-  const rotated = { ...env, DB, WEBHOOK_ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
+  const rotated = { ...env, DB, ENCRYPTION_KEYS: `${NEW_KEY},${OLD_KEYS}` };
   return new Platform(createExecutionContext(), rotated).resealSecrets({});
 }
 
@@ -119,10 +119,10 @@ describe("resealSecrets", () => {
     expect(await keyOf()).toMatch(/^new\./);
     expect(before).toMatch(/^test\./);
     openedDataKeys.clear();
-    const isolate = openApi(apiKey, deployedWith({ WEBHOOK_ENCRYPTION_KEYS: NEW_KEY }));
+    const isolate = openApi(apiKey, deployedWith({ ENCRYPTION_KEYS: NEW_KEY }));
     expect((await isolate.get("/v1/leads")).body).toMatchObject({ data: [{ name: "Zoé" }] });
     openedDataKeys.clear();
-    const withoutKey = openApi(apiKey, deployedWith({ WEBHOOK_ENCRYPTION_KEYS: LOST_KEY }));
+    const withoutKey = openApi(apiKey, deployedWith({ ENCRYPTION_KEYS: LOST_KEY }));
     expect((await withoutKey.get("/v1/leads")).status).toBe(500);
   });
 

@@ -265,7 +265,7 @@ describe("a batch", () => {
     const bad = await owed(1, Date.now(), { behaviour: "status-500" });
     const unopened = await owed(1, Date.now());
     await consumeFor([fine.id, bad.id], isolated().env);
-    await consumeFor([unopened.id], isolated({ WEBHOOK_ENCRYPTION_KEYS: "n0nsense" }).env);
+    await consumeFor([unopened.id], isolated({ ENCRYPTION_KEYS: "n0nsense" }).env);
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
     await consumeFor([bad.id], isolated({ DB }).env);
     const log = lines.join("\n");
@@ -275,7 +275,7 @@ describe("a batch", () => {
       for (const known of [id, new URL(url).host, drafts[0]?.id ?? ""])
         expect(log).toContain(known);
     const { sealedSecret } = await subscriptionRow(bad.id);
-    const secrets = [fine.secret, bad.secret, sealedSecret, env.WEBHOOK_ENCRYPTION_KEYS];
+    const secrets = [fine.secret, bad.secret, sealedSecret, env.ENCRYPTION_KEYS];
     expect(log).toContain("attempt_impossible");
     expect(log).toContain("dispatch_failed");
     expect(log).not.toContain("n0nsense");

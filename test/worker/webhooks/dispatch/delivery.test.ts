@@ -141,10 +141,10 @@ describe("a delivery", () => {
 
   test("whose secret cannot be decrypted holds up its subscription for 5 minutes, without counting an attempt", async () => {
     const { id, url } = await owed(30, Date.now());
-    const WEBHOOK_ENCRYPTION_KEYS = `other:${btoa("k".repeat(32))}`;
+    const ENCRYPTION_KEYS = `other:${btoa("k".repeat(32))}`;
     const startedAt = Date.now();
     const { DB, trips } = observedDatabase();
-    const deployment = isolated({ WEBHOOK_ENCRYPTION_KEYS, DB });
+    const deployment = isolated({ ENCRYPTION_KEYS, DB });
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);
     // It occupies no dispatch.
     expect(trips).toHaveLength(2);
