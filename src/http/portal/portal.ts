@@ -41,10 +41,6 @@ portal.get("/portal", async (c) => {
   return new Response(page.body, { headers: { "Content-Type": type, ...policyOf(type) } });
 });
 
-/** A file of the portal page: `name.hash.js`. */
-const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
-portal.get("/portal/:file", (c) => answerHashed(c, HASHED));
-
 portal.use("/portal/api/*", portalGate);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
@@ -80,6 +76,11 @@ portal.delete("/portal/api/webhooks/:webhookId", async (c) => {
   await unsubscribe(c, c.req.param("webhookId"));
   return c.body(null, 204);
 });
+
+/** A file of the portal page: `name.hash.js`. */
+const HASHED = /^\/portal\/[\w-]+\.[\w-]{8,}\.\w+$/;
+// Last, and with a wildcard: a parameter here would make Hono fall back to its slower router.
+portal.get("/portal/*", (c) => answerHashed(c, HASHED));
 
 /** Runs an operation with the query or body of the request, and with what the session is bound to. */
 async function perform(c: Context<AppEnv>, { input, run }: Operation): Promise<object> {
