@@ -1,0 +1,44 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { ROOT } from "../../scripts/shared/checkout.ts";
+import { OPERATIONS } from "../../src/platform/operations.ts";
+
+const PAGES = ["", "docs"].flatMap((folder) =>
+  readdirSync(join(ROOT, folder))
+    .filter((name) => name.endsWith(".md"))
+    .map((name) => join(folder, name)),
+);
+
+const read = (page: string) => readFileSync(join(ROOT, page), "utf8");
+
+test.each(PAGES)("%s links only to what exists", (page) => {
+  const links = [...read(page).matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)/g)];
+  const broken = links.filter(([, path, anchor]) => {
+    const target = path ? join(dirname(page), path) : page;
+    if (!existsSync(join(ROOT, target))) return true;
+    return anchor !== undefined && !anchorsOf(read(target)).includes(anchor);
+  });
+  expect(broken.map(([link]) => link)).toEqual([]);
+});
+
+test.each(PAGES)("%s names only npm scripts and Platform methods that exist", (page) => {
+  const { scripts } = JSON.parse(read("package.json"));
+  const text = read(page);
+  const named = [...text.matchAll(/npm run (?:-s |--silent )?([a-z][\w:-]*)/g)];
+  expect(named.map(([, name = ""]) => name).filter((name) => !(name in scripts))).toEqual([]);
+  const called = [...text.matchAll(/npm run (?:-s )?platform -- (?:--remote )?(\w+)/g)];
+  const methods = called.map(([, method = ""]) => method).filter((name) => name !== "METHOD");
+  expect(methods.filter((name) => !(name in OPERATIONS))).toEqual([]);
+});
+
+/** The anchors that GitHub gives to a page's headings. */
+function anchorsOf(text: string): string[] {
+  const headings = [...text.replace(/^```.*?^```/gms, "").matchAll(/^#+ (.+)$/gm)];
+  return headings.map(([, heading = ""]) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .replaceAll(" ", "-"),
+  );
+}
