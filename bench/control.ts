@@ -38,7 +38,7 @@ function hold(queue: string, body: unknown, delaySeconds: number): Held {
  * - `/bench/control/clock?offset=` moves the Worker's clock, in milliseconds from the true time.
  * - `/bench/control/hold?on=` holds messages from now on, or lets them go to their queues again.
  * - `/bench/control/held` hands over what is held.
- * - `/bench/control/consume?queue=` runs the queue door on the bodies that are posted, and hands over
+ * - `/bench/control/consume?queue=` runs the queue consumer on the bodies that are posted, and hands over
  *   what it gave back.
  */
 export async function answerControl(

@@ -1,6 +1,6 @@
 /**
  * The baseline of the framework's share: a bare handler over the same gate, tables and Platform
- * door.
+ * API.
  */
 import { answerBare } from "./handlers.ts";
 

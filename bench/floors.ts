@@ -7,7 +7,7 @@ const AT_ONCE = 6;
  * What recording and delivering are held against: the same work without this service around it,
  * started by a request and done when it is answered.
  *
- * - `/bench/floor/record?calls=&leads=&workspace=` calls the Platform door (that is no floor).
+ * - `/bench/floor/record?calls=&leads=&workspace=` calls the Platform API (that is no floor).
  * - `/bench/floor/insert?calls=&leads=&workspace=` inserts as many leads by raw D1 batches.
  * - `/bench/floor/post?count=&url=` posts as many bodies as six connections at once allow.
  */
@@ -32,7 +32,7 @@ export async function answerFloor(request: Request, env: Env): Promise<Response>
 }
 
 async function record(env: Env, workspaceId: string, calls: number, count: number) {
-  const door = (env as Env & { PLATFORM: Service<typeof Platform> }).PLATFORM;
+  const platform = (env as Env & { PLATFORM: Service<typeof Platform> }).PLATFORM;
   for (let i = 0; i < calls; i++) {
     const leads = Array.from({ length: count }, () => ({
       reference: crypto.randomUUID(),
@@ -41,7 +41,7 @@ async function record(env: Env, workspaceId: string, calls: number, count: numbe
       name: "Camille Durand",
       email: "camille.durand@example.com",
     }));
-    await door.recordLeads({ workspaceId, leads });
+    await platform.recordLeads({ workspaceId, leads });
   }
 }
 

@@ -23,16 +23,16 @@ export async function answerBare(request: Request, env: Env): Promise<Response> 
   const known = workspaces.get(keyHash) ?? (await admitted(admitting)).workspaceId;
   workspaces.set(keyHash, known);
   const session = env.DB.withSession("first-unconstrained");
-  const [{ figures }, { results }] = await Promise.all([
+  const [{ rateLimit }, { results }] = await Promise.all([
     admitted(admitting),
     session.prepare(SQL).bind(known).all<Stored>(),
   ]);
   return page(results, {
     "Content-Type": "application/json",
     "Cache-Control": "no-store",
-    "X-RateLimit-Limit": String(figures.limit),
-    "X-RateLimit-Remaining": String(figures.remaining),
-    "X-RateLimit-Reset": String(Math.ceil(figures.resetMs / 1000)),
+    "X-RateLimit-Limit": String(rateLimit.limit),
+    "X-RateLimit-Remaining": String(rateLimit.remaining),
+    "X-RateLimit-Reset": String(Math.ceil(rateLimit.resetMs / 1000)),
   });
 }
 

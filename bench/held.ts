@@ -56,7 +56,7 @@ export class HeldQueues {
 
   /**
    * Consumes one batch after another, and advances time to the next message if none is due, until
-   * `done`. The cron door runs after each such step: in between it would find nothing to do.
+   * `done`. The scheduled job runs after each such step: in between it would find nothing to do.
    *
    * @throws Error if it is not done within `limitMs` of the Worker's time.
    */

@@ -93,7 +93,7 @@ async function withdrawAccess({ runtime, workspaceId }: World): Promise<void> {
 
 /**
  * The maximum number of concurrent posts to one subscription while eight consumers repeatedly get
- * its wake message. The local broker runs one batch at a time per queue, so the queue door is
+ * its wake message. The local broker runs one batch at a time per queue, so the queue consumer is
  * called directly.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.

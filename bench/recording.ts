@@ -5,7 +5,7 @@ import { latencies, openWorkspace, recordLeads } from "./isolation.ts";
 import { median, quantile } from "./statistics.ts";
 
 /**
- * Leads per second through the Platform door, by the hundred and one by one, compared with raw
+ * Leads per second through the Platform API, by the hundred and one by one, compared with raw
  * inserts.
  */
 export async function measureRecording(runtime: Runtime, rounds: number, leadsARound: number) {

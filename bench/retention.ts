@@ -10,12 +10,12 @@ const LONG_AGO_MS = 100 * DAY_MS;
 /** How fast expired events are deleted. */
 export interface Retention {
   eventsPerSecond: number;
-  /** The cron door runs once a minute: this limits what can be deleted per day. */
+  /** The scheduled job runs once a minute: this limits what can be deleted per day. */
   eventsPerRun: number;
 }
 
 /**
- * Lets the cron door delete settled events whose retention is over. They were recorded and
+ * Lets the scheduled job delete settled events whose retention is over. They were recorded and
  * delivered like any others, while the clock was set back a hundred days.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.
@@ -36,7 +36,7 @@ export async function measureRetention(runtime: Runtime, events: number): Promis
     await runtime.scheduled();
     seconds += (performance.now() - startedAt) / 1000;
     const { created } = await ledger();
-    if (created === left) throw new Error(`the cron door left ${left} expired events`);
+    if (created === left) throw new Error(`the scheduled job left ${left} expired events`);
     left = created;
   }
   await receiver.close();

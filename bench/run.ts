@@ -170,7 +170,7 @@ show(
   pages.map(({ page, rowsRead, ms }) => ({ page, "rows read": rowsRead, ms })),
 );
 showFramework(framework);
-show("Leads per second through the Platform door, and raw inserts in D1 batches", [
+show("Leads per second through the Platform API, and raw inserts in D1 batches", [
   {
     calls: "of 100",
     leads: recording.leadsPerSecond,

@@ -10,7 +10,7 @@ import { distant } from "./distance.ts";
 import { answerFloor } from "./floors.ts";
 import { answerNaively } from "./handlers.ts";
 
-/** Its doors as the runtime calls them, whatever arguments they use. */
+/** Its handlers as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
 
 /** What the bindings were used for since the meters were reset. */
@@ -94,7 +94,7 @@ async function answerMove(request: Request, env: Env): Promise<Response> {
   return new Response();
 }
 
-/** Runs the queue door, and waits for the dispatches that it goes on without. */
+/** Runs the queue consumer, and waits for the dispatches that it goes on without. */
 async function consumeToEnd(batch: MessageBatch, env: Env, ctx: ExecutionContext): Promise<void> {
   const underWay: Promise<unknown>[] = [];
   const waitUntil = (work: Promise<unknown>) => void underWay.push(work);

@@ -32,7 +32,7 @@ interface World {
 }
 
 /**
- * Counts what the shipped queue door writes, by D1's own count, from the first attempt to the
+ * Counts what the shipped queue consumer writes, by D1's own count, from the first attempt to the
  * settlement. Days pass at once: the Worker's clock is set to when its next message is due.
  *
  * @param runtime runs the bundle of `bench/worker.ts`.

@@ -1,5 +1,5 @@
 /**
- * Fills a workspace of the running local server with leads, through the Platform door:
+ * Fills a workspace of the running local server with leads, through the Platform API:
  *
  *     npm run seed -- --leads 1000000
  *
@@ -10,7 +10,7 @@ import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
 import { readState } from "./shared/local-state.ts";
-import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
+import { openPlatform, type PlatformClient } from "./shared/platform-client.ts";
 import { numberedLead } from "./shared/sample.ts";
 
 const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_…]
@@ -52,11 +52,11 @@ try {
 }
 
 async function seed(workspaceId: string, from: number, last: number): Promise<void> {
-  await using door = await openPlatformDoor();
+  await using platform = await openPlatform();
   const startedAt = performance.now();
   const meter = openMeter(last - from + 1);
   try {
-    await recordAll(door, workspaceId, from, last, meter);
+    await recordAll(platform, workspaceId, from, last, meter);
   } finally {
     meter.end();
   }
@@ -70,7 +70,7 @@ async function seed(workspaceId: string, from: number, last: number): Promise<vo
 
 /** @throws Error that says from where to continue. */
 async function recordAll(
-  door: PlatformDoor,
+  platform: PlatformClient,
   workspaceId: string,
   from: number,
   last: number,
@@ -89,7 +89,7 @@ async function recordAll(
       open.add(first);
       try {
         const leads = Array.from({ length: count }, (_, i) => numberedLead(first + i, now));
-        await door.call("recordLeads", { workspaceId, leads });
+        await platform.call("recordLeads", { workspaceId, leads });
         open.delete(first);
         meter.advance(count);
       } catch (error) {

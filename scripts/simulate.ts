@@ -10,7 +10,7 @@ import { spawn } from "node:child_process";
 import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { loadDoors, simulate } from "../test/long/simulation/scenario.ts";
+import { loadWorker, simulate } from "../test/long/simulation/scenario.ts";
 import { fail, openProgress, parseArguments, parseCount } from "./shared/command.ts";
 import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 
@@ -86,13 +86,13 @@ async function share(): Promise<void> {
 }
 
 async function simulateAll(): Promise<void> {
-  const doors = await loadDoors(values.src);
+  const worker = await loadWorker(values.src);
   const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
   const injected = new Set<Fault>();
   const progress = openProgress();
   for (let seed = first; seed < first + seeds; seed++) {
     progress(`seeds ${first} to ${first + seeds - 1}: at ${seed}`);
-    const result = await simulate(seed, doors);
+    const result = await simulate(seed, worker);
     totals.events += result.events;
     totals.posts += result.posts;
     totals.crashes += result.crashes;

@@ -10,7 +10,7 @@ import type { Automation } from "../src/records/automations.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi, Refusal } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
-import { openPlatformDoor, type PlatformDoor } from "./shared/platform-door.ts";
+import { openPlatform, type PlatformClient } from "./shared/platform-client.ts";
 import { freshLead } from "./shared/sample.ts";
 
 const KINDS = WebhookEvent.options.join(", ");
@@ -28,35 +28,37 @@ Causes one event in the sample workspace of the running local server, as the pla
 const AUTOMATION = "trigger";
 
 /** Causes each kind of event, and returns the id of the record that it is about. */
-const TRIGGERS: Record<WebhookEvent, (door: PlatformDoor, server: LocalServer) => Promise<string>> =
-  {
-    "lead.created": async (door, { workspaceId }) => {
-      const leads = [freshLead(Date.now())];
-      const { ids } = await door.call("recordLeads", { workspaceId, leads });
-      return String(ids[0]);
-    },
-    "run.completed": async (door, server) => {
-      const { id: automationId } = await openAutomation(door, server);
-      const { ids } = await door.call("recordRuns", {
-        workspaceId: server.workspaceId,
-        runs: [
-          {
-            reference: `trigger-${Date.now()}`,
-            automationId,
-            status: "success",
-            triggerType: "message",
-            actions: [{ type: "send_message", status: "success" }],
-          },
-        ],
-      });
-      return String(ids[0]);
-    },
-    "automation.status_changed": async (door, server) => {
-      const { id, status } = await openAutomation(door, server);
-      await recordAutomation(door, server, status === "active" ? "paused" : "active");
-      return id;
-    },
-  };
+const TRIGGERS: Record<
+  WebhookEvent,
+  (platform: PlatformClient, server: LocalServer) => Promise<string>
+> = {
+  "lead.created": async (platform, { workspaceId }) => {
+    const leads = [freshLead(Date.now())];
+    const { ids } = await platform.call("recordLeads", { workspaceId, leads });
+    return String(ids[0]);
+  },
+  "run.completed": async (platform, server) => {
+    const { id: automationId } = await openAutomation(platform, server);
+    const { ids } = await platform.call("recordRuns", {
+      workspaceId: server.workspaceId,
+      runs: [
+        {
+          reference: `trigger-${Date.now()}`,
+          automationId,
+          status: "success",
+          triggerType: "message",
+          actions: [{ type: "send_message", status: "success" }],
+        },
+      ],
+    });
+    return String(ids[0]);
+  },
+  "automation.status_changed": async (platform, server) => {
+    const { id, status } = await openAutomation(platform, server);
+    await recordAutomation(platform, server, status === "active" ? "paused" : "active");
+    return id;
+  },
+};
 
 const { positionals } = parseArguments(USAGE, {}, { allowPositionals: true });
 try {
@@ -65,15 +67,15 @@ try {
   const event = WebhookEvent.options.find((name) => name === kind);
   if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
   const server = await findLocalServer();
-  await using door = await openPlatformDoor();
-  console.log(`${event}  ${await TRIGGERS[event](door, server)}`);
+  await using platform = await openPlatform();
+  console.log(`${event}  ${await TRIGGERS[event](platform, server)}`);
 } catch (error) {
   fail(error);
 }
 
 /** The automation of this command. Recorded for the first time, it announces nothing. */
 async function openAutomation(
-  door: PlatformDoor,
+  platform: PlatformClient,
   server: LocalServer,
 ): Promise<Pick<Automation, "id" | "status">> {
   const id = await derivedId("automation", server.workspaceId, AUTOMATION);
@@ -81,13 +83,13 @@ async function openAutomation(
     return await openApi(server.base, server.apiKey)("GET", `/v1/automations/${id}`);
   } catch (error) {
     if (!(error instanceof Refusal && error.code === "automation_not_found")) throw error;
-    await recordAutomation(door, server, "active");
+    await recordAutomation(platform, server, "active");
     return { id, status: "active" };
   }
 }
 
 async function recordAutomation(
-  door: PlatformDoor,
+  platform: PlatformClient,
   { workspaceId }: LocalServer,
   status: "active" | "paused",
 ): Promise<void> {
@@ -98,5 +100,5 @@ async function recordAutomation(
     agent: { reference: "garage-du-parc", name: "Garage du Parc" },
     status,
   } as const;
-  await door.call("recordAutomations", { workspaceId, automations: [automation] });
+  await platform.call("recordAutomations", { workspaceId, automations: [automation] });
 }

@@ -18,7 +18,7 @@ import { continueMove } from "./workspaces/moving/move.ts";
 import { type Home, homeNamed } from "./workspaces/placement.ts";
 
 /**
- * The cron door: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
+ * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
  * notices, deletes what is past its retention, and continues moves. Every part is tried even if others fail; a failure is
  * thrown at the end, so that Cloudflare shows the scheduled job as failed.
  *

@@ -1,6 +1,6 @@
 /**
  * The runtime that `chaos.ts` kills. It reports over IPC where it listens and each fault, and runs
- * the cron door often. Calls go to the Worker over HTTP: through Miniflare, this process would wait
+ * the scheduled job often. Calls go to the Worker over HTTP: through Miniflare, this process would wait
  * for the Worker, which in turn waits for it whenever it logs a lot.
  */
 import { SWEEP_GRACE_MS } from "../../src/contract/limits.ts";

@@ -97,8 +97,8 @@ export class Victim {
   }
 
   /** What the wrapper does for us: `platform/METHOD`, `query` and so on. */
-  async call<T>(door: string, input: unknown): Promise<T> {
-    const response = await fetch(new URL(`/chaos/${door}`, (await this.#ready) ?? undefined), {
+  async call<T>(action: string, input: unknown): Promise<T> {
+    const response = await fetch(new URL(`/chaos/${action}`, (await this.#ready) ?? undefined), {
       method: "POST",
       body: JSON.stringify(input),
       signal: AbortSignal.timeout(PATIENCE_MS),
@@ -109,15 +109,15 @@ export class Victim {
   }
 
   /** A call, repeated with the same input until it is answered, as a platform does. */
-  insist<T>(door: string, input: unknown): Promise<T> {
-    return this.#again(door, async () => {
+  insist<T>(action: string, input: unknown): Promise<T> {
+    return this.#again(action, async () => {
       try {
-        return { answer: await this.call<T>(door, input) };
+        return { answer: await this.call<T>(action, input) };
       } catch (error) {
         const text = String(error);
         if (MOVING.test(text)) return null;
         if (!isInjected(text)) throw error;
-        if (!isExcused(text)) this.failures.push(`${door} failed: ${text}`);
+        if (!isExcused(text)) this.failures.push(`${action} failed: ${text}`);
         return null;
       }
     });

@@ -31,7 +31,7 @@ export interface InjectedLine {
 type Methods = Record<string, (...parameters: unknown[]) => Promise<unknown>>;
 type ChaosEnv = Env & { CHAOS: string; PLATFORM: Methods };
 
-/** Its doors as the runtime calls them, whatever arguments they use. */
+/** Its handlers as the runtime calls them, whatever arguments they use. */
 const worker: Required<Pick<ExportedHandler<Env>, "fetch" | "queue" | "scheduled">> = shipped;
 
 let settings: (ChaosSettings & { chance: Chance }) | undefined;
@@ -111,13 +111,13 @@ console.error = (line: string) => {
 
 /**
  * Requests from `chaos.ts` itself, with JSON input: `/chaos/platform/METHOD` calls the Platform
- * door, `/chaos/query` reads the workspace's database, `/chaos/sweep` runs the cron door, `/chaos/end` ends all
+ * API, `/chaos/query` reads the workspace's database, `/chaos/sweep` runs the scheduled job, `/chaos/end` ends all
  * faults.
  */
 async function carryOut(request: Request, env: ChaosEnv, ctx: ExecutionContext): Promise<unknown> {
-  const [, , door, method = ""] = new URL(request.url).pathname.split("/");
+  const [, , action, method = ""] = new URL(request.url).pathname.split("/");
   const input = await request.json();
-  switch (door) {
+  switch (action) {
     case "platform":
       return env.PLATFORM[method]?.(input);
     case "query":

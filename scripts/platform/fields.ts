@@ -3,7 +3,7 @@ import { OPERATIONS } from "../../src/platform/operations.ts";
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
 
-/** The operations of the Platform door, by name. */
+/** The operations of the Platform API, by name. */
 export const BY_NAME = Object.entries(OPERATIONS).toSorted(([a], [b]) => (a < b ? -1 : 1));
 
 /** A field of an operation's input or output. */

@@ -7,7 +7,7 @@ import { recordsField, takesLines } from "./record-lines.ts";
 
 const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote]
 
-Calls a method of the Platform door and prints its answer: as a table in a terminal, else as JSON.
+Calls a method of the Platform API and prints its answer: as a table in a terminal, else as JSON.
 
   INPUT            JSON in quotes, or a file that contains it, or - for standard input
   --json           print JSON in a terminal too

@@ -1,6 +1,6 @@
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { EXPORT_KINDS, type ExportItem } from "../../src/workspaces/export-item.ts";
-import type { PlatformDoor } from "../shared/platform-door.ts";
+import type { PlatformClient } from "../shared/platform-client.ts";
 import { openMeter } from "./meter.ts";
 
 /**
@@ -9,7 +9,7 @@ import { openMeter } from "./meter.ts";
  * @throws Error that says how to continue.
  */
 export async function exportLines(
-  door: PlatformDoor,
+  platform: PlatformClient,
   input: PlatformInput<"exportWorkspace">,
 ): Promise<void> {
   const meter = openMeter(EXPORT_KINDS.length, "Exporting");
@@ -20,7 +20,7 @@ export async function exportLines(
   const text = () => `${count.toLocaleString("en-US")} items`;
   try {
     do {
-      const page = await door.call("exportWorkspace", { ...input, cursor });
+      const page = await platform.call("exportWorkspace", { ...input, cursor });
       const items = page.items as ExportItem[];
       await print(items.map((item) => `${JSON.stringify(item)}\n`).join(""));
       cursor = page.nextCursor;
@@ -51,8 +51,8 @@ function print(text: string): Promise<void> {
  *
  * @throws Error if others record into the workspace just as fast.
  */
-export async function eraseAll(door: PlatformDoor, input: PlatformInput<"eraseWorkspace">) {
-  let answer = await door.call("eraseWorkspace", input);
+export async function eraseAll(platform: PlatformClient, input: PlatformInput<"eraseWorkspace">) {
+  let answer = await platform.call("eraseWorkspace", input);
   const total = answer.remaining;
   if (answer.done) return answer;
   const text = () => `${answer.remaining.toLocaleString("en-US")} rows remain`;
@@ -61,7 +61,7 @@ export async function eraseAll(door: PlatformDoor, input: PlatformInput<"eraseWo
     while (!answer.done) {
       meter.show(total - answer.remaining, text());
       const before = answer.remaining;
-      answer = await door.call("eraseWorkspace", input);
+      answer = await platform.call("eraseWorkspace", input);
       if (!answer.done && answer.remaining >= before)
         throw new Error(`${text()}: stop recording into the workspace, and run this again`);
     }

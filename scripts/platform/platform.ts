@@ -1,5 +1,5 @@
 /**
- * Calls a method of the Platform door and prints its answer: as a table in a terminal, else as JSON.
+ * Calls a method of the Platform API and prints its answer: as a table in a terminal, else as JSON.
  *
  *     npm run platform -- createWorkspace '{ "name": "Agence Lumière" }'
  *     npm run platform -- createWorkspace --help
@@ -9,7 +9,7 @@ import { text } from "node:stream/consumers";
 import { parseInput } from "../../src/contract/parse.ts";
 import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
-import { openPlatformDoor } from "../shared/platform-door.ts";
+import { openPlatform } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
 import { eraseAll, exportLines } from "./long-calls.ts";
@@ -47,8 +47,8 @@ async function callMethod(): Promise<string | null> {
     if (workspace === undefined) throw new Error("--ndjson needs --workspace ID");
     if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");
     expectReadable(given);
-    await using door = await openPlatformDoor({ remote });
-    return print(await recordLines(door, method, workspace, given));
+    await using platform = await openPlatform({ remote });
+    return print(await recordLines(platform, method, workspace, given));
   }
   if (ndjson && method !== "exportWorkspace")
     throw new Error(`--ndjson is for exportWorkspace and methods that record, not for ${method}`);
@@ -57,13 +57,15 @@ async function callMethod(): Promise<string | null> {
   const input = parseText(method, await readText(given));
   // The server would report the same, but later.
   parseInput(OPERATIONS[method].input, input, method);
-  await using door = await openPlatformDoor({ remote });
+  await using platform = await openPlatform({ remote });
   if (ndjson) {
-    await exportLines(door, input);
+    await exportLines(platform, input);
     return null;
   }
   const answer =
-    method === "eraseWorkspace" ? await eraseAll(door, input) : await door.call(method, input);
+    method === "eraseWorkspace"
+      ? await eraseAll(platform, input)
+      : await platform.call(method, input);
   return print(answer);
 }
 

@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformOutput } from "../../src/platform/operations.ts";
 import { parseRecordingInput } from "../../src/records/recording/inputs.ts";
-import type { PlatformDoor } from "../shared/platform-door.ts";
+import type { PlatformClient } from "../shared/platform-client.ts";
 import { openMeter } from "./meter.ts";
 
 /** The methods that take many records, and the input field that contains them. */
@@ -49,7 +49,7 @@ class LineError extends Error {
  *   Nothing is recorded of the hundred with the invalid line, or after it.
  */
 export async function recordLines(
-  door: PlatformDoor,
+  platform: PlatformClient,
   method: LinesMethod,
   workspaceId: string,
   file: string,
@@ -61,7 +61,7 @@ export async function recordLines(
   let lines: Line[] = [];
   const send = async () => {
     if (lines.length === 0) return;
-    const { created } = await call(door, method, workspaceId, lines);
+    const { created } = await call(platform, method, workspaceId, lines);
     done.recorded += lines.length;
     done.created += created;
     lastLine = lines.at(-1)?.number ?? 0;
@@ -137,13 +137,13 @@ function parseLine(method: LinesMethod, workspaceId: string, line: string, numbe
 }
 
 async function call(
-  door: PlatformDoor,
+  platform: PlatformClient,
   method: LinesMethod,
   workspaceId: string,
   lines: Line[],
 ): Promise<PlatformOutput<LinesMethod>> {
   try {
-    return await door.call(method, toInput(method, workspaceId, lines) as never);
+    return await platform.call(method, toInput(method, workspaceId, lines) as never);
   } catch (error) {
     throw atLine(error as Error, method, lines);
   }

@@ -1,5 +1,5 @@
 /**
- * Writes docs/platform.md: what the operations of the Platform door take and answer.
+ * Writes docs/platform.md: what the operations of the Platform API take and answer.
  *
  *     npm run reference
  */
@@ -12,7 +12,7 @@ import { BY_NAME, type Field, fieldsOf } from "./fields.ts";
 /** The file, relative to the checkout. */
 export const REFERENCE = "docs/platform.md";
 
-const HEAD = `# The Platform door
+const HEAD = `# The Platform API
 
 What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, and in a
 terminal as \`npm run platform -- METHOD 'JSON'\`. Each takes one object and answers one. Invalid input

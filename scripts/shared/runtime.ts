@@ -55,14 +55,14 @@ export interface RuntimeOptions {
   onLog?: (line: string) => void;
 }
 
-/** The bindings of the Worker, as Node reaches them, and the Platform door. */
+/** The bindings of the Worker, as Node reaches them, and the Platform API. */
 export type RuntimeEnv = Env & { PLATFORM: Service<typeof Platform> };
 
 /** The built Worker in the real runtime, without a development server in front. */
 export interface Runtime {
   url: URL;
   env: RuntimeEnv;
-  /** Runs the cron door as if it were `now`. */
+  /** Runs the scheduled job as if it were `now`. */
   scheduled(now?: number): Promise<void>;
   stop(): Promise<void>;
 }

@@ -1,7 +1,7 @@
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { Chance } from "./chance.ts";
-import type { PlatformDoor } from "./platform-door.ts";
+import type { PlatformClient } from "./platform-client.ts";
 import {
   type Business,
   callFields,
@@ -74,22 +74,25 @@ const SOURCES = [
 const ENDINGS = [...Array(7).fill("success"), "partial", "failed"] as Run["status"][];
 
 /**
- * Records the sample data through the Platform door: automations of every type and status, leads
+ * Records the sample data through the Platform API: automations of every type and status, leads
  * from every source, runs with every status. The references are the same each time, so an
  * interrupted load can be repeated.
  *
  * @param now Unix milliseconds; leads and runs are dated in the weeks before.
  */
 export async function loadSample(
-  door: PlatformDoor,
+  platform: PlatformClient,
   workspaceId: string,
   now: number,
 ): Promise<void> {
   const { automations, leads, runs } = makeSample(now);
-  const { ids: automationIds } = await door.call("recordAutomations", { workspaceId, automations });
+  const { ids: automationIds } = await platform.call("recordAutomations", {
+    workspaceId,
+    automations,
+  });
   const leadIds: string[] = [];
   for (const some of chunks(leads)) {
-    const { ids } = await door.call("recordLeads", { workspaceId, leads: some });
+    const { ids } = await platform.call("recordLeads", { workspaceId, leads: some });
     leadIds.push(...ids);
   }
   const named = runs.map(({ automation, lead, ...run }) => ({
@@ -97,7 +100,7 @@ export async function loadSample(
     automationId: automationIds[automation] ?? "",
     leadId: lead === null ? null : (leadIds[lead] ?? ""),
   }));
-  for (const some of chunks(named)) await door.call("recordRuns", { workspaceId, runs: some });
+  for (const some of chunks(named)) await platform.call("recordRuns", { workspaceId, runs: some });
 }
 
 /** A lead that arrives at `now` (Unix milliseconds), with its own reference. */

@@ -5,7 +5,7 @@ import type { WebhookWithSecret } from "../../src/http/routes/webhooks.ts";
 import type { Webhook } from "../../src/webhooks/subscriptions.ts";
 import { openApi, Refusal } from "../shared/local-api.ts";
 import { type LocalState, readState, writeState } from "../shared/local-state.ts";
-import type { PlatformDoor } from "../shared/platform-door.ts";
+import type { PlatformClient } from "../shared/platform-client.ts";
 import { loadSample } from "../shared/sample.ts";
 
 /**
@@ -16,27 +16,27 @@ import { loadSample } from "../shared/sample.ts";
  * @returns its state, which is also stored for the next start.
  */
 export async function openSampleWorkspace(
-  door: PlatformDoor,
+  platform: PlatformClient,
   base: string,
 ): Promise<LocalState & { apiKey: string }> {
-  const state = (await findWorkspace(door)) ?? (await makeWorkspace(door));
+  const state = (await findWorkspace(platform)) ?? (await makeWorkspace(platform));
   const { workspaceId } = state;
   let { apiKey } = state;
   if (!apiKey || !(await isAccepted(base, apiKey))) {
-    ({ apiKey } = await door.call("createApiKey", { workspaceId }));
+    ({ apiKey } = await platform.call("createApiKey", { workspaceId }));
     writeState({ ...state, apiKey });
   }
-  if (!state.sampleLoaded) await loadSample(door, workspaceId, Date.now());
+  if (!state.sampleLoaded) await loadSample(platform, workspaceId, Date.now());
   const opened = { ...state, apiKey, sampleLoaded: true };
   writeState(opened);
   return opened;
 }
 
-async function findWorkspace(door: PlatformDoor): Promise<LocalState | null> {
+async function findWorkspace(platform: PlatformClient): Promise<LocalState | null> {
   const state = readState();
   if (!state) return null;
   try {
-    await door.call("setWorkspaceAccess", { workspaceId: state.workspaceId, granted: true });
+    await platform.call("setWorkspaceAccess", { workspaceId: state.workspaceId, granted: true });
     return state;
   } catch (error) {
     if (error instanceof Error && error.message.includes("no such workspace")) return null;
@@ -44,8 +44,8 @@ async function findWorkspace(door: PlatformDoor): Promise<LocalState | null> {
   }
 }
 
-async function makeWorkspace(door: PlatformDoor): Promise<LocalState> {
-  const { workspaceId } = await door.call("createWorkspace", {
+async function makeWorkspace(platform: PlatformClient): Promise<LocalState> {
+  const { workspaceId } = await platform.call("createWorkspace", {
     name: "Groupe Horizon",
     adminEmails: ["admin@example.com"],
   });
@@ -93,11 +93,11 @@ export async function subscribe(
 }
 
 /** Creates a portal link for the sample workspace, for a session of a day; none if PORTAL is off. */
-export async function linkPortal(door: PlatformDoor, workspaceId: string): Promise<void> {
+export async function linkPortal(platform: PlatformClient, workspaceId: string): Promise<void> {
   const state = readState();
   if (!state) return;
   const validMinutes = PORTAL_LINK_MINUTES.max;
-  const portal = await door.call("createPortalLink", { workspaceId, validMinutes }).then(
+  const portal = await platform.call("createPortalLink", { workspaceId, validMinutes }).then(
     ({ url }) => url,
     (error: Error) => {
       if (error.message.includes("PORTAL is off")) return null;

@@ -52,7 +52,7 @@ export function runsListOf(automationId: string): string {
   return `automations/${automationId}/runs`;
 }
 
-/** The lists of the Platform door. */
+/** The lists of the Platform API. */
 export const WORKSPACES_LIST = "workspaces";
 export const API_KEYS_LIST = "api_keys";
 export const DELIVERIES_LIST = "deliveries";

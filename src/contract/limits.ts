@@ -36,7 +36,7 @@ export const URL_MAX_LENGTH = 2048;
 export const EXPORT_PAGE_MAX_ITEMS = 1_000;
 export const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
-/** Maximum items per call of the Platform door. */
+/** Maximum items per call of the Platform API. */
 export const RECORDS_MAX = 100;
 
 /** Maximum size of a recorded automation, lead or run, in bytes of JSON. */

@@ -73,7 +73,7 @@ export function isMoving(error: unknown): boolean {
 
 /**
  * What D1, or the session, has thrown. Drizzle wraps that of a query that is awaited directly, in an
- * error whose message contains the query's parameters: it must not leave a door.
+ * error whose message contains the query's parameters: it must not leave the Worker.
  */
 export function causeOf(error: unknown): unknown {
   return error instanceof DrizzleQueryError ? error.cause : error;

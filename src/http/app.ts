@@ -1,4 +1,4 @@
-import { gate } from "./authentication.ts";
+import { authenticate } from "./authentication.ts";
 import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
@@ -9,7 +9,7 @@ import { runs } from "./routes/runs.ts";
 import { webhooks } from "./routes/webhooks.ts";
 import { drainBody } from "./unread.ts";
 
-/** The HTTP door. */
+/** The HTTP API. */
 export const app = newApp();
 
 app.onError(answerError);
@@ -17,7 +17,7 @@ app.notFound(answerNotFound);
 app.use(drainBody);
 app.use(envelope);
 
-app.use("/v1/*", gate);
+app.use("/v1/*", authenticate);
 app.route("/v1", automations);
 app.route("/v1", leads);
 app.route("/v1", runs);

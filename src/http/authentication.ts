@@ -11,18 +11,18 @@ import { hashApiKey, isApiKey } from "../quota/api-key.ts";
 import { callObject } from "../quota/call.ts";
 import type { RefusedElsewhere } from "../quota/key-gate.ts";
 import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../quota/memory.ts";
-import { type Figures, resetSeconds } from "../quota/window.ts";
+import { type RateLimit, resetSeconds } from "../quota/window.ts";
 import { findHome, openMovingSession } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
- * The gate of everything under `/v1`: admits a request if its key is valid and has quota left, and
+ * Authenticates everything under `/v1`: admits a request if its key is valid and has quota left, and
  * gives the handlers its workspace. If this isolate has admitted the key before, a read starts while
  * the key's gate is still deciding; if the request is refused, its result is discarded.
  *
  * @throws ApiError `invalid_api_key`, `workspace_access_denied` or `rate_limited`, in this order.
  */
-export const gate = createMiddleware<AppEnv>(async (c, next) => {
+export const authenticate = createMiddleware<AppEnv>(async (c, next) => {
   const key = parseBearer(c.req.header("Authorization"));
   if (key === null || !(await isApiKey(c.env.API_KEY_CHECKSUM_KEYS, key)))
     throw await countFailure(c);
@@ -97,9 +97,9 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
     c.set("home", { database });
     return pointOf(c, { database, bookmark });
   }
-  const { verdict, keyId, workspaceId, figures, expiresAt } = admission;
-  const refusal = { verdict, keyId, workspaceId, figures, expiresAt };
-  if (figures.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
+  const { verdict, keyId, workspaceId, rateLimit, expiresAt } = admission;
+  const refusal = { verdict, keyId, workspaceId, rateLimit, expiresAt };
+  if (rateLimit.remaining === 0) usedUpKeys.note(keyHash, refusal, askedAt, expiresAt ?? undefined);
   throw refuse(c, keyHash, refusal);
 }
 
@@ -130,17 +130,17 @@ function refuse(c: Context<AppEnv>, keyHash: string, refusal: KeyRefusal): ApiEr
     knownKeys.delete(keyHash);
     return new ApiError("workspace_access_denied");
   }
-  return rateLimited(refusal.figures);
+  return rateLimited(refusal.rateLimit);
 }
 
 /** Notes whose request it is, for the handlers, the headers and the log. */
 function identify(
   c: Context<AppEnv>,
-  { keyId, workspaceId, figures }: Omit<KeyRefusal, "verdict" | "expiresAt">,
+  { keyId, workspaceId, rateLimit }: Omit<KeyRefusal, "verdict" | "expiresAt">,
 ): void {
   c.set("keyId", keyId);
   c.set("workspaceId", workspaceId);
-  c.set("figures", figures);
+  c.set("rateLimit", rateLimit);
 }
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
@@ -167,19 +167,19 @@ async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const askedAt = Date.now();
   const known = blockedAddresses.find(network, askedAt) ?? blockedAddresses.find(block, askedAt);
   if (known) {
-    c.set("figures", known.figures);
-    return rateLimited(known.figures);
+    c.set("rateLimit", known.rateLimit);
+    return rateLimited(known.rateLimit);
   }
   const failure = await callObject(c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
-  const { blocked, figures } = failure;
-  c.set("figures", figures);
+  const { blocked, rateLimit } = failure;
+  c.set("rateLimit", rateLimit);
   if (!blocked) return new ApiError("invalid_api_key");
-  blockedAddresses.note({ network, block }[blocked], { figures }, askedAt);
-  return rateLimited(figures);
+  blockedAddresses.note({ network, block }[blocked], { rateLimit }, askedAt);
+  return rateLimited(rateLimit);
 }
 
 /** The failure window of the address that a request comes from. */
-export function peekFailures(c: Context<AppEnv>): Promise<Figures> {
+export function peekFailures(c: Context<AppEnv>): Promise<RateLimit> {
   const { network, block } = addressOf(c);
   return callObject(c.env.ADDRESS_GATE, network, (gate) => gate.peek(block));
 }
@@ -188,6 +188,6 @@ function addressOf(c: Context<AppEnv>): AddressName {
   return nameAddress(c.req.header("CF-Connecting-IP"));
 }
 
-function rateLimited(figures: Figures): ApiError {
-  return new ApiError("rate_limited", { retry_after_seconds: resetSeconds(figures) });
+function rateLimited(rateLimit: RateLimit): ApiError {
+  return new ApiError("rate_limited", { retry_after_seconds: resetSeconds(rateLimit) });
 }

@@ -1,6 +1,6 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Database } from "../db/client.ts";
-import type { Figures } from "../quota/window.ts";
+import type { RateLimit } from "../quota/window.ts";
 import type { Home } from "../workspaces/placement.ts";
 import type { PortalAccess } from "../workspaces/workspaces.ts";
 import { refuseInvalid } from "./invalid.ts";
@@ -12,7 +12,7 @@ export interface AppEnv {
     /** Identifies the request, in the logs and to the client. */
     requestId: string;
     /** The window that the rate limit headers report. */
-    figures: Figures | undefined;
+    rateLimit: RateLimit | undefined;
     /** Whether the answer has no rate limit headers: the portal has none. */
     unmetered: boolean | undefined;
     /**

@@ -4,7 +4,7 @@ import { matchedRoutes } from "hono/route";
 import { ApiError } from "../contract/errors.ts";
 import { causeOf } from "../db/errors.ts";
 import { log, logError } from "../log.ts";
-import { type Figures, resetSeconds } from "../quota/window.ts";
+import { type RateLimit, resetSeconds } from "../quota/window.ts";
 import { peekFailures } from "./authentication.ts";
 import type { AppEnv } from "./context.ts";
 
@@ -31,14 +31,14 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   // window.
   const immutable = c.get("immutable");
   const unmetered = immutable || c.get("unmetered");
-  const figures = unmetered ? null : (c.get("figures") ?? (await peekFigures(c)));
+  const rateLimit = unmetered ? null : (c.get("rateLimit") ?? (await peekRateLimit(c)));
   const { headers } = c.res;
   headers.set("X-Request-Id", requestId);
   headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-store");
-  if (figures) {
-    headers.set("X-RateLimit-Limit", String(figures.limit));
-    headers.set("X-RateLimit-Remaining", String(figures.remaining));
-    headers.set("X-RateLimit-Reset", String(resetSeconds(figures)));
+  if (rateLimit) {
+    headers.set("X-RateLimit-Limit", String(rateLimit.limit));
+    headers.set("X-RateLimit-Remaining", String(rateLimit.remaining));
+    headers.set("X-RateLimit-Reset", String(resetSeconds(rateLimit)));
   }
   // The same for every problem with the key (RFC 9110, section 11.6.1).
   if (c.res.status === 401) headers.set("WWW-Authenticate", "Bearer");
@@ -57,7 +57,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
 });
 
 /** The address's failure window; if its gate fails, a window with nothing left. */
-async function peekFigures(c: Context<AppEnv>): Promise<Figures> {
+async function peekRateLimit(c: Context<AppEnv>): Promise<RateLimit> {
   try {
     return await peekFailures(c);
   } catch (error) {

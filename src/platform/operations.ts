@@ -8,7 +8,7 @@ import * as records from "./records.ts";
 import * as webhooks from "./webhooks.ts";
 import * as workspaces from "./workspaces.ts";
 
-/** All operations of the Platform door by name: whatever the subjects' files export. */
+/** All operations of the Platform API by name: whatever the subjects' files export. */
 export const OPERATIONS = {
   ...workspaces,
   ...apiKeys,

@@ -1,14 +1,14 @@
 import { DurableObject } from "cloudflare:workers";
 import { NETWORK_FAILURES_MULTIPLE } from "../contract/limits.ts";
 import type { AddressName } from "./address.ts";
-import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
+import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one failure. */
 export interface CountedFailure {
   /** Which of the two had already used up its failures, if any: only then is it not counted. */
   blocked: keyof AddressName | null;
   /** The block's window, or its network's if that leaves less. */
-  figures: Figures;
+  rateLimit: RateLimit;
 }
 
 /** What is stored. */
@@ -33,19 +33,19 @@ export class AddressGate extends DurableObject<Env> {
     const own = take(open.block, rules.block);
     const network = take(open.network, rules.network);
     if (!own || !network)
-      return { blocked: network ? "block" : "network", figures: this.#figuresOf(open, now) };
+      return { blocked: network ? "block" : "network", rateLimit: this.#rateLimitOf(open, now) };
     const blocks = this.#openBlocks(now);
     // Storage is deleted when the last window closes: addresses come and go.
     if (blocks.size === 0)
       this.ctx.waitUntil(this.ctx.storage.setAlarm(now + rules.block.windowMs));
     this.#kept = { network, blocks: blocks.set(block, own) };
     this.ctx.waitUntil(this.ctx.storage.put("windows", this.#kept, { allowUnconfirmed: true }));
-    return { blocked: null, figures: this.#figuresOf({ block: own, network }, now) };
+    return { blocked: null, rateLimit: this.#rateLimitOf({ block: own, network }, now) };
   }
 
   /** What `fail` would report, without counting a failure. */
-  peek(block: string, now = Date.now()): Figures {
-    return this.#figuresOf(this.#windowsAt(block, now), now);
+  peek(block: string, now = Date.now()): RateLimit {
+    return this.#rateLimitOf(this.#windowsAt(block, now), now);
   }
 
   override async alarm(): Promise<void> {
@@ -70,11 +70,11 @@ export class AddressGate extends DurableObject<Env> {
   }
 
   /** The tighter of both windows, with the limit of a block. */
-  #figuresOf(windows: Record<keyof AddressName, Window>, now: number): Figures {
+  #rateLimitOf(windows: Record<keyof AddressName, Window>, now: number): RateLimit {
     const rules = this.#rules();
-    const block = figuresOf(windows.block, rules.block, now);
+    const block = rateLimitOf(windows.block, rules.block, now);
     const { limit } = block;
-    const network = { ...figuresOf(windows.network, rules.network, now), limit };
+    const network = { ...rateLimitOf(windows.network, rules.network, now), limit };
     const [tighter = block] = [block, network].sort(
       (a, b) => a.remaining - b.remaining || b.resetMs - a.resetMs,
     );

@@ -7,7 +7,7 @@ import { type Standing, useKey } from "../workspaces/api-keys.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./memory.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
-import { type Figures, figuresOf, type Rule, take, type Window, windowAt } from "./window.ts";
+import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
 /** A gate's answer to one request. */
 export type Admission =
@@ -17,7 +17,7 @@ export type Admission =
       verdict: "admitted";
       keyId: string;
       workspaceId: string;
-      figures: Figures;
+      rateLimit: RateLimit;
       /**
        * The name of the workspace's database. Absent means the directory's: during a deployment, an
        * object may still run the previous version.
@@ -119,7 +119,7 @@ export class KeyGate extends DurableObject<Env> {
       this.#hours = countUsage(this.#hours, now, { requests: 1 });
       this.#saveWindow();
     }
-    const known = { keyId, workspaceId, figures: figuresOf(taken ?? window, rule, now) };
+    const known = { keyId, workspaceId, rateLimit: rateLimitOf(taken ?? window, rule, now) };
     if (!standing.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
     if (!taken) {
       this.#countRefused({ at: now, count: 1 });

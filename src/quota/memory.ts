@@ -1,4 +1,4 @@
-import type { Figures } from "./window.ts";
+import type { RateLimit } from "./window.ts";
 
 /** How many keys, and how many addresses, one isolate remembers. */
 const REMEMBERED_MAX = 10_000;
@@ -37,7 +37,7 @@ interface KnownKey {
 }
 
 /** Refusals because a window is used up, so that a flood does not call the gate each time. */
-class UsedUp<Refusal extends { figures: Figures }> {
+class UsedUp<Refusal extends { rateLimit: RateLimit }> {
   readonly #refusals = new Recent<{
     refusal: Refusal;
     resetAt: number;
@@ -52,19 +52,22 @@ class UsedUp<Refusal extends { figures: Figures }> {
    * @param until when the refusal ends at the latest, in Unix milliseconds.
    */
   note(name: string, refusal: Refusal, askedAt: number, until = Number.POSITIVE_INFINITY): void {
-    const resetAt = askedAt + refusal.figures.resetMs;
+    const resetAt = askedAt + refusal.rateLimit.resetMs;
     const askAt = Math.min(askedAt + REFUSING_MS, resetAt, until);
     const count = this.#refusals.get(name)?.count ?? 0;
     this.#refusals.set(name, { refusal, resetAt, askAt, count });
   }
 
-  /** The refusal with figures as of `now`; null if the gate must be asked. */
+  /** The refusal with the rate limit as of `now`; null if the gate must be asked. */
   find(name: string, now: number): Refusal | null {
     const known = this.#refusals.get(name);
     if (!known || now >= known.askAt) return null;
     const { refusal, resetAt } = known;
     known.count++;
-    return { ...refusal, figures: { ...refusal.figures, remaining: 0, resetMs: resetAt - now } };
+    return {
+      ...refusal,
+      rateLimit: { ...refusal.rateLimit, remaining: 0, resetMs: resetAt - now },
+    };
   }
 
   /** Forgets a refusal. @returns it, with how many requests it refused and roughly when. */
@@ -84,7 +87,7 @@ export interface KeyRefusal {
   verdict: "access_denied" | "quota_exceeded";
   keyId: string;
   workspaceId: string;
-  figures: Figures;
+  rateLimit: RateLimit;
   /** When the key expires, after which it is unknown, in Unix milliseconds; null if it does not. */
   expiresAt: number | null;
 }
@@ -92,4 +95,4 @@ export interface KeyRefusal {
 // What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
 export const knownKeys = new Recent<KnownKey>();
 export const usedUpKeys = new UsedUp<KeyRefusal>();
-export const blockedAddresses = new UsedUp<{ figures: Figures }>();
+export const blockedAddresses = new UsedUp<{ rateLimit: RateLimit }>();

@@ -12,7 +12,7 @@ export interface Rule {
 }
 
 /** The state of a window, as the rate limit headers report it. */
-export interface Figures {
+export interface RateLimit {
   limit: number;
   remaining: number;
   /** Milliseconds until the window closes. */
@@ -29,7 +29,7 @@ export function windowAt(window: Window | undefined, { windowMs }: Rule, now: nu
 }
 
 /** The state of a window at `now`. */
-export function figuresOf(window: Window, { limit, windowMs }: Rule, now: number): Figures {
+export function rateLimitOf(window: Window, { limit, windowMs }: Rule, now: number): RateLimit {
   return {
     limit,
     remaining: Math.max(0, limit - window.count),
@@ -38,7 +38,7 @@ export function figuresOf(window: Window, { limit, windowMs }: Rule, now: number
 }
 
 /** Whole seconds until the window closes, rounded up, for the headers. */
-export function resetSeconds({ resetMs }: Figures): number {
+export function resetSeconds({ resetMs }: RateLimit): number {
   return Math.ceil(resetMs / 1000);
 }
 

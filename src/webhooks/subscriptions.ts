@@ -177,7 +177,7 @@ export function withdrawWorkspace(workspaceId: string, now: number): Statements<
   return readAs(statements, ([, , left]) => left.map(({ id }) => id));
 }
 
-/** The fields of a subscription that the Platform door needs. */
+/** The fields of a subscription that the Platform API needs. */
 export interface KnownSubscription {
   id: string;
   workspaceId: string;

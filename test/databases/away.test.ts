@@ -29,7 +29,7 @@ import { call, deployment, ingestBodies } from "../support/ingest.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { until } from "../support/until.ts";
 
-const door = exports.Platform;
+const platform = exports.Platform;
 const lines = keepLog();
 
 afterEach(() => void vi.useRealTimers());
@@ -112,7 +112,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
     expect(fates[0]).toBe(way === "hangs" ? "acknowledged" : "comes back");
     if (way === "rejects")
       expect(logged("dispatch_failed")).toMatchObject([{ database: "DB_3", subscriptions: 1 }]);
-    expect(await door.ledger({ workspaceId: third.workspaceId })).toMatchObject({ pending: 1 });
+    expect(await platform.ledger({ workspaceId: third.workspaceId })).toMatchObject({ pending: 1 });
   });
 
   test("its wake messages delay the others by a few seconds at most, however many there are", async () => {
@@ -209,7 +209,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
       expect((await openApi(third.apiKey, fetch).get("/v1/leads")).status).toBe(500);
   });
 
-  test("the Platform door works for the others", async () => {
+  test("the Platform API works for the others", async () => {
     const { workspaceId, keyId } = await openWorkspaceIn("DB_2");
     const platform = new Platform(createExecutionContext(), withoutThird(way).env);
     const leads = [leadReport("1")];
@@ -252,7 +252,7 @@ describe("a wake", () => {
     expect(fates).toEqual(["acknowledged", "acknowledged", "acknowledged"]);
     for (const { workspaceId, url } of owed) {
       expect(await receivedBy({ url })).toHaveLength(1);
-      expect(await door.ledger({ workspaceId })).toMatchObject({ delivered: 1, addsUp: true });
+      expect(await platform.ledger({ workspaceId })).toMatchObject({ delivered: 1, addsUp: true });
     }
   });
 
@@ -313,5 +313,5 @@ test("each database expires its own events", async () => {
   }
   await sweep(isolated().env, now);
   for (const { workspaceId } of owed)
-    expect(await door.ledger({ workspaceId })).toMatchObject({ created: 0, addsUp: true });
+    expect(await platform.ledger({ workspaceId })).toMatchObject({ created: 0, addsUp: true });
 });

@@ -20,7 +20,7 @@ import {
 import { countHops } from "../support/hops.ts";
 import { keepLog } from "../support/log-lines.ts";
 
-const door = exports.Platform;
+const platform = exports.Platform;
 const lines = keepLog();
 
 /** A bookmark that is newer than any of these tests'. */
@@ -54,14 +54,14 @@ describe("the standing of a key", () => {
   test("changes with access, which is stored in its workspace's database", async () => {
     const { workspaceId, admit, api, gate } = await openGated("DB_2");
     expect((await api.get("/v1/leads")).status).toBe(200);
-    await door.setWorkspaceAccess({ workspaceId, granted: false });
+    await platform.setWorkspaceAccess({ workspaceId, granted: false });
     expect(await admit()).toMatchObject({ verdict: "access_denied" });
     expect((await api.get("/v1/leads")).status).toBe(403);
     await evictDurableObject(gate());
     expect((await api.get("/v1/leads")).status).toBe(403);
-    const { apiKey } = await door.createApiKey({ workspaceId });
+    const { apiKey } = await platform.createApiKey({ workspaceId });
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(403);
-    await door.setWorkspaceAccess({ workspaceId, granted: true });
+    await platform.setWorkspaceAccess({ workspaceId, granted: true });
     expect((await api.get("/v1/leads")).status).toBe(200);
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
   });
@@ -70,7 +70,7 @@ describe("the standing of a key", () => {
     for (const database of NAMES) {
       const { keyId, api, gate } = await openGated(database);
       expect((await api.get("/v1/leads")).status).toBe(200);
-      await door.revokeApiKey({ keyId });
+      await platform.revokeApiKey({ keyId });
       expect((await api.get("/v1/leads")).status).toBe(401);
       await evictDurableObject(gate());
       expect((await api.get("/v1/leads")).status).toBe(401);
@@ -109,7 +109,7 @@ describe("the standing of a key", () => {
       const admission = object.admit(keyHash);
       await asked.promise;
       // This gate is told, because its look-up has marked the key as used.
-      await door.setWorkspaceAccess({ workspaceId, granted: false });
+      await platform.setWorkspaceAccess({ workspaceId, granted: false });
       held.resolve();
       return (await admission).verdict;
     });
@@ -132,7 +132,7 @@ describe("network hops", () => {
 
   test("of a hot read in DB_2 do not include the directory", async () => {
     const { workspaceId, apiKey, api } = await openGated("DB_2");
-    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await api.get("/v1/leads");
     const without = openApi(apiKey, deployedAs(deploymentWith({ DB: awayDatabase("hangs") })));
     expect((await without.get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
@@ -208,10 +208,10 @@ async function relocate(workspaceId: string, to: DatabaseName): Promise<void> {
 describe("an isolate that remembers a different database than the gate returns", () => {
   test("reads again from the right one, and discards the first result", async () => {
     const { workspaceId, api, keyHash } = await openGated("DB_2");
-    await door.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Of DB_2" })] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Of DB_2" })] });
     expect(JSON.stringify(await api.get("/v1/leads"))).toContain("Of DB_2");
     await relocate(workspaceId, "DB_3");
-    await door.recordLeads({ workspaceId, leads: [leadReport("2", { name: "Of DB_3" })] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("2", { name: "Of DB_3" })] });
     await env.KEY_GATE.getByName(keyHash).forget();
     expect(knownKeys.get(keyHash)).toMatchObject({ database: "DB_2" });
     const answer = JSON.stringify(await api.get("/v1/leads"));
@@ -247,7 +247,7 @@ describe("an isolate that remembers a different database than the gate returns",
     const { workspaceId, apiKey, keyHash, api } = await openGated("DB_3");
     await api.get("/v1/leads");
     await relocate(workspaceId, "DB_2");
-    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await env.KEY_GATE.getByName(keyHash).forget();
     const { get } = openApi(apiKey, deployedAs(deploymentWith({ DB_3: awayDatabase(way) })));
     expect((await get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
@@ -285,7 +285,7 @@ test("a workspace in a database that is not bound only fails its own requests", 
   expect((await broken.api.get("/v1/leads")).status).toBe(500);
   expect(lines.join("\n")).toContain("no database is bound as DB_7");
   expect((await sound.api.get("/v1/leads")).status).toBe(200);
-  const { items } = await door.listWorkspaces({});
+  const { items } = await platform.listWorkspaces({});
   expect(items.find((item) => item.workspaceId === broken.workspaceId)).toMatchObject({
     name: null,
     database: "DB_7",

@@ -8,7 +8,7 @@ import { describe, expect, test, vi } from "vitest";
 import { COPIED_BYTES_AT_ONCE } from "../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
-import { Platform as Door } from "../../src/platform/entrypoint.ts";
+import { Platform as PlatformEntrypoint } from "../../src/platform/entrypoint.ts";
 import { hashApiKey } from "../../src/quota/api-key.ts";
 import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -107,7 +107,7 @@ describe("while a workspace is copied", () => {
     await copyAll(workspaceId);
     const rotated = `next:${btoa("n".repeat(32))},${env.ENCRYPTION_KEYS}`;
     const reseal = (keys: string) =>
-      new Door(createExecutionContext(), {
+      new PlatformEntrypoint(createExecutionContext(), {
         ...env,
         ENCRYPTION_KEYS: keys,
       }).resealSecrets({});
@@ -200,8 +200,8 @@ test("a write whose reply was lost at the switch is not made once more in the ot
     await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
     await moved(workspaceId, "DB_3");
   });
-  const door = new Door(createExecutionContext(), deploymentWith({ DB_2 }));
-  await door.rotateWebhookSecret({ webhookId, overlapSeconds: 3_600 });
+  const platform = new PlatformEntrypoint(createExecutionContext(), deploymentWith({ DB_2 }));
+  await platform.rotateWebhookSecret({ webhookId, overlapSeconds: 3_600 });
   expect(await sealedIn("DB_3")).toBe(await sealedIn("DB_2"));
 });
 
@@ -497,8 +497,11 @@ describe("eraseWorkspace", () => {
     "needs no database that the workspace does not live in: it %s",
     async (way) => {
       const { workspaceId } = await openWithLeads();
-      const door = new Door(createExecutionContext(), deploymentWith({ DB_3: awayDatabase(way) }));
-      expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+      const platform = new PlatformEntrypoint(
+        createExecutionContext(),
+        deploymentWith({ DB_3: awayDatabase(way) }),
+      );
+      expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
       for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
     },
   );
@@ -507,7 +510,9 @@ describe("eraseWorkspace", () => {
     const { workspaceId } = await openWithLeads();
     // It is interrupted right after it has begun.
     const half = hangingBefore((name, sql) => name === "DB_2" && /delete from "events"/.test(sql));
-    const erasing = new Door(createExecutionContext(), half.env).eraseWorkspace({ workspaceId });
+    const erasing = new PlatformEntrypoint(createExecutionContext(), half.env).eraseWorkspace({
+      workspaceId,
+    });
     await half.hung;
     const moving = Platform.moveWorkspace({ workspaceId, database: "DB_3" });
     expect(await errorOf(moving)).toContain("workspaceId: this workspace is being erased");

@@ -18,7 +18,7 @@ import {
 import { subscriberUrl } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 
-const door = exports.Platform;
+const platform = exports.Platform;
 keepLog();
 
 /** A workspace with a subscription created with its key. */
@@ -34,17 +34,19 @@ async function openSubscribed(database: DatabaseName, behaviour = "ok") {
 
 /** Waits until the ledger of a workspace shows these counts. */
 function ledgerOf(workspaceId: string) {
-  return expect.poll(() => door.ledger({ workspaceId }), { timeout: 15_000 });
+  return expect.poll(() => platform.ledger({ workspaceId }), { timeout: 15_000 });
 }
 
 async function exportAll(workspaceId: string): Promise<ExportItem[]> {
   const items: ExportItem[] = [];
   let cursor: string | null = null;
   do {
-    const page: { items: ExportItem[]; nextCursor: string | null } = await door.exportWorkspace({
-      workspaceId,
-      cursor,
-    });
+    const page: { items: ExportItem[]; nextCursor: string | null } = await platform.exportWorkspace(
+      {
+        workspaceId,
+        cursor,
+      },
+    );
     items.push(...page.items);
     cursor = page.nextCursor;
   } while (cursor !== null);
@@ -54,14 +56,14 @@ async function exportAll(workspaceId: string): Promise<ExportItem[]> {
 describe("every method works for a workspace of DB_2", () => {
   /** The methods that these tests have called. */
   const called = new Set<string>();
-  const all = new Proxy(door, {
+  const all = new Proxy(platform, {
     get(_, name: string) {
       called.add(name);
-      const methods = door as unknown as Record<string, (input: unknown) => Promise<unknown>>;
+      const methods = platform as unknown as Record<string, (input: unknown) => Promise<unknown>>;
       // Called on the stub: a remote method has no `call`.
       return (input: unknown) => methods[name]?.(input);
     },
-  }) as typeof door;
+  }) as typeof platform;
 
   test("by the id of the workspace", async () => {
     const { workspaceId, api, webhookId } = await openSubscribed("DB_2");
@@ -109,7 +111,7 @@ describe("every method works for a workspace of DB_2", () => {
 
   test("by the id of a webhook", async () => {
     const { workspaceId, webhookId, api } = await openSubscribed("DB_2");
-    await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
     expect(await all.readWebhook({ webhookId })).toMatchObject({ webhookId });
     const { items } = await all.listDeliveries({ webhookId });
@@ -148,7 +150,7 @@ describe("every method works for a workspace of DB_2", () => {
     await all.revokeApiKey({ keyId: created.keyId });
     await all.revokeApiKey({ apiKey });
     expect((await api.get("/v1/leads")).status).toBe(401);
-    expect((await door.listApiKeys({ workspaceId })).items.map((key) => key.keyId)).toContain(
+    expect((await platform.listApiKeys({ workspaceId })).items.map((key) => key.keyId)).toContain(
       rolled.keyId,
     );
   });
@@ -161,7 +163,7 @@ describe("every method works for a workspace of DB_2", () => {
 describe("a workspace of another database", () => {
   test("has its data there and its keys in DB", async () => {
     const { workspaceId, apiKey, keyId } = await openSubscribed("DB_2");
-    await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
     expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "moves", "workspaces"]);
     expect(await tablesWith("DB_2", workspaceId)).toEqual(
       expect.arrayContaining(["events", "leads", "subscriptions", "workspaces"]),
@@ -174,16 +176,16 @@ describe("a workspace of another database", () => {
   test("that does not exist is refused in the same words as with one database", async () => {
     const workspaceId = "wks_nobody";
     const sentences = await Promise.all([
-      errorOf(door.recordLeads({ workspaceId, leads: [leadReport("1")] })),
-      errorOf(door.createApiKey({ workspaceId })),
-      errorOf(door.setWorkspaceAccess({ workspaceId, granted: true })),
-      errorOf(door.ledger({ workspaceId })),
-      errorOf(door.exportWorkspace({ workspaceId })),
-      errorOf(door.listWebhooks({ workspaceId })),
+      errorOf(platform.recordLeads({ workspaceId, leads: [leadReport("1")] })),
+      errorOf(platform.createApiKey({ workspaceId })),
+      errorOf(platform.setWorkspaceAccess({ workspaceId, granted: true })),
+      errorOf(platform.ledger({ workspaceId })),
+      errorOf(platform.exportWorkspace({ workspaceId })),
+      errorOf(platform.listWebhooks({ workspaceId })),
     ]);
     for (const sentence of sentences)
       expect(sentence).toMatch(/^[a-zA-Z]+: workspaceId: no such workspace$/);
-    const unknown = await errorOf(door.disableWebhook({ webhookId: "whk_nobody" }));
+    const unknown = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
     expect(unknown).toBe("disableWebhook: webhookId: no such subscription");
   });
 
@@ -191,8 +193,8 @@ describe("a workspace of another database", () => {
     const kinds: string[][] = [];
     for (const database of NAMES) {
       const { workspaceId, keyId } = await openSubscribed(database);
-      await door.createApiKey({ workspaceId });
-      await door.recordLeads({ workspaceId, leads: [leadReport("l1")] });
+      await platform.createApiKey({ workspaceId });
+      await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
       await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
       const items = await exportAll(workspaceId);
       kinds.push(items.map(({ kind }) => kind));
@@ -223,13 +225,13 @@ describe("erasing a workspace of another database", () => {
   async function openFull() {
     const workspace = await openSubscribed("DB_2", "status-500");
     const { workspaceId, webhookId } = workspace;
-    const { ids } = await door.recordAutomations({
+    const { ids } = await platform.recordAutomations({
       workspaceId,
       automations: [automationReport("a")],
     });
-    await door.recordLeads({ workspaceId, leads: [leadReport("l1", { name: "Zoé Larrieu" })] });
-    await door.recordRuns({ workspaceId, runs: [runReport("r1", ids[0] ?? "")] });
-    await door.rotateWebhookSecret({ webhookId });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("l1", { name: "Zoé Larrieu" })] });
+    await platform.recordRuns({ workspaceId, runs: [runReport("r1", ids[0] ?? "")] });
+    await platform.rotateWebhookSecret({ webhookId });
     return workspace;
   }
 
@@ -237,12 +239,12 @@ describe("erasing a workspace of another database", () => {
     const other = await openFull();
     const { workspaceId, webhookId, keyId, api } = await openFull();
     expect((await api.get("/v1/leads")).status).toBe(200);
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES)
       for (const id of [workspaceId, webhookId, keyId])
         expect(await tablesWith(name, id)).toEqual([]);
     expect((await api.get("/v1/leads")).status).toBe(401);
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect(await tablesWith("DB_2", other.workspaceId)).toContain("leads");
     expect((await other.api.get("/v1/leads")).status).toBe(200);
   });
@@ -276,7 +278,7 @@ describe("erasing a workspace of another database", () => {
     expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
     expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "moves", "workspaces"]);
     expect((await api.get("/v1/leads")).status).toBe(401);
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES)
       for (const id of [workspaceId, keyId]) expect(await tablesWith(name, id)).toEqual([]);
   });
@@ -292,7 +294,7 @@ describe("erasing a workspace of another database", () => {
     expect((await api.get("/v1/leads")).status).toBe(401);
     expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
     expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
 
@@ -302,7 +304,7 @@ describe("erasing a workspace of another database", () => {
     const platform = new Platform(createExecutionContext(), bindings);
     expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toContain("overloaded");
     expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
     expect((await api.get("/v1/leads")).status).toBe(401);
   });
@@ -313,20 +315,20 @@ describe("a database that was restored to an earlier state", () => {
     const { workspaceId, keyId, api } = await openWorkspaceIn("DB_2");
     await databaseOf("DB_2").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
     expect((await api.get("/v1/leads")).status).toBe(500);
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect((await api.get("/v1/leads")).status).toBe(401);
     for (const id of [workspaceId, keyId]) expect(await tablesWith("DB", id)).toEqual([]);
   });
 
   test("with a workspace that the directory has erased: it can be erased after re-inserting its row", async () => {
     const { workspaceId } = await openSubscribed("DB_2", "status-500");
-    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await databaseOf("DB")
       .prepare("DELETE FROM api_keys WHERE workspace_id = ?")
       .bind(workspaceId)
       .run();
     await databaseOf("DB").prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId).run();
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     expect(await tablesWith("DB_2", workspaceId)).toContain("leads");
     // As docs/operations.md says.
     await databaseOf("DB")
@@ -335,41 +337,41 @@ describe("a database that was restored to an earlier state", () => {
       )
       .bind(workspaceId)
       .run();
-    expect(await door.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
 });
 
 describe("the ledger and the backlog", () => {
   test("add up over all databases, and can be shown for one", async () => {
-    const before = { ledger: await door.ledger({}), backlog: await door.backlog({}) };
-    const each = await Promise.all(NAMES.map((database) => door.ledger({ database })));
+    const before = { ledger: await platform.ledger({}), backlog: await platform.backlog({}) };
+    const each = await Promise.all(NAMES.map((database) => platform.ledger({ database })));
     const delivered = (await openSubscribed("DB")).workspaceId;
     const [failing, third] = [
       await openSubscribed("DB_2", "status-500"),
       await openSubscribed("DB_3", "status-500"),
     ];
     const leads = [leadReport("1"), leadReport("2")];
-    await door.recordLeads({ workspaceId: delivered, leads });
-    await door.recordLeads({ workspaceId: failing.workspaceId, leads });
-    await door.recordLeads({ workspaceId: third.workspaceId, leads: leads.slice(0, 1) });
+    await platform.recordLeads({ workspaceId: delivered, leads });
+    await platform.recordLeads({ workspaceId: failing.workspaceId, leads });
+    await platform.recordLeads({ workspaceId: third.workspaceId, leads: leads.slice(0, 1) });
     await ledgerOf(delivered).toMatchObject({ delivered: 2 });
     const [first, second, last] = await Promise.all(
-      NAMES.map((database) => door.ledger({ database })),
+      NAMES.map((database) => platform.ledger({ database })),
     );
     expect(first).toMatchObject({ delivered: (each[0]?.delivered ?? 0) + 2, addsUp: true });
     expect(second).toMatchObject({ pending: (each[1]?.pending ?? 0) + 2, addsUp: true });
     expect(last).toMatchObject({ pending: (each[2]?.pending ?? 0) + 1, addsUp: true });
-    const sum = await door.ledger({});
+    const sum = await platform.ledger({});
     expect(sum).toMatchObject({
       created: before.ledger.created + 5,
       delivered: before.ledger.delivered + 2,
       pending: before.ledger.pending + 3,
       addsUp: true,
     });
-    expect(await door.backlog({})).toMatchObject({ pending: before.backlog.pending + 3 });
-    expect((await door.backlog({ database: "DB_3" })).pending).toBe(last?.pending);
-    expect(await door.ledger({ workspaceId: failing.workspaceId })).toMatchObject({
+    expect(await platform.backlog({})).toMatchObject({ pending: before.backlog.pending + 3 });
+    expect((await platform.backlog({ database: "DB_3" })).pending).toBe(last?.pending);
+    expect(await platform.ledger({ workspaceId: failing.workspaceId })).toMatchObject({
       created: 2,
       pending: 2,
     });
@@ -377,7 +379,7 @@ describe("the ledger and the backlog", () => {
 
   test("do not add up if those of one database do not", async () => {
     const { workspaceId } = await openSubscribed("DB_3");
-    await door.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
     const row = await databaseOf("DB_3")
       .prepare("SELECT * FROM deliveries ORDER BY event_id DESC LIMIT 1")
@@ -386,20 +388,20 @@ describe("the ledger and the backlog", () => {
       .prepare("DELETE FROM deliveries WHERE event_id = ?")
       .bind(row?.event_id)
       .run();
-    expect((await door.ledger({})).addsUp).toBe(false);
-    expect((await door.ledger({ database: "DB_2" })).addsUp).toBe(true);
-    expect(await door.eraseWorkspace({ workspaceId })).toMatchObject({ done: true });
-    expect((await door.ledger({})).addsUp).toBe(true);
+    expect((await platform.ledger({})).addsUp).toBe(false);
+    expect((await platform.ledger({ database: "DB_2" })).addsUp).toBe(true);
+    expect(await platform.eraseWorkspace({ workspaceId })).toMatchObject({ done: true });
+    expect((await platform.ledger({})).addsUp).toBe(true);
   });
 
   test("are refused for a database that is not bound", async () => {
     const sentence = "database: no database is bound as DB_9; there is DB, DB_2, DB_3";
-    expect(await errorOf(door.ledger({ database: "DB_9" }))).toBe(`ledger: ${sentence}`);
-    expect(await errorOf(door.backlog({ database: "DB_9" }))).toBe(`backlog: ${sentence}`);
+    expect(await errorOf(platform.ledger({ database: "DB_9" }))).toBe(`ledger: ${sentence}`);
+    expect(await errorOf(platform.backlog({ database: "DB_9" }))).toBe(`backlog: ${sentence}`);
   });
 
   test("are empty for a workspace without records", async () => {
     const { workspaceId } = await openWorkspaceIn("DB_3");
-    expect(await door.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
+    expect(await platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
   });
 });

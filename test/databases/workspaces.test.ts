@@ -20,11 +20,11 @@ import {
 import { DAY_MS, isolated, subscribe } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 
-const door = exports.Platform;
+const platform = exports.Platform;
 const lines = keepLog();
 
-/** The door of a deployment with other databases. */
-function doorOf(bindings: Env): Platform {
+/** The platform of a deployment with other databases. */
+function platformOf(bindings: Env): Platform {
   return new Platform(createExecutionContext(), bindings);
 }
 
@@ -38,7 +38,7 @@ async function fill(name: DatabaseName, megabytes: number): Promise<void> {
 
 /** Where a workspace lives, according to the list. */
 async function homeOf(workspaceId: string): Promise<string | undefined> {
-  const { items } = await door.listWorkspaces({});
+  const { items } = await platform.listWorkspaces({});
   return items.find((item) => item.workspaceId === workspaceId)?.database;
 }
 
@@ -50,7 +50,7 @@ describe("a new workspace", () => {
   });
 
   test.each(NAMES)("lives in the database given: %s", async (database) => {
-    const { workspaceId } = await door.createWorkspace({ name: "Agence", database });
+    const { workspaceId } = await platform.createWorkspace({ name: "Agence", database });
     expect(await homeOf(workspaceId)).toBe(database);
     for (const name of NAMES) {
       // Only its entry in the directory, and what keeps its data out.
@@ -63,7 +63,7 @@ describe("a new workspace", () => {
   test("is refused in a database that is not bound; the error names the parameter", async () => {
     const before = await tablesWith("DB", "Agence nulle part");
     for (const database of ["DB_4", "DB_1", "KEY_GATE", "db_2", "__proto__"]) {
-      const refused = door.createWorkspace({ name: "Agence nulle part", database });
+      const refused = platform.createWorkspace({ name: "Agence nulle part", database });
       const sentence = `createWorkspace: database: no database is bound as ${database}; there is DB, DB_2, DB_3`;
       expect(await errorOf(refused)).toBe(sentence);
     }
@@ -71,24 +71,24 @@ describe("a new workspace", () => {
   });
 
   test("lives in the smallest database by default", async () => {
-    const { workspaceId } = await door.createWorkspace({ name: "Agence" });
+    const { workspaceId } = await platform.createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB_3");
     await fill("DB_3", 3);
-    const next = await door.createWorkspace({ name: "Agence" });
+    const next = await platform.createWorkspace({ name: "Agence" });
     expect(await homeOf(next.workspaceId)).toBe("DB_2");
   });
 
   test("is not created in a closed database, unless the call names it", async () => {
-    const door = doorOf({ ...deploymentWith({}), DATABASES_CLOSED: "DB_2, DB_3" } as Env);
-    const { workspaceId } = await door.createWorkspace({ name: "Agence" });
+    const platform = platformOf({ ...deploymentWith({}), DATABASES_CLOSED: "DB_2, DB_3" } as Env);
+    const { workspaceId } = await platform.createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB");
-    const named = await door.createWorkspace({ name: "Agence", database: "DB_2" });
+    const named = await platform.createWorkspace({ name: "Agence", database: "DB_2" });
     expect(await homeOf(named.workspaceId)).toBe("DB_2");
   });
 
   test.each(WAYS)("is not placed in a database that is away: it %s", async (way) => {
     const bindings = deploymentWith({ DB_2: awayDatabase(way) });
-    const { workspaceId } = await doorOf(bindings).createWorkspace({ name: "Agence" });
+    const { workspaceId } = await platformOf(bindings).createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB_3");
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { event: "database_away", database: "DB_2" },
@@ -96,15 +96,15 @@ describe("a new workspace", () => {
   });
 
   test("has its name and settings only in its own database", async () => {
-    const { workspaceId } = await door.createWorkspace({
+    const { workspaceId } = await platform.createWorkspace({
       name: "Agence Lumière",
       adminEmails: ["zoe@example.com"],
       database: "DB_2",
     });
-    await door.updateWorkspace({ workspaceId, name: "Agence Horizon", webhooksMax: 30 });
+    await platform.updateWorkspace({ workspaceId, name: "Agence Horizon", webhooksMax: 30 });
     expect(await tablesWith("DB", "zoe@example.com")).toEqual([]);
     expect(await tablesWith("DB", "Agence Horizon")).toEqual([]);
-    expect((await door.listWorkspaces({})).items[0]).toMatchObject({
+    expect((await platform.listWorkspaces({})).items[0]).toMatchObject({
       workspaceId,
       name: "Agence Horizon",
       webhooksMax: 30,
@@ -118,11 +118,11 @@ describe("listWorkspaces", () => {
     const made: string[] = [];
     for (let i = 0; i < 150; i++) {
       const database = NAMES[i % 3] as DatabaseName;
-      const { workspaceId } = await door.createWorkspace({ name: `Agence ${i}`, database });
+      const { workspaceId } = await platform.createWorkspace({ name: `Agence ${i}`, database });
       made.push(workspaceId);
     }
-    const first = await door.listWorkspaces({});
-    const second = await door.listWorkspaces({ cursor: first.nextCursor });
+    const first = await platform.listWorkspaces({});
+    const second = await platform.listWorkspaces({ cursor: first.nextCursor });
     expect(first.items).toHaveLength(100);
     const listed = [...first.items, ...second.items];
     const own = listed.filter((item) => made.includes(item.workspaceId));
@@ -139,7 +139,7 @@ describe("listWorkspaces", () => {
   test.each(WAYS)("shows the others if a database is away: it %s", async (way) => {
     const [here, there] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_3")];
     const bindings = deploymentWith({ DB_3: awayDatabase(way) });
-    const { items } = await doorOf(bindings).listWorkspaces({});
+    const { items } = await platformOf(bindings).listWorkspaces({});
     expect(items.find((item) => item.workspaceId === here.workspaceId)).toMatchObject({
       name: "Agence DB_2",
       accessGranted: true,
@@ -157,11 +157,11 @@ describe("listWorkspaces", () => {
 
 describe("databases", () => {
   test("shows how full each database is, and how many workspaces and events it has", async () => {
-    const before = (await door.databases({})).items;
+    const before = (await platform.databases({})).items;
     const { workspaceId } = await openWorkspaceIn("DB_2");
     await subscribe(workspaceId);
-    await door.recordLeads({ workspaceId, leads: [leadReport("1"), leadReport("2")] });
-    const { items } = await door.databases({});
+    await platform.recordLeads({ workspaceId, leads: [leadReport("1"), leadReport("2")] });
+    const { items } = await platform.databases({});
     expect(items.map(({ database }) => database)).toEqual(["DB", "DB_2", "DB_3"]);
     for (const [i, item] of items.entries()) {
       const [workspaces, events] = item.database === "DB_2" ? [1, 2] : [0, 0];
@@ -180,7 +180,7 @@ describe("databases", () => {
 
   test.each(WAYS)("shows the others if one is away: it %s", async (way) => {
     const bindings = deploymentWith({ DB_3: awayDatabase(way) });
-    const { items } = await doorOf(bindings).databases({});
+    const { items } = await platformOf(bindings).databases({});
     expect(items).toMatchObject([
       { database: "DB", isAway: false, sizeBytes: expect.any(Number) },
       { database: "DB_2", isAway: false, sizeBytes: expect.any(Number) },
@@ -190,7 +190,7 @@ describe("databases", () => {
 
   test("shows after two days how fast a database grows, and when it will be full", async () => {
     const figures = async () =>
-      (await door.databases({})).items.find(({ database }) => database === "DB_3");
+      (await platform.databases({})).items.find(({ database }) => database === "DB_3");
     const db = openDatabase(databaseOf("DB_3"));
     const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
     await databaseOf("DB_3").exec("DELETE FROM sizes");

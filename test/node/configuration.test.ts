@@ -23,7 +23,7 @@ function faultsOf(config: unknown): string[] {
 }
 
 describe("the configuration", () => {
-  test.each(["wrangler.toml", "scripts/shared/platform-door.toml"])(
+  test.each(["wrangler.toml", "scripts/shared/platform-client.toml"])(
     "%s matches wrangler's schema",
     (file) => {
       expect(faultsOf(readConfig(file))).toEqual([]);

@@ -5,7 +5,7 @@ import { platformReference, REFERENCE } from "../../scripts/platform/reference.t
 import { ROOT } from "../../scripts/shared/checkout.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
 
-test("the reference of the Platform door is what `npm run reference` writes", () => {
+test("the reference of the Platform API is what `npm run reference` writes", () => {
   expect(readFileSync(join(ROOT, REFERENCE), "utf8")).toBe(platformReference());
 });
 

@@ -23,7 +23,7 @@ export interface Answer<Body = unknown> {
 type Fetch = (request: Request) => Promise<Response>;
 
 const ORIGIN = "https://api.example";
-const throughTheDoor: Fetch = (request) => exports.default.fetch(request);
+const fetchWorker: Fetch = (request) => exports.default.fetch(request);
 
 /** Another deployment of the Worker, with different variables or bindings. */
 export function deployedWith(overrides: Partial<Env>): Fetch {
@@ -54,7 +54,7 @@ export function freshAddress(): string {
 export async function send<Body = unknown>(
   path: string,
   init: RequestInit = {},
-  fetch = throughTheDoor,
+  fetch = fetchWorker,
 ): Promise<Answer<Body>> {
   const headers = new Headers(init.headers);
   if (!headers.has("CF-Connecting-IP")) headers.set("CF-Connecting-IP", freshAddress());
@@ -68,7 +68,7 @@ export async function send<Body = unknown>(
 }
 
 /** The API as used with a key. */
-export function openApi(apiKey: string, fetch = throughTheDoor) {
+export function openApi(apiKey: string, fetch = fetchWorker) {
   const authorized = <Body>(path: string, { headers, ...init }: RequestInit = {}) => {
     const all = new Headers(headers);
     all.set("Authorization", `Bearer ${apiKey}`);
@@ -157,8 +157,8 @@ export function refusal(status: number, code: ErrorCode, details: ErrorDetails =
   return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
-/** The window figures in a response's headers. */
-export function figuresOf({ headers }: Answer) {
+/** The rate limit headers of a response's headers. */
+export function rateLimitOf({ headers }: Answer) {
   return {
     limit: Number(headers["x-ratelimit-limit"]),
     remaining: Number(headers["x-ratelimit-remaining"]),
@@ -167,10 +167,10 @@ export function figuresOf({ headers }: Answer) {
 }
 
 /**
- * A response without its window figures and request id: two responses that agree in the rest are
+ * A response without its rate limit headers and request id: two responses that agree in the rest are
  * indistinguishable.
  */
-export function apartFromFigures({ status, headers, body }: Answer): Answer {
+export function withoutRateLimit({ status, headers, body }: Answer): Answer {
   const same = Object.entries(headers).filter(([name]) => !/^x-(ratelimit-|request-id)/.test(name));
   return { status, headers: Object.fromEntries(same), body };
 }
@@ -213,7 +213,7 @@ export async function revokedKey(): Promise<string> {
   return apiKey;
 }
 
-/** The error message of a call of the Platform door that must fail. */
+/** The error message of a call of the Platform API that must fail. */
 export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
   return call.then(
     () => expect.unreachable("the call succeeded"),

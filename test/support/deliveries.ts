@@ -323,7 +323,7 @@ export const ACKNOWLEDGED = { outcome: "ok", retryMessages: [] };
 export const RETRIED = { outcome: "ok", explicitAcks: [] };
 
 /**
- * Passes a batch of wakes to their door, and returns what happened to the messages once all is
+ * Passes a batch of wakes to their consumer, and returns what happened to the messages once all is
  * done.
  */
 export async function consumeBodies(

@@ -30,7 +30,7 @@ export function deployment(overrides: Partial<Env> = {}) {
 }
 
 /**
- * Passes a batch to the ingest door, its messages numbered from 0. Returns those that were
+ * Passes a batch to the ingest queue, its messages numbered from 0. Returns those that were
  * acknowledged, and the seconds until the others come back.
  */
 export async function ingestBodies(

@@ -2,7 +2,7 @@ import type { PlatformInput } from "../../src/platform/operations.ts";
 import { parseRecordingInput, type RecordingMethod } from "../../src/records/recording/inputs.ts";
 import { record as recordParsed } from "../../src/records/recording/record.ts";
 
-/** Records a call as the Platform door would, at a time that the test chooses. */
+/** Records a call as the Platform API would, at a time that the test chooses. */
 export async function record<M extends RecordingMethod>(
   env: Env,
   method: M,

@@ -17,7 +17,7 @@ import { keepLog } from "../support/log-lines.ts";
 
 const lines = keepLog();
 
-/** Passes a batch to the Worker's queue door. */
+/** Passes a batch to the Worker's queue consumer. */
 async function deliver(queue: string, bodies: unknown[], bindings: Env) {
   const messages = bodies.map((body, i) => ({
     id: String(i),
@@ -33,7 +33,7 @@ async function deliver(queue: string, bodies: unknown[], bindings: Env) {
   return { acknowledged: explicitAcks.toSorted(), retried: retryMessages };
 }
 
-describe("the queue door", () => {
+describe("the queue consumer", () => {
   test.each(["webhook-deliveries", "platform-records", "renamed-by-whoever-deploys"])(
     "tells a wake from a record by its shape, in a queue called %s",
     async (queue) => {

@@ -14,7 +14,7 @@ const WINDOW_SECONDS = 60;
 export const EXCHANGE = "/portal/api/session";
 
 /**
- * The gate of everything under `/portal/api`: admits requests with a valid token whose workspace
+ * Authenticates everything under `/portal/api`: admits requests with a valid token whose workspace
  * has access, and gives the handlers the workspace. If the path names a subscription that does not
  * belong to the workspace, the answer is 404. A read starts during the look-up; if it is refused,
  * its result is discarded. A token that we did not sign causes no look-up.
@@ -22,7 +22,7 @@ export const EXCHANGE = "/portal/api/session";
  * @throws ApiError `invalid_api_key`, `rate_limited`, `workspace_access_denied` or
  *   `webhook_not_found`, in this order.
  */
-export async function portalGate(c: Context<AppEnv>, next: Next): Promise<void> {
+export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promise<void> {
   const token = parseBearer(c.req.header("Authorization"));
   const purpose = c.req.path === EXCHANGE ? "link" : "session";
   const { PORTAL_SIGNING_KEYS: keys } = c.env;

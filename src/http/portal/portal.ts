@@ -19,12 +19,12 @@ import { type AppEnv, newApp } from "../context.ts";
 import { queryOf, toApiError } from "../invalid.ts";
 import { subscribe, unsubscribe, WebhookCreation } from "../routes/webhooks.ts";
 import { served } from "../served.ts";
-import { EXCHANGE, portalGate } from "./authentication.ts";
+import { authenticatePortal, EXCHANGE } from "./authentication.ts";
 import { openSession } from "./session.ts";
 
 /**
  * The portal of a workspace's webhooks: a page and its API, for anyone who opens a link from the
- * Platform door.
+ * Platform API.
  */
 export const portal = newApp();
 
@@ -41,14 +41,14 @@ portal.get("/portal", async (c) => {
   return new Response(page.body, { headers: { "Content-Type": type, ...policyOf(type) } });
 });
 
-portal.use("/portal/api/*", portalGate);
+portal.use("/portal/api/*", authenticatePortal);
 portal.use("/portal/api/webhooks/*", served("webhooks"));
 
 portal.post(EXCHANGE, openSession);
 
 /**
  * All that a session may do: an operation a path. What the path names belongs to the workspace, which
- * the gate has checked; without a subscription, the operation is about the workspace.
+ * the authentication has checked; without a subscription, the operation is about the workspace.
  */
 const ALLOWED = [
   ["GET", "/workspace", readWorkspace],

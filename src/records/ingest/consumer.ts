@@ -26,8 +26,8 @@ import {
 } from "./message.ts";
 
 /**
- * The queue door for platforms that are not Workers: records the messages of `platform-records` as
- * the Platform door would. All valid messages are committed together; invalid ones are set aside in
+ * The queue for platforms that are not Workers: records the messages of `platform-records` as
+ * the Platform API would. All valid messages are committed together; invalid ones are set aside in
  * the dead-letter queue, with a reason. A message is acknowledged once its outcome is stored in the
  * database or in that queue; until then it comes back.
  */

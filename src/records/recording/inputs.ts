@@ -11,7 +11,7 @@ import { NESTING_MAX, RECORD_MAX_BYTES, RECORDS_MAX } from "../../contract/limit
 import { parseInput } from "../../contract/parse.ts";
 import { Id, Instant, isText, Name, text } from "../../contract/text.ts";
 
-/* What the platform reports, through the Platform door or the ingest queue. */
+/* What the platform reports, through the Platform API or the ingest queue. */
 
 const now = "default: now";
 const Reference = text(512).min(1);

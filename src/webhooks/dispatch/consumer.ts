@@ -26,7 +26,7 @@ export type Load = Map<string, number>;
 const THIS_ISOLATE: Load = new Map();
 
 /**
- * The queue door for deliveries: dispatches what is due to the subscriptions that the messages name.
+ * The queue consumer for deliveries: dispatches what is due to the subscriptions that the messages name.
  * A dispatch that takes long continues in the background, so that the queue does not wait for its
  * subscribers. Nothing is lost: the work is in the database, and the messages are only hints.
  *

@@ -17,7 +17,7 @@ export interface WakeMessage {
 
 /**
  * Whether a queue message is exactly what `wake` sends, for a database that is bound. Anything else is
- * left to the ingest door: a record that resembles a wake must not be acknowledged as one.
+ * left to the ingest queue: a record that resembles a wake must not be acknowledged as one.
  */
 export function isWake(message: Message, env: Env): message is Message<WakeMessage> {
   const { body } = message;

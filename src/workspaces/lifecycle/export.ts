@@ -134,7 +134,7 @@ function toItem(exported: Exported, row: Row): ExportItem {
   return { ...Object.fromEntries(fields), kind: exported.kind };
 }
 
-/** Columns that the Platform door calls differently, or that would clash with `kind`. */
+/** Columns that the Platform API calls differently, or that would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
 const TIME = /^(at|until)$|(At|Since|Until|Through)$/;

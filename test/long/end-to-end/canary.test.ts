@@ -28,7 +28,7 @@ const PERSON = {
   field: "canari-champ-libre",
 };
 
-/** The full output of a call of the Platform door that must fail. */
+/** The full output of a call of the Platform API that must fail. */
 async function errorOf(call: () => PromiseLike<unknown>): Promise<string> {
   try {
     await call();

@@ -128,7 +128,7 @@ describe("npm start with one more [[d1_databases]] block, and nothing else", () 
   }, 90_000);
   afterAll(() => server.stop());
 
-  /** Calls the Platform door as an operator does. */
+  /** Calls the Platform API as an operator does. */
   async function platform(method: string, input: object = {}) {
     const command = server.start("platform", "--json", method, JSON.stringify(input));
     const code = await command.ended;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { eraseAll } from "../../../scripts/platform/long-calls.ts";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { openApi } from "../../../scripts/shared/local-api.ts";
-import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
+import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { toTable } from "../../../scripts/shared/table.ts";
 import { parseInput } from "../../../src/contract/parse.ts";
@@ -284,35 +284,38 @@ describe("eraseWorkspace", () => {
     expect(await countLeads(workspaceId)).toBe(0);
   });
 
-  /** A door that reports these numbers of remaining rows, one per call. */
-  const doorOf = (remaining: number[]) => {
+  /** A platform that reports these numbers of remaining rows, one per call. */
+  const platformOf = (remaining: number[]) => {
     const left = [...remaining];
     const call = async () => {
       const rows = left.shift() ?? expect.unreachable("called once too often");
       return { done: rows === 0, remaining: rows };
     };
-    return { left, door: { call } as unknown as PlatformDoor };
+    return { left, platform: { call } as unknown as PlatformClient };
   };
 
   test("is called until it is done", async () => {
-    const { door, left } = doorOf([5_000, 3_000, 1, 0]);
-    expect(await eraseAll(door, { workspaceId: "wks_1" })).toEqual({ done: true, remaining: 0 });
+    const { platform, left } = platformOf([5_000, 3_000, 1, 0]);
+    expect(await eraseAll(platform, { workspaceId: "wks_1" })).toEqual({
+      done: true,
+      remaining: 0,
+    });
     expect(left).toEqual([]);
   });
 
   test("gives up if others record just as fast, and says how to continue", async () => {
-    const { door } = doorOf([5_000, 5_000]);
-    await expect(eraseAll(door, { workspaceId: "wks_1" })).rejects.toThrow(
+    const { platform } = platformOf([5_000, 5_000]);
+    await expect(eraseAll(platform, { workspaceId: "wks_1" })).rejects.toThrow(
       "5,000 rows remain: stop recording into the workspace, and run this again",
     );
   });
 });
 
-test("the door waits for a server that starts late, as long as it is told to", async () => {
+test("the client waits for a server that starts late, as long as it is told to", async () => {
   const later = mkdtempSync(join(tmpdir(), "registry-"));
   const script = `
-    const { openPlatformDoor } = await import("${join(ROOT, "scripts/shared/platform-door.ts")}");
-    await using door = await openPlatformDoor({ patienceMs: 60_000 });
+    const { openPlatform } = await import("${join(ROOT, "scripts/shared/platform-client.ts")}");
+    await using platform = await openPlatform({ patienceMs: 60_000 });
     console.log("found");`;
   const node = [process.execPath, "--input-type=module", "--eval", script];
   const opened = run(node, { WRANGLER_REGISTRY_PATH: later });

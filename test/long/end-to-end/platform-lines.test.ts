@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { recordLines } from "../../../scripts/platform/record-lines.ts";
-import type { PlatformDoor } from "../../../scripts/shared/platform-door.ts";
+import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
 import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 let command: PlatformCommand;
@@ -133,8 +133,8 @@ describe("records, one per line", () => {
       if (++calls === 2) throw new Error("The local server has gone.");
       return { ids: [], created: 100 };
     };
-    const door = { call } as unknown as PlatformDoor;
-    await expect(recordLines(door, "recordLeads", workspaceId, file)).rejects.toThrow(
+    const platform = { call } as unknown as PlatformClient;
+    await expect(recordLines(platform, "recordLeads", workspaceId, file)).rejects.toThrow(
       "The local server has gone.\nLines 1 to 100 are recorded (100 new); later lines may be. Run it again: recorded lines stay unchanged.",
     );
   });

@@ -6,7 +6,7 @@ interface Held {
   attempts: number;
 }
 
-/** What a queue passes messages to: the Worker's queue door, in its own isolate. */
+/** What a queue passes messages to: the Worker's queue consumer, in its own isolate. */
 export type Consumer = (messages: Message<never>[], isolate: Isolate) => Promise<void>;
 
 /** A queue that loses, duplicates, delays and reorders messages, and sometimes refuses them. */

@@ -28,8 +28,8 @@ import { Isolate, World } from "./world.ts";
 /** Subscriptions with ranges that are being redelivered. */
 const IN_RANGES = "SELECT id FROM subscriptions WHERE ranges IS NOT NULL";
 
-/** The Worker's doors, loaded from a source tree: the shipped one, or one with a planted bug. */
-export interface Doors {
+/** The entry points of the Worker, loaded from a source tree: the shipped one, or one with a planted bug. */
+export interface LoadedWorker {
   Platform: new (ctx: unknown, env: unknown) => Record<string, (input: unknown) => Promise<never>>;
   consume: typeof import("../../../src/webhooks/dispatch/consumer.ts").consume;
   sweep: typeof import("../../../src/sweep.ts").sweep;
@@ -41,10 +41,10 @@ export interface Doors {
 }
 
 /**
- * Loads the doors from the folder `src`. `cloudflare:workers` must already be replaced by a
+ * Loads the Worker from the folder `src`. `cloudflare:workers` must already be replaced by a
  * stand-in.
  */
-export async function loadDoors(src: string): Promise<Doors> {
+export async function loadWorker(src: string): Promise<LoadedWorker> {
   const load = (file: string) => import(new URL(file, pathToFileURL(`${src}/`)).href);
   const modules = await Promise.all([
     load("platform/entrypoint.ts"),
@@ -107,13 +107,13 @@ const AGENT = { reference: "agent", name: "Agent" };
 /**
  * Simulates one world: some hours of work and faults, then days in which everything must settle.
  */
-export async function simulate(seed: number, doors: Doors): Promise<SimulationResult> {
+export async function simulate(seed: number, worker: LoadedWorker): Promise<SimulationResult> {
   const world = new World(seed);
   const restore = world.install();
   const startedAt = world.now;
   // Every fifth world has three databases, and workspaces that go from one to another.
   const store = new Store(world, seed % 5 === 0 ? 3 : 1);
-  const scenario = new Scenario(world, store, doors);
+  const scenario = new Scenario(world, store, worker);
   let violation: string | null = null;
   try {
     await scenario.live();
@@ -158,12 +158,12 @@ class Scenario {
 
   readonly world: World;
   readonly store: Store;
-  readonly doors: Doors;
+  readonly worker: LoadedWorker;
 
-  constructor(world: World, store: Store, doors: Doors) {
+  constructor(world: World, store: Store, worker: LoadedWorker) {
     this.world = world;
     this.store = store;
-    this.doors = doors;
+    this.worker = worker;
     const concurrency = world.chance.pick([1, 3, 10, 250]);
     // An isolate with the maximum number of dispatches waits for one more.
     const dispatches = world.chance.pick([0, DISPATCHES_AT_ONCE]);
@@ -174,7 +174,7 @@ class Scenario {
         const attempt = (delivery: Claimed, target: Target) =>
           this.#attempt(delivery, target, isolate);
         const ctx = { waitUntil: () => {} };
-        return doors.consume(
+        return worker.consume(
           messages,
           this.#env(isolate),
           ctx,
@@ -311,7 +311,7 @@ class Scenario {
     return this.store.names.length === 1 ? 0.02 : 0.004;
   }
 
-  /** The key gates, as far as the doors change them. */
+  /** The key gates, as far as the Worker changes them. */
   #gate(isolate: Isolate) {
     const advance = async () => {
       await isolate.step();
@@ -332,7 +332,7 @@ class Scenario {
     await isolate.step();
   }
 
-  /** A call of the Platform door, retried with the same input until it is answered, or made once. */
+  /** A call of the Platform API, retried with the same input until it is answered, or made once. */
   async #call(method: string, input: unknown, once = false): Promise<Record<string, never>> {
     const { world } = this;
     const sweepsBefore = this.#sweeps;
@@ -345,7 +345,7 @@ class Scenario {
         crash.resolve("crashed");
       });
       const ctx = { waitUntil: (task: Promise<unknown>) => background.push(task) };
-      const platform = new this.doors.Platform(ctx, this.#env(isolate));
+      const platform = new this.worker.Platform(ctx, this.#env(isolate));
       try {
         const call = isolate.run(() => platform[method]?.(input));
         const answer = await Promise.race([call, crash.promise]);
@@ -393,8 +393,8 @@ class Scenario {
     };
     this.#behaviours.set(host, behaviour);
     const isolate = new Isolate(world, "http", 0);
-    const db = this.doors.openDatabase(this.store.binding(isolate, this.#home(workspaceId)));
-    await this.doors.commit(db, this.doors.insertSubscription(row)).catch((error) => {
+    const db = this.worker.openDatabase(this.store.binding(isolate, this.#home(workspaceId)));
+    await this.worker.commit(db, this.worker.insertSubscription(row)).catch((error) => {
       world.note(`subscribing fails: ${error}`);
     });
     world.note(`${row.id} subscribes to ${row.events}`);
@@ -572,9 +572,9 @@ class Scenario {
     if (rows.length === 0) return;
     const { id, workspace_id } = this.world.chance.pick(rows);
     const isolate = new Isolate(this.world, "http", 0);
-    const db = this.doors.openDatabase(this.store.binding(isolate, this.#home(workspace_id)));
-    const deletion = this.doors.deleteSubscription(workspace_id, id, Date.now());
-    await this.doors.commit(this.doors.withoutRetries(db), deletion).then(
+    const db = this.worker.openDatabase(this.store.binding(isolate, this.#home(workspace_id)));
+    const deletion = this.worker.deleteSubscription(workspace_id, id, Date.now());
+    await this.worker.commit(this.worker.withoutRetries(db), deletion).then(
       () => this.#withdrawnAt.set(id, this.world.now),
       (error) => this.world.note(`unsubscribing fails: ${error}`),
     );
@@ -659,7 +659,7 @@ class Scenario {
     }
   }
 
-  /** The cron door, in the minutes in which it could have something to do. */
+  /** The scheduled job, in the minutes in which it could have something to do. */
   #sweepAgain(): void {
     const { world } = this;
     const [next] = this.store.rows<{ due: number | null; owed: number | null }>(
@@ -685,7 +685,7 @@ class Scenario {
   #sweep(): void {
     const isolate = new Isolate(this.world, "sweep", this.#crashChance);
     isolate
-      .run(() => this.doors.sweep(this.#env(isolate), Date.now()))
+      .run(() => this.worker.sweep(this.#env(isolate), Date.now()))
       .then(
         () => void this.#sweeps++,
         (error) => this.world.note(String(error)),

@@ -67,10 +67,10 @@ test("the error of an awaited query is judged by its cause", async () => {
   expect(isTransient(thrown)).toBe(true);
 });
 
-test("an error that leaves the Platform door has no parameters of a query", async () => {
+test("an error that leaves the Platform API has no parameters of a query", async () => {
   const { DB } = failing(Number.POSITIVE_INFINITY);
-  const door = new Platform({} as ExecutionContext, { ...env, DB });
-  await expect(door.revokeApiKey({ keyId: "key_unheard_of" })).rejects.toThrow(new Error(LOST));
+  const platform = new Platform({} as ExecutionContext, { ...env, DB });
+  await expect(platform.revokeApiKey({ keyId: "key_unheard_of" })).rejects.toThrow(new Error(LOST));
 });
 
 test("columns with the same name are refused until one has an alias", async () => {

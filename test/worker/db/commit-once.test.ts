@@ -59,7 +59,7 @@ test("leads and runs leave no token", async () => {
   expect(await tokens()).toBe(before);
 });
 
-test("a batch of the ingest door leaves a token if it has automations or removals", async () => {
+test("a batch of the ingest queue leaves a token if it has automations or removals", async () => {
   const { workspaceId } = await openWorkspace();
   const { env: bindings } = deployment();
   const leads = call("recordLeads", { workspaceId, leads: [leadReport("1")] });

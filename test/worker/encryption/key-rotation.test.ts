@@ -36,37 +36,37 @@ function versionWith(encryption: string, others = encryption) {
   // Its wakes reach no consumer of the runtime, which has other keys.
   const { DELIVERIES, REDELIVERIES } = bindings;
   const own = { ...env, ...secrets, DELIVERIES, REDELIVERIES };
-  const door = new Platform(createExecutionContext(), own);
-  return { bindings, door, fetch: deployedWith(secrets) };
+  const platform = new Platform(createExecutionContext(), own);
+  return { bindings, platform, fetch: deployedWith(secrets) };
 }
 
 type Version = ReturnType<typeof versionWith>;
 
 /** Creates what the secrets protect, each under the version's first keys. */
-async function createWith({ door, fetch }: Version) {
-  const { workspaceId } = await door.createWorkspace({ name: "Agence", database: HOME });
-  const { apiKey } = await door.createApiKey({ workspaceId });
+async function createWith({ platform, fetch }: Version) {
+  const { workspaceId } = await platform.createWorkspace({ name: "Agence", database: HOME });
+  const { apiKey } = await platform.createApiKey({ workspaceId });
   const url = subscriberUrl();
   const webhook = { url, events: ["lead.created"] };
   const { body } = await openApi(apiKey, fetch).post<{ id: string; secret: string }>(
     "/v1/webhooks",
     webhook,
   );
-  await door.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
-  const link = new URL((await door.createPortalLink({ workspaceId })).url).hash.slice(1);
+  await platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
+  const link = new URL((await platform.createPortalLink({ workspaceId })).url).hash.slice(1);
   const session = (await exchange(link, fetch)).body.token;
   return { workspaceId, apiKey, url, ...body, link, session };
 }
 
 /** Uses all of that in an isolate of the version that has not decrypted anything yet. */
 async function useWith(
-  { bindings, door, fetch }: Version,
+  { bindings, platform, fetch }: Version,
   { workspaceId, apiKey, url, id, secret, link, session }: Awaited<ReturnType<typeof createWith>>,
 ) {
   openedDataKeys.clear();
   const listed = await openApi(apiKey, fetch).get<{ data: Lead[] }>("/v1/leads");
   openedDataKeys.clear();
-  await door.recordLeads({ workspaceId, leads: [leadReport("2")] });
+  await platform.recordLeads({ workspaceId, leads: [leadReport("2")] });
   await consumeFor([id], bindings);
   const posts = await receivedBy({ url });
   const signed = posts.map(async ({ headers, body }) => {
@@ -100,7 +100,7 @@ test("resealed secrets and leads can be used with the old key in front, and with
   const versions = DEPLOYMENTS.slice(1).map((ids) => versionWith(ids, "k1"));
   for (const version of versions) {
     const created = await createWith(versionWith("k1"));
-    while ((await versionWith("k2,k1").door.resealSecrets({})).remaining > 0);
+    while ((await versionWith("k2,k1").platform.resealSecrets({})).remaining > 0);
     expect(await useWith(version, created)).toEqual(WORKS);
   }
 });

@@ -4,10 +4,10 @@ import {
   authorizedBy,
   deployedWith,
   EMPTY_PAGE,
-  figuresOf,
   freshAddress,
   inventedKey,
   openWorkspace,
+  rateLimitOf,
   refusal,
   revokedKey,
   send,
@@ -21,13 +21,13 @@ describe("an address that fails to authenticate", () => {
     for (let remaining = 19; remaining >= 0; remaining--) {
       const answer = await authorizedBy(null, address);
       expect(answer).toEqual(refusal(401, "invalid_api_key"));
-      expect(figuresOf(answer)).toMatchObject({ limit: 20, remaining });
+      expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining });
     }
     const answer = await authorizedBy(null, address);
-    const { resetSeconds } = figuresOf(answer);
+    const { resetSeconds } = rateLimitOf(answer);
     expect(answer).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
     expect(answer.headers["retry-after"]).toBe(String(resetSeconds));
-    expect(figuresOf(answer)).toMatchObject({ limit: 20, remaining: 0 });
+    expect(rateLimitOf(answer)).toMatchObject({ limit: 20, remaining: 0 });
     expect(resetSeconds).toBeGreaterThan(290);
     expect(resetSeconds).toBeLessThanOrEqual(300);
   });
@@ -51,13 +51,13 @@ describe("an address that fails to authenticate", () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(40);
   });
 
-  test("is still served with a valid key when blocked, with the key's figures", async () => {
+  test("is still served with a valid key when blocked, with the key's rate limit", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
     for (let i = 0; i < 21; i++) await authorizedBy(null, address);
     const answer = await authorizedBy(`Bearer ${apiKey}`, address);
     expect(answer).toEqual(success(200, EMPTY_PAGE));
-    expect(figuresOf(answer)).toEqual({ limit: 600, remaining: 599, resetSeconds: 60 });
+    expect(rateLimitOf(answer)).toEqual({ limit: 600, remaining: 599, resetSeconds: 60 });
     expect((await authorizedBy(null, address)).status).toBe(429);
   });
 
@@ -66,7 +66,7 @@ describe("an address that fails to authenticate", () => {
     for (let i = 0; i < 21; i++) await authorizedBy(null, address);
     const answer = await authorizedBy(null, freshAddress());
     expect(answer).toEqual(refusal(401, "invalid_api_key"));
-    expect(figuresOf(answer)).toMatchObject({ remaining: 19 });
+    expect(rateLimitOf(answer)).toMatchObject({ remaining: 19 });
   });
 
   test("shares them with its /64 if it is IPv6, and with nobody else", async () => {
@@ -96,9 +96,9 @@ describe("an address that fails to authenticate", () => {
     expect(called).toEqual(Array.from({ length: 330 }, () => "2001:db8:48::/48"));
 
     const another = await ask(0xffff);
-    const { resetSeconds } = figuresOf(another);
+    const { resetSeconds } = rateLimitOf(another);
     expect(another).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
-    expect(figuresOf(another)).toMatchObject({ limit: 20, remaining: 0 });
+    expect(rateLimitOf(another)).toMatchObject({ limit: 20, remaining: 0 });
     const more = await askFrom(Array.from({ length: 40 }, (_, i) => 0x1000 + i));
     expect(new Set(more.map(({ status }) => status))).toEqual(new Set([429]));
     // This isolate knows that the /48 is blocked.
@@ -114,6 +114,6 @@ describe("an address that fails to authenticate", () => {
     for (let i = 0; i < 3; i++) await authorizedBy(`Bearer ${apiKey}`, address);
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await authorizedBy(`Bearer ${apiKey}`, address);
-    expect(figuresOf(await authorizedBy(null, address))).toMatchObject({ remaining: 19 });
+    expect(rateLimitOf(await authorizedBy(null, address))).toMatchObject({ remaining: 19 });
   });
 });

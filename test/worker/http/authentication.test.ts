@@ -4,20 +4,20 @@ import { describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import {
-  apartFromFigures,
   authorizedBy,
   deployedWith,
   EMPTY_PAGE,
-  figuresOf,
   freshAddress,
   inventedKey,
   openApi,
   openWorkspace,
+  rateLimitOf,
   recordAutomation,
   refusal,
   revokedKey,
   success,
   unknownKey,
+  withoutRateLimit,
 } from "../../support/api.ts";
 
 function mistyped(key: string): string {
@@ -63,8 +63,8 @@ describe("a key", () => {
     const answers = await Promise.all(authorizations.map((text) => authorizedBy(text)));
     for (const [i, answer] of answers.entries()) {
       expect(answer, authorizations[i] ?? "no header").toEqual(refusal(401, "invalid_api_key"));
-      expect(apartFromFigures(answer)).toEqual(apartFromFigures(answers[0] as typeof answer));
-      expect(figuresOf(answer)).toEqual({ limit: 20, remaining: 19, resetSeconds: 300 });
+      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(answers[0] as typeof answer));
+      expect(rateLimitOf(answer)).toEqual({ limit: 20, remaining: 19, resetSeconds: 300 });
     }
   });
 
@@ -152,7 +152,7 @@ describe("a workspace without access", () => {
     for (const remaining of [1, 0, 0, 0]) {
       const answer = await api.get("/v1/leads");
       expect(answer).toEqual(refusal(403, "workspace_access_denied"));
-      expect(figuresOf(answer)).toMatchObject({ limit: 3, remaining });
+      expect(rateLimitOf(answer)).toMatchObject({ limit: 3, remaining });
     }
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
     expect((await api.get("/v1/leads")).status).toBe(429);

@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { ERRORS, REASONS } from "../../../src/contract/errors.ts";
-import { deployedWith, EVERY_ANSWER, figuresOf, refusal, send } from "../../support/api.ts";
+import { deployedWith, EVERY_ANSWER, rateLimitOf, refusal, send } from "../../support/api.ts";
 
 const NOT_FOUND = refusal(404, "route_not_found");
 
@@ -131,7 +131,7 @@ describe("the docs page", () => {
   test("is not charged to any key or address", async () => {
     const headers = { "CF-Connecting-IP": "198.19.0.1" };
     for (const path of ["/docs", "/docs.md", "/docs"]) await fetchFile(path, { headers });
-    expect(figuresOf(await send("/", { headers })).remaining).toBe(20);
+    expect(rateLimitOf(await send("/", { headers })).remaining).toBe(20);
   });
 });
 

@@ -2,18 +2,18 @@ import { exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import {
   type Answer,
-  apartFromFigures,
   deployedWith,
   EVERY_ANSWER,
-  figuresOf,
   freshAddress,
   leadReport,
   openApi,
   openWorkspace,
+  rateLimitOf,
   recordAutomation,
   refusal,
   send,
   success,
+  withoutRateLimit,
 } from "../../support/api.ts";
 
 const NOT_FOUND = refusal(404, "route_not_found");
@@ -28,7 +28,7 @@ const DATABASE_DOWN: D1Database = {
 afterEach(() => void vi.restoreAllMocks());
 
 describe("every answer", () => {
-  test("is no-store and has the three figures: 200, 201, 204, 400, 404, 413, 415, 422, 429", async () => {
+  test("is no-store and has the three rate limit headers: 200, 201, 204, 400, 404, 413, 415, 422, 429", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 9 });
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const url = "https://ok-headers.example/";
@@ -53,13 +53,13 @@ describe("every answer", () => {
       201, 200, 204, 400, 404, 413, 415, 422, 200, 429,
     ]);
     for (const { headers } of answers) expect(headers).toMatchObject(EVERY_ANSWER);
-    expect(answers.map((answer) => figuresOf(answer).remaining)).toEqual([
+    expect(answers.map((answer) => rateLimitOf(answer).remaining)).toEqual([
       8, 7, 6, 5, 4, 3, 2, 1, 0, 0,
     ]);
     expect(answers.filter(({ headers }) => "retry-after" in headers)).toEqual([answers.at(-1)]);
   });
 
-  test("has them outside /v1 too: the address's figures, without being charged to it", async () => {
+  test("has them outside /v1 too: the address's rate limit, without being charged to it", async () => {
     const address = freshAddress();
     const headers = { "CF-Connecting-IP": address };
     for (const path of [
@@ -72,7 +72,7 @@ describe("every answer", () => {
     ]) {
       const answer = await send(path, { headers });
       expect(answer, path).toEqual(NOT_FOUND);
-      expect(figuresOf(answer)).toEqual({ limit: 20, remaining: 20, resetSeconds: 300 });
+      expect(rateLimitOf(answer)).toEqual({ limit: 20, remaining: 20, resetSeconds: 300 });
     }
   });
 });
@@ -182,8 +182,8 @@ describe("HEAD", () => {
     for (const path of paths) {
       const asked = await api.get(path);
       const head = await api.send(path, { method: "HEAD" });
-      expect(apartFromFigures(head), path).toEqual({ ...apartFromFigures(asked), body: null });
-      expect(figuresOf(head).remaining).toBe(figuresOf(asked).remaining - 1);
+      expect(withoutRateLimit(head), path).toEqual({ ...withoutRateLimit(asked), body: null });
+      expect(rateLimitOf(head).remaining).toBe(rateLimitOf(asked).remaining - 1);
     }
   });
 
@@ -210,8 +210,8 @@ describe("an unknown query parameter", () => {
       "=",
       "&&",
     ])
-      expect(apartFromFigures(await api.get(`/v1/leads?${query}`)), query).toEqual(
-        apartFromFigures(plain),
+      expect(withoutRateLimit(await api.get(`/v1/leads?${query}`)), query).toEqual(
+        withoutRateLimit(plain),
       );
   });
 

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
-import { figuresOf, openWorkspace, refusal } from "../../support/api.ts";
+import { openWorkspace, rateLimitOf, refusal } from "../../support/api.ts";
 
 describe("the quota", () => {
   test("counts down in the headers of every response, errors included", async () => {
@@ -14,9 +14,9 @@ describe("the quota", () => {
       await api.post("/v1/webhooks", {}),
     ];
     expect(answers.map(({ status }) => status)).toEqual([200, 400, 404, 404, 400]);
-    expect(answers.map((answer) => figuresOf(answer).remaining)).toEqual([4, 3, 2, 1, 0]);
+    expect(answers.map((answer) => rateLimitOf(answer).remaining)).toEqual([4, 3, 2, 1, 0]);
     for (const answer of answers) {
-      const { limit, resetSeconds } = figuresOf(answer);
+      const { limit, resetSeconds } = rateLimitOf(answer);
       expect(limit).toBe(5);
       expect(resetSeconds).toBeGreaterThan(50);
       expect(resetSeconds).toBeLessThanOrEqual(60);
@@ -27,10 +27,10 @@ describe("the quota", () => {
     const { api } = await openWorkspace({ requestsPerWindow: 1 });
     await api.get("/v1/leads");
     const answer = await api.get("/v1/leads");
-    const { resetSeconds } = figuresOf(answer);
+    const { resetSeconds } = rateLimitOf(answer);
     expect(answer).toEqual(refusal(429, "rate_limited", { retry_after_seconds: resetSeconds }));
     expect(answer.headers["retry-after"]).toBe(String(resetSeconds));
-    expect(figuresOf(answer)).toMatchObject({ limit: 1, remaining: 0 });
+    expect(rateLimitOf(answer)).toMatchObject({ limit: 1, remaining: 0 });
     expect(resetSeconds).toBeGreaterThan(50);
   });
 
@@ -38,7 +38,7 @@ describe("the quota", () => {
     const { api } = await openWorkspace({ requestsPerWindow: 50 });
     const answers = await Promise.all(Array.from({ length: 120 }, () => api.get("/v1/leads")));
     const admitted = answers.filter(({ status }) => status === 200);
-    const left = admitted.map((answer) => figuresOf(answer).remaining);
+    const left = admitted.map((answer) => rateLimitOf(answer).remaining);
     expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(70);
   });
@@ -50,7 +50,7 @@ describe("the quota", () => {
     const nextWindow = Date.now() + 61_000;
     expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash, nextWindow)).toMatchObject({
       verdict: "admitted",
-      figures: { limit: 1, remaining: 0, resetMs: 60_000 },
+      rateLimit: { limit: 1, remaining: 0, resetMs: 60_000 },
     });
   });
 });

@@ -2,15 +2,15 @@ import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import {
   type Answer,
-  apartFromFigures,
   authorizedBy,
   EMPTY_PAGE,
-  figuresOf,
   openApi,
   openWorkspace,
+  rateLimitOf,
   refusal,
   success,
   unknownKey,
+  withoutRateLimit,
 } from "../../support/api.ts";
 
 const { Platform } = exports;
@@ -55,8 +55,8 @@ describe("a key that was rolled", () => {
     const unknown = await authorizedBy(`Bearer ${await unknownKey()}`);
     for (const { answer } of after) {
       expect(answer).toEqual(REFUSED);
-      expect(apartFromFigures(answer)).toEqual(apartFromFigures(unknown));
-      expect(figuresOf(answer)).toEqual(figuresOf(unknown));
+      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(unknown));
+      expect(rateLimitOf(answer)).toEqual(rateLimitOf(unknown));
     }
     expect(await openApi(rolled.apiKey).get("/v1/leads")).toEqual(success(200, EMPTY_PAGE));
   });

@@ -4,20 +4,20 @@ import { describe, expect, test } from "vitest";
 import { isServed } from "../../../src/contract/served.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import {
-  apartFromFigures,
   automationReport,
   deployedWith,
   EMPTY_PAGE,
   eventsOf,
-  figuresOf,
   leadReport,
   openApi,
   openListeningWorkspace,
+  rateLimitOf,
   recordAutomation,
   refusal,
   runReport,
   send,
   success,
+  withoutRateLimit,
 } from "../../support/api.ts";
 
 const ROUTE_NOT_FOUND = refusal(404, "route_not_found");
@@ -78,7 +78,7 @@ describe("a part that is not served", () => {
       const off = openApi(apiKey, deployedWith({ SERVED_ROUTES: without(part) }));
       const answer = await off.send(url, init);
       expect(answer).toEqual(ROUTE_NOT_FOUND);
-      expect(apartFromFigures(answer)).toEqual(apartFromFigures(await off.get("/v1/nowhere")));
+      expect(withoutRateLimit(answer)).toEqual(withoutRateLimit(await off.get("/v1/nowhere")));
       const only = openApi(apiKey, deployedWith({ SERVED_ROUTES: part }));
       expect(await only.send(url, init)).not.toEqual(ROUTE_NOT_FOUND);
     },
@@ -106,14 +106,14 @@ describe("a part that is not served", () => {
     const fetch = deployedWith({ SERVED_ROUTES: "" });
     expect(await send("/v1/leads", {}, fetch)).toEqual(refusal(401, "invalid_api_key"));
     const api = openApi(apiKey, fetch);
-    expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 2, remaining: 1 });
+    expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 2, remaining: 1 });
   });
 });
 
 describe("CRM automations that are not served", () => {
   const SERVED_ROUTES = without("automations.crm_source");
 
-  /** The Platform door of such a deployment. */
+  /** The Platform API of such a deployment. */
   async function record(report: (platform: Platform) => Promise<{ ids: string[] }>) {
     const context = createExecutionContext();
     const { ids } = await report(new Platform(context, { ...env, SERVED_ROUTES }));
@@ -162,8 +162,8 @@ describe("CRM automations that are not served", () => {
     for (const suffix of ["", "/runs"]) {
       const answer = await api.get(`/v1/automations/${crmSource}${suffix}`);
       expect(answer).toEqual(notFound);
-      expect(apartFromFigures(answer)).toEqual(
-        apartFromFigures(await api.get(`/v1/automations/${unknown}${suffix}`)),
+      expect(withoutRateLimit(answer)).toEqual(
+        withoutRateLimit(await api.get(`/v1/automations/${unknown}${suffix}`)),
       );
     }
     expect(await api.patch(`/v1/automations/${crmSource}`, { status: "paused" })).toEqual(notFound);

@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { rollKey } from "../../../src/workspaces/api-keys.ts";
-import { errorOf, figuresOf, openApi, openWorkspace } from "../../support/api.ts";
+import { errorOf, openApi, openWorkspace, rateLimitOf } from "../../support/api.ts";
 import { HOME, HOME_DB } from "../../support/home.ts";
 
 const { Platform } = exports;
@@ -118,9 +118,9 @@ describe("updateApiKey", () => {
     expect(await Platform.updateApiKey({ keyId, requestsPerWindow: 10 })).toEqual({});
     const answer = await api.get("/v1/leads");
     expect(answer.status).toBe(200);
-    expect(figuresOf(answer)).toMatchObject({ limit: 10, remaining: 7 });
+    expect(rateLimitOf(answer)).toMatchObject({ limit: 10, remaining: 7 });
     await Platform.updateApiKey({ keyId, requestsPerWindow: null });
-    expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 600, remaining: 596 });
+    expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 600, remaining: 596 });
     await Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
     expect((await api.get("/v1/leads")).status).toBe(429);
   });
@@ -128,7 +128,7 @@ describe("updateApiKey", () => {
   test("changes the quota of a key that has not been used yet", async () => {
     const { keyId, api } = await openWorkspace();
     await Platform.updateApiKey({ keyId, requestsPerWindow: 5 });
-    expect(figuresOf(await api.get("/v1/leads"))).toMatchObject({ limit: 5, remaining: 4 });
+    expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 5, remaining: 4 });
   });
 
   test("rejects an unknown or revoked key, and an invalid quota", async () => {
@@ -167,7 +167,7 @@ describe("rollApiKey", () => {
     const end = Date.parse(old?.expiresAt ?? "") - 604_800_000;
     expect(end).toBeGreaterThanOrEqual(rolledFrom);
     expect(end).toBeLessThanOrEqual(rolledTo);
-    expect(figuresOf(await openApi(rolled.apiKey).get("/v1/leads")).limit).toBe(7);
+    expect(rateLimitOf(await openApi(rolled.apiKey).get("/v1/leads")).limit).toBe(7);
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
   });
 
@@ -204,7 +204,7 @@ describe("rollApiKey", () => {
     expect(found?.keyId).toBe(unseen.keyId);
     const seen = await Platform.rollApiKey({ keyId: unseen.keyId, overlapSeconds: 0 });
     expect((await openApi(unseen.apiKey).get("/v1/leads")).status).toBe(401);
-    expect(figuresOf(await openApi(seen.apiKey).get("/v1/leads")).limit).toBe(7);
+    expect(rateLimitOf(await openApi(seen.apiKey).get("/v1/leads")).limit).toBe(7);
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 

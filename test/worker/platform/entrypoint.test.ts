@@ -5,11 +5,11 @@ import {
   EMPTY_LEDGER,
   errorOf,
   eventsOf,
-  figuresOf,
   leadReport,
   openApi,
   openListeningWorkspace,
   openWorkspace,
+  rateLimitOf,
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
@@ -133,7 +133,7 @@ describe("createApiKey", () => {
   test("gives the key its own quota", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
     const { apiKey } = await Platform.createApiKey({ workspaceId, requestsPerWindow: 7 });
-    expect(figuresOf(await openApi(apiKey).get("/v1/leads"))).toMatchObject({
+    expect(rateLimitOf(await openApi(apiKey).get("/v1/leads"))).toMatchObject({
       limit: 7,
       remaining: 6,
     });

@@ -24,11 +24,11 @@ describe("an address", () => {
     for (let remaining = LIMIT - 1; remaining >= 0; remaining--)
       expect(await gate.fail(BLOCK, now)).toEqual({
         blocked: null,
-        figures: { limit: LIMIT, remaining, resetMs: 300_000 },
+        rateLimit: { limit: LIMIT, remaining, resetMs: 300_000 },
       });
     const blocked = {
       blocked: "block",
-      figures: { limit: LIMIT, remaining: 0, resetMs: 300_000 },
+      rateLimit: { limit: LIMIT, remaining: 0, resetMs: 300_000 },
     };
     expect(await gate.fail(BLOCK, now)).toEqual(blocked);
     expect(await gate.fail(BLOCK, now)).toEqual(blocked);
@@ -47,11 +47,11 @@ describe("an address", () => {
     for (let i = 0; i < LIMIT; i++) await gate.fail(BLOCK, now + i);
     expect(await gate.fail(BLOCK, now + WINDOW_MS - 1)).toEqual({
       blocked: "block",
-      figures: { limit: LIMIT, remaining: 0, resetMs: 1 },
+      rateLimit: { limit: LIMIT, remaining: 0, resetMs: 1 },
     });
     expect(await gate.fail(BLOCK, now + WINDOW_MS)).toEqual({
       blocked: null,
-      figures: { limit: LIMIT, remaining: LIMIT - 1, resetMs: 300_000 },
+      rateLimit: { limit: LIMIT, remaining: LIMIT - 1, resetMs: 300_000 },
     });
   });
 
@@ -63,7 +63,7 @@ describe("an address", () => {
     expect(failures.filter(({ blocked }) => blocked === null)).toHaveLength(NETWORK_LIMIT);
     expect(failures.filter(({ blocked }) => blocked === "network")).toHaveLength(100);
     const refused = { limit: LIMIT, remaining: 0, resetMs: WINDOW_MS };
-    expect(failures.at(-1)?.figures).toEqual(refused);
+    expect(failures.at(-1)?.rateLimit).toEqual(refused);
     expect(await gate.peek("another block", now)).toEqual(refused);
     expect(await gate.fail("another block", now + WINDOW_MS)).toMatchObject({ blocked: null });
   });
@@ -72,8 +72,8 @@ describe("an address", () => {
     const gate = openGate();
     const now = Date.now();
     for (let i = 0; i < NETWORK_LIMIT - 3; i++) await gate.fail(`block ${i}`, now);
-    const { figures } = await gate.fail(BLOCK, now + 1_000);
-    expect(figures).toEqual({ limit: LIMIT, remaining: 2, resetMs: WINDOW_MS - 1_000 });
+    const { rateLimit } = await gate.fail(BLOCK, now + 1_000);
+    expect(rateLimit).toEqual({ limit: LIMIT, remaining: 2, resetMs: WINDOW_MS - 1_000 });
   });
 
   test("takes no more than its own limit from its network's", async () => {
@@ -107,7 +107,7 @@ describe("an address", () => {
     await evictDurableObject(gate);
     expect(await gate.fail(BLOCK, now + 1_000)).toEqual({
       blocked: null,
-      figures: { limit: LIMIT, remaining: LIMIT - 3, resetMs: 299_000 },
+      rateLimit: { limit: LIMIT, remaining: LIMIT - 3, resetMs: 299_000 },
     });
   });
 });

@@ -24,10 +24,10 @@ async function revokeUnnoticed(keyId: string) {
 }
 
 function admitted(workspaceId: string, limit: number, remaining: number, resetSeconds: number) {
-  const figures = { limit, remaining, resetMs: resetSeconds * 1000 };
+  const rateLimit = { limit, remaining, resetMs: resetSeconds * 1000 };
   const keyId = expect.stringMatching(/^key_/);
   const bookmark = expect.any(String);
-  return { verdict: "admitted", keyId, workspaceId, figures, database: "DB", bookmark };
+  return { verdict: "admitted", keyId, workspaceId, rateLimit, database: "DB", bookmark };
 }
 
 describe("the quota of a key", () => {
@@ -39,7 +39,7 @@ describe("the quota of a key", () => {
       verdict: "quota_exceeded",
       keyId,
       workspaceId,
-      figures: { limit: 2, remaining: 0, resetMs: 60_000 },
+      rateLimit: { limit: 2, remaining: 0, resetMs: 60_000 },
       expiresAt: null,
     };
     expect(await admit()).toEqual(exceeded);
@@ -58,7 +58,7 @@ describe("the quota of a key", () => {
     expect(await admit(NOW)).toEqual(admitted(workspaceId, 1, 0, 60));
     expect(await admit(NOW + WINDOW_MS - 1)).toMatchObject({
       verdict: "quota_exceeded",
-      figures: { limit: 1, remaining: 0, resetMs: 1 },
+      rateLimit: { limit: 1, remaining: 0, resetMs: 1 },
     });
     // A refused request opens no window; this one does.
     expect(await admit(NOW + WINDOW_MS + 7_500)).toEqual(admitted(workspaceId, 1, 0, 60));
@@ -70,7 +70,7 @@ describe("the quota of a key", () => {
     const { admit } = await openGate(50);
     const admissions = await Promise.all(Array.from({ length: 150 }, () => admit()));
     const left = admissions.flatMap((admission) =>
-      admission.verdict === "admitted" ? admission.figures.remaining : [],
+      admission.verdict === "admitted" ? admission.rateLimit.remaining : [],
     );
     expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
   });
@@ -150,7 +150,7 @@ describe("the standing of a key", () => {
 });
 
 describe("a workspace without access", () => {
-  test("is refused with the key's figures, and counts against its quota until nothing is left", async () => {
+  test("is refused with the key's rate limit, and counts against its quota until nothing is left", async () => {
     const { workspaceId, keyId, admit } = await openGate(3);
     await admit();
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
@@ -158,7 +158,7 @@ describe("a workspace without access", () => {
       verdict: "access_denied",
       keyId,
       workspaceId,
-      figures: { limit: 3, remaining, resetMs: 60_000 },
+      rateLimit: { limit: 3, remaining, resetMs: 60_000 },
       expiresAt: null,
     });
     expect(await admit()).toEqual(denied(1));

@@ -5,9 +5,9 @@ import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { callObject } from "../../../src/quota/call.ts";
 import {
   authorizedBy,
-  figuresOf,
   freshAddress,
   openWorkspace,
+  rateLimitOf,
   recordAutomation,
   send,
 } from "../../support/api.ts";
@@ -61,7 +61,7 @@ describe("objects that are reset under load", () => {
     // Nor was a write's bookmark lost, which its gate is told after it.
     expect(errors).not.toHaveBeenCalled();
     errors.mockRestore();
-    const used = 100_000 - figuresOf(await api.get(path)).remaining - 1;
+    const used = 100_000 - rateLimitOf(await api.get(path)).remaining - 1;
     // Requests counted but not answered are counted again; counts not written yet are lost.
     expect(used).toBeGreaterThan(0);
     expect(used).toBeLessThanOrEqual(2 * 300);

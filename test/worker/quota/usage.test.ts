@@ -68,7 +68,7 @@ describe("the usage of a key", () => {
       await state.storage.put("window", { startedAt: HOUR, count: 3 });
     });
     await evictDurableObject(gate());
-    expect(await admit(HOUR)).toMatchObject({ figures: { remaining: 1 } });
+    expect(await admit(HOUR)).toMatchObject({ rateLimit: { remaining: 1 } });
     expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
   });
 

@@ -1,5 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { figuresOf, resetSeconds, take, type Window, windowAt } from "../../../src/quota/window.ts";
+import {
+  rateLimitOf,
+  resetSeconds,
+  take,
+  type Window,
+  windowAt,
+} from "../../../src/quota/window.ts";
 
 const RULE = { limit: 3, windowMs: 60_000 };
 const OPEN: Window = { startedAt: 1_000_000, count: 2 };
@@ -19,7 +25,7 @@ describe("a window", () => {
   test("is the same for a clock that is a little behind, and no longer than its length", () => {
     expect(windowAt(OPEN, RULE, 999_999)).toBe(OPEN);
     expect(windowAt(OPEN, RULE, 940_001)).toBe(OPEN);
-    expect(figuresOf(OPEN, RULE, 999_999)).toEqual({ limit: 3, remaining: 1, resetMs: 60_000 });
+    expect(rateLimitOf(OPEN, RULE, 999_999)).toEqual({ limit: 3, remaining: 1, resetMs: 60_000 });
   });
 
   test("does not outlive a clock that was set back by more than its length", () => {
@@ -44,10 +50,10 @@ describe("a window", () => {
   });
 });
 
-describe("the figures of a window", () => {
+describe("the rate limit of a window", () => {
   test("give the limit, what is left and the seconds until it closes, rounded up", () => {
-    expect(figuresOf(OPEN, RULE, 1_000_001)).toEqual({ limit: 3, remaining: 1, resetMs: 59_999 });
-    const at = (now: number) => resetSeconds(figuresOf(OPEN, RULE, now));
+    expect(rateLimitOf(OPEN, RULE, 1_000_001)).toEqual({ limit: 3, remaining: 1, resetMs: 59_999 });
+    const at = (now: number) => resetSeconds(rateLimitOf(OPEN, RULE, now));
     expect(at(1_000_000)).toBe(60);
     expect(at(1_000_001)).toBe(60);
     expect(at(1_001_000)).toBe(59);
@@ -55,7 +61,7 @@ describe("the figures of a window", () => {
   });
 
   test("never fall below zero if the limit was lowered in the meantime", () => {
-    expect(figuresOf({ startedAt: 0, count: 9 }, RULE, 0)).toEqual({
+    expect(rateLimitOf({ startedAt: 0, count: 9 }, RULE, 0)).toEqual({
       limit: 3,
       remaining: 0,
       resetMs: 60_000,

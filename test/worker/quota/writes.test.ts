@@ -67,7 +67,7 @@ describe("the window of a key", () => {
     for (let used = 1; used <= 12; used += 4) {
       await Promise.all([admit(), admit(), admit()]);
       await evictDurableObject(gate());
-      expect(await admit()).toMatchObject({ figures: { remaining: LIMIT - used - 3 } });
+      expect(await admit()).toMatchObject({ rateLimit: { remaining: LIMIT - used - 3 } });
     }
   });
 
@@ -80,7 +80,7 @@ describe("the window of a key", () => {
       () => {},
     );
     const answer = await admit();
-    const counted = answer.verdict === "admitted" && LIMIT - answer.figures.remaining;
+    const counted = answer.verdict === "admitted" && LIMIT - answer.rateLimit.remaining;
     expect(counted).toBeGreaterThanOrEqual(11);
     expect(counted).toBeLessThanOrEqual(16);
   });

@@ -26,7 +26,7 @@ async function openSubscribed(behaviour = "ok") {
   return { workspaceId, api, subscription, portal, path: `/webhooks/${subscription.id}` };
 }
 
-/** Figures of the last days, all zero except today's. */
+/** Counts of the last days, all zero except today's. */
 function days(today: Record<string, unknown> = {}) {
   const none = {
     delivered: 0,

@@ -187,7 +187,7 @@ describe("recorded leads", () => {
     )
       .bind(workspaceId)
       .run();
-    const door = new Platform(createExecutionContext(), env);
+    const platform = new Platform(createExecutionContext(), env);
     const nameIn = (body: string) => JSON.parse(body).data.name;
     const places: Record<string, () => Promise<unknown[]>> = {
       list: async () =>
@@ -197,12 +197,12 @@ describe("recorded leads", () => {
         return (await receivedBy({ url })).map(({ body }) => nameIn(body));
       },
       async details() {
-        const { items } = await door.listDeliveries({ webhookId });
-        const found = items.map(({ eventId }) => door.readDelivery({ webhookId, eventId }));
+        const { items } = await platform.listDeliveries({ webhookId });
+        const found = items.map(({ eventId }) => platform.readDelivery({ webhookId, eventId }));
         return (await Promise.all(found)).map(({ body }) => nameIn(body));
       },
       async export() {
-        const { items } = await door.exportWorkspace({ workspaceId });
+        const { items } = await platform.exportWorkspace({ workspaceId });
         return items.flatMap((item) => (item.kind === "lead" ? [item.name] : []));
       },
     };

@@ -51,7 +51,7 @@ describe("the backlog", () => {
     expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ oldestPendingSeconds: 0 });
   });
 
-  test("is what the Platform door returns, which rejects an unknown workspace", async () => {
+  test("is what the Platform API returns, which rejects an unknown workspace", async () => {
     const { workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
     await env.DB.prepare("UPDATE subscriptions SET next_at = ? WHERE workspace_id = ?")
       .bind(Date.now() + 60 * MINUTE_MS, workspaceId)

@@ -8,8 +8,8 @@ import type {
 } from "../../src/platform/operations.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
 
-/** The Platform door of the local server, or of the deployed Worker, opened from Node. */
-export interface PlatformDoor extends AsyncDisposable {
+/** The Platform API of the local server, or of the deployed Worker, opened from Node. */
+export interface PlatformClient extends AsyncDisposable {
   /** Calls a method. @throws Error that says what is wrong, or that the server is gone. */
   call<M extends PlatformMethod>(method: M, input: PlatformInput<M>): Promise<PlatformOutput<M>>;
 }
@@ -44,27 +44,27 @@ const RELAY = `export default {
 };`;
 
 /**
- * Opens the door. `remote` opens that of the deployed Worker, with wrangler's credentials.
+ * Opens the platform. `remote` opens that of the deployed Worker, with wrangler's credentials.
  *
  * @param options.patienceMs how long it may take to find a local server.
  * @throws Error if no local server is running, or nobody is logged in.
  */
-export function openPlatformDoor({
+export function openPlatform({
   remote = false,
   patienceMs = SERVER_PATIENCE_MS,
-} = {}): Promise<PlatformDoor> {
+} = {}): Promise<PlatformClient> {
   // wrangler's progress messages would be mixed with the answers.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
-  return remote ? openRemoteDoor() : openLocalDoor(patienceMs);
+  return remote ? openRemote() : openLocal(patienceMs);
 }
 
-async function openLocalDoor(patienceMs: number): Promise<PlatformDoor> {
+async function openLocal(patienceMs: number): Promise<PlatformClient> {
   const { convertV4MiniflareOptions, Miniflare } = await import("miniflare");
   makeWritable(WRANGLER_ENV.WRANGLER_REGISTRY_PATH);
   const token = randomUUID();
   const miniflare = new Miniflare(
     convertV4MiniflareOptions({
-      name: "platform-door",
+      name: "platform-client",
       modules: true,
       script: RELAY,
       compatibilityDate: "2026-10-20",
@@ -113,12 +113,12 @@ function noServer(): Error {
   return new Error("The local server is not running: start it with `npm start`.");
 }
 
-async function openRemoteDoor(): Promise<PlatformDoor> {
+async function openRemote(): Promise<PlatformClient> {
   const { getPlatformProxy } = await import("wrangler");
   const proxy = await getPlatformProxy<{
     PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
   }>({
-    configPath: join(ROOT, "scripts/shared/platform-door.toml"),
+    configPath: join(ROOT, "scripts/shared/platform-client.toml"),
     envFiles: [],
     persist: false,
     remoteBindings: true,
