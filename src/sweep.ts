@@ -1,4 +1,3 @@
-import { MOVES_AT_ONCE, REMOVED_RUNS_MAX_MS, SWEEP_MAX_MS } from "./contract/limits.ts";
 import { commit, type Database } from "./db/client.ts";
 import { deleteCommits } from "./db/commit-once.ts";
 import { databaseNames, hasOneDatabase } from "./db/databases.ts";
@@ -17,10 +16,17 @@ import { listMoves } from "./workspaces/moves.ts";
 import { continueMove } from "./workspaces/moving/move.ts";
 import { type Home, homeNamed } from "./workspaces/placement.ts";
 
+/** How long a sweep may spend on deleting. */
+const SWEEP_MAX_MS = 40_000;
+/** How long after its start a sweep still begins to delete runs of removed automations. */
+const REMOVED_RUNS_MAX_MS = 20_000;
+/** Maximum moves that one sweep continues, of the workspaces leaving one database. */
+const MOVES_AT_ONCE = 100;
+
 /**
  * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
- * notices, deletes what is past its retention, and continues moves. Every part is tried even if others fail; a failure is
- * thrown at the end, so that Cloudflare shows the scheduled job as failed.
+ * notices, deletes what is past its retention, and continues moves. Every part is tried even if others
+ * fail; a failure is thrown at the end, so that Cloudflare shows the scheduled job as failed.
  *
  * @param now Unix milliseconds.
  */

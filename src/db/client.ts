@@ -5,6 +5,9 @@ import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
 import { type D1Client, LateClient } from "./session.ts";
 
+/** Maximum rows that one transaction cancels, exhausts or deletes. */
+export const CLEANUP_MAX = 1_000;
+
 /** Drizzle over a D1 binding or session. Transient errors are retried: see `openDatabase`. */
 export type Database = DrizzleD1Database & { readonly $client: D1Client };
 

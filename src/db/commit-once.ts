@@ -1,9 +1,13 @@
 import { inArray, lt, type SQL, sql } from "drizzle-orm";
-import { COMMITS_FORGOTTEN_MAX, COMMITS_KEPT_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "./builder.ts";
 import { commit, type Database, inOrder, type Statements, write } from "./client.ts";
 import { commits } from "./schema.ts";
+
+/** How long a transaction's token is kept: longer than any retry can take. */
+const COMMITS_KEPT_MS = 3_600_000;
+/** Maximum tokens that one sweep deletes. */
+const COMMITS_FORGOTTEN_MAX = 20_000;
 
 /**
  * Commits statements as one transaction that takes effect exactly once, even if replies are lost or

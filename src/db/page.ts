@@ -1,7 +1,13 @@
 import { type Column, desc, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import { PAGE_MAX_BYTES } from "../contract/limits.ts";
 import { type Database, query, type Statements } from "./client.ts";
+
+/**
+ * A page ends before the leads or runs on it are larger than this in total, as the database returns
+ * them: leads in hexadecimal, so that a response has half as much. It has at least one. Other items are
+ * small: a hundred of the largest automations are 1.8 MB of JSON.
+ */
+const PAGE_MAX_BYTES = 2_000_000;
 
 /** A client's request for a page: at most `limit` items, older than `after`. */
 export interface PageRequest {

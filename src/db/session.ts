@@ -1,5 +1,7 @@
-import { MOVING_WAIT_MS } from "../contract/limits.ts";
 import { isMoving, makeFinal } from "./errors.ts";
+
+/** How long a write waits for a workspace that is being switched to another database. */
+export const MOVING_WAIT_MS = 5_000;
 
 /** The part of D1 that is used; both a binding and a session have it. */
 export type D1Client = Pick<D1Database, "prepare" | "batch">;

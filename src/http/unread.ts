@@ -1,6 +1,10 @@
 import { createMiddleware } from "hono/factory";
-import { UNREAD_BODY_MAX } from "../contract/limits.ts";
 import type { AppEnv } from "./context.ts";
+
+/**
+ * How much of an unneeded request body to read, and for how long, to keep the connection usable.
+ */
+const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
 /**
  * Drains a request body that the handler left unread, so that the connection can be reused. An

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { API_KEYS_LIST } from "../contract/cursor.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { KEY_OVERLAP_MAX_SECONDS, PORTAL_KEYS, STANDING_MAX_AGE_MS } from "../contract/limits.ts";
+import { KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
@@ -19,6 +19,7 @@ import {
   listStoredKeys,
   revokeKey,
   rollKey,
+  STANDING_MAX_AGE_MS,
   type StoredKey,
   toApiKeyView,
   updateQuota,
@@ -35,6 +36,9 @@ import {
 } from "./fields.ts";
 import { expectWorkspace } from "./homes.ts";
 import { operation } from "./operation.ts";
+
+/** Keys on one page of the portal; to show the usage of one takes a call of its gate. */
+const PORTAL_KEYS = 20;
 
 /* API keys. All of them are in the directory. */
 

@@ -1,11 +1,13 @@
 import { z } from "@hono/zod-openapi";
-import { MOVE_MAX_MS } from "../contract/limits.ts";
 import { databaseNames } from "../db/databases.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
 import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
 import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
 import { expectDatabase, expectWorkspace, queryIfReachable } from "./homes.ts";
 import { operation } from "./operation.ts";
+
+/** How long one call, or one sweep, works on moving a workspace. */
+const MOVE_MAX_MS = 20_000;
 
 /* The bound databases, and which one a workspace lives in. */
 

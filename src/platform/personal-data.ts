@@ -1,6 +1,5 @@
 import { z } from "@hono/zod-openapi";
 import { InputError } from "../contract/input-error.ts";
-import { ERASURE_MAX_MS } from "../contract/limits.ts";
 import { Id } from "../contract/text.ts";
 import { commit } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
@@ -25,6 +24,9 @@ import {
   queryIfReachable,
 } from "./homes.ts";
 import { operation } from "./operation.ts";
+
+/** Maximum duration of one call that erases a workspace. */
+const ERASURE_MAX_MS = 10_000;
 
 /* Erasing and handing out what we know about people. */
 

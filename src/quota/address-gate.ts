@@ -1,7 +1,12 @@
 import { DurableObject } from "cloudflare:workers";
-import { NETWORK_FAILURES_MULTIPLE } from "../contract/limits.ts";
 import type { AddressName } from "./address.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
+
+/**
+ * How many times the failed authentications of a /64 its IPv6 /48 may have: one customer may hold all
+ * of its 65,536 /64s.
+ */
+const NETWORK_FAILURES_MULTIPLE = 16;
 
 /** A gate's answer to one failure. */
 export interface CountedFailure {

@@ -1,13 +1,15 @@
 import { DurableObject } from "cloudflare:workers";
-import { STANDING_MAX_AGE_MS, WINDOW_WRITTEN_EVERY_MS } from "../contract/limits.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf, DIRECTORY } from "../db/databases.ts";
 import { isOlder } from "../db/session.ts";
-import { type Standing, useKey } from "../workspaces/api-keys.ts";
+import { STANDING_MAX_AGE_MS, type Standing, useKey } from "../workspaces/api-keys.ts";
 import { findAccess } from "../workspaces/workspaces.ts";
 import type { KeyRefusal } from "./memory.ts";
 import { countUsage, type HourUsage } from "./usage.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
+
+/** Minimum time between two writes of a key's window; a reset loses the counts of that time. */
+const WINDOW_WRITTEN_EVERY_MS = 500;
 
 /** A gate's answer to one request. */
 export type Admission =

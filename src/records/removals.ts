@@ -1,5 +1,4 @@
 import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
-import { REMOVED_RUNS_AT_ONCE, REMOVED_RUNS_PIECES } from "../contract/limits.ts";
 import type { Moment } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
@@ -14,6 +13,11 @@ import {
 } from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
+
+/** Maximum runs of removed automations that one transaction deletes... */
+const REMOVED_RUNS_AT_ONCE = 5_000;
+/** ...and maximum such transactions per sweep. */
+const REMOVED_RUNS_PIECES = 20;
 
 type Removal = typeof removals.$inferSelect;
 

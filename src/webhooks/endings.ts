@@ -1,8 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
-import { CLEANUP_MAX, OVERDUE_MAX_MS } from "../contract/limits.ts";
+import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { inOrder, preparedWrite, type Statements } from "../db/client.ts";
+import { CLEANUP_MAX, inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import { type HoldValues, IS_FREE, IS_UNDER_WAY, NOBODY } from "./dispatch/holds.ts";

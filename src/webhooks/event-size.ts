@@ -1,7 +1,6 @@
 import { and, eq, gt, lt, type SQL, sql } from "drizzle-orm";
-import { CLEANUP_MAX } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { type Database, type Statements, write } from "../db/client.ts";
+import { CLEANUP_MAX, type Database, type Statements, write } from "../db/client.ts";
 import { events, workspaces } from "../db/schema.ts";
 
 const payload = sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`;

@@ -11,7 +11,6 @@ import {
   sql,
 } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
-import { STANDING_MAX_AGE_MS } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { insertFrom, named, qb } from "../db/builder.ts";
 import {
@@ -35,6 +34,11 @@ import {
 } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { IS_LEAVING } from "./moves.ts";
+
+/**
+ * Maximum age of a key's standing in its gate; reading it again also notes that the key is used.
+ */
+export const STANDING_MAX_AGE_MS = 3_600_000;
 
 /** Inserts an API key; only its hash is stored. */
 export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {

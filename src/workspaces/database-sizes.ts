@@ -1,9 +1,13 @@
 import { z } from "@hono/zod-openapi";
 import { and, count, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
-import { DATABASE_MAX_BYTES, SIZES_KEPT_DAYS } from "../contract/limits.ts";
 import type { Database } from "../db/client.ts";
 import { events, sizes, workspaces } from "../db/schema.ts";
+
+/** Maximum size of a D1 database (https://developers.cloudflare.com/d1/platform/limits/). */
+export const DATABASE_MAX_BYTES = 10_000_000_000;
+/** Days for which a database's daily sizes are kept. */
+const SIZES_KEPT_DAYS = 30;
 
 const DAY_MS = 86_400_000;
 

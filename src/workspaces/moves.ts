@@ -1,8 +1,10 @@
 import { and, type Column, eq, inArray, isNull, lte, or, type SQL, sql } from "drizzle-orm";
-import { MOVER_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
 import { inOrder, readAs, rows, type Statements, write } from "../db/client.ts";
 import { changes, type MovePosition, type MoveState, moves, workspaces } from "../db/schema.ts";
+
+/** How long a process that moves a workspace owns the move, unless it renews that. */
+const MOVER_MS = 15_000;
 
 /*
  * Moving a workspace from one database, the source, to another, the target (moving/arrivals.ts). `MoveState`

@@ -1,5 +1,4 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
-import { DATABASE_PATIENCE_MS } from "../contract/limits.ts";
 import { inJson, qb } from "../db/builder.ts";
 import { type Database, openDatabase, prepared, query } from "../db/client.ts";
 import {
@@ -12,6 +11,9 @@ import {
 } from "../db/databases.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { MovingSession } from "../db/session.ts";
+
+/** How long a database may take to answer before the others are used without it. */
+const DATABASE_PATIENCE_MS = 5_000;
 
 /** The database that a workspace lives in. */
 export interface Home {

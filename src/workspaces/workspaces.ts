@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { and, type Column, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
-import { GATES_TOLD_MAX, SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
+import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { inJson, qb } from "../db/builder.ts";
 import {
@@ -27,6 +27,9 @@ import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
 import { readdress } from "../webhooks/notices/notices.ts";
 import { isLive, type WorkspaceStanding } from "./api-keys.ts";
 import { IS_LEAVING } from "./moves.ts";
+
+/** Maximum key gates that one dispatch notifies; a Worker may make 1,000 calls per invocation. */
+const GATES_TOLD_MAX = 500;
 
 /** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
 export async function insertWorkspace(

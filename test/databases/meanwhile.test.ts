@@ -5,7 +5,6 @@ import {
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { COPIED_BYTES_AT_ONCE } from "../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import { openedDataKeys } from "../../src/encryption/personal-data.ts";
 import { Platform as PlatformEntrypoint } from "../../src/platform/entrypoint.ts";
@@ -14,7 +13,7 @@ import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { sweep } from "../../src/sweep.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { listMoves } from "../../src/workspaces/moves.ts";
-import { findChanges } from "../../src/workspaces/moving/copying.ts";
+import { COPIED_BYTES_AT_ONCE, findChanges } from "../../src/workspaces/moving/copying.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   errorOf,

@@ -1,11 +1,10 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { DATABASE_MAX_BYTES } from "../../src/contract/limits.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { Platform } from "../../src/platform/entrypoint.ts";
 import { sweep } from "../../src/sweep.ts";
-import { insertSize } from "../../src/workspaces/database-sizes.ts";
+import { DATABASE_MAX_BYTES, insertSize } from "../../src/workspaces/database-sizes.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import {
   awayDatabase,

@@ -1,9 +1,3 @@
-import {
-  INGEST_AWAY_MS,
-  INGEST_DATABASE_MAX_MS,
-  INGEST_TRANSACTION_MAX_BYTES,
-  INGEST_TRANSACTION_MAX_RECORDS,
-} from "../../contract/limits.ts";
 import type { Database } from "../../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openNamed } from "../../db/databases.ts";
 import { isTransient } from "../../db/errors.ts";
@@ -24,6 +18,18 @@ import {
   setAside,
   settle,
 } from "./message.ts";
+
+/** Maximum size of the messages the ingest queue records in one transaction, in bytes of JSON. */
+const INGEST_TRANSACTION_MAX_BYTES = 1_000_000;
+/**
+ * Maximum records in one such transaction: with the maximum number of subscriptions, 100,000
+ * deliveries, which take 5 of the 30 seconds that D1 allows.
+ */
+const INGEST_TRANSACTION_MAX_RECORDS = 1_000;
+/** With several databases, the maximum time that the others wait for one that does not answer... */
+const INGEST_DATABASE_MAX_MS = 10_000;
+/** ...and how long they then go on without it. */
+const INGEST_AWAY_MS = 60_000;
 
 /**
  * The queue for platforms that are not Workers: records the messages of `platform-records` as

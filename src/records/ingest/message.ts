@@ -1,14 +1,21 @@
 import { InputError } from "../../contract/input-error.ts";
-import {
-  INGEST_WAIT_SECONDS,
-  MESSAGE_MAX_BYTES,
-  UNORDERED_FIRST_WAIT_SECONDS,
-  UNORDERED_LAST_WAIT_SECONDS,
-  UNORDERED_MAX_SECONDS,
-} from "../../contract/limits.ts";
 import { log, logError } from "../../log.ts";
 import type { RecordingMethod } from "../recording/inputs.ts";
 import { MissingReference } from "../recording/references.ts";
+
+/** Maximum size of a queue message in bytes, minus the queue's own overhead. */
+const MESSAGE_MAX_BYTES = 127_000;
+/** How long after it was sent a run waits for its automation or lead; then it is set aside. */
+const UNORDERED_MAX_SECONDS = 900;
+/** A run's first wait; each further wait doubles its age. */
+const UNORDERED_FIRST_WAIT_SECONDS = 5;
+/**
+ * The only wait of a run that is already older when it first arrives: the record it refers to may
+ * be right behind it.
+ */
+const UNORDERED_LAST_WAIT_SECONDS = 60;
+/** Wait before retrying a message that could not be recorded; doubles each time. */
+const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;
 
 /** A message and its outcome so far. */
 export interface Item {

@@ -1,8 +1,8 @@
 import { and, type Column, eq, inArray, isNull, ne, notExists, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
-import { CLEANUP_MAX } from "../../contract/limits.ts";
 import { qb } from "../../db/builder.ts";
 import {
+  CLEANUP_MAX,
   commit,
   type Database,
   type Executable,

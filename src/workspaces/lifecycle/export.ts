@@ -1,7 +1,6 @@
 import { type Column, getTableColumns, type SQL, sql } from "drizzle-orm";
 import { decodeValues, EXPORT_LIST, encodeValues } from "../../contract/cursor.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { EXPORT_PAGE_MAX_BYTES, EXPORT_PAGE_MAX_ITEMS } from "../../contract/limits.ts";
 import { isoTime } from "../../contract/time.ts";
 import { list, toJsonValue } from "../../db/builder.ts";
 import { type Database, query, rows } from "../../db/client.ts";
@@ -18,6 +17,10 @@ import {
   positionOf,
   selectRows,
 } from "./export-parts.ts";
+
+/** An export page is full at this many items or bytes of JSON; the last rows read may exceed it. */
+const EXPORT_PAGE_MAX_ITEMS = 1_000;
+const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
 /** A position in an export. */
 interface Place {

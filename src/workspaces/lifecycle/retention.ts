@@ -1,8 +1,8 @@
 import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
-import { CLEANUP_MAX, EXPIRY_SLACK_MS } from "../../contract/limits.ts";
 import { qb } from "../../db/builder.ts";
 import {
+  CLEANUP_MAX,
   commit,
   counted,
   type Database,
@@ -15,6 +15,9 @@ import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { deleteDeliveries } from "../../webhooks/endings.ts";
 import { resize } from "../../webhooks/event-size.ts";
 import { isWritable } from "../moves.ts";
+
+/** An event that is settled later than this after its creation gets an expiry of its own. */
+const EXPIRY_SLACK_MS = 3_600_000;
 
 /** How long settled events are kept: milliseconds after they were settled. */
 export interface Retention {

@@ -1,14 +1,18 @@
 import { and, eq, exists, gt, lt, lte, ne, or, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
-import { CLEANUP_MAX, SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../../contract/limits.ts";
 import { qb } from "../../db/builder.ts";
-import { commit, type Database, inOrder, write } from "../../db/client.ts";
+import { CLEANUP_MAX, commit, type Database, inOrder, write } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { exhaustEvents } from "../../webhooks/endings.ts";
 import { EVENT_BYTES, type Measured, measureNext } from "../../webhooks/event-size.ts";
 import { isWritable } from "../moves.ts";
 import { expire, OF_EVENT } from "./retention.ts";
+
+/** Age at which an event is measured: by then all older ones are committed. */
+export const SIZE_SLACK_MS = 120_000;
+/** Maximum pending events per workspace that one sweep skips while looking for settled ones. */
+export const TRIM_PENDING_MAX = 10_000;
 
 /** A workspace, and the event up to which the last trim left only pending ones. */
 type Workspace = Measured & Pick<typeof workspaces.$inferSelect, "trimmedTo">;

@@ -1,6 +1,5 @@
 import { type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { CHANGES_AT_ONCE, COPIED_AT_ONCE, COPIED_BYTES_AT_ONCE } from "../../contract/limits.ts";
 import { bare, excluded, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
 import {
   type Executable,
@@ -32,6 +31,12 @@ import {
   positionOf,
   selectRows,
 } from "../lifecycle/export-parts.ts";
+
+/** Maximum rows of a workspace that are copied to another database in one step, and maximum bytes. */
+const COPIED_AT_ONCE = 1_000;
+export const COPIED_BYTES_AT_ONCE = 1_000_000;
+/** Maximum changes, noted since copying began, that are copied in one step; the same bytes apply. */
+const CHANGES_AT_ONCE = 1_000;
 
 /*
  * Copying the rows of a workspace from one database, the source, to another, the target: read as they

@@ -1,4 +1,3 @@
-import { MOVER_PATIENCE_MS } from "../../contract/limits.ts";
 import { commit, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { openNamed } from "../../db/databases.ts";
 import type { MoveState } from "../../db/schema.ts";
@@ -13,6 +12,9 @@ import {
   updateMove,
 } from "../moves.ts";
 import { DatabaseAway, inTime } from "../placement.ts";
+
+/** How long a database may take to answer a mover; less than `MOVER_MS`. */
+const MOVER_PATIENCE_MS = 10_000;
 
 /** Another mover has taken over, or the move is over. */
 export class Overtaken extends Error {}

@@ -1,15 +1,7 @@
-import {
-  DRAINED_MS,
-  LEFT_BEHIND_MS,
-  MOVE_GATE_PATIENCE_MS,
-  MOVE_GATES_AT_ONCE,
-  MOVING_WAIT_MS,
-  SWITCH_MAX_MS,
-  SWITCH_WAIT_MS,
-} from "../../contract/limits.ts";
 import { inOrder } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import type { MovePosition } from "../../db/schema.ts";
+import { MOVING_WAIT_MS } from "../../db/session.ts";
 import { forgetKey } from "../../quota/forget.ts";
 import { listDue } from "../../webhooks/dispatch/due.ts";
 import { isHeld } from "../../webhooks/dispatch/holds.ts";
@@ -28,6 +20,22 @@ import {
 } from "./arrivals.ts";
 import { applyChanges, findChanges, findPiece, KINDS_COPIED, upsertRows } from "./copying.ts";
 import { Lease, Overtaken } from "./lease.ts";
+
+/** How many key gates a mover tells at once... */
+const MOVE_GATES_AT_ONCE = 50;
+/** ...and how long each may take to answer. */
+const MOVE_GATE_PATIENCE_MS = 5_000;
+/**
+ * How long writes wait for a switch before the workspace is opened again where it was. Less than
+ * `MOVING_WAIT_MS`, so that they succeed there.
+ */
+const SWITCH_MAX_MS = 2_000;
+/** How long to wait after a failed switch before the sweep tries again; doubles each time. */
+const SWITCH_WAIT_MS = { first: 60_000, max: 3_600_000 } as const;
+/** How long to wait, once no subscription is held, for the last outcomes of dispatches. */
+const DRAINED_MS = 300;
+/** How long after a move what the workspace left behind is deleted: reads in progress have ended. */
+const LEFT_BEHIND_MS = 60_000;
 
 /** One try to continue a move. Another one has another identity. */
 export class Mover {

@@ -1,7 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, expect, test, vi } from "vitest";
-import { SIZE_SLACK_MS, TRIM_PENDING_MAX } from "../../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries } from "../../../../src/db/schema.ts";
 import { sweep } from "../../../../src/sweep.ts";
@@ -9,7 +8,12 @@ import { exhaustEvents } from "../../../../src/webhooks/endings.ts";
 import { EVENT_BYTES } from "../../../../src/webhooks/event-size.ts";
 import { enableAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
 import { deleteExpired } from "../../../../src/workspaces/lifecycle/retention.ts";
-import { parseEventsMaxBytes, trimEvents } from "../../../../src/workspaces/lifecycle/trimming.ts";
+import {
+  parseEventsMaxBytes,
+  SIZE_SLACK_MS,
+  TRIM_PENDING_MAX,
+  trimEvents,
+} from "../../../../src/workspaces/lifecycle/trimming.ts";
 import {
   announceLeads,
   createWorkspace,
