@@ -160,7 +160,11 @@ export function parseBearer(header: string | undefined): string | null {
   return /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? null;
 }
 
-/** Counts an authentication failure against the address. @returns the error to answer with. */
+/**
+ * Counts an authentication failure against the address, unless it is a preflight.
+ *
+ * @returns the error to answer with.
+ */
 async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, block));
@@ -170,12 +174,29 @@ async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
     c.set("rateLimit", known.rateLimit);
     return rateLimited(known.rateLimit);
   }
+  if (isPreflight(c)) {
+    const rateLimit = await peekFailures(c);
+    c.set("rateLimit", rateLimit);
+    return rateLimit.remaining === 0 ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
+  }
   const failure = await callObject(c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
   if (!blocked) return new ApiError("invalid_api_key");
   blockedAddresses.note({ network, block }[blocked], { rateLimit }, askedAt);
   return rateLimited(rateLimit);
+}
+
+/**
+ * Whether a browser asks what a page of another origin may send (Fetch Standard, CORS-preflight fetch).
+ * That never has a key, so it guesses none: it is refused, but does not count as a failure.
+ */
+function isPreflight({ req }: Context<AppEnv>): boolean {
+  const [origin, method] = ["Origin", "Access-Control-Request-Method"].map((name) =>
+    req.header(name),
+  );
+  const hasKey = req.header("Authorization") !== undefined;
+  return req.method === "OPTIONS" && origin !== undefined && method !== undefined && !hasKey;
 }
 
 /** The failure window of the address that a request comes from. */

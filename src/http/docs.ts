@@ -22,6 +22,9 @@ const DOCUMENTS: Record<string, string> = {
   "/llms.txt": "text/plain; charset=utf-8",
 };
 
+/** Tools that run in a browser load the OpenAPI document from their own origin. */
+const OPEN = { "Access-Control-Allow-Origin": "*" };
+
 /** The public documents outside `/v1`. */
 export const docs = newApp();
 
@@ -30,7 +33,12 @@ for (const [path, type] of Object.entries(DOCUMENTS))
     const asset = await readAsset(c, path === "/docs" ? "/docs/index.html" : path);
     if (!asset) return c.notFound();
     const text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
-    return new Response(text, { headers: { "Content-Type": type, ...policyOf(type) } });
+    const headers = {
+      "Content-Type": type,
+      ...policyOf(type),
+      ...(path === "/openapi.json" && OPEN),
+    };
+    return new Response(text, { headers });
   });
 
 docs.get("/docs/assets/*", (c) => answerHashed(c, HASHED));

@@ -14,7 +14,7 @@ export const NEWEST_FIRST =
 export const PageQuery = z.object({
   limit: z
     .string()
-    .refine((text) => /^[0-9]+$/.test(text), { params: { reason: "invalid_type", min, max } })
+    .refine((text) => /^-?[0-9]+$/.test(text), { params: { reason: "invalid_type", min, max } })
     .transform(Number)
     .refine((limit) => limit >= min && limit <= max, {
       params: { reason: "out_of_range", min, max },

@@ -38,7 +38,7 @@ Send an API key of your workspace with every request:
 Authorization: Bearer key_live_…
 \`\`\`
 
-Keys are created in the workspace settings, under API. A key belongs to one workspace and selects it: requests never name a workspace. A key gives access to the whole workspace, so keep it on your servers.
+Keys are created in the workspace settings, under API. A key belongs to one workspace and selects it: requests never name a workspace. A key gives access to the whole workspace, so keep it on your servers. A page in a browser would show it to everyone who opens it; that is why no response of \`/v1\` can be read from another origin.
 
 - A key that is missing, malformed, unknown or revoked gives 401 \`invalid_api_key\` with \`WWW-Authenticate: Bearer\`; the response does not say which. A revoked key stops working immediately.
 - A valid key of a workspace without access to the service gives 403 \`workspace_access_denied\`. Such requests count against the quota, but the answer stays 403 when it is used up.

@@ -51,6 +51,29 @@ describe("an address that fails to authenticate", () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(40);
   });
 
+  test("is not blocked by a browser's preflights, which are refused like any request without a key", async () => {
+    const address = freshAddress();
+    const preflight = (headers: Record<string, string> = {}) =>
+      send("/v1/leads", {
+        method: "OPTIONS",
+        headers: {
+          "CF-Connecting-IP": address,
+          Origin: "https://page.example",
+          "Access-Control-Request-Method": "GET",
+          "Access-Control-Request-Headers": "authorization",
+          ...headers,
+        },
+      });
+    for (let i = 0; i < 25; i++) expect(await preflight()).toEqual(refusal(401, "invalid_api_key"));
+    expect(rateLimitOf(await preflight())).toMatchObject({ limit: 20, remaining: 20 });
+    // With a key it is no preflight, but a guess.
+    await preflight({ Authorization: `Bearer ${await inventedKey()}` });
+    expect(rateLimitOf(await preflight())).toMatchObject({ limit: 20, remaining: 19 });
+    for (let i = 0; i < 20; i++) await authorizedBy(null, address);
+    expect((await preflight()).status).toBe(429);
+    expect((await preflight()).headers).not.toHaveProperty("access-control-allow-origin");
+  });
+
   test("is still served with a valid key when blocked, with the key's rate limit", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();

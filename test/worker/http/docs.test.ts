@@ -109,6 +109,14 @@ describe("the docs page", () => {
     }
   });
 
+  test("can be read by pages of other origins only as the OpenAPI document", async () => {
+    const readable = async (path: string) =>
+      (await fetchFile(path)).headers["access-control-allow-origin"];
+    expect(await readable("/openapi.json")).toBe("*");
+    for (const path of ["/docs", "/docs.md", "/llms.txt", ...(await loadedFiles())])
+      expect(await readable(path), path).toBeUndefined();
+  });
+
   test("is returned whole, whatever the request's conditions and ranges", async () => {
     const [file = ""] = await loadedFiles();
     const plain = await fetchFile(file);

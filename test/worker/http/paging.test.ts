@@ -71,7 +71,7 @@ describe("the limit of a page", () => {
     ...bounds,
   });
 
-  test.each(["0", "101", "1000", "00", "9007199254740993", "9".repeat(400)])(
+  test.each(["0", "-1", "-0", "101", "1000", "00", "9007199254740993", "9".repeat(400)])(
     "is rejected, not corrected, if it is out of range: limit=%s",
     async (limit) => {
       expect(await workspace.api.get(`/v1/leads?limit=${limit}`)).toEqual(outOfRange);
@@ -82,7 +82,8 @@ describe("the limit of a page", () => {
     "",
     "1.0",
     "1e1",
-    "-1",
+    "--1",
+    "-",
     "%2B5",
     "+5",
     "%205",
