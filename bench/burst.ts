@@ -1,5 +1,5 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import { SETTLE_AFTER_MS } from "../src/contract/limits.ts";
+import { SETTLE_AFTER_MS } from "../src/webhooks/dispatch/dispatch.ts";
 import { startReceiver } from "../test/node/support/receiver.ts";
 import { HeldQueues, readMeters, resetMeters } from "./held.ts";
 import { openWorkspace, recordLeads } from "./isolation.ts";

@@ -4,8 +4,7 @@ import { databaseNames, hasOneDatabase } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { log, logError } from "./log.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
-import { findOverdue } from "./webhooks/dispatch/due.ts";
-import { wake } from "./webhooks/dispatch/wake.ts";
+import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { takeSteps } from "./webhooks/redelivery/ranges.ts";
 import { deleteEndedSecrets } from "./webhooks/secrets.ts";
@@ -41,17 +40,17 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
   const home = homeNamed(env, database);
   const { db } = home;
   const startedAt = performance.now();
-  const mayGoOn = () => performance.now() - startedAt < SWEEP_MAX_MS;
+  const hasTime = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
     wakeOverdue(home, env, now),
-    sendNotices(db, env, now, mayGoOn),
-    expireEvents(db, env, now, mayGoOn),
-    redeliverRanges(home, env, now, mayGoOn),
+    sendNotices(db, env, now, hasTime),
+    expireEvents(db, env, now, hasTime),
+    redeliverRanges(home, env, now, hasTime),
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
     insertSize(db, now),
-    goOnMoving(home, env, mayGoOn),
+    goOnMoving(home, env, hasTime),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure, { database });
@@ -59,13 +58,13 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
 }
 
 /** Continues the moves that this database takes part in, one after another. */
-async function goOnMoving({ database, db }: Home, env: Env, mayGoOn: () => boolean): Promise<void> {
+async function goOnMoving({ database, db }: Home, env: Env, hasTime: () => boolean): Promise<void> {
   if (hasOneDatabase(env)) return;
   const leaving = await commit(db, listMoves(MOVES_AT_ONCE, Date.now()));
   if (leaving.length === 0) return;
   const failures: unknown[] = [];
   for (const { workspaceId } of leaving)
-    await continueMove(env, database, workspaceId, mayGoOn).catch((error) => failures.push(error));
+    await continueMove(env, database, workspaceId, hasTime).catch((error) => failures.push(error));
   if (failures.length > 0) throw failures[0];
 }
 
@@ -86,9 +85,9 @@ async function redeliverRanges(
   { database, db }: Home,
   env: Env,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<void> {
-  const wakes = await takeSteps(db, now, mayGoOn);
+  const wakes = await takeSteps(db, now, hasTime);
   if (wakes.length > 0) await wake(env, database, wakes);
 }
 
@@ -96,16 +95,16 @@ async function expireEvents(
   db: Database,
   env: Env,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<void> {
   const { deleted: trimmed, overBound } = await trimEvents(
     db,
     parseEventsMaxBytes(env),
     now,
-    mayGoOn,
+    hasTime,
   );
   for (const { workspaceId, bytes } of overBound)
     log("events_over_bound", { workspace: workspaceId, bytes });
-  const expired = await deleteExpired(db, parseRetention(env), now, mayGoOn);
+  const expired = await deleteExpired(db, parseRetention(env), now, hasTime);
   if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }

@@ -3,7 +3,7 @@
  * the scheduled job often. Calls go to the Worker over HTTP: through Miniflare, this process would wait
  * for the Worker, which in turn waits for it whenever it logs a lot.
  */
-import { SWEEP_GRACE_MS } from "../../src/contract/limits.ts";
+import { SWEEP_GRACE_MS } from "../../src/webhooks/dispatch/wake.ts";
 import { startRuntime } from "../shared/runtime.ts";
 import { DATABASES } from "./traffic.ts";
 

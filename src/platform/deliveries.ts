@@ -4,10 +4,16 @@ import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumer
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT } from "../contract/limits.ts";
 import { Instant } from "../contract/text.ts";
-import { Backlog, findBacklog, sumBacklogs } from "../webhooks/dispatch/due.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { findDelivery, listDeliveries as listStored } from "../webhooks/history.ts";
-import { findLedger, Ledger, sumLedgers } from "../webhooks/ledger.ts";
+import {
+  Backlog,
+  findBacklog,
+  findLedger,
+  Ledger,
+  sumBacklogs,
+  sumLedgers,
+} from "../webhooks/ledger.ts";
 import { redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
 import { DeliveryDetails, DeliveryView, Redelivered } from "../webhooks/views.ts";
 import { findHomeOfWebhook } from "../workspaces/placement.ts";

@@ -15,7 +15,7 @@ import { createDataKey } from "../encryption/personal-data.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { unknownWorkspace } from "../records/recording/references.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
-import { withdrawWorkspace } from "../webhooks/subscriptions.ts";
+import { cancelPendingOf } from "../webhooks/subscriptions.ts";
 import { WorkspaceDetails } from "../webhooks/views.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
@@ -168,7 +168,7 @@ export const setWorkspaceAccess = operation({
   async run({ env, ctx }, { workspaceId, granted }) {
     const home = await openHome(env, workspaceId);
     const now = Date.now();
-    const withdrawal = granted ? [] : [withdrawWorkspace(workspaceId, now)];
+    const withdrawal = granted ? [] : [cancelPendingOf(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
     const [updated, [toCancel = []]] = await commit(
       withoutRetries(home.db),

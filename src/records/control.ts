@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import type { AutomationStatus } from "../contract/enumerations.ts";
 import { type Database, inOrder, readAs } from "../db/client.ts";
 import { automations } from "../db/schema.ts";
-import type { Wake } from "../webhooks/dispatch/due.ts";
+import type { Wake } from "../webhooks/dispatch/wake.ts";
 import { announce, commitAnnounced, draftEvent } from "../webhooks/outbox.ts";
 import {
   type AutomationRow,

@@ -1,11 +1,15 @@
 import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
-import { PORTAL_DAY_MAX, PORTAL_DAYS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
 import { deliveries } from "../db/schema.ts";
 import type { DayView } from "./views.ts";
+
+/** Number of days for which the portal counts deliveries, including today... */
+export const PORTAL_DAYS = 7;
+/** ...and the maximum it counts per day; the newest ones. */
+export const PORTAL_DAY_MAX = 1_000;
 
 const DAY_MS = 86_400_000;
 

@@ -5,18 +5,19 @@ import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, inOrder, preparedWrite, type Statements } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
-import { type HoldValues, IS_FREE, IS_UNDER_WAY, NOBODY } from "./dispatch/holds.ts";
+import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/lease.ts";
 
 /*
- * How pending deliveries end without a post: those of a withdrawn subscription are cancelled, and
- * those overdue for too long are exhausted.
+ * How pending deliveries end without a post: those of a subscription that is deleted, disabled or
+ * without access are cancelled, and those overdue for too long are exhausted.
  */
 
 /**
- * Withdraws the pending deliveries of a subscription, which are then cancelled in chunks, and what
- * was still to be redelivered.
+ * What to set on a subscription to cancel its pending deliveries, of which there may be any number.
+ * They are void at once, because they belong to an earlier generation, and are then cancelled in
+ * chunks, even if it becomes active again meanwhile. What was still to be redelivered is dropped.
  */
-export const WITHDRAWN = {
+export const CANCEL_PENDING = {
   generation: sql`${subscriptions.generation} + 1`,
   cancelling: true,
   ranges: null,
@@ -30,10 +31,10 @@ const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
 // `>= 0` is always true. It makes SQLite use the index of pending deliveries instead of scanning
 // all.
-const IS_WITHDRAWN = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
+const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
   AND ${deliveries.generation} < ${subscriptions.generation}`;
 
-/** The statements that cancel the withdrawn deliveries of the subscriptions in `ids`. */
+/** The statements that cancel the void deliveries of the subscriptions in `ids`. */
 function cancelling(ids: SQL) {
   const isNamed = sql`${subscriptions.id} IN (${ids})`;
   const cancel = preparedWrite(
@@ -43,8 +44,8 @@ function cancelling(ids: SQL) {
       .where(
         sql`${KEY} IN (
           SELECT ${deliveries.subscriptionId}, ${deliveries.eventId}
-          FROM ${subscriptions} JOIN ${deliveries} ON ${IS_WITHDRAWN}
-          WHERE ${isNamed} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_UNDER_WAY}
+          FROM ${subscriptions} JOIN ${deliveries} ON ${IS_VOID}
+          WHERE ${isNamed} AND ${subscriptions.cancelling} AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS}
             AND ${IS_WRITABLE}
           LIMIT ${CLEANUP_MAX})`,
       ),
@@ -55,7 +56,7 @@ function cancelling(ids: SQL) {
       .set({ cancelling: false })
       .where(
         sql`${isNamed} AND ${subscriptions.cancelling} AND ${IS_WRITABLE}
-          AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_WITHDRAWN})`,
+          AND NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_VOID})`,
       ),
   );
   // A subscription that its client deleted is kept only until these are cancelled.
@@ -66,7 +67,7 @@ function cancelling(ids: SQL) {
         sql`${isNamed} AND ${subscriptions.deletedAt} IS NOT NULL AND NOT ${subscriptions.cancelling} AND ${IS_WRITABLE}`,
       ),
   );
-  return (values: HoldValues & Record<string, string | number>) =>
+  return (values: LeaseValues & Record<string, string | number>) =>
     inOrder([cancel(values), note(values), remove(values)]);
 }
 
@@ -75,17 +76,17 @@ const cancellingById = cancelling(
 );
 
 /**
- * Cancels up to `CLEANUP_MAX` withdrawn deliveries of the subscriptions that are free or held by
- * `holder`, and clears the flag of those with none left. Deliveries in progress are skipped, so
+ * Cancels up to `CLEANUP_MAX` void deliveries of the subscriptions that nobody but `holder` leases,
+ * and clears the flag of those with none left. Deliveries in progress are skipped, so
  * nothing is posted after it has been cancelled.
  */
-export function cancelWithdrawn(
+export function cancelVoid(
   subscriptionIds: string[],
   now: number,
-  { holder, asked }: Omit<HoldValues, "now"> = NOBODY,
+  { holder, requests }: Omit<LeaseValues, "now"> = NOBODY,
 ): Statements<unknown> {
   const ids = JSON.stringify(subscriptionIds);
-  return cancellingById({ subscriptionIds: ids, holder, asked, now });
+  return cancellingById({ subscriptionIds: ids, holder, requests, now });
 }
 
 const own = alias(subscriptions, "own");
@@ -93,16 +94,16 @@ const cancellingByWorkspace = cancelling(
   sql`SELECT ${own.id} FROM ${subscriptions} AS own WHERE ${own.workspaceId} = ${sql.placeholder("workspaceId")}`,
 );
 
-/** Like `cancelWithdrawn`, for all subscriptions of a workspace. */
-export function cancelWithdrawnOf(workspaceId: string, now: number): Statements<unknown> {
+/** Like `cancelVoid`, for all subscriptions of a workspace. */
+export function cancelVoidOf(workspaceId: string, now: number): Statements<unknown> {
   return cancellingByWorkspace({ workspaceId, now, ...NOBODY });
 }
 
 const overdue = exhausting(
-  sql`json_each(${sql.placeholder("asked")}) AS r
+  sql`json_each(${sql.placeholder("requests")}) AS r
       JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
       JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
-    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_UNDER_WAY} AND ${IS_WRITABLE}
+    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS} AND ${IS_WRITABLE}
     LIMIT ${CLEANUP_MAX}`,
 );
 
@@ -110,7 +111,7 @@ const overdue = exhausting(
  * Exhausts deliveries overdue for too long, because their subscription failed each time they could
  * have been posted.
  */
-export function exhaustOverdue(values: HoldValues): Statements<unknown> {
+export function exhaustOverdue(values: LeaseValues): Statements<unknown> {
   return overdue(values);
 }
 
@@ -125,7 +126,7 @@ const named = exhausting(
 );
 
 /**
- * Exhausts the pending deliveries of a workspace's events, except for subscriptions that are held.
+ * Exhausts the pending deliveries of a workspace's events, except those of leased subscriptions.
  * CROSS JOIN makes SQLite look up each named event instead of scanning the workspace's.
  */
 export function exhaustEvents(

@@ -1,7 +1,6 @@
 import { and, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { unknownInput } from "../contract/input-error.ts";
-import { DELIVERIES_LOOKED_THROUGH } from "../contract/limits.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
@@ -11,6 +10,9 @@ import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody } from "./bodies.ts";
 import { unknownWebhook } from "./health.ts";
 import type { DeliveryDetails, DeliveryView } from "./views.ts";
+
+/** Maximum deliveries that one page of a filtered list examines. */
+export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
 /** Filters for a list of deliveries. */
 export interface DeliveryFilter {

@@ -2,9 +2,67 @@ import { z } from "@hono/zod-openapi";
 import { eq, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import type { Database } from "../db/client.ts";
-import { deliveries, events } from "../db/schema.ts";
+import { deliveries, events, subscriptions } from "../db/schema.ts";
 import { livesHere } from "../workspaces/workspaces.ts";
-import { Backlog, findBacklog, sumBacklogs } from "./dispatch/due.ts";
+import { subscriptionsWithPending } from "./dispatch/wake.ts";
+
+/** A delivery counts as overdue this long after it could have been posted. */
+const OVERDUE_AFTER_MS = 300_000;
+
+/** Pending deliveries. */
+export const Backlog = z.object({
+  pending: z.int(),
+  overdue: z.int().describe("those that could have been posted for more than five minutes"),
+  oldestPendingSeconds: z
+    .int()
+    .nullable()
+    .describe("age of the oldest event with a pending delivery; null if there is none"),
+});
+export type Backlog = z.infer<typeof Backlog>;
+
+/** The backlog of several databases together. */
+export function sumBacklogs(backlogs: Backlog[]): Backlog {
+  const ages = backlogs.flatMap(({ oldestPendingSeconds }) => oldestPendingSeconds ?? []);
+  return {
+    pending: backlogs.reduce((total, { pending }) => total + pending, 0),
+    overdue: backlogs.reduce((total, { overdue }) => total + overdue, 0),
+    oldestPendingSeconds: ages.length === 0 ? null : Math.max(...ages),
+  };
+}
+
+/**
+ * The backlog of one workspace, or of all. Reads that workspace's pending deliveries, plus one row
+ * for each other subscription that has any.
+ */
+export async function findBacklog(
+  db: Database,
+  workspaceId: string | undefined,
+  now: number,
+): Promise<Backlog> {
+  const { id, nextAt } = subscriptions;
+  const { subscriptionId, eventId, state, dueAt } = deliveries;
+  const isWithin =
+    workspaceId === undefined
+      ? livesHere(subscriptions.workspaceId)
+      : sql`${subscriptions.workspaceId} = ${workspaceId}`;
+  const [row] = await db.all<{ pending: number; overdue: number; oldestAt: number | null }>(sql`
+    WITH RECURSIVE ${subscriptionsWithPending("")}
+    SELECT count(*) AS pending,
+      coalesce(sum(max(${dueAt}, ${nextAt}) < ${now - OVERDUE_AFTER_MS}), 0) AS overdue,
+      min(${events.createdAt}) AS oldestAt
+    FROM waiting CROSS JOIN ${subscriptions} ON ${id} = waiting.id AND ${isWithin}
+      CROSS JOIN ${deliveries} INDEXED BY deliveries_due_of_subscription
+        ON ${subscriptionId} = ${id} AND ${state} = 'pending'
+      JOIN ${events} ON ${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${eventId}`);
+  if (!row) throw new Error("the backlog query gave no row");
+  const { pending, overdue, oldestAt } = row;
+  const ageMs = oldestAt === null ? null : Math.max(0, now - oldestAt);
+  return {
+    pending,
+    overdue,
+    oldestPendingSeconds: ageMs === null ? null : Math.floor(ageMs / 1000),
+  };
+}
 
 /** Counts of deliveries. */
 export const Ledger = Backlog.extend({

@@ -13,8 +13,8 @@ import {
 import { commitOnce } from "../db/commit-once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
-import { listDue, type Wake } from "./dispatch/due.ts";
-import { IS_OWED } from "./dispatch/holds.ts";
+import { IS_ACTIVE } from "./dispatch/lease.ts";
+import { listDue, type Wake } from "./dispatch/wake.ts";
 
 /** An event that is announced if its condition holds when it is committed. */
 export interface Draft {
@@ -61,7 +61,7 @@ export function announce(
 ): Statements<unknown> {
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
-  const isOwed = sql`${isListing} AND ${IS_OWED}`;
+  const isOwed = sql`${isListing} AND ${IS_ACTIVE}`;
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // Before the events are inserted: a draft with a stored event counts as announced.

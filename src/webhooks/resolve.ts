@@ -1,11 +1,17 @@
 import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
-import {
-  DNS_REMEMBERED_MS,
-  DNS_TIMEOUT_MS,
-  DNS_UNKNOWN_REMEMBERED_MS,
-} from "../contract/limits.ts";
-import { isPublicAddress } from "./target.ts";
+import { isPublicAddress, targetFault } from "./target.ts";
+
+/** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */
+const DNS_TIMEOUT_MS = 2_000;
+/** How long a look-up may delay a post; a later answer is cached for the next one. */
+export const DNS_BEFORE_POST_MS = 400;
+/** Maximum names an isolate caches. */
+const DNS_NAMES_MAX = 1_000;
+/** How long an isolate caches a name's resolution: its TTL, within these bounds... */
+const DNS_REMEMBERED_MS = { min: 1_000, max: 300_000 } as const;
+/** ...or this long if it was inconclusive. */
+const DNS_UNKNOWN_REMEMBERED_MS = 10_000;
 
 /** What kind of address a name resolves to. */
 export type Resolution = "public" | "private" | "unresolvable" | "unknown";
@@ -78,4 +84,50 @@ async function ask(resolverUrl: string, name: string, type: string) {
   if (said.Status !== 0 && said.Status !== NO_SUCH_NAME)
     throw new Error(`the resolver answered with status ${said.Status}`);
   return said;
+}
+
+/** Results this isolate has seen, by host; oldest first. */
+const remembered = new Map<string, { resolution: Resolution; until: number }>();
+
+/**
+ * Creates the function that tells whether we refuse to post to a URL. It is called before each post,
+ * because what a host resolves to may change. Results are cached until their TTL expires. Posts of the
+ * same dispatch share a look-up; dispatches do not, because an invocation must not wait for a promise
+ * of another. If the answer arrives too late for this post, later posts find it in the cache.
+ */
+export function createGuard(env: Env): (url: string) => Promise<boolean> {
+  const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;
+  const allowLocal = env.ALLOW_LOCAL_WEBHOOKS === "true";
+  return async (url) =>
+    targetFault(url, allowLocal) !== null || (await resolve?.(url)) === "private";
+}
+
+function createResolver(resolverUrl: string): (url: string) => Promise<Resolution> {
+  const asking = new Map<string, Promise<Resolution>>();
+  const ask = async (host: string, url: string) => {
+    const { resolution, validMs } = await resolveHost(resolverUrl, url);
+    remember(host, resolution, Date.now() + validMs);
+    asking.delete(host);
+    return resolution;
+  };
+  return async (url) => {
+    const host = new URL(url).hostname;
+    const known = remembered.get(host);
+    if (known && Date.now() < known.until) return known.resolution;
+    const answer = asking.get(host) ?? ask(host, url);
+    asking.set(host, answer);
+    return Promise.race([answer, later("unknown")]);
+  };
+}
+
+function later(resolution: Resolution): Promise<Resolution> {
+  return new Promise((resolve) => setTimeout(resolve, DNS_BEFORE_POST_MS, resolution));
+}
+
+function remember(host: string, resolution: Resolution, until: number): void {
+  // Deleted first, so that the map stays sorted by age.
+  remembered.delete(host);
+  remembered.set(host, { resolution, until });
+  const [oldest] = remembered.keys();
+  if (remembered.size > DNS_NAMES_MAX && oldest !== undefined) remembered.delete(oldest);
 }

@@ -1,5 +1,4 @@
 import { InputError } from "../contract/input-error.ts";
-import { ROTATION_MS } from "../contract/limits.ts";
 import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
@@ -7,6 +6,13 @@ import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
 import { unknownWebhook } from "./health.ts";
 import { isRotatable, type Rotation, rotate } from "./secrets.ts";
 import { mintSecret } from "./signature.ts";
+
+/**
+ * How long a rotation waits before it returns if a dispatch is posting to the subscription: after
+ * that, every post that starts is signed with the new secret. `CONFIRMED_MS`, plus the longest time
+ * between starting a post and sending it.
+ */
+const ROTATION_MS = 2_000;
 
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap. Another
@@ -28,7 +34,7 @@ export async function rotateSecret(
   const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
   const guard = isRotatable(webhookId, until, now);
   const rotated = await commitOnce(db, rotate(webhookId, sealed, until, now), now, guard);
-  const { verdict, isHeld } = rotated ?? UNKNOWN_WHETHER_HELD;
+  const { verdict, isLeased } = rotated ?? UNKNOWN_WHETHER_LEASED;
   if (verdict === "unknown") throw unknownWebhook();
   if (verdict === "too_many")
     throw new InputError(
@@ -36,9 +42,9 @@ export async function rotateSecret(
       "too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
       { reason: "out_of_range" },
     );
-  if (isHeld) await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
+  if (isLeased) await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 
 /** The assumed result of a rotation whose reply was lost. */
-const UNKNOWN_WHETHER_HELD: Rotation = { verdict: "done", isHeld: true };
+const UNKNOWN_WHETHER_LEASED: Rotation = { verdict: "done", isLeased: true };

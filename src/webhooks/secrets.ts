@@ -12,7 +12,6 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { EARLIER_SECRETS_MAX } from "../contract/limits.ts";
 import { insertFrom, qb, toTexts } from "../db/builder.ts";
 import {
   type Database,
@@ -25,16 +24,19 @@ import {
 } from "../db/client.ts";
 import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
-import { IS_FREE, NOBODY } from "./dispatch/holds.ts";
+import { IS_FREE, NOBODY } from "./dispatch/lease.ts";
+
+/** Maximum earlier secrets that sign concurrently for one subscription. */
+const EARLIER_SECRETS_MAX = 4;
 
 /** The result of a rotation. */
 export interface Rotation {
   verdict: "done" | "unknown" | "too_many";
-  /** Whether a dispatch holds the subscription, which may have read its secrets before. */
-  isHeld: boolean;
+  /** Whether a dispatch leases the subscription, which may have read its secrets before. */
+  isLeased: boolean;
 }
 
-const held = prepared(
+const leased = prepared(
   qb
     .select({ id: subscriptions.id })
     .from(subscriptions)
@@ -95,12 +97,12 @@ export function rotate(
         ),
       ),
     qb.select({ sealedSecret }).from(subscriptions).where(isOwn),
-    held({ id: subscriptionId, now, ...NOBODY }),
+    leased({ id: subscriptionId, now, ...NOBODY }),
   ]);
   return readAs(statements, ([, , , [row], found]) => {
-    const isHeld = found.length > 0;
-    if (!row) return { verdict: "unknown", isHeld };
-    return { verdict: row.sealedSecret === sealed ? "done" : "too_many", isHeld };
+    const isLeased = found.length > 0;
+    if (!row) return { verdict: "unknown", isLeased };
+    return { verdict: row.sealedSecret === sealed ? "done" : "too_many", isLeased };
   });
 }
 

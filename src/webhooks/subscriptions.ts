@@ -19,10 +19,10 @@ import {
 import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
-import { IS_OWED } from "./dispatch/holds.ts";
-import { cancelWithdrawn, cancelWithdrawnOf, WITHDRAWN } from "./endings.ts";
+import { IS_ACTIVE } from "./dispatch/lease.ts";
+import { type Lane, laneOf } from "./dispatch/policy.ts";
+import { CANCEL_PENDING, cancelVoid, cancelVoidOf } from "./endings.ts";
 import { unknownWebhook } from "./health.ts";
-import { type Lane, laneOf } from "./pace.ts";
 import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
@@ -117,7 +117,7 @@ export function disableSubscription(
   const statements = inOrder([
     qb
       .update(subscriptions)
-      .set({ disabledAt: now, ...WITHDRAWN })
+      .set({ disabledAt: now, ...CANCEL_PENDING })
       .where(
         and(
           eq(subscriptions.id, id),
@@ -125,7 +125,7 @@ export function disableSubscription(
           isNull(subscriptions.deletedAt),
         ),
       ),
-    cancelWithdrawn([id], now),
+    cancelVoid([id], now),
     qb
       .select({ cancelling: subscriptions.cancelling })
       .from(subscriptions)
@@ -144,12 +144,12 @@ function deletion(
     counted(
       qb
         .update(subscriptions)
-        .set({ deletedAt: now, ...WITHDRAWN })
+        .set({ deletedAt: now, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
     // Before the subscription row goes, because they are found through it.
     deleteSecretsOfDeleted(isMeant),
-    cancelWithdrawn([id], now),
+    cancelVoid([id], now),
     qb.select({ id: subscriptions.id }).from(subscriptions).where(eq(subscriptions.id, id)),
   ]);
   return readAs(statements, ([deleted, , , left]) => ({
@@ -162,13 +162,13 @@ function deletion(
  * Withdraws the pending deliveries of a workspace's subscriptions. Reads the ids of those with
  * deliveries that remain to be cancelled.
  */
-export function withdrawWorkspace(workspaceId: string, now: number): Statements<string[]> {
+export function cancelPendingOf(workspaceId: string, now: number): Statements<string[]> {
   const statements = inOrder([
     qb
       .update(subscriptions)
-      .set(WITHDRAWN)
+      .set(CANCEL_PENDING)
       .where(and(eq(subscriptions.workspaceId, workspaceId), isNull(subscriptions.deletedAt))),
-    cancelWithdrawnOf(workspaceId, now),
+    cancelVoidOf(workspaceId, now),
     qb
       .select({ id: subscriptions.id })
       .from(subscriptions)
@@ -215,7 +215,7 @@ export function knownSubscription(id: string, now: number): Statements<KnownSubs
         sealedSecret,
         earlierSecrets: earlierSecretsAt(now),
         accessGranted: workspaces.accessGranted,
-        isOwed: sql`${IS_OWED}`.mapWith(Boolean),
+        isOwed: sql`${IS_ACTIVE}`.mapWith(Boolean),
         slow,
         backoff,
       })

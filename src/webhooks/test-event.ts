@@ -5,11 +5,9 @@ import { log } from "../log.ts";
 import type { WebhookDelivery } from "./bodies.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
-import { createRecheck } from "./recheck.ts";
-import { mustCheckNames } from "./resolve.ts";
+import { createGuard } from "./resolve.ts";
 import { openSigner } from "./signer.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
-import { targetFault } from "./target.ts";
 import type { TestResult } from "./views.ts";
 
 /**
@@ -29,12 +27,9 @@ export async function sendTestEvent(
   const eventId = newEventId(now);
   const sample: WebhookDelivery = { id: eventId, created_at: isoTime(now), ...sampleOf(type, now) };
   const body = JSON.stringify(sample);
-  const isRefused = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true") !== null;
-  const recheck = mustCheckNames(env) ? createRecheck(env.DNS_OVER_HTTPS_URL) : null;
-  const outcome: Outcome =
-    isRefused || (await recheck?.(url)) === "private"
-      ? { kind: "refused" }
-      : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
+  const outcome: Outcome = (await createGuard(env)(url))
+    ? { kind: "refused" }
+    : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
   const status = outcome.kind === "answered" ? outcome.status : null;
   const durationMs = Date.now() - now;
   const { host } = new URL(url);

@@ -40,7 +40,7 @@ const BELOW: Record<string, string[]> = {
 
 /** The files that rooms on one level may import of each other. */
 const ENTRIES: Record<string, string[]> = {
-  "records -> webhooks": ["outbox", "event-size", "endings", "dispatch/due", "dispatch/wake"],
+  "records -> webhooks": ["outbox", "event-size", "endings", "dispatch/wake"],
   "webhooks -> records": ["automations", "leads", "runs"],
   "workspaces -> webhooks": ["notices/notices"],
 };
@@ -186,12 +186,6 @@ test("the policy, the signature, the targets and the window are pure", () => {
   ];
   const reached = imports.filter(({ from }) => pure.includes(from));
   expect(new Set(reached.map(({ to, specifier }) => to || specifier))).toEqual(
-    new Set([
-      "contract/bytes.ts",
-      "contract/limits.ts",
-      "ipaddr.js",
-      "webhooks/outcome.ts",
-      "webhooks/pace.ts",
-    ]),
+    new Set(["contract/bytes.ts", "contract/limits.ts", "ipaddr.js", "webhooks/outcome.ts"]),
   );
 });

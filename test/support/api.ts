@@ -8,8 +8,7 @@ import { openDatabase } from "../../src/db/client.ts";
 import { app } from "../../src/http/app.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/quota/api-key.ts";
-import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
-import { makeBody } from "../../src/webhooks/bodies.ts";
+import { makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { findEvent } from "../../src/webhooks/dispatch/settle-and-claim.ts";
 import { atHome, HOME, HOME_DB } from "./home.ts";
 

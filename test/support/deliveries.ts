@@ -17,12 +17,12 @@ import type { D1Client } from "../../src/db/session.ts";
 import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { dispatch } from "../../src/webhooks/dispatch/dispatch.ts";
+import { type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
 import type { Claimed } from "../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { DispatchTools, EndedTurn } from "../../src/webhooks/dispatch/tools.ts";
+import type { DispatchTools, Finished } from "../../src/webhooks/dispatch/tools.ts";
 import { isWake, type WakeMessage } from "../../src/webhooks/dispatch/wake.ts";
 import { announce, type Draft, draftEvent, IS_NEW_LEAD } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
-import { type Lane, laneOf } from "../../src/webhooks/pace.ts";
 import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
@@ -141,7 +141,7 @@ export async function receivedBy({ url }: { url: string }): Promise<Received[]> 
 /** A delivery of an event with a stored body that was announced at `now`, as it is claimed. */
 export function claimedOf(subscriptionId: string, { id, body }: Draft, now: number): Claimed {
   const event = { eventId: id, createdAt: now, storedBody: body, leadId: null, lead: null };
-  return { subscriptionId, eventId: id, attempts: 0, generation: 0, event };
+  return { subscriptionId, eventId: id, attempts: 0, event };
 }
 
 /** A complete response of a subscriber. */
@@ -149,11 +149,11 @@ export function answered(status: number, retryAfterSeconds: number | null = null
   return { kind: "answered", status, retryAfterSeconds };
 }
 
-/** The tools of a dispatch, at a fixed time; `ended` collects the turns that have ended. */
+/** The tools of a dispatch, at a fixed time; `finished` collects what it has finished with. */
 export function toolsAt(
   now: number | (() => number),
   attempt: DispatchTools["attempt"] | Outcome,
-  ended: EndedTurn[] = [],
+  finished: Finished[] = [],
 ): DispatchTools {
   return {
     now: typeof now === "function" ? now : () => now,
@@ -161,30 +161,30 @@ export function toolsAt(
     sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     tellGates: async () => {},
     attempt: typeof attempt === "function" ? attempt : async () => attempt,
-    ended: (turn) => void ended.push(turn),
+    finished: (one) => void finished.push(one),
   };
 }
 
 /**
  * Dispatches at `now`, by default in the lane of the first subscription; every attempt ends as
- * `attempt` says. Returns the turns that have ended.
+ * `attempt` says. Returns what it has finished with.
  */
 export async function dispatchAt(
   now: number | (() => number),
   subscriptionIds: string[],
   attempt: DispatchTools["attempt"] | Outcome,
   lane?: Lane,
-): Promise<EndedTurn[]> {
+): Promise<Finished[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
-  const ended: EndedTurn[] = [];
+  const finished: Finished[] = [];
   await dispatch(
     db,
     subscriptionIds,
     lane ?? laneOf(row ?? { slow: false, backoff: 0 }),
-    toolsAt(now, attempt, ended),
+    toolsAt(now, attempt, finished),
   );
-  return ended;
+  return finished;
 }
 
 /** Owes events again, as a call at `now` does. Returns how many it scheduled. */

@@ -40,7 +40,7 @@ import {
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 /** The duration of a hold. */
-const HOLD_MS = 20_000;
+const LEASE_MS = 20_000;
 
 /** The wakes in `sent` for this subscription. */
 function to(id: string, sent: Sent[]): Sent[] {
@@ -110,12 +110,12 @@ describe("the sweep", () => {
     const { id } = await owed(1, NOW - MINUTE_MS);
     await heldDispatch(NOW, id);
     const early = isolated();
-    await sweep(early.env, NOW + HOLD_MS - 1);
+    await sweep(early.env, NOW + LEASE_MS - 1);
     expect(to(id, early.fast)).toEqual([]);
     const late = isolated();
-    await sweep(late.env, NOW + HOLD_MS);
+    await sweep(late.env, NOW + LEASE_MS);
     expect(to(id, late.fast)).toHaveLength(1);
-    await dispatchAt(NOW + HOLD_MS, [id], answered(200));
+    await dispatchAt(NOW + LEASE_MS, [id], answered(200));
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
@@ -125,10 +125,10 @@ describe("the sweep", () => {
     await commit(db, deleteSubscription(workspaceId, id, NOW));
     expect(await statesOf(id)).toEqual({ pending: 1 });
     const deployment = isolated();
-    await sweep(deployment.env, NOW + HOLD_MS);
+    await sweep(deployment.env, NOW + LEASE_MS);
     expect(to(id, deployment.fast)).toHaveLength(1);
     const { posts, attempt } = subscriber();
-    await dispatchAt(NOW + HOLD_MS, [id], attempt);
+    await dispatchAt(NOW + LEASE_MS, [id], attempt);
     expect(posts).toEqual([]);
     expect(await statesOf(id)).toEqual({ cancelled: 1 });
   });

@@ -1,7 +1,7 @@
 import type { Moment } from "../../contract/time.ts";
 import type { Database, Statements } from "../../db/client.ts";
 import { knownDataKey } from "../../encryption/personal-data.ts";
-import type { Wake } from "../../webhooks/dispatch/due.ts";
+import type { Wake } from "../../webhooks/dispatch/wake.ts";
 import { ensureDataKey } from "../../workspaces/data-keys.ts";
 import { findHome, openToWrite } from "../../workspaces/placement.ts";
 import { type Visibility, visibilityOf } from "../automations.ts";

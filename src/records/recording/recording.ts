@@ -1,7 +1,7 @@
 import type { InputError } from "../../contract/input-error.ts";
 import { type Database, inOrder, type Statements } from "../../db/client.ts";
 import { ALWAYS } from "../../db/commit-once.ts";
-import type { Wake } from "../../webhooks/dispatch/due.ts";
+import type { Wake } from "../../webhooks/dispatch/wake.ts";
 import { commitAnnounced } from "../../webhooks/outbox.ts";
 import type { KnownAutomations, Leftovers, References } from "./references.ts";
 

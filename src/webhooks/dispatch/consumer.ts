@@ -1,24 +1,27 @@
-import {
-  BUSY_HAND_OFF_MS,
-  DISPATCHES_AT_ONCE,
-  DISPATCHES_PER_INVOCATION,
-  EARLY_WAKE_MS,
-  HAND_OFF_MS,
-  HOLD_MS,
-  POSTS_AT_ONCE,
-} from "../../contract/limits.ts";
 import { openDatabase, query } from "../../db/client.ts";
 import { bindingOf, DIRECTORY, hasOneDatabase, openDirectory } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
 import { callObject } from "../../quota/call.ts";
 import { findKeysOfWorkspaces } from "../../workspaces/workspaces.ts";
 import { succeeded } from "../outcome.ts";
-import { type Lane, laneOf } from "../pace.ts";
 import { createAttempt } from "./attempt.ts";
 import { dispatch } from "./dispatch.ts";
-import type { DispatchTools, EndedTurn } from "./tools.ts";
+import { LEASE_MS } from "./lease.ts";
+import { type Lane, laneOf, POSTS_AT_ONCE } from "./policy.ts";
+import type { DispatchTools, Finished } from "./tools.ts";
 import { type WakeMessage, wake } from "./wake.ts";
 
+/** Maximum dispatches per invocation, which share its connections: one per lane and database. */
+const DISPATCHES_PER_INVOCATION = 3;
+/** After this long, a dispatch continues in the background, so that the queue goes on... */
+export const BACKGROUND_AFTER_MS = 100;
+/** ...unless the isolate has this many of them... */
+export const BACKGROUND_DISPATCHES_MAX = 8;
+/** ...but where several databases are bound, no later than this: one that hangs holds up no other's queue. */
+const BACKGROUND_AFTER_MAX_MS = 2_000;
+/** A wake up to this much too early is sent again; for a longer wait, another was sent already. */
+const EARLY_WAKE_MS = 5_000;
+/** Wait before a message whose dispatch failed is delivered again. */
 const RETRY_DELAY_SECONDS = 10;
 
 /** How many dispatches an isolate has in progress, by database. */
@@ -48,7 +51,7 @@ export async function consume(
   for (const message of groups.splice(DISPATCHES_PER_INVOCATION).flat()) message.retry();
   const connections = Math.floor(POSTS_AT_ONCE / Math.max(1, groups.length));
   await Promise.all(
-    groups.map((hints) => consumeLane(hints, connections, env, ctx, attempt, load)),
+    groups.map((group) => consumeLane(group, connections, env, ctx, attempt, load)),
   );
 }
 
@@ -67,14 +70,21 @@ async function consumeLane(
     },
   ] = messages as [Message<WakeMessage>];
   const subscriptionIds = [...new Set(messages.map(({ body }) => body.subscriptionId))];
-  // Their first consumer may have died: these subscriptions are woken again when its hold ends.
-  const again = new Set(
+  // Their first consumer may have died: these subscriptions are woken again when its lease ends.
+  const redelivered = new Set(
     messages.filter(({ attempts }) => attempts > 1).map(({ body }) => body.subscriptionId),
   );
-  const underWay = load.get(database) ?? 0;
-  const handsOff = underWay < DISPATCHES_AT_ONCE;
-  load.set(database, underWay + 1);
-  const work = dispatchAndWake(database, subscriptionIds, again, lane, connections, env, attempt)
+  const inProgress = load.get(database) ?? 0;
+  load.set(database, inProgress + 1);
+  const work = dispatchAndWake(
+    database,
+    subscriptionIds,
+    redelivered,
+    lane,
+    connections,
+    env,
+    attempt,
+  )
     .catch((error: unknown) => {
       logError("dispatch_failed", error, { database, subscriptions: subscriptionIds.length });
       return "failed" as const;
@@ -82,21 +92,22 @@ async function consumeLane(
     .finally(() => {
       load.set(database, (load.get(database) ?? 0) - 1);
     });
-  const handedOff = new Promise<"handed_off">((resolve) => {
-    if (handsOff) setTimeout(() => resolve("handed_off"), HAND_OFF_MS);
-    else if (!hasOneDatabase(env)) setTimeout(() => resolve("handed_off"), BUSY_HAND_OFF_MS);
+  const isQuiet = inProgress < BACKGROUND_DISPATCHES_MAX;
+  const background = new Promise<"background">((resolve) => {
+    if (isQuiet) setTimeout(resolve, BACKGROUND_AFTER_MS, "background");
+    else if (!hasOneDatabase(env)) setTimeout(resolve, BACKGROUND_AFTER_MAX_MS, "background");
   });
-  const result = await Promise.race([work, handedOff]);
+  const result = await Promise.race([work, background]);
   if (result === "failed") {
     for (const message of messages) message.retry({ delaySeconds: RETRY_DELAY_SECONDS });
     return;
   }
   for (const message of messages) message.ack();
-  if (result !== "handed_off") return;
+  if (result !== "background") return;
   const rest = work.then(async (outcome) => {
     if (outcome !== "failed") return;
     const lost = subscriptionIds.map((subscriptionId) => ({ subscriptionId, lane }));
-    await wake(env, database, lost, HOLD_MS / 1000);
+    await wake(env, database, lost, LEASE_MS / 1000);
   });
   ctx.waitUntil(rest);
 }
@@ -105,7 +116,7 @@ async function consumeLane(
 async function dispatchAndWake(
   database: string,
   subscriptionIds: string[],
-  again: Set<string>,
+  redelivered: Set<string>,
   lane: Lane,
   connections: number,
   env: Env,
@@ -114,7 +125,7 @@ async function dispatchAndWake(
   const session = bindingOf(env, database).withSession("first-primary");
   const startedAt = Date.now();
   const count = { delivered: 0, failed: 0 };
-  const ended: EndedTurn[] = [];
+  const finished: Finished[] = [];
   const waking: Promise<void>[] = [];
   const tools: DispatchTools = {
     now: Date.now,
@@ -132,10 +143,11 @@ async function dispatchAndWake(
       count[succeeded(outcome) ? "delivered" : "failed"]++;
       return outcome;
     },
-    ended(turn) {
-      // Turns that end together are woken together.
-      if (ended.push(turn) > 1) return;
-      waking.push(Promise.resolve().then(() => wakeAll(env, database, ended.splice(0), again)));
+    finished(subscription) {
+      // Those that are finished together are woken together.
+      if (finished.push(subscription) > 1) return;
+      const wakeThem = () => wakeAll(env, database, finished.splice(0), redelivered);
+      waking.push(Promise.resolve().then(wakeThem));
     },
   };
   try {
@@ -152,16 +164,17 @@ async function dispatchAndWake(
 async function wakeAll(
   env: Env,
   database: string,
-  ended: EndedTurn[],
-  again: Set<string>,
+  finished: Finished[],
+  redelivered: Set<string>,
 ): Promise<void> {
   const now = Date.now();
-  const wakes = ended.flatMap((turn) => {
-    const { subscriptionId } = turn.found;
-    const delayMs = nextWakeMs(turn, again.has(subscriptionId), now);
+  const wakes = finished.flatMap((each) => {
+    const { subscription } = each;
+    const { subscriptionId } = subscription;
+    const delayMs = nextWakeMs(each, redelivered.has(subscriptionId), now);
     if (delayMs === null) return [];
     const delaySeconds = Math.ceil(delayMs / 1000);
-    return { subscriptionId, lane: laneOf(turn.found), delaySeconds };
+    return { subscriptionId, lane: laneOf(subscription), delaySeconds };
   });
   const byDelay = Map.groupBy(wakes, ({ delaySeconds }) => delaySeconds);
   await Promise.all(
@@ -173,17 +186,22 @@ async function wakeAll(
  * When to wake a subscription next, in milliseconds from now; null if another consumer does that, or
  * nothing is due.
  *
- * @param again whether this hint was delivered before, because its first consumer died.
+ * @param isRedelivered whether this message was delivered before, because its first consumer died.
  */
-export function nextWakeMs({ found, held }: EndedTurn, again: boolean, now: number): number | null {
-  const { dueAt, nextAt, heldUntil } = found;
-  // The dispatch that holds it looks for more before it lets go.
-  if (heldUntil !== null) return again ? Math.max(0, heldUntil - now) : null;
-  if (found.cancelling) return 0;
-  if (dueAt === null || !found.owed) return null;
+export function nextWakeMs(
+  { subscription, wasLeased }: Finished,
+  isRedelivered: boolean,
+  now: number,
+): number | null {
+  const { dueAt, nextAt, leasedElsewhereUntil, cancelling, mayPost } = subscription;
+  // The dispatch that leases it looks for more before it releases it.
+  if (leasedElsewhereUntil !== null)
+    return isRedelivered ? Math.max(0, leasedElsewhereUntil - now) : null;
+  if (cancelling) return 0;
+  if (dueAt === null || !mayPost) return null;
   const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
-  // Whoever set a later time has sent a hint for it.
-  return held || waitMs <= EARLY_WAKE_MS ? waitMs : null;
+  // Whoever set a later time has sent a message for it.
+  return wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null;
 }
 
 /** The used keys of the workspaces; none if the directory does not answer, so deliveries go on. */

@@ -1,36 +1,56 @@
-import {
-  CLAIM_AHEAD,
-  CLAIM_MAX,
-  CLAIM_SLOW_MAX,
-  DISPATCH_MAX_MS,
-  DNS_BEFORE_POST_MS,
-  FREE_PLAN,
-  GATES_TIMEOUT_MS,
-  POST_LOST_MS,
-  POST_TIMEOUT_MS,
-  POSTS_AT_ONCE,
-  SETTLE_AFTER_MS,
-  SETTLE_IDLE_AFTER_MS,
-  SPENT_RELEASES_MS,
-  STUCK_MS,
-} from "../../contract/limits.ts";
+import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
 import { logError } from "../../log.ts";
 import { isTooLong } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
-import type { Lane } from "../pace.ts";
-import { type Hold, holdFrom } from "./holds.ts";
-import { type Claimed, exchange, findEvent } from "./settle-and-claim.ts";
+import { DNS_BEFORE_POST_MS } from "../resolve.ts";
+import { extendLease, type Lease } from "./lease.ts";
+import { CLAIM_AHEAD, nextPipeline, Pipeline, type Target } from "./pipeline.ts";
+import { type Lane, POSTS_AT_ONCE, SLOW_ANSWER_MS } from "./policy.ts";
+import { type Claimed, findEvent, settleAndClaim } from "./settle-and-claim.ts";
 import { type DispatchTools, EventErased } from "./tools.ts";
-import { nextTurn, type Target, Turn } from "./turn.ts";
 
 /**
- * Delivers what is due to the subscriptions. It takes hold of them and posts to all of them
- * concurrently. Each round trip to the database records outcomes and claims more, until nothing is
- * due or time runs out.
+ * A dispatch starts no post later than this; the rest is left for the next one. The runtime ends
+ * background work after 30 s: after a last post that times out, there must be time to record it and
+ * to wake its subscription, with retries.
+ */
+const DISPATCH_MAX_MS = 12_000;
+/** When the last post of a dispatch has ended. One that takes even longer is considered lost. */
+export const LAST_END_MS = DISPATCH_MAX_MS + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS + 2_000;
+/** If no post starts or ends for this long, subscriptions with none in flight are released. */
+const STUCK_MS = 500;
+const TICK_MS = 100;
+
+/**
+ * Maximum deliveries one transaction claims, over all subscriptions. Each round trip costs a few
+ * milliseconds, however few it claims.
+ */
+const CLAIM_MAX = 200;
+/** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
+const CLAIM_SLOW_MAX = 6;
+/** Maximum time before outcomes are recorded. */
+export const SETTLE_AFTER_MS = 1_000;
+/** The same for a subscription with nothing left to post, because more may have become due. */
+const SETTLE_IDLE_AFTER_MS = 100;
+/** How long the key gates may delay a dispatch. */
+const GATES_TIMEOUT_MS = 1_000;
+
+/**
+ * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes up to ten
+ * statements, and up to six once it claims no more. After these round trips, an invocation that was not
+ * able to post more makes at most three others: one when no post has started or ended for each of
+ * `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the end.
+ */
+const FREE_PLAN = { posts: 50, roundTrips: 4, releasesMs: [STUCK_MS, SLOW_ANSWER_MS] };
+
+/**
+ * Delivers what is due to the subscriptions. It leases them and posts to all of them concurrently.
+ * Each round trip to the database records outcomes and claims more, until nothing is due or time runs
+ * out.
  *
  * @param lane subscriptions of the other lane are left alone.
- * @param connections how many requests it may have in progress.
+ * @param connections how many requests it may have in flight.
  * @throws the database's error if it is unavailable; deliveries whose outcome could not be recorded
  *   are posted again.
  */
@@ -41,31 +61,24 @@ export function dispatch(
   tools: DispatchTools,
   connections: number = POSTS_AT_ONCE,
 ): Promise<void> {
-  return new Dispatch(db, subscriptionIds, lane, tools, connections).finish();
+  return new Dispatch(db, subscriptionIds, lane, tools, connections).run();
 }
 
-const TICK_MS = 100;
-/** When the last post of a dispatch has ended, at the latest. */
-const LAST_END_MS = DISPATCH_MAX_MS + DNS_BEFORE_POST_MS + POST_TIMEOUT_MS;
-
 class Dispatch {
-  #turns: Turn[];
-  #hold: Hold = { holder: crypto.randomUUID(), until: 0 };
-  #resolve: () => void = () => {};
-  /** Posts in progress. */
-  #posts = 0;
-  #isRecording = false;
-  #isTicking = false;
-  #isFinished = false;
+  #pipelines: Pipeline[];
+  #lease: Lease = { holder: crypto.randomUUID(), until: 0 };
   #roundTrips = 0;
-  #begun = 0;
-  #answered = 0;
+  #isMakingRoundTrip = false;
+  #attempts = 0;
+  #answers = 0;
+  /** When a post last started or ended. */
+  #progressAt: number;
+  /** The error of the round trip that ended the dispatch. */
   #failure: unknown = null;
   #waitsForGates = true;
-  /** When the oldest unrecorded outcome arrived. */
-  #unrecordedSince: number | null = null;
-  #lastEndAt: number;
-  #lastBegunAt: number;
+  /** Continues the loop. */
+  #continue: () => void = () => {};
+  #tick: Promise<void> | null = null;
   readonly #startedAt: number;
   readonly #steadyStart = performance.now();
 
@@ -85,67 +98,58 @@ class Dispatch {
     this.#lane = lane;
     this.#tools = tools;
     this.#connections = connections;
-    this.#turns = subscriptionIds.map((id) => new Turn(id, lane));
-    this.#startedAt = this.#lastEndAt = this.#lastBegunAt = tools.now();
+    this.#pipelines = subscriptionIds.map((id) => new Pipeline(id, lane));
+    this.#startedAt = this.#progressAt = tools.now();
   }
 
-  /** Runs until there is nothing left to do or no time left. */
-  async finish(): Promise<void> {
-    await this.#exchange();
-    await new Promise<void>((resolve) => {
-      this.#resolve = resolve;
-      this.#advance();
-    });
+  /** Whenever something ends, does whatever can be done next, until nothing is in progress. */
+  async run(): Promise<void> {
+    await this.#settleAndClaim();
+    for (;;) {
+      const now = this.#tools.now();
+      this.#release(now);
+      this.#startPosts(now);
+      if (!this.#isMakingRoundTrip && this.#needsRoundTrip(now)) this.#startRoundTrip();
+      const isIdle = this.#inFlight === 0 && !this.#isMakingRoundTrip;
+      // Everything in progress has a timeout of its own: what exceeds it will never end.
+      if (isIdle || Math.abs(now - this.#startedAt) > LAST_END_MS) break;
+      await this.#somethingEnds();
+    }
     // One more try to record the outcomes: deliveries without one are posted again.
-    if (this.#failure !== null && this.#turns.some(({ hasNews }) => hasNews))
-      await this.#exchange();
-    // A turn with unrecorded outcomes is not handed back: when it is due is unknown. The caller's
-    // retry covers it.
-    for (const turn of this.#turns) if (!turn.hasNews) this.#handBack(turn);
+    if (this.#failure !== null && this.#pipelines.some(({ hasNews }) => hasNews))
+      await this.#settleAndClaim();
+    // When one with unrecorded outcomes is due is unknown: the caller's retry covers it.
+    for (const pipeline of this.#pipelines) if (!pipeline.hasNews) this.#finish(pipeline);
     if (this.#failure !== null) throw this.#failure;
   }
 
-  /** Does whatever can be done now. Called whenever something finishes, and on every tick. */
-  #advance(): void {
-    if (this.#isFinished) return;
-    const now = this.#tools.now();
-    this.#endTurns(now);
-    this.#startPosts(now);
-    if (!this.#isRecording && this.#needsRoundTrip(now)) {
-      this.#isRecording = true;
-      this.#exchange().finally(() => {
-        this.#isRecording = false;
-        this.#advance();
-      });
-    }
-    const idle = this.#posts === 0 && !this.#isRecording;
-    // Everything in progress has a timeout of its own: what exceeds it will never finish.
-    const hung = Math.abs(now - this.#startedAt) > LAST_END_MS + POST_LOST_MS;
-    if (idle || hung) {
-      this.#isFinished = true;
-      this.#resolve();
-    } else if (!this.#isTicking) {
-      this.#isTicking = true;
-      this.#tools.sleep(TICK_MS).then(() => {
-        this.#isTicking = false;
-        this.#advance();
-      });
-    }
+  /** Resolves when a post or a round trip ends, or after a tick. */
+  #somethingEnds(): Promise<void> {
+    this.#tick ??= this.#tools.sleep(TICK_MS).then(() => {
+      this.#tick = null;
+      this.#continue();
+    });
+    return new Promise((resolve) => {
+      this.#continue = resolve;
+    });
   }
 
-  /** Ends the turns that have run out of time or get no connection. */
-  #endTurns(now: number): void {
-    const late = !this.#hasTime(now) || this.#failure !== null;
-    const spent = this.#isSpent;
-    const stuck = this.#posts > 0 && now - this.#lastEndAt >= STUCK_MS;
-    for (const turn of this.#turns) {
-      if (turn.over || (turn.waiting === 0 && !spent && !late)) continue;
-      if (late || spent || (stuck && turn.underWay === 0) || !turn.isHeld(now)) turn.letGo();
+  get #inFlight(): number {
+    return this.#pipelines.reduce((sum, { inFlight }) => sum + inFlight, 0);
+  }
+
+  /** Releases the subscriptions that have run out of time or get no connection. */
+  #release(now: number): void {
+    const isLast = !this.#hasTime(now) || this.#failure !== null || this.#isSpent;
+    const isStuck = this.#inFlight > 0 && now - this.#progressAt >= STUCK_MS;
+    for (const pipeline of this.#pipelines) {
+      const getsNoPost = (isStuck && pipeline.inFlight === 0) || !pipeline.isLeasedForPost(now);
+      if (isLast || (pipeline.waiting > 0 && getsNoPost)) pipeline.release();
     }
   }
 
   /**
-   * Whether posts may still start, by the wall clock, which holds are written in, and by the
+   * Whether posts may still start, by the wall clock, which leases are written in, and by the
    * monotonic clock, which nobody can set.
    */
   #hasTime(now: number): boolean {
@@ -154,156 +158,148 @@ class Dispatch {
     return elapsedMs >= 0 && elapsedMs < DISPATCH_MAX_MS && steadyMs < DISPATCH_MAX_MS;
   }
 
-  #startPosts(now: number): void {
-    for (;;) {
-      const turn = nextTurn(this.#turns, now, this.#postsMax);
-      if (!turn?.found) return;
-      if (++this.#posts === 1) this.#lastEndAt = now;
-      this.#lastBegunAt = now;
-      const delivery = turn.begin();
-      const work = isTooLong(delivery.event)
-        ? this.#readBody(turn, delivery, turn.found)
-        : this.#post(turn, delivery, turn.found);
-      work.finally(() => {
-        this.#posts--;
-        this.#lastEndAt = this.#tools.now();
-        this.#advance();
-      });
-    }
+  /** Whether this invocation has made as many round trips as every plan allows. */
+  get #isSpent(): boolean {
+    return this.#roundTrips >= FREE_PLAN.roundTrips && this.#attempts <= FREE_PLAN.posts;
   }
 
-  /** How many posts may be in progress: one connection is kept free while there are several turns. */
+  /** How many posts may be in flight: one connection is kept free while there are several pipelines. */
   get #postsMax(): number {
-    return Math.max(1, this.#turns.length > 1 ? this.#connections - 1 : this.#connections);
+    return Math.max(1, this.#pipelines.length > 1 ? this.#connections - 1 : this.#connections);
+  }
+
+  #startPosts(now: number): void {
+    for (;;) {
+      const pipeline = nextPipeline(this.#pipelines, now, this.#postsMax);
+      if (!pipeline?.subscription) return;
+      this.#progressAt = now;
+      const delivery = pipeline.start();
+      const work = isTooLong(delivery.event)
+        ? this.#readBody(pipeline, delivery, pipeline.subscription)
+        : this.#post(pipeline, delivery, pipeline.subscription);
+      work.finally(() => {
+        this.#progressAt = this.#tools.now();
+        this.#continue();
+      });
+    }
   }
 
   /**
    * Reads what was too long to be claimed with its delivery, which then waits for its post again: the
    * read may take long, and the post starts only while it is confirmed.
    */
-  async #readBody(turn: Turn, delivery: Claimed, { workspaceId }: Target): Promise<void> {
+  async #readBody(pipeline: Pipeline, delivery: Claimed, { workspaceId }: Target): Promise<void> {
     try {
       const event = await findEvent(this.#db, workspaceId, delivery.eventId);
-      if (event === null) return turn.drop(delivery);
+      if (event === null) return pipeline.drop(delivery);
       delivery.event = event;
-      turn.takeBack(delivery);
+      pipeline.takeBack(delivery);
     } catch (error) {
       const { eventId, subscriptionId } = delivery;
       logError("attempt_impossible", error, { delivery: eventId, subscription: subscriptionId });
-      turn.giveUp(delivery, this.#tools.now());
+      pipeline.postpone(delivery, this.#tools.now());
     }
   }
 
-  async #post(turn: Turn, delivery: Claimed, target: Target): Promise<void> {
+  async #post(pipeline: Pipeline, delivery: Claimed, target: Target): Promise<void> {
     const { now, random, attempt } = this.#tools;
     const startedAt = now();
-    this.#begun++;
+    this.#attempts++;
     try {
       const outcome = await attempt(delivery, target);
-      this.#answered++;
-      turn.end(delivery, { outcome, startedAt, endedAt: now() }, random());
-      this.#unrecordedSince ??= now();
+      this.#answers++;
+      pipeline.end(delivery, { outcome, startedAt, endedAt: now() }, random());
     } catch (error) {
       // If the limit was hit before any post, another invocation would hit it too.
-      if (error instanceof InvocationLimit && this.#answered > 0) {
-        turn.takeBack(delivery);
-        for (const each of this.#turns) each.letGo();
-      } else if (error instanceof EventErased) turn.drop(delivery);
-      else turn.giveUp(delivery, now());
+      if (error instanceof InvocationLimit && this.#answers > 0) {
+        pipeline.takeBack(delivery);
+        for (const each of this.#pipelines) each.release();
+      } else if (error instanceof EventErased) pipeline.drop(delivery);
+      else pipeline.postpone(delivery, now());
     }
   }
 
   #needsRoundTrip(now: number): boolean {
     if (this.#failure !== null) return false;
-    const idle = this.#posts === 0;
-    // Summed over all turns: with many, each has few deliveries and would ask for more after nearly
-    // every post.
-    const waiting = this.#turns.reduce((sum, turn) => sum + turn.waiting, 0);
-    const unrecorded = this.#turns.reduce((sum, turn) => sum + turn.unrecorded, 0);
-    const ageMs = unrecorded === 0 ? 0 : now - (this.#unrecordedSince ?? now);
-    if (this.#isSpent && !idle && ageMs < POST_TIMEOUT_MS) {
-      const releaseMs = SPENT_RELEASES_MS[this.#roundTrips - FREE_PLAN.roundTrips];
-      if (releaseMs === undefined || now - this.#lastBegunAt < releaseMs) return false;
-      return this.#turns.some((turn) => turn.hasNews && turn.isOver);
+    const inFlight = this.#inFlight;
+    // Summed over all: with many pipelines, each has few deliveries and would ask for more after
+    // nearly every post.
+    const waiting = this.#pipelines.reduce((sum, pipeline) => sum + pipeline.waiting, 0);
+    const unrecorded = this.#pipelines.reduce((sum, pipeline) => sum + pipeline.unrecorded, 0);
+    const ageMs = now - Math.min(...this.#pipelines.map((each) => each.unrecordedSince));
+    if (this.#isSpent && inFlight > 0 && ageMs < POST_TIMEOUT_MS) {
+      const releaseMs = FREE_PLAN.releasesMs[this.#roundTrips - FREE_PLAN.roundTrips];
+      if (releaseMs === undefined || now - this.#progressAt < releaseMs) return false;
+      return this.#pipelines.some(({ hasNews, isIdle }) => hasNews && isIdle);
     }
-    return (
-      unrecorded >= CLAIM_MAX ||
-      ageMs >= SETTLE_AFTER_MS ||
-      this.#turns.some(
-        (turn) =>
-          (turn.isHungry && (turn.waiting === 0 || waiting < CLAIM_AHEAD)) ||
-          (turn.hasNews && (idle || turn.isOver)) ||
-          (turn.hasNews &&
-            turn.isIdle &&
-            (turn.unrecorded === 0 || ageMs >= SETTLE_IDLE_AFTER_MS)) ||
-          (turn.isCancelling && !this.#isSpent) ||
-          (this.#posts < this.#postsMax && turn.wantsToPost(now) && !turn.isConfirmed(now)),
-      )
-    );
+    if (unrecorded >= CLAIM_MAX || ageMs >= SETTLE_AFTER_MS) return true;
+    return this.#pipelines.some((each) => {
+      const runsLow = each.wantsMore && (each.waiting === 0 || waiting < CLAIM_AHEAD);
+      const isDone = each.isIdle && (each.isReleasing || each.unrecorded === 0);
+      const isSettled = inFlight === 0 || isDone || (each.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS);
+      const wantsConfirmation =
+        inFlight < this.#postsMax && each.wantsToPost(now) && !each.isConfirmed(now);
+      const canCancel = each.canCancel && !this.#isSpent;
+      return runsLow || (each.hasNews && isSettled) || wantsConfirmation || canCancel;
+    });
   }
 
-  /** Whether this invocation has made as many round trips as every plan allows. */
-  get #isSpent(): boolean {
-    return this.#roundTrips >= FREE_PLAN.roundTrips && this.#begun <= FREE_PLAN.posts;
+  #startRoundTrip(): void {
+    this.#isMakingRoundTrip = true;
+    this.#settleAndClaim().finally(() => {
+      this.#isMakingRoundTrip = false;
+      this.#continue();
+    });
   }
 
   /** Records outcomes and claims more, in one round trip. */
-  async #exchange(): Promise<void> {
+  async #settleAndClaim(): Promise<void> {
     const askedAt = this.#tools.now();
-    const turns = this.#turns;
-    const clean = this.#roundTrips === 0 || turns.some(({ found }) => found?.cancelling === true);
-    const claiming = turns.filter(({ claims }) => claims).length;
+    const pipelines = this.#pipelines;
+    const clean =
+      this.#roundTrips === 0 || pipelines.some((each) => each.subscription?.cancelling === true);
+    const claiming = pipelines.filter(({ canClaim }) => canClaim).length;
     const share = Math.max(1, Math.floor(CLAIM_MAX / Math.max(1, claiming)));
     const limit = this.#lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
-    this.#hold = holdFrom(askedAt, this.#hold);
-    const hold = this.#hold;
-    this.#unrecordedSince = null;
-    const news = turns.map((turn) => {
-      // The request comes first: if taking the news ends the turn, nothing more is claimed for it.
-      const request = turn.takeRequest();
-      return {
-        turn,
-        request,
-        settlements: turn.takeSettlements(),
-        change: turn.takeChange(askedAt),
-      };
-    });
+    const lease = extendLease(askedAt, this.#lease);
+    const news = pipelines.map((pipeline) => pipeline.takeNews(askedAt));
+    this.#lease = lease;
     this.#roundTrips++;
     try {
-      const { found, claimed, keyHashes } = await commit(
-        this.#db,
-        exchange(
-          {
-            hold,
-            lane: this.#lane,
-            changes: news.flatMap(({ change }) => change ?? []),
-            settlements: news.flatMap(({ settlements }) => settlements),
-            requests: news.map(({ request }) => request),
-            limit,
-            clean,
-          },
-          askedAt,
-        ),
+      const statements = settleAndClaim(
+        {
+          lease,
+          lane: this.#lane,
+          changes: news.flatMap(({ change }) => change ?? []),
+          settlements: news.flatMap(({ settlements }) => settlements),
+          requests: news.map(({ request }) => request),
+          limit,
+          clean,
+        },
+        askedAt,
       );
+      const { found, claimed, keyHashes } = await commit(this.#db, statements);
       const claims = Map.groupBy(claimed, ({ subscriptionId }) => subscriptionId);
       if (claims.size > 0) {
         const served = found.filter(({ subscriptionId }) => claims.has(subscriptionId));
         await this.#tellGates(keyHashes, [...new Set(served.map((each) => each.workspaceId))]);
       }
-      const rows = new Map(found.map((row) => [row.subscriptionId, row]));
-      for (const turn of turns) {
-        const id = turn.subscriptionId;
-        turn.update(rows.get(id), claims.get(id) ?? [], limit, hold, askedAt);
+      const snapshots = new Map(found.map((row) => [row.subscriptionId, row]));
+      for (const [i, pipeline] of pipelines.entries()) {
+        const id = pipeline.subscriptionId;
+        const wasAsked = news[i]?.request.claim === true;
+        const asked = { wasAsked, limit, askedAt };
+        pipeline.update(snapshots.get(id), claims.get(id) ?? [], lease, asked);
       }
     } catch (error) {
-      for (const { turn, settlements, change } of news) turn.restore(settlements, change);
+      for (const [i, each] of news.entries()) pipelines[i]?.restore(each);
       this.#failure = error;
-      for (const turn of turns) turn.letGo();
+      for (const pipeline of pipelines) pipeline.release();
       return;
     }
-    this.#turns = turns.filter((turn) => {
-      if (!turn.isIdle || turn.hasNews || turn.isCancelling) return true;
-      this.#handBack(turn);
+    this.#pipelines = pipelines.filter((pipeline) => {
+      if (!pipeline.isIdle || pipeline.hasNews || pipeline.canCancel) return true;
+      this.#finish(pipeline);
       return false;
     });
   }
@@ -316,7 +312,7 @@ class Dispatch {
     this.#waitsForGates = await Promise.race([told, timeout]);
   }
 
-  #handBack({ found, held }: Turn): void {
-    if (found) this.#tools.ended({ found, held });
+  #finish({ subscription, wasLeased }: Pipeline): void {
+    if (subscription) this.#tools.finished({ subscription, wasLeased });
   }
 }

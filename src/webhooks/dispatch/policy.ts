@@ -1,15 +1,48 @@
 import {
-  POSTS_AT_ONCE,
   RETRY_AFTER_MAX_MULTIPLE,
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
-  SLOW_ANSWER_MS,
 } from "../../contract/limits.ts";
 import { type Outcome, succeeded } from "../outcome.ts";
-import type { Pace } from "../pace.ts";
 
-/** What happens to a delivery. */
-export type Verdict =
+/**
+ * Maximum concurrent posts per subscription, and per invocation: the runtime lets six requests of an
+ * invocation wait for their response; a seventh is queued, wakes included. A dispatch that serves
+ * several subscriptions therefore keeps one connection free.
+ */
+export const POSTS_AT_ONCE = 6;
+/** An answer that takes this long counts as slow. */
+export const SLOW_ANSWER_MS = 2_000;
+
+/** How fast, and from when on, a subscription may be posted to. */
+export interface Pace {
+  /** Number of concurrent posts it has earned. */
+  postsAtOnce: number;
+  /** Number of waits since it began to fail, one after each probe; 0 if it is not backing off. */
+  backoff: number;
+  /** No post starts before this time: Unix milliseconds. */
+  nextAt: number;
+  /** Whether its last answer was slow. */
+  slow: boolean;
+  /** Failed attempts since the last success. */
+  failures: number;
+  /** The first of these failures: Unix milliseconds. */
+  failingSince: number | null;
+}
+
+/**
+ * The queue that wakes a subscription; failing and slow ones have their own, so as not to delay
+ * others.
+ */
+export type Lane = "fast" | "slow";
+
+/** The lane of a subscription. */
+export function laneOf({ slow, backoff }: Pick<Pace, "slow" | "backoff">): Lane {
+  return slow || backoff > 0 ? "slow" : "fast";
+}
+
+/** What becomes of a delivery. */
+export type Decision =
   | { state: "delivered" }
   | { state: "pending"; waitMs: number }
   | { state: "exhausted" };
@@ -27,7 +60,7 @@ export interface Attempt {
  * @param attempt 1 for the first.
  * @param random between 0 and 1; sets the jitter.
  */
-export function judge(outcome: Outcome, attempt: number, random: number): Verdict {
+export function decide(outcome: Outcome, attempt: number, random: number): Decision {
   if (succeeded(outcome)) return { state: "delivered" };
   const rungSeconds = RETRY_WAITS_SECONDS[attempt - 1];
   if (rungSeconds === undefined) return { state: "exhausted" };
@@ -45,14 +78,14 @@ export function judge(outcome: Outcome, attempt: number, random: number): Verdic
 export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
   const { outcome, startedAt, endedAt } = attempt;
   const slow = endedAt - startedAt >= SLOW_ANSWER_MS;
-  // Already in progress when the backoff began, so not a probe.
-  const stale = startedAt < pace.nextAt;
+  // It was in flight when the backoff began, so it is not a probe.
+  const isLate = startedAt < pace.nextAt;
   if (succeeded(outcome)) {
-    const well = { ...pace, slow, failures: 0, failingSince: null };
-    if (stale) return well;
+    const healthy = { ...pace, slow, failures: 0, failingSince: null };
+    if (isLate) return healthy;
     const earned = pace.backoff > 0 ? 1 : Math.min(pace.postsAtOnce + 1, POSTS_AT_ONCE);
     const postsAtOnce = slow ? halved(pace.postsAtOnce) : earned;
-    return { ...well, postsAtOnce, backoff: 0, nextAt: 0 };
+    return { ...healthy, postsAtOnce, backoff: 0, nextAt: 0 };
   }
   const failing = {
     ...pace,
@@ -60,9 +93,9 @@ export function adjustPace(pace: Pace, attempt: Attempt, random: number): Pace {
     failures: pace.failures + 1,
     failingSince: pace.failingSince ?? endedAt,
   };
-  if (stale) return failing;
-  const closes = pace.backoff > 0 || pace.postsAtOnce === 1 || askedWaitMs(outcome) > 0;
-  if (!closes) return { ...failing, postsAtOnce: halved(pace.postsAtOnce) };
+  if (isLate) return failing;
+  const backsOff = pace.backoff > 0 || pace.postsAtOnce === 1 || askedWaitMs(outcome) > 0;
+  if (!backsOff) return { ...failing, postsAtOnce: halved(pace.postsAtOnce) };
   const rungSeconds = RETRY_WAITS_SECONDS[pace.backoff] ?? RETRY_WAITS_SECONDS.at(-1) ?? 0;
   const nextAt = endedAt + waitMs(rungSeconds, outcome, random);
   return { ...failing, postsAtOnce: 1, backoff: pace.backoff + 1, nextAt };

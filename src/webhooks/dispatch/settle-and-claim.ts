@@ -1,5 +1,4 @@
 import { and, type Column, eq, type SQL, sql } from "drizzle-orm";
-import { INLINE_BODY_MAX } from "../../contract/limits.ts";
 import { qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
@@ -15,21 +14,28 @@ import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 import { findKeysOfSubscriptions } from "../../workspaces/workspaces.ts";
 import { BODY, type BodyRow, type Owner } from "../bodies.ts";
-import { cancelWithdrawn, exhaustOverdue } from "../endings.ts";
-import type { Lane, Pace } from "../pace.ts";
+import { cancelVoid, exhaustOverdue } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
 import {
-  type Hold,
+  type ClaimRequest,
+  IS_ACTIVE,
   IS_FREE,
-  IS_OWED,
-  IS_SETTLED_HERE,
-  IS_UNDER_WAY,
-  type Request,
-} from "./holds.ts";
-import { type Change, type Settlement, settle, updateSubscriptions } from "./outcomes.ts";
+  IS_IN_PROGRESS,
+  IS_NOT_DRAINING,
+  type Lease,
+} from "./lease.ts";
+import type { Lane, Pace } from "./policy.ts";
+import { type Change, type Settlement, settle, updateSubscriptions } from "./settle.ts";
 
-/** A subscription as a round trip found it. */
-export interface Found extends Pace, Owner {
+/**
+ * Maximum length in characters of what a claim reads to make an event's body: the stored body, or the
+ * lead as JSON, whose encrypted part is in hexadecimal and so twice as long. Anything longer is read
+ * separately. This bounds what a dispatch keeps in memory to `CLAIM_MAX` times as much.
+ */
+export const INLINE_BODY_MAX = 16_384;
+
+/** A subscription as a round trip left it. */
+export interface Snapshot extends Pace, Owner {
   subscriptionId: string;
   url: string;
   sealedSecret: string;
@@ -37,18 +43,19 @@ export interface Found extends Pace, Owner {
   earlierSecrets: string[];
   /** Events in progress whose deliveries no longer exist, because they were erased. */
   erased: string[];
+  /** Grows whenever all its pending deliveries become void. */
   generation: number;
-  /** Whether withdrawn deliveries are still pending here. */
+  /** Whether void deliveries remain to be cancelled here. */
   cancelling: boolean;
-  /** Whether it may be posted to: neither deleted nor disabled, nor without access, nor on the move. */
-  owed: boolean;
-  /** Whether this dispatch holds it, and has not released it. */
-  held: boolean;
-  /** Whether deliveries were claimed in this round trip. */
+  /** Whether it may be posted to: it is active, and its workspace is not changing its database. */
+  mayPost: boolean;
+  /** Whether this dispatch leases it. */
+  leased: boolean;
+  /** Whether this round trip claimed deliveries. */
   claimed: boolean;
-  /** When another dispatch's hold ends; null if no other holds it. */
-  heldUntil: number | null;
-  /** When its first pending delivery is due; null if none is pending. */
+  /** When another dispatch's lease ends; null if no other has one. */
+  leasedElsewhereUntil: number | null;
+  /** When its first pending delivery is due that is not in progress; null if there is none. */
   dueAt: number | null;
 }
 
@@ -58,66 +65,60 @@ export interface Claimed {
   eventId: string;
   /** Number of attempts with a recorded outcome. */
   attempts: number;
-  generation: number;
   /** What its body is made from. What is too long is null here, and `findEvent` reads it when needed. */
   event: BodyRow;
 }
 
-/** The result of one round trip of a dispatch. */
+/** The result of one round trip. */
 export interface RoundTrip {
-  found: Found[];
+  found: Snapshot[];
   claimed: Claimed[];
   /** Hashes of the API keys that may read what was claimed. */
   keyHashes: string[];
 }
 
-/** What one round trip of a dispatch records and asks for. */
-export interface Exchange {
-  hold: Hold;
+/** What one round trip records and asks for. */
+interface RoundTripInput {
+  lease: Lease;
   lane: Lane;
   changes: Change[];
   settlements: Settlement[];
-  requests: Request[];
-  /**
-   * Maximum number of deliveries to claim per subscription; one that backs off posts only the
-   * first.
-   */
+  requests: ClaimRequest[];
+  /** Maximum number of deliveries to claim per subscription. */
   limit: number;
-  /** Whether to end withdrawn deliveries and those overdue for too long. */
+  /** Whether to end void deliveries, and those overdue for too long. */
   clean: boolean;
 }
 
 /**
- * Records what a dispatch has learnt, claims what is next, and releases subscriptions for which there
- * is nothing, in one transaction: whatever is committed before it is claimed, and whatever is committed
- * after it finds them free. It only affects subscriptions that the dispatch still holds.
+ * Settles deliveries, claims what is due next, and releases the subscriptions for which there is
+ * nothing, in one transaction: what is committed before it is claimed, and what is committed after it
+ * finds them free. It only affects subscriptions that the dispatch still leases.
  */
-export function exchange(
-  { hold, lane, changes, settlements, requests, limit, clean }: Exchange,
+export function settleAndClaim(
+  { lease, lane, changes, settlements, requests, limit, clean }: RoundTripInput,
   now: number,
 ): Statements<RoundTrip> {
-  const asked = JSON.stringify(requests);
   const ids = requests.map(({ subscriptionId }) => subscriptionId);
-  const claiming = requests.filter((request) => request.claim).map((each) => each.subscriptionId);
+  const claiming = requests.filter((one) => one.claim).map((one) => one.subscriptionId);
   const isSlow = lane === "slow" ? 1 : 0;
-  const values = { ...hold, asked, now, limit, isSlow };
+  const values = { ...lease, requests: JSON.stringify(requests), now, limit, isSlow };
   const statements = inOrder([
-    settlements.length > 0 ? settle(hold, settlements) : inOrder([]),
-    clean ? cancelWithdrawn(ids, now, values) : inOrder([]),
+    settlements.length > 0 ? settle(lease, settlements) : inOrder([]),
+    clean ? cancelVoid(ids, now, values) : inOrder([]),
     clean ? exhaustOverdue(values) : inOrder([]),
     claiming.length > 0 ? claim(values) : inOrder([]),
-    changes.length > 0 ? updateSubscriptions(hold, changes, now) : inOrder([]),
-    subscriptionsAsked(values),
+    changes.length > 0 ? updateSubscriptions(lease, changes, now) : inOrder([]),
+    snapshots(values),
     claiming.length > 0 ? claimed(values) : inOrder([]),
     claiming.length > 0 ? findKeysOfSubscriptions(claiming, now) : inOrder([]),
   ]);
   return readAs(statements, ([, , , , , found, deliverable, keys]) => ({
     found,
-    claimed: deliverable.map(({ subscriptionId, attempts, generation, ...event }) => ({
+    claimed: deliverable.map(({ subscriptionId, attempts, ...event }) => ({
       subscriptionId,
       eventId: event.eventId,
       attempts,
-      generation,
       event,
     })),
     keyHashes: keys.map(({ keyHash }) => keyHash),
@@ -127,36 +128,33 @@ export function exchange(
 const HOLDER = sql.placeholder("holder");
 const UNTIL = sql`${sql.placeholder("until")}`;
 const NOW = sql.placeholder("now");
-const ASKED = sql`json_each(${sql.placeholder("asked")}) AS r`;
-const IS_ASKED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
+const REQUESTS = sql`json_each(${sql.placeholder("requests")}) AS r`;
+const IS_REQUESTED = sql`${subscriptions.id} = r.value->>'subscriptionId'`;
 const IS_OWN = sql`${subscriptions.heldBy} = ${HOLDER}`;
 const ITS_PENDING = sql`FROM ${deliveries}
   WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
-    AND NOT ${IS_UNDER_WAY}`;
+    AND NOT ${IS_IN_PROGRESS}`;
 
 /** Deliveries of a subscription that are due and not in progress, longest due first. */
 const DUE = sql`(SELECT ${deliveries.eventId} AS event_id, ${deliveries.dueAt} AS due_at ${ITS_PENDING}
     AND ${deliveries.dueAt} <= ${NOW}
   ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${sql.placeholder("limit")})`;
 
-/** Takes hold of the subscriptions that have deliveries due and may be posted to in this lane. */
+/** Leases the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = preparedWrite(
   qb
     .update(subscriptions)
-    .set({
-      heldBy: sql`${HOLDER}`,
-      heldUntil: UNTIL,
-    })
-    .from(ASKED)
+    .set({ heldBy: sql`${HOLDER}`, heldUntil: UNTIL })
+    .from(REQUESTS)
     .where(
-      sql`${IS_ASKED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
+      sql`${IS_REQUESTED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
         AND (${subscriptions.slow} OR ${subscriptions.backoff} > 0) = ${sql.placeholder("isSlow")}
-        AND NOT ${subscriptions.cancelling} AND ${IS_OWED} AND ${IS_SETTLED_HERE} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
+        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_NOT_DRAINING} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
     ),
 );
 
 /** The requested subscriptions that exist, as this transaction leaves them. */
-const subscriptionsAsked = prepared<Found>(
+const snapshots = prepared<Snapshot>(
   qb
     .select({
       subscriptionId: subscriptions.id,
@@ -176,21 +174,23 @@ const subscriptionsAsked = prepared<Found>(
         sql`(${subscriptions.cancelling} AND ${isWritable(subscriptions.workspaceId)})`.mapWith(
           Boolean,
         ),
-      owed: sql`(${IS_OWED} AND ${IS_SETTLED_HERE})`.mapWith(Boolean),
-      held: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
+      mayPost: sql`(${IS_ACTIVE} AND ${IS_NOT_DRAINING})`.mapWith(Boolean),
+      leased: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
       claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(
         Boolean,
       ),
-      heldUntil: sql<number | null>`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,
-      erased: sql`(SELECT json_group_array(e.value) FROM json_each(r.value, '$.underWay') AS e
+      leasedElsewhereUntil: sql<
+        number | null
+      >`CASE WHEN NOT ${IS_FREE} THEN ${subscriptions.heldUntil} END`,
+      erased: sql`(SELECT json_group_array(e.value) FROM json_each(r.value, '$.inProgress') AS e
       WHERE NOT EXISTS (SELECT 1 FROM ${deliveries}
         WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = e.value))`.mapWith(
         toTexts,
       ),
       dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
     })
-    .from(ASKED)
-    .innerJoin(subscriptions, IS_ASKED),
+    .from(REQUESTS)
+    .innerJoin(subscriptions, IS_REQUESTED),
 );
 
 /** Null for what is too long to be read with the claim. */
@@ -204,15 +204,14 @@ const claimed = prepared(
     .select({
       subscriptionId: deliveries.subscriptionId,
       attempts: deliveries.attempts,
-      generation: deliveries.generation,
       ...BODY,
       storedBody: inline(BODY.storedBody),
       lead: inline(BODY.lead),
     })
-    .from(ASKED)
+    .from(REQUESTS)
     .innerJoin(
       subscriptions,
-      sql`${IS_ASKED} AND ${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}`,
+      sql`${IS_REQUESTED} AND ${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}`,
     )
     .innerJoin(
       deliveries,

@@ -1,6 +1,6 @@
 import type { Outcome } from "../outcome.ts";
-import type { Claimed, Found } from "./settle-and-claim.ts";
-import type { Target } from "./turn.ts";
+import type { Target } from "./pipeline.ts";
+import type { Claimed, Snapshot } from "./settle-and-claim.ts";
 
 /** What a dispatch needs from outside: time, randomness, the key gates, and the post itself. */
 export interface DispatchTools {
@@ -23,15 +23,15 @@ export interface DispatchTools {
    *   subscriber.
    */
   attempt(delivery: Claimed, target: Target): Promise<Outcome>;
-  /** Takes a subscription whose turn has ended, and which may have more due, now or later. */
-  ended(subscription: EndedTurn): void;
+  /** Takes a subscription that the dispatch has finished with, and which may have more due. */
+  finished(subscription: Finished): void;
 }
 
-/** A subscription the dispatch has finished with. */
-export interface EndedTurn {
-  found: Found;
-  /** Whether this dispatch held it at any time. */
-  held: boolean;
+/** A subscription that a dispatch has finished with. */
+export interface Finished {
+  subscription: Snapshot;
+  /** Whether the dispatch leased it at any time. */
+  wasLeased: boolean;
 }
 
 /** The event was erased after it was claimed. */

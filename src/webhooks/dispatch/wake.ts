@@ -1,8 +1,26 @@
+import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { isId } from "../../contract/ids.ts";
+import { SWEEP_MAX } from "../../contract/limits.ts";
+import { qb } from "../../db/builder.ts";
+import {
+  type Database,
+  prepared,
+  query,
+  readAs,
+  type Statements,
+  type Stored,
+} from "../../db/client.ts";
 import { DIRECTORY, isBound } from "../../db/databases.ts";
+import { deliveries, subscriptions } from "../../db/schema.ts";
 import { logError } from "../../log.ts";
-import type { Lane } from "../pace.ts";
-import type { Wake } from "./due.ts";
+import { IS_NOT_DRAINING } from "./lease.ts";
+import { type Lane, laneOf } from "./policy.ts";
+
+/** A subscription with deliveries to send, and the lane to send them in. */
+export interface Wake {
+  subscriptionId: string;
+  lane: Lane;
+}
 
 /**
  * A message of the delivery queues: a hint to look in the database for this subscription's deliveries.
@@ -80,4 +98,83 @@ async function send(queue: Queue, hints: WakeMessage[], delaySeconds: number): P
     logError("wake_refused", error, { messages: hints.length });
     return false;
   }
+}
+
+/** The sweep wakes subscriptions with deliveries overdue by more than this. */
+export const SWEEP_GRACE_MS = 60_000;
+
+type WakeRow = { subscriptionId: string } & Pick<
+  typeof subscriptions.$inferSelect,
+  "slow" | "backoff"
+>;
+
+function toWake({ subscriptionId, ...pace }: WakeRow): Wake {
+  return { subscriptionId, lane: laneOf(pace) };
+}
+
+const WAKE = {
+  subscriptionId: subscriptions.id,
+  slow: subscriptions.slow,
+  backoff: subscriptions.backoff,
+};
+
+/** Subscriptions of a workspace that may be posted to and have something due now. */
+export function listDue(workspaceId: string, now: number): Statements<Wake[]> {
+  return readAs(due({ workspaceId, now }), (found) => found.map(toWake));
+}
+
+const PENDING = sql`${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
+
+const due = prepared(
+  qb
+    .select(WAKE)
+    .from(subscriptions)
+    .where(
+      and(
+        eq(subscriptions.workspaceId, sql.placeholder("workspaceId")),
+        isNull(subscriptions.deletedAt),
+        lte(subscriptions.nextAt, sql.placeholder("now")),
+        sql`EXISTS (SELECT 1 FROM ${PENDING} AND ${deliveries.dueAt} <= ${sql.placeholder("now")})`,
+      ),
+    ),
+);
+
+/**
+ * A table expression, `waiting`, of the subscriptions with pending deliveries. It jumps from one subscription to the next in the index, however many pending deliveries each has.
+ */
+export function subscriptionsWithPending(after: string | Placeholder): SQL {
+  const { subscriptionId, state } = deliveries;
+  // Raw SQL: Drizzle has no recursive queries.
+  return sql`waiting (id) AS (
+      SELECT min(${subscriptionId}) FROM ${deliveries}
+        WHERE ${state} = 'pending' AND ${subscriptionId} > ${after}
+      UNION ALL
+      SELECT (SELECT min(${subscriptionId}) FROM ${deliveries}
+        WHERE ${state} = 'pending' AND ${subscriptionId} > waiting.id)
+      FROM waiting WHERE waiting.id IS NOT NULL)`;
+}
+
+const overdue = prepared<Stored<WakeRow>>(sql`
+  WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
+  SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
+  FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
+  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND ${IS_NOT_DRAINING}
+    AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
+      SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
+  LIMIT ${SWEEP_MAX}`);
+
+/**
+ * Up to `SWEEP_MAX` subscriptions of all workspaces that no dispatch has handled: with overdue
+ * deliveries, or with void ones that are not cancelled.
+ *
+ * @param after where the last call stopped; "" to start over.
+ */
+export async function findOverdue(
+  db: Database,
+  after: string,
+  now: number,
+): Promise<{ wakes: Wake[]; after: string }> {
+  const found = await query(db, overdue({ after, now }));
+  const last = found.length === SWEEP_MAX ? found.at(-1)?.subscriptionId : undefined;
+  return { wakes: found.map((row) => toWake({ ...row, slow: row.slow === 1 })), after: last ?? "" };
 }

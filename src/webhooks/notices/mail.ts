@@ -1,4 +1,7 @@
-import { EMAIL_PAUSE_MS, EMAIL_TIMEOUT_MS } from "../../contract/limits.ts";
+/** How long the mail service may take to answer. */
+export const EMAIL_TIMEOUT_MS = 10_000;
+/** How long to send no e-mail after the mail service has reported its rate or daily limit. */
+const EMAIL_PAUSE_MS = { rate: 300_000, daily: 3_600_000 } as const;
 
 /** The result of trying to send an e-mail. */
 export type Sending =

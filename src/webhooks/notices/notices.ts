@@ -1,5 +1,4 @@
 import { and, eq, inArray, isNull, lte, type SQL, sql } from "drizzle-orm";
-import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
 import {
   commit,
@@ -12,7 +11,15 @@ import {
 } from "../../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import { IS_OWED } from "../dispatch/holds.ts";
+import { IS_ACTIVE } from "../dispatch/lease.ts";
+
+/** How long an e-mail taken by a sweep is reserved; a sweep ends well before that. */
+export const EMAIL_TAKEN_MS = 300_000;
+/**
+ * Maximum e-mails per sweep: each takes a request and a statement, and the free plan has 50 of
+ * each.
+ */
+export const EMAILS_MAX = 20;
 
 type NoticeRow = typeof notices.$inferSelect;
 
@@ -38,7 +45,7 @@ const ADDRESSED_AT_ONCE = 50;
 const IS_STILL_FAILING = sql`EXISTS (
   SELECT 1 FROM ${subscriptions}
   WHERE ${subscriptions.id} = ${notices.subscriptionId}
-    AND ${subscriptions.failingSince} = ${notices.failingSince} AND ${IS_OWED})`;
+    AND ${subscriptions.failingSince} = ${notices.failingSince} AND ${IS_ACTIVE})`;
 
 /**
  * Creates the e-mails of the notices that are due, drops those that are no longer true, and takes

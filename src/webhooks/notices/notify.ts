@@ -19,7 +19,7 @@ import { composeNotice } from "./text.ts";
 const PAUSE = "emails";
 
 /**
- * Sends the e-mails owed to administrators, one per administrator, until none is due, `mayGoOn`
+ * Sends the e-mails owed to administrators, one per administrator, until none is due, `hasTime`
  * returns false, or the mail service accepts no more. An e-mail can be sent twice only if a crash
  * comes between sending and recording, or if no answer arrives.
  */
@@ -27,13 +27,13 @@ export async function sendNotices(
   db: Database,
   env: Env,
   now: number,
-  mayGoOn: () => boolean = () => true,
+  hasTime: () => boolean = () => true,
 ): Promise<void> {
   if (now < Number(await findPosition(db, PAUSE))) return;
   const taken = await takeOwedEmails(db, now);
   const unrecorded: Unrecorded[] = [];
   for (const [i, email] of taken.entries()) {
-    const pauseMs = mayGoOn()
+    const pauseMs = hasTime()
       ? await trySending(db, env, email, now).catch((error) => {
           if (!(error instanceof Unrecorded)) throw error;
           unrecorded.push(error);

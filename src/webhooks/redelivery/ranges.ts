@@ -2,23 +2,26 @@ import { and, type Column, eq, gt, isNotNull, lt, type SQL, sql } from "drizzle-
 import type { RedeliveryState } from "../../contract/enumerations.ts";
 import { eventIdAt } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
-import {
-  REDELIVERY_AHEAD_MS,
-  REDELIVERY_EXAMINED_MAX,
-  REDELIVERY_PAUSE_MS,
-  REDELIVERY_RANGES_MAX,
-  SWEEP_MAX,
-} from "../../contract/limits.ts";
+import { SWEEP_MAX } from "../../contract/limits.ts";
 import { qb } from "../../db/builder.ts";
 import { counted, type Database, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { commitOnce } from "../../db/commit-once.ts";
 import { deliveries, events, type StoredRange, subscriptions } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { isWritable } from "../../workspaces/moves.ts";
-import type { Wake } from "../dispatch/due.ts";
-import { IS_OWED } from "../dispatch/holds.ts";
-import { laneOf } from "../pace.ts";
-import { IS_ITS_DELIVERY, IS_LISTED, isOwable, oweAgain, SPACING_MS } from "./requeue.ts";
+import { IS_ACTIVE } from "../dispatch/lease.ts";
+import { laneOf } from "../dispatch/policy.ts";
+import type { Wake } from "../dispatch/wake.ts";
+import { IS_ITS_DELIVERY, IS_LISTED, isRequeueable, requeue, SPACING_MS } from "./requeue.ts";
+
+/** Maximum ranges of one subscription that are being redelivered; further ones are refused. */
+export const REDELIVERY_RANGES_MAX = 10;
+/** How far ahead the events of a range are scheduled: until the next sweep. */
+export const REDELIVERY_AHEAD_MS = 60_000;
+/** Maximum events, or failed deliveries, that one step of a range examines. */
+export const REDELIVERY_EXAMINED_MAX = 1_000;
+/** How long a sweep pauses after each step of a range, so that others can use the database. */
+const REDELIVERY_PAUSE_MS = 100;
 
 /*
  * Redelivering ranges of events. A range may have any number of them, so it is stored with its
@@ -76,7 +79,7 @@ export function addRange(
         ranges: sql`iif(${isThere}, ${ranges}, json_insert(${stored}, '$[#]', json(${JSON.stringify(range)})))`,
       })
       .where(
-        sql`${eq(id, subscriptionId)} AND ${IS_OWED}
+        sql`${eq(id, subscriptionId)} AND ${IS_ACTIVE}
           AND (${isThere} OR json_array_length(${stored}) < ${REDELIVERY_RANGES_MAX})`,
       ),
   );
@@ -97,7 +100,7 @@ const NOTHING: Step = { count: 0, more: false, canGoOn: false };
 
 /** SQL condition: a step can be taken for the subscription. */
 const IS_OPEN = and(
-  IS_OWED,
+  IS_ACTIVE,
   // Withdrawn deliveries are void until they are cancelled.
   sql`NOT ${subscriptions.cancelling}`,
   isWritable(subscriptions.workspaceId),
@@ -135,11 +138,11 @@ export async function takeStep(db: Database, subscriptionId: string, now: number
   const isCurrent = sql`${ranges} = ${found.stored} AND ${IS_OPEN}`;
   const startsAt = rangeStart(now);
   const statements = inOrder([
-    oweAgain({
+    requeue({
       subscriptionId,
       eventIds: turns,
       condition: isCurrent,
-      isWanted: isOwable(range.states, range.askedAt),
+      isWanted: isRequeueable(range.states, range.askedAt),
       startsAt,
     }),
     counted(
@@ -180,18 +183,18 @@ async function examine(
   const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
   const next = states.every(isFailed)
     ? // Few among many; without INDEXED BY, SQLite would take the primary key, which has them all.
-      sql`SELECT ${eventId} AS id, ${state} IN (SELECT value FROM json_each(${JSON.stringify(states)})) AS isOwable
+      sql`SELECT ${eventId} AS id, ${state} IN (SELECT value FROM json_each(${JSON.stringify(states)})) AS isRequeueable
         FROM ${deliveries} INDEXED BY deliveries_failed
         WHERE ${eq(deliveries.subscriptionId, subscriptionId)} AND ${isWithin(eventId)}
           AND ${state} IN ('exhausted', 'cancelled')
         ORDER BY ${eventId}`
-    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isOwable(states, askedAt)} AS isOwable
+    : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states, askedAt)} AS isRequeueable
         FROM ${subscriptions} CROSS JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId}
         LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY}
         WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isWithin(events.id)}
         ORDER BY ${events.id}`;
   const [part] = await db.all<{ ids: string; last: string | null; examined: number }>(sql`
-      SELECT json_group_array(id) FILTER (WHERE isOwable) AS ids, max(id) AS last, count(*) AS examined
+      SELECT json_group_array(id) FILTER (WHERE isRequeueable) AS ids, max(id) AS last, count(*) AS examined
       FROM (${next} LIMIT ${REDELIVERY_EXAMINED_MAX})`);
   if (!part) throw new Error("an aggregate gave no row");
   const { ids, last, examined } = part;
@@ -206,7 +209,7 @@ const PART = "ranges";
 
 /**
  * Takes steps in the ranges of all subscriptions, in turn, until all that is due before the next
- * sweep is scheduled or `mayGoOn` returns false. It pauses after each, so that all of them together
+ * sweep is scheduled or `hasTime` returns false. It pauses after each, so that all of them together
  * take up little of the database's time.
  *
  * @returns the subscriptions for which something was scheduled.
@@ -215,13 +218,13 @@ const PART = "ranges";
 export async function takeSteps(
   db: Database,
   now: number,
-  mayGoOn: () => boolean,
+  hasTime: () => boolean,
 ): Promise<Wake[]> {
   const wakes: Wake[] = [];
   const failures: unknown[] = [];
   let reached = await findPosition(db, PART);
   const queue = await listOpen(db, reached, now);
-  for (let turn = queue.shift(); turn && mayGoOn(); turn = queue.shift()) {
+  for (let turn = queue.shift(); turn && hasTime(); turn = queue.shift()) {
     reached = turn.subscriptionId;
     const { count, canGoOn } = await takeStep(db, reached, now).catch((error: unknown) => {
       failures.push(error);

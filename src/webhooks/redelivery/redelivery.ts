@@ -5,8 +5,8 @@ import { qb } from "../../db/builder.ts";
 import { commit, type Database, inOrder, type Statements, write } from "../../db/client.ts";
 import { commitOnce } from "../../db/commit-once.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
-import { IS_OWED } from "../dispatch/holds.ts";
-import type { Lane } from "../pace.ts";
+import { IS_ACTIVE } from "../dispatch/lease.ts";
+import type { Lane } from "../dispatch/policy.ts";
 import {
   enableSubscription,
   findSubscription,
@@ -14,7 +14,7 @@ import {
   knownSubscription,
 } from "../subscriptions.ts";
 import { addRange, type Range, type Step, takeStep, tooManyRanges } from "./ranges.ts";
-import { IS_ITS_DELIVERY, IS_LISTED, isOwable, oweAgain, SPACING_MS } from "./requeue.ts";
+import { IS_ITS_DELIVERY, IS_LISTED, isRequeueable, requeue, SPACING_MS } from "./requeue.ts";
 
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
@@ -110,17 +110,19 @@ async function redeliverEvents(
       ["eventIds", unknown],
       "no such event, or the subscription does not list its kind",
     );
-  const wanted = found.filter((event) => event.isOwable || event.isWaiting).map(({ id }) => id);
+  const wanted = found
+    .filter((event) => event.isRequeueable || event.isWaiting)
+    .map(({ id }) => id);
   if (wanted.length === 0) {
     await commit(db, endWait(subscriptionId, now));
     return 0;
   }
   const statements = inOrder([
     postponeRange(subscriptionId, wanted, now),
-    oweAgain({
+    requeue({
       subscriptionId,
       eventIds: wanted,
-      isWanted: sql`(${isOwable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
+      isWanted: sql`(${isRequeueable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
       startsAt: namedStart(now),
       isWaiting: isWaiting(now),
     }),
@@ -159,7 +161,7 @@ async function findNamed(
   return db
     .select({
       id: events.id,
-      isOwable: isOwable(RedeliveryState.options, now).mapWith(Boolean),
+      isRequeueable: isRequeueable(RedeliveryState.options, now).mapWith(Boolean),
       isWaiting: isWaiting(now).mapWith(Boolean),
     })
     .from(subscriptions)
@@ -210,7 +212,7 @@ function takeTurns(subscriptionId: string, turns: number, now: number): Statemen
         namedUntil: sql`${namedStart(now)} + ${taken}`,
         rangedUntil: sql`iif(${rangedUntil} > ${namedStart(now)}, ${rangedUntil} + ${taken}, ${rangedUntil})`,
       })
-      .where(and(eq(subscriptions.id, subscriptionId), IS_OWED)),
+      .where(and(eq(subscriptions.id, subscriptionId), IS_ACTIVE)),
   );
 }
 

@@ -4,7 +4,7 @@ import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
 import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
-import { IS_OWED } from "../dispatch/holds.ts";
+import { IS_ACTIVE } from "../dispatch/lease.ts";
 import { resize } from "../event-size.ts";
 
 /*
@@ -26,7 +26,7 @@ export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscription
  * SQL condition: the delivery, or its absence, is in one of the states and was when the call began,
  * so that the call does not repeat its own work.
  */
-export function isOwable(states: readonly RedeliveryState[], askedAt: number): SQL {
+export function isRequeueable(states: readonly RedeliveryState[], askedAt: number): SQL {
   const { state, generation, settledAt } = deliveries;
   return sql`(coalesce(CASE WHEN ${state} = 'pending' AND ${generation} < ${subscriptions.generation} THEN 'cancelled'
       ELSE ${state} END, 'missed') IN (SELECT value FROM json_each(${JSON.stringify(states)}))
@@ -52,13 +52,13 @@ interface Owing {
  * Makes the events' deliveries pending, spaced out. Does nothing if the subscription has ended in
  * the meantime, because nobody would cancel them. Reads how many there were.
  */
-export function oweAgain(owing: Owing): Statements<number> {
+export function requeue(owing: Owing): Statements<number> {
   const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting = sql`0` } = owing;
   // Looking the subscription up from the pair makes SQLite go event by event; with a constant id,
   // it would scan all of the subscription's deliveries.
   const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
   const turns = sql`json_each(${pairs}) AS turn`;
-  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = turn.value->>0`, IS_OWED, condition)}`;
+  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = turn.value->>0`, IS_ACTIVE, condition)}`;
   const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = turn.value->>1`;
   const named = sql`FROM ${turns} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_ITS_DELIVERY})`;

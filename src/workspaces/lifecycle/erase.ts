@@ -29,7 +29,7 @@ import {
   workspaces,
 } from "../../db/schema.ts";
 import { BLANK_LEAD, blank, eraseEvents } from "../../records/erasure.ts";
-import { WITHDRAWN } from "../../webhooks/endings.ts";
+import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import { deleteSecretsOfDeleted } from "../../webhooks/secrets.ts";
 import type { GatedKey } from "../api-keys.ts";
 
@@ -70,7 +70,7 @@ export function closeWorkspace(id: string, now: number): Statements<unknown> {
       .where(and(eq(workspaces.id, id), eq(workspaces.accessGranted, true))),
     qb
       .update(subscriptions)
-      .set({ deletedAt: now, ...WITHDRAWN })
+      .set({ deletedAt: now, ...CANCEL_PENDING })
       .where(and(eq(subscriptions.workspaceId, id), isNull(subscriptions.deletedAt))),
     // Done here: a dispatch may delete the subscription rows that these are found by.
     deleteSecretsOfDeleted(eq(subscriptions.workspaceId, id)),

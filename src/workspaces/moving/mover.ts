@@ -3,9 +3,8 @@ import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import type { MovePosition } from "../../db/schema.ts";
 import { MOVING_WAIT_MS } from "../../db/session.ts";
 import { forgetKey } from "../../quota/forget.ts";
-import { listDue } from "../../webhooks/dispatch/due.ts";
-import { isHeld } from "../../webhooks/dispatch/holds.ts";
-import { wake } from "../../webhooks/dispatch/wake.ts";
+import { hasLeases } from "../../webhooks/dispatch/lease.ts";
+import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
 import { type GatedKey, listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind } from "../lifecycle/erase.ts";
 import { cancelMove, deleteChanges, findLiving, type Move } from "../moves.ts";
@@ -195,7 +194,7 @@ export class Mover {
   /** Waits until none of the workspace's subscriptions is held, while no new holds begin; then switches. */
   async #drain(): Promise<void> {
     const now = Date.now();
-    if (await this.#lease.ask(this.#lease.from, isHeld(this.#id, now))) {
+    if (await this.#lease.ask(this.#lease.from, hasLeases(this.#id, now))) {
       await sleep(DRAINED_MS);
       await this.#lease.commitAtSource(inOrder([]));
     } else if (now - this.#move.since < DRAINED_MS) await sleep(DRAINED_MS);

@@ -3,12 +3,9 @@ import {
   EVENTS_WITH_BODIES,
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
-import {
-  HOLD_MS,
-  POST_TIMEOUT_MS,
-  POSTS_AT_ONCE,
-  SLOW_ANSWER_MS,
-} from "../../../src/contract/limits.ts";
+import { POST_TIMEOUT_MS } from "../../../src/contract/limits.ts";
+import { LEASE_MS } from "../../../src/webhooks/dispatch/lease.ts";
+import { POSTS_AT_ONCE, SLOW_ANSWER_MS } from "../../../src/webhooks/dispatch/policy.ts";
 import type { Store } from "./store.ts";
 import type { Isolate } from "./world.ts";
 
@@ -104,7 +101,7 @@ export function checkPost(
   withdrawnAt: Map<string, number>,
 ): void {
   const { now, skewedAt } = store.world;
-  if (now - skewedAt < HOLD_MS + POST_TIMEOUT_MS) return;
+  if (now - skewedAt < LEASE_MS + POST_TIMEOUT_MS) return;
   const [row] = store.rows<{ state: string }>(
     "SELECT state FROM deliveries WHERE event_id = ? AND subscription_id = ?",
     eventId,

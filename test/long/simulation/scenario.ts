@@ -6,10 +6,10 @@ import {
   EVENTS_WITH_BODIES,
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
-import { DISPATCHES_AT_ONCE } from "../../../src/contract/limits.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
+import { BACKGROUND_DISPATCHES_MAX } from "../../../src/webhooks/dispatch/consumer.ts";
+import type { Target } from "../../../src/webhooks/dispatch/pipeline.ts";
 import type { Claimed } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { Target } from "../../../src/webhooks/dispatch/turn.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
 import { Broker } from "./broker.ts";
 import {
@@ -166,7 +166,7 @@ class Scenario {
     this.worker = worker;
     const concurrency = world.chance.pick([1, 3, 10, 250]);
     // An isolate with the maximum number of dispatches waits for one more.
-    const dispatches = world.chance.pick([0, DISPATCHES_AT_ONCE]);
+    const dispatches = world.chance.pick([0, BACKGROUND_DISPATCHES_MAX]);
     // What is due in the future, by its consumer's clock, is woken again, in whole seconds.
     if (world.isolateSkewMs > 0) this.#pauseMs += 2 * world.isolateSkewMs + 1_000;
     const broker = (name: string) =>

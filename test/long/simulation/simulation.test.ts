@@ -61,13 +61,13 @@ describe("the simulation", () => {
   ][] = [
     [
       "one dispatch at a time posts to a subscription",
-      "webhooks/dispatch/holds.ts",
+      "webhooks/dispatch/lease.ts",
       [["IS_FREE = sql`(${", "IS_FREE = sql`(1 OR ${"]],
       /posts under way at once|after it was|several posts/,
     ],
     [
       "an outcome is recorded once",
-      "webhooks/dispatch/outcomes.ts",
+      "webhooks/dispatch/settle.ts",
       [
         [
           "AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'",
@@ -84,8 +84,8 @@ describe("the simulation", () => {
     ],
     [
       "concurrent posts are earned",
-      "webhooks/dispatch/turn.ts",
-      [["this.#underWay.size < this.found.postsAtOnce &&", ""]],
+      "webhooks/dispatch/pipeline.ts",
+      [["this.#inFlight.size < this.subscription.postsAtOnce &&", ""]],
       /posts under way at once/,
     ],
     [
@@ -103,10 +103,12 @@ describe("the simulation", () => {
     ],
     [
       "what is withdrawn is not posted",
-      "webhooks/dispatch/turn.ts",
+      "webhooks/dispatch/pipeline.ts",
       [
-        ["if (!found.owed) this.letGo();", ""],
-        ["generation === found.generation", "generation >= 0"],
+        [
+          "if (this.isReleasing || !found.mayPost || isVoid || isLost)",
+          "if (this.isReleasing || isLost)",
+        ],
       ],
       /ms after it was withdrawn|after it was cancelled/,
       80,
@@ -120,19 +122,19 @@ describe("the simulation", () => {
     [
       "what a call leaves of a range is redelivered",
       "sweep.ts",
-      [["redeliverRanges(home, env, now, mayGoOn),", "Promise.resolve(),"]],
+      [["redeliverRanges(home, env, now, hasTime),", "Promise.resolve(),"]],
       /is still being redelivered/,
     ],
     [
       "a subscription is released in the round trip that finds nothing",
-      "webhooks/dispatch/outcomes.ts",
+      "webhooks/dispatch/settle.ts",
       [["iif(c.value->>'release' AND", "iif(0 AND"]],
       /answers immediately, and (waited|got)|rows were written for/,
     ],
     [
       "what another clock made due in the future is woken again",
       "webhooks/dispatch/consumer.ts",
-      [["held || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null"]],
+      [["wasLeased || waitMs <= EARLY_WAKE_MS ? waitMs : null", "waitMs === 0 ? 0 : null"]],
       /answers immediately, and (waited|got)/,
     ],
     [

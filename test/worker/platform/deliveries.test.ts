@@ -1,11 +1,11 @@
 import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { ATTEMPTS_KEPT } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { attempts, deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
+import { ATTEMPTS_KEPT } from "../../../src/webhooks/dispatch/settle.ts";
 import { listDeliveries } from "../../../src/webhooks/history.ts";
 import { deleteExpired } from "../../../src/workspaces/lifecycle/retention.ts";
 import { errorOf } from "../../support/api.ts";

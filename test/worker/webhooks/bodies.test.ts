@@ -1,8 +1,8 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { INLINE_BODY_MAX } from "../../../src/contract/limits.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
+import { INLINE_BODY_MAX } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
 import { announce, IS_NEW_LEAD } from "../../../src/webhooks/outbox.ts";
 import {
   bodyOf,

@@ -2,17 +2,13 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { DELIVERIES_LIST } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
-import {
-  DELIVERIES_LOOKED_THROUGH,
-  PENDING_COUNTED_MAX,
-  PORTAL_DAY_MAX,
-} from "../../../src/contract/limits.ts";
+import { PENDING_COUNTED_MAX } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { toPage } from "../../../src/http/paging.ts";
-import { countDays } from "../../../src/webhooks/days.ts";
+import { countDays, PORTAL_DAY_MAX } from "../../../src/webhooks/days.ts";
 import { listHealth } from "../../../src/webhooks/health.ts";
-import { listDeliveries } from "../../../src/webhooks/history.ts";
+import { DELIVERIES_LOOKED_THROUGH, listDeliveries } from "../../../src/webhooks/history.ts";
 import { createWorkspace, DAY_MS, subscribe } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 

@@ -6,8 +6,11 @@ import { subscriptions } from "../../../src/db/schema.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
 import type { Outcome } from "../../../src/webhooks/outcome.ts";
-import type { Webhook } from "../../../src/webhooks/subscriptions.ts";
-import { deleteSubscription, enableSubscription } from "../../../src/webhooks/subscriptions.ts";
+import {
+  deleteSubscription,
+  enableSubscription,
+  type Webhook,
+} from "../../../src/webhooks/subscriptions.ts";
 import { eventsOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
@@ -34,7 +37,7 @@ import {
 const T0 = Date.UTC(2026, 0, 5, 12);
 const FAILED = answered(503);
 /** The duration of a hold. */
-const HOLD_MS = 20_000;
+const LEASE_MS = 20_000;
 
 /** Times an hour apart, starting at `T0`. */
 function hourly(count: number): number[] {
@@ -208,10 +211,10 @@ describe("a subscription is disabled", () => {
     await failAt(id, hourly(9));
     await endWait(id);
     const end = T0 + 72 * HOUR_MS;
-    const [lost, held] = [await heldDispatch(end, id), await heldDispatch(end + HOLD_MS, id)];
+    const [lost, held] = [await heldDispatch(end, id), await heldDispatch(end + LEASE_MS, id)];
     await Promise.all([lost.finish(FAILED), held.finish(FAILED)]);
     expect(await subscriptionRow(id)).toMatchObject({ failures: 10, failingSince: T0 });
-    expect(await disabledAt(id)).toBe(end + HOLD_MS);
+    expect(await disabledAt(id)).toBe(end + LEASE_MS);
     expect(await noticesOf(id)).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
@@ -222,11 +225,11 @@ describe("a subscription is disabled", () => {
     await endWait(id);
     const end = T0 + 72 * HOUR_MS;
     const late = await heldDispatch(end, id);
-    await failAt(id, [end + HOLD_MS]);
-    expect(await disabledAt(id)).toBe(end + HOLD_MS);
+    await failAt(id, [end + LEASE_MS]);
+    expect(await disabledAt(id)).toBe(end + LEASE_MS);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
     await late.finish(FAILED);
-    expect(await disabledAt(id)).toBe(end + HOLD_MS);
+    expect(await disabledAt(id)).toBe(end + LEASE_MS);
     expect(await noticesOf(id)).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ cancelled: 15 });
   });
@@ -328,7 +331,7 @@ test("a subscription's health and the outcome that changed it commit together or
   await env.DB.prepare("DROP TRIGGER refuse").run();
   // It is still held, and nothing else has changed.
   const { heldBy, heldUntil } = await subscriptionRow(id);
-  expect(heldUntil).toBe(T0 + 72 * HOUR_MS + HOLD_MS);
+  expect(heldUntil).toBe(T0 + 72 * HOUR_MS + LEASE_MS);
   expect(await subscriptionRow(id)).toEqual({ ...before, heldBy, heldUntil, nextAt: 0 });
   await failAt(id, [T0 + 73 * HOUR_MS]);
   expect(await disabledAt(id)).toBe(T0 + 73 * HOUR_MS);

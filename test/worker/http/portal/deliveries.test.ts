@@ -2,8 +2,8 @@ import { exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { ErrorDetails } from "../../../../src/contract/errors.ts";
-import { REDELIVERY_RANGES_MAX } from "../../../../src/contract/limits.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
+import { REDELIVERY_RANGES_MAX } from "../../../../src/webhooks/redelivery/ranges.ts";
 import { openWorkspace } from "../../../support/api.ts";
 import {
   announceLeads,

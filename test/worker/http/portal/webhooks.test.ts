@@ -1,6 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { PORTAL_DAYS } from "../../../../src/contract/limits.ts";
+import { PORTAL_DAYS } from "../../../../src/webhooks/days.ts";
 import { openApi, openWorkspace } from "../../../support/api.ts";
 import {
   announceLeads,

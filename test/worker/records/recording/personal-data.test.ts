@@ -2,11 +2,11 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { derivedId } from "../../../../src/contract/ids.ts";
-import { INLINE_BODY_MAX } from "../../../../src/contract/limits.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import type { Lead } from "../../../../src/records/leads.ts";
+import { INLINE_BODY_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
 import {
   errorOf,
   leadReport,

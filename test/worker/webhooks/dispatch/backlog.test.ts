@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../../src/db/client.ts";
 import { deliveries } from "../../../../src/db/schema.ts";
-import { findBacklog } from "../../../../src/webhooks/dispatch/due.ts";
+import { findBacklog } from "../../../../src/webhooks/ledger.ts";
 import { errorOf } from "../../../support/api.ts";
 import {
   announceLeads,

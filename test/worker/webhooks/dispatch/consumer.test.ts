@@ -5,10 +5,10 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { consume, nextWakeMs } from "../../../../src/webhooks/dispatch/consumer.ts";
-import type { Found } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { Lane } from "../../../../src/webhooks/dispatch/policy.ts";
+import type { Snapshot } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { WakeMessage } from "../../../../src/webhooks/dispatch/wake.ts";
 import type { Outcome } from "../../../../src/webhooks/outcome.ts";
-import type { Lane } from "../../../../src/webhooks/pace.ts";
 import {
   ACKNOWLEDGED,
   announceLeads,
@@ -139,9 +139,15 @@ describe("a message", () => {
 
 describe("the next wake of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
-  const idle = { owed: true, cancelling: false, heldUntil: null, dueAt: null, nextAt: 0 };
+  const idle = {
+    mayPost: true,
+    cancelling: false,
+    leasedElsewhereUntil: null,
+    dueAt: null,
+    nextAt: 0,
+  };
 
-  test.each<[string, Partial<Found>, boolean, boolean, number | null]>([
+  test.each<[string, Partial<Snapshot>, boolean, boolean, number | null]>([
     ["with nothing pending: none", {}, true, false, null],
     ["with more due: immediately", { dueAt: NOW - 1 }, true, false, 0],
     ["with more due later: then", { dueAt: NOW + 60_000 }, true, false, 60_000],
@@ -150,17 +156,29 @@ describe("the next wake of a subscription", () => {
     ["that woke far too early: none", { dueAt: NOW + 5_001 }, false, false, null],
     [
       "that is no longer owed what is pending: none",
-      { dueAt: NOW, owed: false },
+      { dueAt: NOW, mayPost: false },
       true,
       false,
       null,
     ],
     ["with more to cancel: immediately", { cancelling: true }, false, false, 0],
-    ["that another dispatch holds: none", { dueAt: NOW, heldUntil: NOW + 9 }, false, false, null],
-    ["whose wake came again: when the hold ends", { heldUntil: NOW + 9 }, false, true, 9],
-  ])("%s", (_, found, held, again, expected) => {
-    const turn = { found: { ...idle, ...found } as Found, held };
-    expect(nextWakeMs(turn, again, NOW)).toBe(expected);
+    [
+      "that another dispatch leases: none",
+      { dueAt: NOW, leasedElsewhereUntil: NOW + 9 },
+      false,
+      false,
+      null,
+    ],
+    [
+      "whose wake came again: when the lease ends",
+      { leasedElsewhereUntil: NOW + 9 },
+      false,
+      true,
+      9,
+    ],
+  ])("%s", (_, found, wasLeased, isRedelivered, expected) => {
+    const finished = { subscription: { ...idle, ...found } as Snapshot, wasLeased };
+    expect(nextWakeMs(finished, isRedelivered, NOW)).toBe(expected);
   });
 });
 

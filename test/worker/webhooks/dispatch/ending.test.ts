@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { qb } from "../../../../src/db/builder.ts";
 import { commit, inOrder, write } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
-import { WITHDRAWN } from "../../../../src/webhooks/endings.ts";
-import { deleteSubscription, withdrawWorkspace } from "../../../../src/webhooks/subscriptions.ts";
+import { CANCEL_PENDING } from "../../../../src/webhooks/endings.ts";
+import { cancelPendingOf, deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
 import {
   answered,
@@ -23,7 +23,7 @@ import {
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 /** The duration of a hold. */
-const HOLD_MS = 20_000;
+const LEASE_MS = 20_000;
 
 describe("a subscription that", () => {
   const ends: [how: string, end: (workspaceId: string, id: string) => Promise<unknown>][] = [
@@ -36,7 +36,7 @@ describe("a subscription that", () => {
           write(
             qb
               .update(subscriptions)
-              .set({ disabledAt: NOW, ...WITHDRAWN })
+              .set({ disabledAt: NOW, ...CANCEL_PENDING })
               .where(eq(subscriptions.id, id)),
           ),
         ),
@@ -44,10 +44,7 @@ describe("a subscription that", () => {
     [
       "loses its workspace's access",
       (workspaceId) =>
-        commit(
-          db,
-          inOrder([updateAccess(workspaceId, false), withdrawWorkspace(workspaceId, NOW)]),
-        ),
+        commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId, NOW)])),
     ],
   ];
 
@@ -100,7 +97,7 @@ describe("a subscription that", () => {
       await end(workspaceId, id);
       expect(await statesOf(id)).toEqual({ pending: 3 });
       const { posts, attempt } = subscriber();
-      await dispatchAt(NOW + HOLD_MS, [id], attempt);
+      await dispatchAt(NOW + LEASE_MS, [id], attempt);
       expect(posts).toEqual([]);
       expect(await statesOf(id)).toEqual({ cancelled: 3 });
       await crashed.finish(OK);

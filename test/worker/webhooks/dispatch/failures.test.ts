@@ -1,8 +1,8 @@
 import { createExecutionContext } from "cloudflare:test";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { HAND_OFF_MS } from "../../../../src/contract/limits.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { sweep } from "../../../../src/sweep.ts";
+import { BACKGROUND_AFTER_MS } from "../../../../src/webhooks/dispatch/consumer.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
   ACKNOWLEDGED,
@@ -26,7 +26,7 @@ import {
 
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
 /** The duration of a hold. */
-const HOLD_MS = 20_000;
+const LEASE_MS = 20_000;
 const BROKEN = new Error("D1_ERROR: disk I/O error");
 
 afterEach(() => {
@@ -44,10 +44,10 @@ function expectBack(
   tookMs: number,
 ): void {
   // A slow try does not block a queue. On a busy machine, any try may be slow.
-  const wasSlow = tookMs >= HAND_OFF_MS && result.retryMessages.length === 0;
+  const wasSlow = tookMs >= BACKGROUND_AFTER_MS && result.retryMessages.length === 0;
   const handedOff = how === "that lasts" || wasSlow;
   expect(result).toMatchObject(handedOff ? ACKNOWLEDGED : RETRIED);
-  const hint = { subscriptionId: id, lane: "fast", delaySeconds: HOLD_MS / 1000 };
+  const hint = { subscriptionId: id, lane: "fast", delaySeconds: LEASE_MS / 1000 };
   expect(sent).toEqual(handedOff ? [hint] : []);
 }
 
@@ -90,7 +90,7 @@ describe("when D1 returns an error", () => {
     const row = await deliveryTo(id);
     expect(row).toMatchObject({ state: "pending", attempts: 0, lastOutcome: null, dueAt: now });
     const { heldUntil } = await subscriptionRow(id);
-    expect(heldUntil - now).toBeGreaterThanOrEqual(HOLD_MS);
+    expect(heldUntil - now).toBeGreaterThanOrEqual(LEASE_MS);
     // The message comes back during the hold, and again when it has ended.
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(1);

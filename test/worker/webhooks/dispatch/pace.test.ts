@@ -103,7 +103,10 @@ describe("a subscription that fails", () => {
     const { posts, attempt, underWay } = counting(5);
     const [probe] = await dispatchAt(nextAt, [id], attempt);
     expect(posts).toHaveLength(1);
-    expect(probe).toMatchObject({ held: true, found: { backoff: 0, postsAtOnce: 1, nextAt: 0 } });
+    expect(probe).toMatchObject({
+      wasLeased: true,
+      subscription: { backoff: 0, postsAtOnce: 1, nextAt: 0 },
+    });
     await dispatchAt(nextAt, [id], attempt);
     expect(underWay.slice(1, 4)).toEqual([1, 1, 2]);
     expect((await statesOf(id)).delivered).toBe(20);
@@ -156,7 +159,11 @@ describe("slow answers", () => {
     const before = posts.length;
     // Those already started when the first was slow.
     expect(before).toBeLessThanOrEqual(4);
-    expect(left?.found).toMatchObject({ slow: true, backoff: 0, heldUntil: null });
+    expect(left?.subscription).toMatchObject({
+      slow: true,
+      backoff: 0,
+      leasedElsewhereUntil: null,
+    });
     expect(await subscriptionRow(id)).toMatchObject({ slow: true, heldUntil: 0 });
     await dispatchAt(() => now, [id], attempt, "fast");
     expect(posts).toHaveLength(before);

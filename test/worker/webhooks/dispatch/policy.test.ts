@@ -2,11 +2,11 @@ import { describe, expect, test } from "vitest";
 import {
   type Attempt,
   adjustPace,
-  judge,
-  type Verdict,
+  type Decision,
+  decide,
+  type Pace,
 } from "../../../../src/webhooks/dispatch/policy.ts";
 import { type Outcome, succeeded } from "../../../../src/webhooks/outcome.ts";
-import type { Pace } from "../../../../src/webhooks/pace.ts";
 import { answered } from "../../../support/deliveries.ts";
 
 const SECOND_MS = 1000;
@@ -30,7 +30,7 @@ const LADDER: [attempt: number, waitMs: number][] = [
 /** No jitter: exactly the rung. */
 const NONE = 0;
 
-function wait(waitMs: number): Verdict {
+function wait(waitMs: number): Decision {
   return { state: "pending", waitMs: Math.round(waitMs) };
 }
 
@@ -39,12 +39,12 @@ describe("an attempt succeeds", () => {
     for (let status = 200; status < 300; status++) {
       expect(succeeded(answered(status))).toBe(true);
       for (const attempt of [1, 5, 11])
-        expect(judge(answered(status), attempt, NONE)).toEqual({ state: "delivered" });
+        expect(decide(answered(status), attempt, NONE)).toEqual({ state: "delivered" });
     }
   });
 
   test("even if the 2xx has a Retry-After", () => {
-    expect(judge(answered(200, 600), 1, NONE)).toEqual({ state: "delivered" });
+    expect(decide(answered(200, 600), 1, NONE)).toEqual({ state: "delivered" });
   });
 });
 
@@ -70,25 +70,25 @@ describe("an attempt fails", () => {
     ["a URL that is refused", { kind: "refused" }],
   ])("with %s, and is retried after 10 s", (_, outcome) => {
     expect(succeeded(outcome)).toBe(false);
-    expect(judge(outcome, 1, NONE)).toEqual(wait(10 * SECOND_MS));
-    expect(judge(outcome, 11, NONE)).toEqual({ state: "exhausted" });
+    expect(decide(outcome, 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(decide(outcome, 11, NONE)).toEqual({ state: "exhausted" });
   });
 });
 
 describe("the wait after a failed attempt", () => {
   test.each(LADDER)("number %i is %i ms", (attempt, waitMs) => {
-    expect(judge(answered(500), attempt, NONE)).toEqual(wait(waitMs));
+    expect(decide(answered(500), attempt, NONE)).toEqual(wait(waitMs));
   });
 
   test("is the last after 10 attempts: the 11th exhausts the delivery, after about 76 hours", () => {
-    expect(judge(answered(500), 11, NONE)).toEqual({ state: "exhausted" });
+    expect(decide(answered(500), 11, NONE)).toEqual({ state: "exhausted" });
     const hours = LADDER.reduce((sum, [, waitMs]) => sum + waitMs, 0) / HOUR_MS;
     expect(hours).toBeGreaterThan(75);
     expect(hours).toBeLessThan(77);
   });
 
   test.each(LADDER)("number %i is lengthened by up to 20 %, uniformly", (attempt, waitMs) => {
-    const failed = (random: number) => judge(answered(500), attempt, random);
+    const failed = (random: number) => decide(answered(500), attempt, random);
     expect(failed(0)).toEqual(wait(waitMs));
     expect(failed(0.25)).toEqual(wait(1.05 * waitMs));
     expect(failed(0.75)).toEqual(wait(1.15 * waitMs));
@@ -99,7 +99,7 @@ describe("the wait after a failed attempt", () => {
     "is never shortened, so every ladder outlasts the 72 h until disabling: random %d",
     (random) => {
       const waits = LADDER.map(([attempt, waitMs]) => {
-        const verdict = judge(answered(500), attempt, random);
+        const verdict = decide(answered(500), attempt, random);
         if (verdict.state !== "pending") throw new Error(verdict.state);
         expect(verdict.waitMs).toBeGreaterThanOrEqual(waitMs);
         return verdict.waitMs;
@@ -111,29 +111,29 @@ describe("the wait after a failed attempt", () => {
 
 describe("Retry-After", () => {
   test.each([429, 503])("on %i lengthens the wait", (status) => {
-    expect(judge(answered(status, 15), 1, NONE)).toEqual(wait(15 * SECOND_MS));
-    expect(judge(answered(status, 45 * 60), 4, NONE)).toEqual(wait(45 * MINUTE_MS));
+    expect(decide(answered(status, 15), 1, NONE)).toEqual(wait(15 * SECOND_MS));
+    expect(decide(answered(status, 45 * 60), 4, NONE)).toEqual(wait(45 * MINUTE_MS));
   });
 
   test.each(LADDER)("lengthens wait number %i to at most twice its rung", (attempt, ms) => {
-    expect(judge(answered(503, (2 * ms) / SECOND_MS), attempt, NONE)).toEqual(wait(2 * ms));
-    expect(judge(answered(429, (2 * ms) / SECOND_MS + 1), attempt, 1)).toEqual(wait(2 * ms));
-    expect(judge(answered(503, 999_999_999), attempt, 0)).toEqual(wait(2 * ms));
+    expect(decide(answered(503, (2 * ms) / SECOND_MS), attempt, NONE)).toEqual(wait(2 * ms));
+    expect(decide(answered(429, (2 * ms) / SECOND_MS + 1), attempt, 1)).toEqual(wait(2 * ms));
+    expect(decide(answered(503, 999_999_999), attempt, 0)).toEqual(wait(2 * ms));
   });
 
   test("never shortens the wait, jitter included", () => {
-    expect(judge(answered(503, 0), 1, NONE)).toEqual(wait(10 * SECOND_MS));
-    expect(judge(answered(503, 9), 1, NONE)).toEqual(wait(10 * SECOND_MS));
-    expect(judge(answered(429, 11), 1, 1)).toEqual(wait(12 * SECOND_MS));
-    expect(judge(answered(429, 9), 1, 0)).toEqual(wait(10 * SECOND_MS));
+    expect(decide(answered(503, 0), 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(decide(answered(503, 9), 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(decide(answered(429, 11), 1, 1)).toEqual(wait(12 * SECOND_MS));
+    expect(decide(answered(429, 9), 1, 0)).toEqual(wait(10 * SECOND_MS));
   });
 
   test("never prolongs an exhausted delivery", () => {
-    expect(judge(answered(503, 60), 11, NONE)).toEqual({ state: "exhausted" });
+    expect(decide(answered(503, 60), 11, NONE)).toEqual({ state: "exhausted" });
   });
 
   test.each([302, 400, 408, 425, 500, 502, 504])("on %i is ignored", (status) => {
-    expect(judge(answered(status, 20), 1, NONE)).toEqual(wait(10 * SECOND_MS));
+    expect(decide(answered(status, 20), 1, NONE)).toEqual(wait(10 * SECOND_MS));
   });
 });
 

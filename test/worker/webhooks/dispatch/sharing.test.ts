@@ -109,7 +109,7 @@ describe("subscriptions that share a dispatch", () => {
     const tools = toolsAt(() => now, attempt);
     const run = dispatch(db, [...hanging, ...waiting], "fast", {
       ...tools,
-      ended: ({ found }) => void ended.push(found.subscriptionId),
+      finished: ({ subscription }) => void ended.push(subscription.subscriptionId),
     });
     await expect.poll(() => posts.length).toBe(5);
     now += 499;
@@ -144,7 +144,7 @@ describe("subscriptions that share a dispatch", () => {
     });
     const run = dispatch(db, [fast, ...hanging], "fast", {
       ...toolsAt(() => now, attempt),
-      ended: ({ found }) => void ended.push(found.subscriptionId),
+      finished: ({ subscription }) => void ended.push(subscription.subscriptionId),
     });
     // Its first event was posted before all connections were taken.
     await expect.poll(() => posts.length).toBe(6);
@@ -233,7 +233,7 @@ describe("subscriptions that share a dispatch", () => {
     });
     const run = dispatch(db, [...fast, slow], "fast", {
       ...tools,
-      ended: ({ found }) => void ended.set(found.subscriptionId, now()),
+      finished: ({ subscription }) => void ended.set(subscription.subscriptionId, now()),
     });
     await expect
       .poll(() => [...ended.keys()].toSorted(), { timeout: 5_000 })

@@ -3,9 +3,8 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
-import type { Wake } from "../../../../src/webhooks/dispatch/due.ts";
-import { isWake, wake } from "../../../../src/webhooks/dispatch/wake.ts";
-import type { Lane } from "../../../../src/webhooks/pace.ts";
+import type { Lane } from "../../../../src/webhooks/dispatch/policy.ts";
+import { isWake, type Wake, wake } from "../../../../src/webhooks/dispatch/wake.ts";
 import {
   announceLeads,
   createWorkspace,

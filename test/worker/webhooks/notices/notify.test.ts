@@ -1,14 +1,11 @@
 import { env, exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import {
-  EMAIL_TAKEN_MS,
-  EMAIL_TIMEOUT_MS,
-  EMAIL_WAITS_SECONDS,
-  EMAILS_MAX,
-} from "../../../../src/contract/limits.ts";
+import { EMAIL_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
+import { EMAIL_TIMEOUT_MS } from "../../../../src/webhooks/notices/mail.ts";
+import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../../../../src/webhooks/notices/notices.ts";
 import { sendNotices } from "../../../../src/webhooks/notices/notify.ts";
 import {
   announceLeads,

@@ -1,16 +1,14 @@
 import { exports } from "cloudflare:workers";
 import { eq } from "drizzle-orm";
 import { afterEach, describe, expect, test } from "vitest";
-import {
-  REDELIVERY_AHEAD_MS,
-  REDELIVERY_EXAMINED_MAX,
-  REDELIVERY_RANGES_MAX,
-} from "../../../../src/contract/limits.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import {
   type Range,
+  REDELIVERY_AHEAD_MS,
+  REDELIVERY_EXAMINED_MAX,
+  REDELIVERY_RANGES_MAX,
   takeSteps,
   tooManyRanges,
 } from "../../../../src/webhooks/redelivery/ranges.ts";

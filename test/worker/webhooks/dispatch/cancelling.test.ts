@@ -5,9 +5,9 @@ import { qb } from "../../../../src/db/builder.ts";
 import { commit, inOrder, openDatabase, write } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
-import { WITHDRAWN } from "../../../../src/webhooks/endings.ts";
+import { CANCEL_PENDING } from "../../../../src/webhooks/endings.ts";
 import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
-import { deleteSubscription, withdrawWorkspace } from "../../../../src/webhooks/subscriptions.ts";
+import { cancelPendingOf, deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
 import {
   announceLeads,
@@ -29,7 +29,7 @@ import {
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 /** The duration of a hold. */
-const HOLD_MS = 20_000;
+const LEASE_MS = 20_000;
 /** No post to a withdrawn subscription starts later than this. */
 const WITHDRAWN_MS = 2_000;
 
@@ -41,10 +41,7 @@ type Owed = Awaited<ReturnType<typeof owed>>;
 
 /** What `setWorkspaceAccess` commits, at a given time. */
 function withdrawAccess(workspaceId: string, now: number) {
-  return commit(
-    db,
-    inOrder([updateAccess(workspaceId, false), withdrawWorkspace(workspaceId, now)]),
-  );
+  return commit(db, inOrder([updateAccess(workspaceId, false), cancelPendingOf(workspaceId, now)]));
 }
 
 const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] = [
@@ -61,7 +58,7 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
         write(
           qb
             .update(subscriptions)
-            .set({ disabledAt: now, ...WITHDRAWN })
+            .set({ disabledAt: now, ...CANCEL_PENDING })
             .where(eq(subscriptions.id, id)),
         ),
       ),
@@ -211,7 +208,7 @@ describe("a large backlog that is withdrawn", () => {
     answer.resolve();
     await held;
     const { posts, attempt } = subscriber();
-    for (let i = 0; i < 4; i++) await dispatchAt(NOW + HOLD_MS + i, [id], attempt);
+    for (let i = 0; i < 4; i++) await dispatchAt(NOW + LEASE_MS + i, [id], attempt);
     expect(posts.toSorted()).toEqual(fresh.toSorted());
     expect(await statesOf(id)).toEqual({ cancelled: 4_999, delivered: 4 });
     const ledger = await exports.Platform.ledger({ workspaceId });

@@ -5,9 +5,9 @@ import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
-import { holdFrom } from "../../../../src/webhooks/dispatch/holds.ts";
+import { extendLease } from "../../../../src/webhooks/dispatch/lease.ts";
 import type { Claimed } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { EndedTurn } from "../../../../src/webhooks/dispatch/tools.ts";
+import type { Finished } from "../../../../src/webhooks/dispatch/tools.ts";
 import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
@@ -34,7 +34,7 @@ import { meteredDatabase } from "../../../support/metered-database.ts";
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
-const HOLD_MS = 20_000;
+const LEASE_MS = 20_000;
 
 describe("a hold", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
@@ -44,13 +44,15 @@ describe("a hold", () => {
     await dispatchAt(NOW, [id], async () => {
       if (++answers > 1) return OK;
       const { heldBy, heldUntil } = await subscriptionRow(id);
-      expect(heldUntil).toBe(NOW + HOLD_MS);
+      expect(heldUntil).toBe(NOW + LEASE_MS);
       expect(heldBy).not.toBeNull();
       await announceLeads(workspaceId, 1, NOW);
-      for (const now of [NOW, NOW + HOLD_MS - 1]) {
+      for (const now of [NOW, NOW + LEASE_MS - 1]) {
         const ended = await dispatchAt(now, [id], attempt);
         // The holder looks for more before it lets go.
-        expect(ended).toMatchObject([{ held: false, found: { heldUntil: NOW + HOLD_MS } }]);
+        expect(ended).toMatchObject([
+          { wasLeased: false, subscription: { leasedElsewhereUntil: NOW + LEASE_MS } },
+        ]);
       }
       return OK;
     });
@@ -67,7 +69,7 @@ describe("a hold", () => {
       return abandoned;
     });
     await expect.poll(() => claimed.length).toBe(1);
-    await dispatchAt(NOW + HOLD_MS, [id], async (delivery) => {
+    await dispatchAt(NOW + LEASE_MS, [id], async (delivery) => {
       claimed.push(delivery);
       return OK;
     });
@@ -86,7 +88,7 @@ describe("a hold", () => {
 
   test("that was lost settles nothing: neither the delivery nor the subscription's health", async () => {
     const { id } = await owed(1, NOW);
-    const later = NOW + HOLD_MS;
+    const later = NOW + LEASE_MS;
     await dispatchAt(NOW, [id], async () => {
       await dispatchAt(later, [id], OK);
       return answered(500);
@@ -108,7 +110,7 @@ describe("a hold", () => {
 
   test("that was lost does not mark another dispatch's deliveries as delivered", async () => {
     const { id } = await owed(1, NOW);
-    const later = NOW + HOLD_MS;
+    const later = NOW + LEASE_MS;
     await dispatchAt(NOW, [id], async () => {
       await dispatchAt(later, [id], answered(503));
       return OK;
@@ -137,7 +139,7 @@ describe("a hold", () => {
       .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
       .where(sql`id = ${id}`);
     const late = await heldDispatch(NOW, id);
-    const inTime = await heldDispatch(NOW + HOLD_MS, id);
+    const inTime = await heldDispatch(NOW + LEASE_MS, id);
     await late.finish(outcome);
     await inTime.finish(OK);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
@@ -170,7 +172,7 @@ describe("a hold", () => {
           return last();
         }
         // Cancelled and deleted by another dispatch after the hold expired.
-        await commit(db, deleteSubscription(workspaceId, id, NOW + HOLD_MS));
+        await commit(db, deleteSubscription(workspaceId, id, NOW + LEASE_MS));
         now += 1_600;
         return OK;
       });
@@ -224,7 +226,7 @@ describe("a hold", () => {
     const { id, workspaceId } = await owed(1, NOW);
     await announceLeads(workspaceId, 1, NOW + 1_000);
     expect(await dispatchAt(NOW, [id], OK)).toMatchObject([
-      { held: true, found: { dueAt: NOW + 1_000, heldUntil: null } },
+      { wasLeased: true, subscription: { dueAt: NOW + 1_000, leasedElsewhereUntil: null } },
     ]);
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
   });
@@ -232,7 +234,7 @@ describe("a hold", () => {
   test("of another dispatch is not released by a second try after a lost reply", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     let other: Awaited<ReturnType<typeof heldDispatch>> | undefined;
-    const ended: EndedTurn[] = [];
+    const ended: Finished[] = [];
     const { DB } = observedDatabase({
       before: async (trip) => {
         if (trip !== 3) return;
@@ -245,8 +247,10 @@ describe("a hold", () => {
       },
     });
     await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK, ended));
-    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + HOLD_MS });
-    expect(ended).toMatchObject([{ held: true, found: { heldUntil: NOW + HOLD_MS } }]);
+    expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + LEASE_MS });
+    expect(ended).toMatchObject([
+      { wasLeased: true, subscription: { leasedElsewhereUntil: NOW + LEASE_MS } },
+    ]);
     await other?.finish(OK);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
@@ -266,12 +270,12 @@ describe("a hold", () => {
   });
 
   test("ends later with each claim, even if the clock stands still or goes back", () => {
-    const first = holdFrom(NOW, { holder: "dispatch", until: 0 });
-    const second = holdFrom(NOW, first);
-    expect(first.until).toBe(NOW + HOLD_MS);
+    const first = extendLease(NOW, { holder: "dispatch", until: 0 });
+    const second = extendLease(NOW, first);
+    expect(first.until).toBe(NOW + LEASE_MS);
     expect(second.until).toBe(first.until + 1);
-    expect(holdFrom(NOW - 5_000, second).until).toBe(second.until + 1);
-    expect(holdFrom(NOW + 5_000, second).until).toBe(NOW + 5_000 + HOLD_MS);
+    expect(extendLease(NOW - 5_000, second).until).toBe(second.until + 1);
+    expect(extendLease(NOW + 5_000, second).until).toBe(NOW + 5_000 + LEASE_MS);
   });
 });
 

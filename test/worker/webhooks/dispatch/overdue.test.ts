@@ -2,7 +2,8 @@ import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
-import { findBacklog, findOverdue, listDue } from "../../../../src/webhooks/dispatch/due.ts";
+import { findOverdue, listDue } from "../../../../src/webhooks/dispatch/wake.ts";
+import { findBacklog } from "../../../../src/webhooks/ledger.ts";
 import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
 import {
   announceLeads,

@@ -1,17 +1,20 @@
 import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../../contract/enumerations.ts";
-import { ATTEMPTS_KEPT, TELL_AFTER_MS } from "../../contract/limits.ts";
+import { TELL_AFTER_MS } from "../../contract/limits.ts";
 import { assign, each, excluded, fromJson, insertFrom, qb } from "../../db/builder.ts";
 import { inOrder, preparedWrite, type Statements } from "../../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
-import { WITHDRAWN } from "../endings.ts";
-import type { Pace } from "../pace.ts";
-import type { Hold } from "./holds.ts";
+import { CANCEL_PENDING } from "../endings.ts";
+import type { Lease } from "./lease.ts";
+import type { Pace } from "./policy.ts";
 
-/*
- * How the database records what a dispatch has learnt. All of it only affects what the dispatch
- * still holds.
+/* What a round trip records. All of it only affects what the dispatch still leases. */
+
+/**
+ * Maximum failed attempts stored per delivery, which can be sent again any number of times: the first
+ * ones and the last.
  */
+export const ATTEMPTS_KEPT = 100;
 
 /** How an attempt ended. */
 export interface Settlement {
@@ -30,12 +33,12 @@ export interface Settlement {
   settledAt: number | null;
 }
 
-/** What a dispatch changes about a subscription that it holds. */
+/** What a dispatch changes about a subscription that it leases. */
 export interface Change extends Pace {
   subscriptionId: string;
-  /** Its generation when the pace was learnt: nothing is learnt about a later one. */
+  /** Its generation when the pace was learnt; a pace learnt in an earlier one is not stored. */
   generation: number;
-  /** Whether the pace is news. */
+  /** Whether the pace has changed. */
   learnt: boolean;
   /** Whether it has failed for too long. */
   disable: boolean;
@@ -53,16 +56,16 @@ const HOLDER = sql.placeholder("holder");
 const NOW = sql`${sql.placeholder("now")}`;
 const UNTIL = sql`${sql.placeholder("until")}`;
 const CHANGES = sql`json_each(${sql.placeholder("changes")}) AS c`;
-const IS_ITS = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.heldBy} = ${HOLDER}`;
-// Not if it was withdrawn since. Disabling withdraws it: if the reply is lost and it is enabled again
-// before the second try, that changes nothing.
+const IS_LEASED = sql`${subscriptions.id} = c.value->>'subscriptionId' AND ${subscriptions.heldBy} = ${HOLDER}`;
+// Disabling starts another generation. So if the reply is lost, and the subscription is enabled again
+// before the second try, that try does not disable it again.
 const IS_LEARNT = sql`(c.value->>'learnt' AND ${subscriptions.generation} = c.value->>'generation')`;
-const IS_ACTIVE = sql`${IS_ITS} AND ${IS_LEARNT} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
-const TOLD_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
+const IS_LEARNT_OF_ACTIVE = sql`${IS_LEASED} AND ${IS_LEARNT} AND ${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL`;
+const NOTICE_DUE_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 
-// The next attempt at a failing subscription may come hours after its administrators should be
-// told. So the last failure before that time writes the notice, which is dropped if it is no longer
-// true by then.
+// The next attempt at a failing subscription may come hours after its administrators should get an
+// e-mail. So the last failure before that time writes the notice, which is dropped if the subscription
+// has recovered by then.
 const insertNotices = preparedWrite(
   insertFrom(
     notices,
@@ -75,11 +78,11 @@ const insertNotices = preparedWrite(
       lastOutcome: sql`c.value->>'outcome'`,
       lastStatus: sql`c.value->>'status'`,
       createdAt: NOW,
-      dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${TOLD_AT}) END`,
+      dueAt: sql`CASE WHEN c.value->>'disable' THEN ${NOW} ELSE max(${NOW}, ${NOTICE_DUE_AT}) END`,
     },
-    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_ACTIVE}
+    sql`FROM ${CHANGES} JOIN ${subscriptions} ON ${IS_LEARNT_OF_ACTIVE}
       WHERE c.value->>'disable'
-        OR c.value->>'outcome' IS NOT NULL AND ${TOLD_AT} <= max(${NOW}, c.value->>'nextAt')
+        OR c.value->>'outcome' IS NOT NULL AND ${NOTICE_DUE_AT} <= max(${NOW}, c.value->>'nextAt')
       ON CONFLICT DO NOTHING`,
   ),
 );
@@ -87,9 +90,9 @@ const insertNotices = preparedWrite(
 const disable = preparedWrite(
   qb
     .update(subscriptions)
-    .set({ disabledAt: NOW, ...WITHDRAWN })
+    .set({ disabledAt: NOW, ...CANCEL_PENDING })
     .from(CHANGES)
-    .where(sql`${IS_ACTIVE} AND c.value->>'disable'`),
+    .where(sql`${IS_LEARNT_OF_ACTIVE} AND c.value->>'disable'`),
 );
 
 const PACE: (keyof Pace)[] = [
@@ -117,7 +120,7 @@ const applyChanges = preparedWrite(
     })
     .from(CHANGES)
     .where(
-      sql`${IS_ITS} AND (c.value->>'learnt' OR ${subscriptions.heldUntil} NOT IN (0, ${UNTIL}))`,
+      sql`${IS_LEASED} AND (c.value->>'learnt' OR ${subscriptions.heldUntil} NOT IN (0, ${UNTIL}))`,
     ),
 );
 
@@ -129,7 +132,7 @@ const applyChanges = preparedWrite(
  * written for each subscription, whatever changes.
  */
 export function updateSubscriptions(
-  { holder, until }: Hold,
+  { holder, until }: Lease,
   changes: Change[],
   now: number,
 ): Statements<unknown> {
@@ -142,7 +145,7 @@ export function updateSubscriptions(
 }
 
 const OUTCOMES = sql`json_each(${sql.placeholder("outcomes")}) AS o`;
-const IS_HELD = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
+const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AND ${deliveries.eventId} = o.value->>'eventId'
     AND ${deliveries.state} = 'pending' AND ${deliveries.attempts} = o.value->>'attempts'
     AND EXISTS (SELECT 1 FROM ${subscriptions}
       WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.heldBy} = ${HOLDER})`;
@@ -159,7 +162,7 @@ const insertFailures = preparedWrite(
       at: sql`o.value->>'startedAt'`,
       ...each(attempts, ["outcome", "status", "durationMs"], fromJson("o")),
     },
-    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_HELD} WHERE o.value->>'state' <> 'delivered'
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN} WHERE o.value->>'state' <> 'delivered'
       ON CONFLICT (subscription_id, event_id, attempt) DO UPDATE SET ${assign(attempts, {
         ...each(attempts, ["at", "outcome", "status", "durationMs"], excluded),
       })}`,
@@ -178,11 +181,11 @@ const updateDeliveries = preparedWrite(
       lastDurationMs: sql`o.value->>'durationMs'`,
     })
     .from(OUTCOMES)
-    .where(IS_HELD),
+    .where(IS_OPEN),
 );
 
 /** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
-export function settle({ holder }: Hold, settlements: Settlement[]): Statements<unknown> {
+export function settle({ holder }: Lease, settlements: Settlement[]): Statements<unknown> {
   const values = { holder, outcomes: JSON.stringify(settlements) };
   const failed = settlements.some(({ state }) => state !== "delivered");
   return inOrder([

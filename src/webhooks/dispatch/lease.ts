@@ -1,0 +1,79 @@
+import { and, eq, sql } from "drizzle-orm";
+import { qb } from "../../db/builder.ts";
+import { prepared, readAs, type Statements } from "../../db/client.ts";
+import { deliveries, subscriptions, workspaces } from "../../db/schema.ts";
+import { isMovingOnlyIn } from "../../workspaces/moves.ts";
+
+/** How long a dispatch that dies still leases its subscriptions. */
+export const LEASE_MS = 20_000;
+
+/**
+ * A dispatch's exclusive right to post to a subscription. It lasts until the dispatch releases it, and
+ * for at most `LEASE_MS` after its last claim. Stored in `subscriptions.heldBy` and `heldUntil`.
+ */
+export interface Lease {
+  holder: string;
+  /** Unix milliseconds; different for each round trip. */
+  until: number;
+}
+
+/** The same lease for the next `LEASE_MS`, ending later than before. */
+export function extendLease(now: number, { holder, until }: Lease): Lease {
+  return { holder, until: Math.max(now + LEASE_MS, until + 1) };
+}
+
+/** The parameters of a prepared statement that checks who leases a subscription. */
+export type LeaseValues = {
+  /** "" for nobody. */
+  holder: string;
+  /** Unix milliseconds. */
+  now: number;
+  /** The holder's `ClaimRequest`s, as JSON. */
+  requests: string;
+};
+
+/** For callers without a lease: they only touch what nobody leases. */
+export const NOBODY = { holder: "", requests: "[]" };
+
+const [HOLDER, NOW, REQUESTS] = ["holder", "now", "requests"].map((name) => sql.placeholder(name));
+
+/** SQL condition: nobody but `holder` leases the subscription. */
+export const IS_FREE = sql`(${subscriptions.heldBy} = ${HOLDER} OR ${subscriptions.heldUntil} <= ${NOW})`;
+
+/** SQL condition: the subscription is active, so events are owed to it. */
+export const IS_ACTIVE = sql`(${subscriptions.disabledAt} IS NULL AND ${subscriptions.deletedAt} IS NULL
+  AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
+
+/** SQL condition: its workspace is not about to change its database, so it may be leased. */
+export const IS_NOT_DRAINING = isMovingOnlyIn(["copying"], subscriptions.workspaceId);
+
+/** What a round trip asks for one subscription. */
+export interface ClaimRequest {
+  subscriptionId: string;
+  /** Whether to claim more. */
+  claim: boolean;
+  /** Events that are claimed and not settled: they are neither claimed again nor cancelled. */
+  inProgress: string[];
+}
+
+/**
+ * SQL condition: the delivery is in progress, according to `requests`. Compared as one concatenated
+ * string: SQLite then builds a set once and looks each delivery up in it. A pair of columns, or a
+ * correlated condition, would be compared with every entry.
+ */
+export const IS_IN_PROGRESS = sql`${deliveries.subscriptionId} || ${deliveries.eventId} IN (
+  SELECT (q.value->>'subscriptionId') || e.value
+  FROM json_each(${REQUESTS}) AS q, json_each(q.value, '$.inProgress') AS e)`;
+
+const leased = prepared(
+  qb
+    .select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(and(eq(subscriptions.workspaceId, sql.placeholder("workspaceId")), sql`NOT ${IS_FREE}`))
+    .limit(1),
+);
+
+/** Whether a dispatch leases any subscription of the workspace. */
+export function hasLeases(workspaceId: string, now: number): Statements<boolean> {
+  return readAs(leased({ workspaceId, now, ...NOBODY }), ([one]) => one !== undefined);
+}
