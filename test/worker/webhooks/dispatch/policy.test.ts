@@ -13,7 +13,7 @@ const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** The ladder in docs/deliveries.md: the wait after attempt n. */
+/** The ladder in docs/webhooks.md: the wait after attempt n. */
 const LADDER: [attempt: number, waitMs: number][] = [
   [1, 10 * SECOND_MS],
   [2, MINUTE_MS],
