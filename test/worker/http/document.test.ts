@@ -38,7 +38,11 @@ describe("the OpenAPI document", () => {
   test("is OpenAPI 3.1, has the contract's version, and needs no key", () => {
     expect({ status, headers }).toEqual({
       status: 200,
-      headers: { ...EVERY_ANSWER, "content-type": "application/json" },
+      headers: {
+        ...EVERY_ANSWER,
+        "access-control-allow-origin": "*",
+        "content-type": "application/json",
+      },
     });
     expect(document.openapi).toMatch(/^3\.1\./);
     expect(document.info.version).toBe("1.0.0-draft.2");
