@@ -47,7 +47,7 @@ async function record(env: Env, workspaceId: string, calls: number, count: numbe
 
 async function insert({ DB }: Env, workspaceId: string, calls: number, count: number) {
   const statement = DB.prepare(
-    "INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, custom_fields, created_at) VALUES (?, ?, ?, 'crm', 'agt_1', 'Camille Durand', 'camille.durand@example.com', '{}', ?)",
+    "INSERT INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id) VALUES (?, ?, ?, 'crm', 'agt_1', zeroblob(120), ?, '')",
   );
   for (let i = 0; i < calls; i++)
     await DB.batch(

@@ -26,9 +26,11 @@ export async function measurePages(
   samples: number,
 ): Promise<PageCost[]> {
   const { workspaceId, apiKey } = await openWorkspace(runtime, []);
-  await fill(runtime, workspaceId, rows);
-  const deepest = Math.floor(rows / LIMIT / 4);
-  const pages = [1, 100, deepest].map((page) => ({ page, cursor: cursorOf(rows, page) }));
+  const numbers = [1, 100, Math.floor(rows / LIMIT / 4)];
+  await fill(runtime, workspaceId, rows, [
+    ...new Set(numbers.flatMap((page) => numbersOn(rows, page))),
+  ]);
+  const pages = numbers.map((page) => ({ page, cursor: cursorOf(rows, page) }));
   const costs = pages.map(({ page }) => ({ page, rowsRead: 0, times: [] as number[] }));
   for (let i = 0; i <= samples; i++)
     for (const [at, { cursor }] of pages.entries()) {
@@ -43,26 +45,43 @@ export async function measurePages(
   return costs.map(({ page, rowsRead, times }) => ({ page, rowsRead, ms: median(times) }));
 }
 
-async function fill({ env: { DB } }: Runtime, workspaceId: string, rows: number): Promise<void> {
+/** Leads, number n created at n. Those that no page shows are fillers, which nobody can decrypt. */
+async function fill(
+  { env: { DB, PLATFORM } }: Runtime,
+  workspaceId: string,
+  rows: number,
+  shown: number[],
+): Promise<void> {
   for (let from = 0; from < rows; from += ROWS_AT_ONCE)
     await DB.prepare(
-      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, custom_fields, created_at)
+      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
       WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-      SELECT ${idOf("i")}, ?, i, 'crm', 'agt_1', 'Camille Durand', 'camille.durand@example.com', '{"budget":"250000"}', i FROM n`,
+      SELECT 'lea_' || i, ?, i, 'crm', 'agt_1', randomblob(120), i, '' FROM n
+      WHERE i NOT IN (SELECT value FROM json_each(?))`,
     )
-      .bind(from + 1, Math.min(rows, from + ROWS_AT_ONCE), workspaceId)
+      .bind(from + 1, Math.min(rows, from + ROWS_AT_ONCE), workspaceId, JSON.stringify(shown))
       .run();
+  const leads = shown.map((n) => ({
+    reference: String(n),
+    source: "crm" as const,
+    agent: { reference: "agent", name: "Agent" },
+    name: "Camille Durand",
+    email: "camille.durand@example.com",
+    customFields: { budget: "250000" },
+    createdAt: new Date(n).toISOString(),
+  }));
+  await PLATFORM.recordLeads({ workspaceId, leads });
 }
 
-function idOf(number: string): string {
-  return `printf('lea_%012d', ${number})`;
+/** The numbers of the leads on a page, and of the one behind it. */
+function numbersOn(rows: number, page: number): number[] {
+  return Array.from({ length: LIMIT + 1 }, (_, i) => rows - (page - 1) * LIMIT - i);
 }
 
-/** The cursor of a page, if lead number n was created at n. */
+/** The cursor of a page. */
 function cursorOf(rows: number, page: number): string {
   if (page === 1) return "";
-  const at = rows - (page - 1) * LIMIT + 1;
-  return encodeCursor(LEADS_LIST, { at, id: `lea_${String(at).padStart(12, "0")}` });
+  return encodeCursor(LEADS_LIST, { at: rows - (page - 1) * LIMIT + 1, id: "lea_0" });
 }
 
 async function readPage(runtime: Runtime, apiKey: string, cursor: string) {

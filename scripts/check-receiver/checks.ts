@@ -1,5 +1,6 @@
 import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
+import { DELIVERIES } from "../../src/http/routes/examples.ts";
 import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { type Outcome, succeeded } from "../../src/webhooks/outcome.ts";
 import { post } from "../../src/webhooks/post.ts";
@@ -208,21 +209,12 @@ async function signed(
   return { headers: await signatureHeaders(secret, delivery.id, body, now), body };
 }
 
-/** A realistic event about nobody: the e-mail address and number are reserved for examples. */
+/** The document's example, with new ids and times. */
 function testLead(now: number): WebhookDelivery {
+  const { data, ...event } = DELIVERIES["lead.created"];
+  const created_at = new Date(now).toISOString();
   return {
-    id: randomId("event"),
-    type: "lead.created",
-    created_at: new Date(now).toISOString(),
-    data: {
-      id: randomId("lead"),
-      source: "widget",
-      agent_id: randomId("agent"),
-      name: "Camille Test",
-      email: "check-receiver@example.com",
-      phone: "+33199000000",
-      custom_fields: { test: true },
-      created_at: new Date(now).toISOString(),
-    },
+    ...{ ...event, id: randomId("event"), created_at },
+    data: { ...data, id: randomId("lead"), agent_id: randomId("agent"), created_at },
   };
 }

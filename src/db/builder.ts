@@ -26,6 +26,17 @@ function nameField(field: unknown, name: string): unknown {
   return is(field, SQL) ? field.as(name) : field;
 }
 
+/** The columns of a table, by name, except those named. */
+export function columnsBut<T extends SQLiteTable, K extends keyof T["_"]["columns"] & string>(
+  table: T,
+  ...names: K[]
+) {
+  const columns = Object.entries(getTableColumns(table)).filter(
+    ([name]) => !(names as string[]).includes(name),
+  );
+  return Object.fromEntries(columns) as Omit<T["_"]["columns"], K>;
+}
+
 /** Values for columns: a plain value, another column, or an SQL expression. */
 type Assigned<T extends SQLiteTable> = {
   [K in keyof T["$inferInsert"]]?: T["$inferInsert"][K] | SQL | Column | Placeholder;

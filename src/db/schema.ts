@@ -140,21 +140,11 @@ export const leads = sqliteTable(
     reference: text().notNull(),
     source: text().$type<LeadSource>().notNull(),
     agentId: text("agent_id").notNull(),
-    /** Its personal data, encrypted (personal-data.ts); null in leads from before it was encrypted. */
-    sealed: bytes(),
-    /** This and the next three contain personal data only in leads from before it was encrypted. */
-    name: text(),
-    email: text(),
-    phone: text(),
-    customFields: text("custom_fields", { mode: "json" })
-      .$type<Record<string, unknown>>()
-      .notNull(),
+    /** Its personal data, encrypted: the fields of records/person.ts. */
+    sealed: bytes().notNull(),
     createdAt: integer("created_at").notNull(),
-    /**
-     * The event that announced it, erased along with it; null for leads stored before this column
-     * existed.
-     */
-    eventId: text("event_id"),
+    /** The event that announced it, erased along with it. */
+    eventId: text("event_id").notNull(),
   },
   (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
 );

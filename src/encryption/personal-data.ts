@@ -7,14 +7,6 @@ import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./
  * erasure, in its backups or in a dump is unreadable without those keys.
  */
 
-/** What identifies or describes the person behind a lead. */
-export interface PersonalData {
-  name: string | null;
-  email: string | null;
-  phone: string | null;
-  customFields: Record<string, unknown>;
-}
-
 const DATA_KEY_BYTES = 32;
 /** Maximum number of data keys that an isolate keeps; beyond it, the oldest is forgotten. */
 const KEPT_MAX = 1_000;
@@ -69,9 +61,9 @@ export async function openDataKey(
 export async function sealPersonalData(
   key: CryptoKey,
   leadId: string,
-  { name, email, phone, customFields }: PersonalData,
+  data: object,
 ): Promise<string> {
-  const box = await encrypt(key, leadId, JSON.stringify([name, email, phone, customFields]));
+  const box = await encrypt(key, leadId, JSON.stringify(data));
   return box.toHex();
 }
 
@@ -80,12 +72,10 @@ export async function sealPersonalData(
  *
  * @throws Error for another key or lead, or if it was changed.
  */
-export async function openPersonalData(
+export async function openPersonalData<Data extends object>(
   key: CryptoKey,
   leadId: string,
   sealed: string,
-): Promise<PersonalData> {
-  const text = await decrypt(key, leadId, Uint8Array.fromHex(sealed));
-  const [name, email, phone, customFields] = JSON.parse(text);
-  return { name, email, phone, customFields };
+): Promise<Data> {
+  return JSON.parse(await decrypt(key, leadId, Uint8Array.fromHex(sealed)));
 }

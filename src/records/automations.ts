@@ -5,7 +5,16 @@ import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
-import { assign, bare, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
+import {
+  assign,
+  bare,
+  columnsBut,
+  each,
+  excluded,
+  fromJson,
+  insertFrom,
+  qb,
+} from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -39,20 +48,19 @@ export function visibilityOf(servedRoutes: string): Visibility {
 const IS_SOCIAL = sql`${automations.type} <> 'crm_source'`;
 const IS_CRM = sql`${automations.type} = 'crm_source'`;
 
+const SHOWN = columnsBut(
+  automations,
+  "workspaceId",
+  "reference",
+  "revision",
+  "generation",
+  "removedAt",
+);
+
 /** The shown automations of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
   return qb
-    .select({
-      id: automations.id,
-      name: automations.name,
-      type: automations.type,
-      provider: automations.provider,
-      agentId: automations.agentId,
-      agentName: automations.agentName,
-      status: automations.status,
-      updatedAt: automations.updatedAt,
-      createdAt: automations.createdAt,
-    })
+    .select(SHOWN)
     .from(automations)
     .where(
       and(
@@ -136,12 +144,17 @@ export function isAtRevision(row: AutomationRow): SQL {
     AND ${automations.createdAt} = ${row.createdAt})`;
 }
 
+const REPORTED = columnsBut(
+  automations,
+  "workspaceId",
+  "createdAt",
+  "revision",
+  "generation",
+  "removedAt",
+);
+
 /** An automation as the platform reports it. */
-export interface ReportedAutomation
-  extends Omit<
-    AutomationRow,
-    "workspaceId" | "createdAt" | "revision" | "generation" | "removedAt"
-  > {
+export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REPORTED> {
   /**
    * Whether the platform sent `updatedAt`; if not, it is the time the report was sent or received.
    */
@@ -150,8 +163,10 @@ export interface ReportedAutomation
   asOf: number | null;
 }
 
-/** The reported fields other than times. */
-const TOLD = ["reference", "type", "provider", "agentId", "agentName", "name", "status"] as const;
+/** The reported fields other than its id and time. */
+const TOLD = (Object.keys(REPORTED) as (keyof typeof REPORTED)[]).filter(
+  (name) => name !== "id" && name !== "updatedAt",
+);
 
 /**
  * Inserts automations, or updates those already stored. A report older than the stored one changes
@@ -277,10 +292,7 @@ export type Automation = z.infer<typeof Automation>;
 
 /** The public shape. */
 export function toAutomation(
-  row: Pick<
-    AutomationRow,
-    "id" | "name" | "type" | "provider" | "agentId" | "agentName" | "status" | "updatedAt"
-  >,
+  row: Pick<AutomationRow, Exclude<keyof typeof SHOWN, "createdAt">>,
 ): Automation {
   return {
     id: row.id,

@@ -1,6 +1,6 @@
-import { and, type Column, eq, inArray, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { inOrder, type Statements, write } from "../db/client.ts";
+import { inOrder, type Statements } from "../db/client.ts";
 import { events, leads, runs } from "../db/schema.ts";
 import { deleteDeliveries } from "../webhooks/endings.ts";
 import { resize } from "../webhooks/event-size.ts";
@@ -17,13 +17,7 @@ export function blank(text: Column): SQL {
 }
 
 /** Overwrites the personal data of a lead. */
-export const BLANK_LEAD = {
-  sealed: sql`zeroblob(octet_length(${leads.sealed}))`,
-  name: blank(leads.name),
-  email: blank(leads.email),
-  phone: blank(leads.phone),
-  customFields: blank(leads.customFields),
-};
+export const BLANK_LEAD = { sealed: sql`zeroblob(octet_length(${leads.sealed}))` };
 
 /** Overwrites the personal data of an event. */
 export const BLANK_EVENT = { body: blank(events.body) };
@@ -38,32 +32,7 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
   return inOrder([
     qb.update(leads).set(BLANK_LEAD).where(isOwn),
-    // For leads stored before events were linked to them; events are searched only if there are
-    // any.
-    write(
-      qb
-        .update(leads)
-        .set({ eventId: sql`${events.id}` })
-        .from(events)
-        .where(
-          and(
-            isOwn,
-            isNull(leads.eventId),
-            eq(events.type, "lead.created"),
-            sql`coalesce(${events.leadId}, ${events.body}->>'$.data.id') = ${leads.id}`,
-            sql`${events.workspaceId} = (SELECT ${leads.workspaceId} FROM ${leads}
-              WHERE ${isOwn} AND ${leads.eventId} IS NULL LIMIT 1)`,
-          ),
-        ),
-    ),
-    eraseEvents(
-      workspaceId,
-      qb
-        .select({ id: leads.eventId })
-        .from(leads)
-        .where(and(isOwn, isNotNull(leads.eventId)))
-        .getSQL(),
-    ),
+    eraseEvents(workspaceId, qb.select({ id: leads.eventId }).from(leads).where(isOwn).getSQL()),
     qb
       .update(runs)
       .set({ leadId: null })

@@ -3,7 +3,7 @@ import { and, eq, type SQL, sql } from "drizzle-orm";
 import { LeadSource } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { each, fromJson, insertFrom, list, qb, toJsonValue } from "../db/builder.ts";
+import { columnsBut, each, fromJson, insertFrom, list, qb, toJsonValue } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -27,40 +27,26 @@ import {
   readLargeParts,
 } from "../db/page.ts";
 import { leads } from "../db/schema.ts";
-import {
-  knownDataKey,
-  openDataKey,
-  openPersonalData,
-  type PersonalData,
-} from "../encryption/personal-data.ts";
+import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
+import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
+
+const SHOWN = {
+  ...columnsBut(leads, "workspaceId", "reference", "eventId"),
+  sealed: toJsonValue(leads.sealed) as SQL<string>,
+};
 
 /** A lead as stored, with `sealed` in hexadecimal. */
 export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
 
-const SHOWN = {
-  id: leads.id,
-  source: leads.source,
-  agentId: leads.agentId,
-  sealed: toJsonValue(leads.sealed) as SQL<string | null>,
-  name: leads.name,
-  email: leads.email,
-  phone: leads.phone,
-  customFields: leads.customFields,
-  createdAt: leads.createdAt,
-};
-
 /** Its size in the query's result, where what is encrypted is in hexadecimal. */
-const SIZE = sql<number>`(2 * coalesce(octet_length(${leads.sealed}), 0) + octet_length(${leads.customFields}))`;
+const SIZE = sql<number>`(2 * octet_length(${leads.sealed}))`;
 
 const page = prepared(
   qb
     .select({
       ...SHOWN,
-      sealed: ifSmall<string | null>(SIZE, SHOWN.sealed),
-      customFields: ifSmall<LeadRow["customFields"]>(SIZE, leads.customFields).mapWith(
-        leads.customFields,
-      ),
+      sealed: ifSmall<string>(SIZE, SHOWN.sealed),
       size: SIZE,
       dataKey: sql<
         string | null
@@ -106,18 +92,10 @@ export async function listLeads(
   return { items, next: found.next };
 }
 
-const INSERTED = [
-  "id",
-  "reference",
-  "source",
-  "agentId",
-  "sealed",
-  "createdAt",
-  "eventId",
-] as const satisfies (keyof typeof leads.$inferSelect)[];
-
 /** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
-export type NewLead = Pick<typeof leads.$inferSelect, (typeof INSERTED)[number]>;
+export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId">;
+
+const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead)[];
 
 /** Inserts leads; those already stored stay unchanged. */
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
@@ -129,7 +107,6 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
           {
             ...each(leads, INSERTED, fromJson("r")),
             workspaceId,
-            customFields: sql`'{}'`,
           },
           sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
         ),
@@ -158,23 +135,21 @@ export const LEAD_AS_JSON = sql<string>`json_object(${list(
 
 /** Parses the JSON that `LEAD_AS_JSON` returns. */
 export function parseLeadRow(json: string): LeadRow {
-  const row = JSON.parse(json);
-  return { ...row, customFields: JSON.parse(row.customFields) };
+  return JSON.parse(json);
 }
 
 /**
- * The personal data of a lead, whether it is stored encrypted or in the clear.
+ * Decrypts the personal data of a lead.
  *
  * @param dataKey its workspace's; null if it has none.
  * @throws Error if it cannot be decrypted.
  */
 export async function readPersonalData(
   dataKey: CryptoKey | null,
-  lead: PersonalData & { id: string; sealed: string | null },
-): Promise<PersonalData> {
-  if (lead.sealed === null) return lead;
-  if (!dataKey) throw new Error(`the workspace of ${lead.id} has no data key`);
-  return openPersonalData(dataKey, lead.id, lead.sealed);
+  { id, sealed }: Pick<LeadRow, "id" | "sealed">,
+): Promise<ReportedPerson> {
+  if (!dataKey) throw new Error(`the workspace of ${id} has no data key`);
+  return openPersonalData<ReportedPerson>(dataKey, id, sealed);
 }
 
 /** The public shape of a lead. */
@@ -183,23 +158,7 @@ export const Lead = z
     id: idField("lead", "Identifies the lead."),
     source: LeadSource,
     agent_id: idField("agent", "The agent that captured the lead."),
-    name: z.string().nullable().openapi({
-      description: "The person's name; null if unknown.",
-      example: "Camille Durand",
-    }),
-    email: z.string().nullable().openapi({
-      description: "The person's e-mail address; null if unknown.",
-      example: "camille.durand@example.com",
-    }),
-    phone: z.string().nullable().openapi({
-      description: "The person's phone number, as the source provided it; null if unknown.",
-      example: "+33600000000",
-    }),
-    custom_fields: z.record(z.string(), z.unknown()).openapi({
-      description:
-        "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
-      example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
-    }),
+    ...SHOWN_PERSON,
     created_at: timeField("When the lead was captured."),
   })
   .openapi("Lead", { description: "A person who showed interest, captured by an agent." });
@@ -213,15 +172,12 @@ export type Lead = z.infer<typeof Lead>;
  * @throws Error if the lead cannot be decrypted.
  */
 export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead> {
-  const { name, email, phone, customFields } = await readPersonalData(dataKey, row);
+  const person = await readPersonalData(dataKey, row);
   return {
     id: row.id,
     source: row.source,
     agent_id: row.agentId,
-    name,
-    email,
-    phone,
-    custom_fields: customFields,
+    ...showPerson(person),
     created_at: isoTime(row.createdAt),
   };
 }

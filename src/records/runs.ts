@@ -4,7 +4,18 @@ import { alias } from "drizzle-orm/sqlite-core";
 import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { assign, bare, each, excluded, fromJson, insertFrom, named, qb } from "../db/builder.ts";
+import {
+  assign,
+  bare,
+  columnsBut,
+  each,
+  excluded,
+  fromJson,
+  insertFrom,
+  list,
+  named,
+  qb,
+} from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -39,15 +50,7 @@ const known = alias(runs, "known");
 
 type RunRow = Omit<typeof runs.$inferSelect, "workspaceId" | "reference" | "crm" | "generation">;
 
-const SHOWN = {
-  id: runs.id,
-  automationId: runs.automationId,
-  status: runs.status,
-  triggerType: runs.triggerType,
-  occurredAt: runs.occurredAt,
-  actions: runs.actions,
-  leadId: runs.leadId,
-};
+const SHOWN = columnsBut(runs, "workspaceId", "reference", "crm", "generation");
 
 // Literals, to match the partial indexes' conditions: with a parameter, SQLite would not use them.
 const IS_SOCIAL = sql`${runs.crm} = 0`;
@@ -157,7 +160,7 @@ const runsOfAutomation = qb
 const pageOfAutomation = prepared<Stored<RunRow & Sized> | { id: null }>(sql`
   SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
   UNION ALL
-  SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ${automations}
+  SELECT ${list(Object.keys(SHOWN_IF_SMALL).map(() => sql`NULL`))} FROM ${automations}
   WHERE ${automations.id} = ${AUTOMATION_ID}
     AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
   LIMIT ${ROWS}`);
@@ -202,14 +205,7 @@ export interface FoundRun extends ReportedRun {
 }
 
 /** The reported fields of a run. */
-const REPORTED: Exclude<keyof RunRow, "id">[] = [
-  "automationId",
-  "status",
-  "triggerType",
-  "occurredAt",
-  "actions",
-  "leadId",
-];
+const REPORTED = (Object.keys(SHOWN) as (keyof RunRow)[]).filter((name) => name !== "id");
 
 /**
  * Inserts runs. Those already stored stay unchanged, unless they were removed with their

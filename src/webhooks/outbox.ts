@@ -35,11 +35,6 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 
-/** Drafts the event that announces a new lead. Its body is not stored: see bodies.ts. */
-export function draftLeadEvent(leadId: string, now: number): Draft {
-  return { id: newEventId(now), subject: leadId, body: null };
-}
-
 /** SQL condition on a draft: its lead does not exist yet. Evaluated before the lead is written. */
 export const IS_NEW_LEAD = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
 

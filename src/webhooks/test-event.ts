@@ -2,6 +2,7 @@ import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
 import { log } from "../log.ts";
+import { showPerson } from "../records/person.ts";
 import type { WebhookDelivery } from "./bodies.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
@@ -64,10 +65,11 @@ function sampleOf(type: WebhookEvent, now: number): Sample {
           id: "lea_test",
           source: "widget",
           agent_id: "agt_test",
-          name: "Test",
-          email: "test@example.com",
-          phone: null,
-          custom_fields: { test: true },
+          ...showPerson({
+            name: "Test",
+            email: "test@example.com",
+            customFields: { test: true },
+          }),
           created_at: at,
         },
       };

@@ -41,7 +41,7 @@ const BELOW: Record<string, string[]> = {
 /** The files that rooms on one level may import of each other. */
 const ENTRIES: Record<string, string[]> = {
   "records -> webhooks": ["outbox", "event-size", "endings", "dispatch/wake"],
-  "webhooks -> records": ["automations", "leads", "runs"],
+  "webhooks -> records": ["automations", "leads", "person", "runs"],
   "workspaces -> webhooks": ["notices/notices"],
 };
 

@@ -15,6 +15,7 @@ import { commit } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import type { D1Client } from "../../src/db/session.ts";
 import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
+import { showPerson } from "../../src/records/person.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { dispatch } from "../../src/webhooks/dispatch/dispatch.ts";
 import { type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
@@ -72,10 +73,12 @@ export function draftLeads(count: number, now: number, customFields = {}): Draft
       id: randomId("lead"),
       source: "crm" as const,
       agent_id: "agt_1",
-      name: `Zoë “${i}” 🌻`,
-      email: "zoe@example.com",
-      phone: "+33600000000",
-      custom_fields: customFields,
+      ...showPerson({
+        name: `Zoë “${i}” 🌻`,
+        email: "zoe@example.com",
+        phone: "+33600000000",
+        customFields,
+      }),
       created_at: isoTime(now),
     };
     return draftEvent("lead.created", lead, now);

@@ -7,54 +7,15 @@ import {
   TriggerType,
 } from "../../contract/enumerations.ts";
 import { InputError } from "../../contract/input-error.ts";
-import { NESTING_MAX, RECORD_MAX_BYTES, RECORDS_MAX } from "../../contract/limits.ts";
+import { RECORD_MAX_BYTES, RECORDS_MAX } from "../../contract/limits.ts";
 import { parseInput } from "../../contract/parse.ts";
-import { Id, Instant, isText, Name, text } from "../../contract/text.ts";
+import { Id, Instant, Name, text } from "../../contract/text.ts";
+import { REPORTED_PERSON } from "../person.ts";
 
 /* What the platform reports, through the Platform API or the ingest queue. */
 
 const now = "default: now";
 const Reference = text(512).min(1);
-
-/** What is wrong with a value, and where. */
-interface Fault {
-  path: (string | number)[];
-  message: string;
-}
-
-/**
- * The first part of a value that a store or client could not hold unchanged; null if there is none.
- */
-function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
-  const fault = (message: string) => ({ path, message });
-  if (value === null || typeof value === "boolean") return null;
-  if (typeof value === "string") return isText(value) ? null : fault("must be well-formed text");
-  if (typeof value === "number" && Number.isFinite(value))
-    return Number.isInteger(value) && !Number.isSafeInteger(value) ? fault(UNSAFE) : null;
-  if (!Array.isArray(value) && !isPlainObject(value)) return fault("must be JSON");
-  if (path.length >= NESTING_MAX) return fault(`must be nested at most ${NESTING_MAX} deep`);
-  if (!Object.keys(value).every(isText)) return fault("must have names of well-formed text");
-  const items = Array.isArray(value) ? value.entries() : Object.entries(value);
-  for (const [key, item] of items) {
-    const found = findFault(item, [...path, key]);
-    if (found) return found;
-  }
-  return null;
-}
-
-// Larger integers were already rounded when the JSON was parsed.
-const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
-
-function isPlainObject(value: unknown): value is Record<string, unknown> {
-  return Object.prototype.toString.call(value) === "[object Object]";
-}
-
-const CustomFields = z
-  .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
-  .superRefine((fields, context) => {
-    const fault = findFault(fields);
-    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
-  });
 
 const Agent = z
   .strictObject({
@@ -86,10 +47,7 @@ const LeadReport = z.strictObject({
   reference: recordedOnce,
   source: LeadSource,
   agent: Agent,
-  name: text(1_000).nullish(),
-  email: text(1_000).nullish(),
-  phone: text(100).nullish(),
-  customFields: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
+  ...REPORTED_PERSON,
   createdAt: Instant.nullish().describe(now),
 });
 

@@ -1,9 +1,10 @@
-import { derivedId } from "../../contract/ids.ts";
+import { derivedId, newEventId } from "../../contract/ids.ts";
 import type { Moment } from "../../contract/time.ts";
 import { inOrder, readAs } from "../../db/client.ts";
-import { type PersonalData, sealPersonalData } from "../../encryption/personal-data.ts";
-import { announce, draftLeadEvent, IS_NEW_LEAD } from "../../webhooks/outbox.ts";
+import { sealPersonalData } from "../../encryption/personal-data.ts";
+import { announce, IS_NEW_LEAD } from "../../webhooks/outbox.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
+import type { ReportedPerson } from "../person.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
 import { firstOfEach, type Recording, sum } from "./recording.ts";
 import { unknownWorkspace } from "./references.ts";
@@ -17,7 +18,7 @@ export async function toLeadRecording(
     leads.map((lead) => toReportedLead(workspaceId, lead, moment)),
   );
   const fresh = firstOfEach(reported);
-  const drafts = fresh.map(({ id }) => draftLeadEvent(id, moment.now));
+  const drafts = fresh.map(({ id, eventId }) => ({ id: eventId, subject: id, body: null }));
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
@@ -28,14 +29,12 @@ export async function toLeadRecording(
     hasPersonalData: true,
     async statements({ dataKey }) {
       if (!dataKey) throw unknownWorkspace();
-      const sealed = await Promise.all(
-        fresh.map(({ id, person }) => sealPersonalData(dataKey, id, person)),
+      const recorded = await Promise.all(
+        fresh.map(async ({ person, ...lead }) => ({
+          ...lead,
+          sealed: await sealPersonalData(dataKey, lead.id, person),
+        })),
       );
-      const recorded = fresh.map(({ person: _, ...lead }, i) => ({
-        ...lead,
-        sealed: sealed[i] ?? null,
-        eventId: drafts[i]?.id ?? null,
-      }));
       return readAs(
         inOrder([
           announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
@@ -48,25 +47,21 @@ export async function toLeadRecording(
 }
 
 /** A lead as reported: `person` is not encrypted yet. */
-type ReportedLead = Omit<NewLead, "sealed" | "eventId"> & { person: PersonalData };
+type ReportedLead = Omit<NewLead, "sealed"> & { person: ReportedPerson };
 
 /** A lead as reported; `createdAt` defaults to when the report was sent. */
 async function toReportedLead(
   workspaceId: string,
-  { agent, ...report }: LeadReport,
+  { reference, source, agent, createdAt, ...person }: LeadReport,
   { sentAt, now }: Moment,
 ): Promise<ReportedLead> {
   return {
-    id: await derivedId("lead", workspaceId, report.reference),
-    reference: report.reference,
-    source: report.source,
+    id: await derivedId("lead", workspaceId, reference),
+    reference,
+    source,
     agentId: await derivedId("agent", workspaceId, agent.reference),
-    person: {
-      name: report.name ?? null,
-      email: report.email ?? null,
-      phone: report.phone ?? null,
-      customFields: report.customFields ?? {},
-    },
-    createdAt: report.createdAt ?? sentAt ?? now,
+    person,
+    createdAt: createdAt ?? sentAt ?? now,
+    eventId: newEventId(now),
   };
 }

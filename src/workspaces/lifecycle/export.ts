@@ -7,6 +7,7 @@ import { type Database, query, rows } from "../../db/client.ts";
 import { type LastAttempt, leads } from "../../db/schema.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
 import { type LeadRow, readPersonalData } from "../../records/leads.ts";
+import { toPersonalData } from "../../records/person.ts";
 import { dataKeyOf } from "../data-keys.ts";
 import type { ExportItem, Json } from "../export-item.ts";
 import {
@@ -97,16 +98,11 @@ const SEALED = [
   sql`${dataKeyOf(leads.workspaceId)} AS "dataKey"`,
 ];
 
-type SealedLead = Pick<LeadRow, "id" | "name" | "email" | "phone" | "sealed"> & {
-  customFields: string;
-  dataKey: string | null;
-};
+type SealedLead = Pick<LeadRow, "id" | "sealed"> & { dataKey: string | null };
 
-/** The row of a lead with its personal data in the clear, whether it was stored encrypted or not. */
+/** The row of a lead with its personal data in the clear. */
 async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promise<Row> {
-  const stored = { ...row, customFields: JSON.parse(row.customFields) };
-  const { name, email, phone, ...data } = await readPersonalData(dataKey, stored);
-  return { ...row, name, email, phone, customFields: JSON.stringify(data.customFields) };
+  return { ...row, personal: toPersonalData(await readPersonalData(dataKey, row)) };
 }
 
 /** A table's exported columns, by item field name. */
@@ -134,7 +130,7 @@ function toItem(exported: Exported, row: Row): ExportItem {
     const value = row[name] === null ? null : column.mapFromDriverValue(row[name]);
     return [NAMES[name] ?? name, datesOf(name, value)];
   });
-  return { ...Object.fromEntries(fields), kind: exported.kind };
+  return { ...Object.fromEntries(fields), ...(row.personal as object), kind: exported.kind };
 }
 
 /** Columns that the Platform API calls differently, or that would clash with `kind`. */

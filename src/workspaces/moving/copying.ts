@@ -84,7 +84,7 @@ const KINDS: Kind[] = [
     name: "lead",
     table: leads,
     key: [leads.id],
-    weight: sql`coalesce(2 * octet_length(${leads.sealed}), octet_length(${leads.customFields}))`,
+    weight: sql`2 * octet_length(${leads.sealed})`,
     conflict: [leads.id],
     // Its runs may only lose the link in a later change.
     release: (isGone) => [

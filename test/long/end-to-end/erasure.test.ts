@@ -144,22 +144,3 @@ test("nor if their workspace was moved to another database", async () => {
   expect(filesWith(texts)).toEqual([]);
   expect(filesWith(["lead-299"])).not.toEqual([]);
 });
-
-test("nor of a few leads that were stored before personal data was encrypted", async () => {
-  const { PLATFORM, DB } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence", database: "DB" });
-  const reported = reports().slice(0, 6);
-  const insert = DB.prepare(
-    `INSERT INTO leads (id, workspace_id, reference, source, agent_id, name, email, phone, custom_fields, created_at)
-      VALUES (?, ?, ?, 'crm', 'agt_1', ?, ?, ?, ?, 1)`,
-  );
-  const inserts = reported.map(({ reference, name, email, phone, customFields }) => {
-    const custom = JSON.stringify(customFields);
-    return insert.bind(`lea_${reference}`, workspaceId, reference, name, email, phone, custom);
-  });
-  await DB.batch(inserts);
-  const ids = reported.map(({ reference }) => `lea_${reference}`);
-  await PLATFORM.eraseLeads({ workspaceId, ids });
-  await runtime.stop();
-  expect(filesWith(reported.flatMap(({ name, email, phone }) => [name, email, phone]))).toEqual([]);
-});

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { showPerson } from "../../../src/records/person.ts";
 import { exchange, type Lie, type Service, startPrism, startSwitchboard } from "./prism.ts";
 
 const HEADERS = {
@@ -33,8 +34,9 @@ const LIES: Record<string, [answer: Lie, location: string]> = {
       ...NO_LEADS,
       data: [
         {
-          ...{ id: "lea_1", source: "crm", agent_id: "agt_1", custom_fields: {} },
-          ...{ name: null, email: null, phone: null, created_at: "yesterday" },
+          ...{ id: "lea_1", source: "crm", agent_id: "agt_1" },
+          ...showPerson({}),
+          created_at: "yesterday",
         },
       ],
     }),

@@ -2,6 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import fc from "fast-check";
 import { expect } from "vitest";
 import type { AutomationStatus, RunStatus } from "../../../src/contract/enumerations.ts";
+import { showPerson } from "../../../src/records/person.ts";
 import { type Item, type Key, type Model, newKey } from "./model.ts";
 import { pick, some, someWorkspace, step, workspaceOf } from "./step.ts";
 import { between } from "./times.ts";
@@ -126,8 +127,8 @@ const recordLeads = step(
     for (const [i, { reference, createdAt, source, name, customFields }] of reports.entries()) {
       const id = String(ids[i]);
       const shown = {
-        ...{ id, source, agent_id: AGENT_ID, name, email: null, phone: null },
-        custom_fields: customFields,
+        ...{ id, source, agent_id: AGENT_ID },
+        ...showPerson({ name, customFields }),
         created_at: createdAt,
       };
       keepFirst(workspace.leads, { at: Date.parse(createdAt), id, reference, shown });

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../../src/db/client.ts";
 import type { Listing, PageRequest } from "../../../src/db/page.ts";
+import { knownDataKey, sealPersonalData } from "../../../src/encryption/personal-data.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import { type Lead, listLeads } from "../../../src/records/leads.ts";
 import { listRuns, listRunsOfAutomation, type Run } from "../../../src/records/runs.ts";
@@ -183,10 +184,14 @@ test("a page of ordinary leads takes one query, of one row more than it shows", 
 
 describe("a page", () => {
   test("has at least one item, however large", async () => {
-    const { workspaceId } = await openWithLeads([200, 200, 200]);
-    await env.DB.prepare("UPDATE leads SET custom_fields = ?, sealed = NULL WHERE workspace_id = ?")
-      .bind(JSON.stringify({ text: "x".repeat(1_900 * KB) }), workspaceId)
-      .run();
+    const { workspaceId, ids } = await openWithLeads([200, 200, 200]);
+    const dataKey = knownDataKey(workspaceId) as CryptoKey;
+    for (const id of ids) {
+      const sealed = await sealPersonalData(dataKey, id, { name: "x".repeat(950 * KB) });
+      await env.DB.prepare("UPDATE leads SET sealed = ? WHERE id = ?")
+        .bind(Uint8Array.fromHex(sealed), id)
+        .run();
+    }
     const pages = await readAll((db, request) => listLeads(db, KEYS, workspaceId, request), 100);
     expect(pages.map(({ items }) => items.length)).toEqual([1, 1, 1]);
   });

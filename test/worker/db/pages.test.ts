@@ -1,5 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { beforeAll, expect, test } from "vitest";
+import { RECORDS_MAX } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import type { Listing, PageRequest } from "../../../src/db/page.ts";
 import { listAutomations } from "../../../src/records/automations.ts";
@@ -41,14 +42,13 @@ beforeAll(async () => {
   ({ workspaceId } = await openWorkspace());
   automationId = await recordAutomation(workspaceId, { status: "active" });
   // Afterwards, the isolate knows the workspace's data key: the first page that it reads needs a row more.
-  await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("first")] });
-  await env.DB.prepare("DELETE FROM leads WHERE workspace_id = ?").bind(workspaceId).run();
+  const leads = Array.from({ length: ROWS }, (_, i) =>
+    leadReport(String(i), { createdAt: new Date(Math.floor(i / 3)).toISOString() }),
+  );
+  for (let i = 0; i < ROWS; i += RECORDS_MAX)
+    await exports.Platform.recordLeads({ workspaceId, leads: leads.slice(i, i + RECORDS_MAX) });
   const numbers = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${ROWS})`;
   await env.DB.batch([
-    env.DB.prepare(
-      `INSERT INTO leads (id, workspace_id, reference, source, agent_id, custom_fields, created_at)
-      ${numbers} SELECT 'lea_' || i, ?, i, 'crm', 'agt_1', '{}', i / 3 FROM n`,
-    ).bind(workspaceId),
     env.DB.prepare(
       `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
       ${numbers} SELECT 'run_' || i, ?, i, ?, 'success', 'comment', i / 3, '[]' FROM n`,

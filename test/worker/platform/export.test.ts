@@ -5,6 +5,7 @@ import { RECORD_MAX_BYTES } from "../../../src/contract/limits.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import * as schema from "../../../src/db/schema.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { PERSONAL_FIELDS } from "../../../src/records/person.ts";
 import { EXPORT_KINDS, type ExportItem } from "../../../src/workspaces/export-item.ts";
 import { exportPage } from "../../../src/workspaces/lifecycle/export.ts";
 import { EXPORTED_TABLES, NOT_EXPORTED } from "../../../src/workspaces/lifecycle/export-parts.ts";
@@ -125,7 +126,8 @@ describe("the tables of the schema", () => {
           (name) => !["workspaceId", "keyHash", "sealedSecret", "dataKey", "sealed"].includes(name),
         )
         .map((name) => (name === "subscriptionId" ? "webhookId" : name))
-        .map((name) => (name === "kind" ? "about" : name));
+        .map((name) => (name === "kind" ? "about" : name))
+        .concat(table === schema.leads ? Object.keys(PERSONAL_FIELDS) : []);
       expect(known, getTableName(table)).toContain([...columns, "kind"].toSorted().join());
     }
   });

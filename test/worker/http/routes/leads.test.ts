@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Lead } from "../../../../src/records/leads.ts";
+import { showPerson } from "../../../../src/records/person.ts";
 import { leadReport, openWorkspace, success } from "../../../support/api.ts";
 
 interface Page {
@@ -21,10 +22,7 @@ describe("GET /leads", () => {
       id: ids[i],
       source,
       agent_id: expect.stringMatching(/^agt_[0-9a-z]+$/),
-      name: null,
-      email: null,
-      phone: null,
-      custom_fields: {},
+      ...showPerson({}),
       created_at: `2026-03-1${i}T09:26:53.000Z`,
     }));
     expect(await api.get("/v1/leads")).toEqual(
@@ -35,13 +33,13 @@ describe("GET /leads", () => {
 
   test("returns everything known about a lead", async () => {
     const { workspaceId, api } = await openWorkspace();
-    const lead = leadReport("1", {
+    const person = {
       name: "Camille Durand",
       email: "camille.durand@example.com",
       phone: "+33600000000",
       customFields: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
-      createdAt: "2026-03-14T09:26:53.589Z",
-    });
+    };
+    const lead = leadReport("1", { ...person, createdAt: "2026-03-14T09:26:53.589Z" });
     const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [lead] });
     const { body } = await api.get<Page>("/v1/leads");
     expect(body.data).toEqual([
@@ -49,10 +47,7 @@ describe("GET /leads", () => {
         id: ids[0],
         source: "social",
         agent_id: expect.stringMatching(/^agt_/),
-        name: "Camille Durand",
-        email: "camille.durand@example.com",
-        phone: "+33600000000",
-        custom_fields: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
+        ...showPerson(person),
         created_at: "2026-03-14T09:26:53.589Z",
       },
     ]);

@@ -1,0 +1,44 @@
+import { z } from "@hono/zod-openapi";
+import { NESTING_MAX } from "../contract/limits.ts";
+import { isText } from "../contract/text.ts";
+
+/** A JSON object that every store and client can hold unchanged. */
+export const CustomFields = z
+  .custom<Record<string, unknown>>(isPlainObject, "must be a JSON object")
+  .superRefine((fields, context) => {
+    const fault = findFault(fields);
+    if (fault) context.addIssue({ code: "custom", continue: false, ...fault });
+  });
+
+/** What is wrong with a value, and where. */
+interface Fault {
+  path: (string | number)[];
+  message: string;
+}
+
+/**
+ * The first part of a value that a store or client could not hold unchanged; null if there is none.
+ */
+function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
+  const fault = (message: string) => ({ path, message });
+  if (value === null || typeof value === "boolean") return null;
+  if (typeof value === "string") return isText(value) ? null : fault("must be well-formed text");
+  if (typeof value === "number" && Number.isFinite(value))
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? fault(UNSAFE) : null;
+  if (!Array.isArray(value) && !isPlainObject(value)) return fault("must be JSON");
+  if (path.length >= NESTING_MAX) return fault(`must be nested at most ${NESTING_MAX} deep`);
+  if (!Object.keys(value).every(isText)) return fault("must have names of well-formed text");
+  const items = Array.isArray(value) ? value.entries() : Object.entries(value);
+  for (const [key, item] of items) {
+    const found = findFault(item, [...path, key]);
+    if (found) return found;
+  }
+  return null;
+}
+
+// Larger integers were already rounded when the JSON was parsed.
+const UNSAFE = `must be between ${Number.MIN_SAFE_INTEGER} and ${Number.MAX_SAFE_INTEGER}; write it as text`;
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return Object.prototype.toString.call(value) === "[object Object]";
+}

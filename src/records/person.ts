@@ -1,0 +1,89 @@
+import { z } from "@hono/zod-openapi";
+import { text } from "../contract/text.ts";
+import { CustomFields } from "./custom-fields.ts";
+
+/**
+ * Everything that identifies or describes the person behind a lead. It is reported, encrypted, read,
+ * shown, exported and erased by this list alone; no column of the database has any of it. `absent`
+ * is what is shown if it was not reported.
+ */
+export const PERSONAL_FIELDS = {
+  name: {
+    reported: text(1_000).nullish(),
+    shown: z.string().nullable().openapi({
+      description: "The person's name; null if unknown.",
+      example: "Camille Durand",
+    }),
+    absent: null,
+  },
+  email: {
+    reported: text(1_000).nullish(),
+    shown: z.string().nullable().openapi({
+      description: "The person's e-mail address; null if unknown.",
+      example: "camille.durand@example.com",
+    }),
+    absent: null,
+  },
+  phone: {
+    reported: text(100).nullish(),
+    shown: z.string().nullable().openapi({
+      description: "The person's phone number, as the source provided it; null if unknown.",
+      example: "+33600000000",
+    }),
+    absent: null,
+  },
+  customFields: {
+    reported: CustomFields.nullish().describe("any JSON object; clients receive it unchanged"),
+    shown: z.record(z.string(), z.unknown()).openapi({
+      description:
+        "Other data from the lead's source, such as form answers. The source determines the keys and value types.",
+      example: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
+    }),
+    absent: {},
+  },
+} satisfies Record<string, { reported: z.ZodType; shown: z.ZodType; absent: unknown }>;
+
+type Fields = typeof PERSONAL_FIELDS;
+
+/** The fields as the platform reports them, and as they are encrypted. */
+export type ReportedPerson = { [F in keyof Fields]?: z.output<Fields[F]["reported"]> };
+/** All the fields, by the names that the platform uses. */
+export type PersonalData = { [F in keyof Fields]: z.output<Fields[F]["shown"]> };
+
+type SnakeCase<Name extends string> = Name extends `${infer First}${infer Rest}`
+  ? `${First extends Uppercase<First> ? `_${Lowercase<First>}` : First}${SnakeCase<Rest>}`
+  : Name;
+
+type ShownShape = { [F in keyof Fields as SnakeCase<F>]: Fields[F]["shown"] };
+
+const NAMES = Object.keys(PERSONAL_FIELDS) as (keyof Fields)[];
+
+/** A name of the platform's as clients know it. */
+function shownName(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** The shape of the fields in a report. */
+export const REPORTED_PERSON = Object.fromEntries(
+  NAMES.map((name) => [name, PERSONAL_FIELDS[name].reported]),
+) as { [F in keyof Fields]: Fields[F]["reported"] };
+
+/** The shape of the fields in a lead. */
+export const SHOWN_PERSON = Object.fromEntries(
+  NAMES.map((name) => [shownName(name), PERSONAL_FIELDS[name].shown]),
+) as ShownShape;
+
+/** All the fields; those that were not reported, or did not exist then, are absent. */
+export function toPersonalData(reported: ReportedPerson): PersonalData {
+  return Object.fromEntries(
+    NAMES.map((name) => [name, reported[name] ?? PERSONAL_FIELDS[name].absent]),
+  ) as PersonalData;
+}
+
+/** The fields as clients see them. */
+export function showPerson(reported: ReportedPerson): z.output<z.ZodObject<ShownShape>> {
+  const data = Object.entries(toPersonalData(reported));
+  return Object.fromEntries(data.map(([name, value]) => [shownName(name), value])) as z.output<
+    z.ZodObject<ShownShape>
+  >;
+}

@@ -1,0 +1,57 @@
+import { exports } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import type { Lead } from "../../../src/records/leads.ts";
+import { PERSONAL_FIELDS, showPerson } from "../../../src/records/person.ts";
+import { RECORDING_INPUTS } from "../../../src/records/recording/inputs.ts";
+import { eventsOf, leadReport, openListeningWorkspace, send } from "../../support/api.ts";
+import { HOME_DB } from "../../support/home.ts";
+
+const { Platform } = exports;
+
+/** A person with a value in each field, under the names of the platform: the document's examples. */
+async function examplePerson() {
+  const { body } = await send<{
+    components: { schemas: { Lead: { properties: Record<string, { example?: unknown }> } } };
+  }>("/openapi.json");
+  const { properties } = body.components.schemas.Lead;
+  const shown = Object.keys(showPerson({}));
+  return Object.fromEntries(
+    Object.keys(PERSONAL_FIELDS).map((name, i) => [name, properties[shown[i] ?? ""]?.example]),
+  ) as Parameters<typeof showPerson>[0];
+}
+
+/** The texts in a value. */
+function textsIn(value: unknown): string[] {
+  if (typeof value === "object" && value !== null) return Object.values(value).flatMap(textsIn);
+  return typeof value === "string" ? [value] : [];
+}
+
+/** Everything that is stored, whatever the table. */
+async function dump(): Promise<string> {
+  const { results } = await HOME_DB.prepare(
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'",
+  ).all<{ name: string }>();
+  const tables = results.map(({ name }) => HOME_DB.prepare(`SELECT * FROM "${name}"`));
+  return JSON.stringify(await HOME_DB.batch(tables));
+}
+
+test("each personal field is shown, announced and exported as reported, and stored nowhere in the clear", async () => {
+  const person = await examplePerson();
+  for (const [name, value] of Object.entries(person)) expect(value, name).toBeDefined();
+  const { workspaceId, api } = await openListeningWorkspace();
+  await Platform.recordLeads({ workspaceId, leads: [leadReport("1", person)] });
+  const { body } = await api.get<{ data: Lead[] }>("/v1/leads");
+  expect(body.data).toEqual([expect.objectContaining(showPerson(person))]);
+  expect(await eventsOf(workspaceId)).toEqual([expect.objectContaining({ data: body.data[0] })]);
+  const { items } = await Platform.exportWorkspace({ workspaceId });
+  expect(items.filter(({ kind }) => kind === "lead")).toEqual([expect.objectContaining(person)]);
+  const stored = await dump();
+  expect(stored).toContain(body.data[0]?.id);
+  for (const text of textsIn(person)) expect(stored).not.toContain(text);
+});
+
+test("whatever else is reported of a lead says nothing about the person", () => {
+  const { shape } = RECORDING_INPUTS.recordLeads.shape.leads.element;
+  const others = Object.keys(shape).filter((name) => !(name in PERSONAL_FIELDS));
+  expect(others).toEqual(["reference", "source", "agent", "createdAt"]);
+});
