@@ -32,8 +32,8 @@ function describe(name: string, { about, input, output, examples }: Operation): 
     "",
     about,
     "",
-    ...tableOf("Input", fieldsOf(input, "input")),
-    ...tableOf("Answer", fieldsOf(output, "output")),
+    ...listOf("Input", fieldsOf(input, "input")),
+    ...listOf("Answer", fieldsOf(output, "output")),
     "```sh",
     ...examples.map((example) => `npm run platform -- ${name} '${JSON.stringify(example)}'`),
     "```",
@@ -41,15 +41,16 @@ function describe(name: string, { about, input, output, examples }: Operation): 
   ].join("\n");
 }
 
-function tableOf(title: string, fields: Field[]): string[] {
+/** A list of fields, nested like the object that they describe. */
+function listOf(title: string, fields: Field[]): string[] {
   if (fields.length === 0) return [`${title}: \`{}\``, ""];
-  const rows = fields.map(({ path, isRequired, isNullable, type, about }) => {
+  const lines = fields.map(({ path, isRequired, isNullable, type, about }) => {
     // Whatever may be left out may be null as well.
     const orNull = isRequired && isNullable ? " or null" : "";
-    const name = `${path.join(".")}${isRequired ? "" : "?"}`;
-    return `| \`${name}\` | ${type.replaceAll("|", "\\|")}${orNull} | ${about} |`;
+    const name = `${"  ".repeat(path.length - 1)}- \`${path.at(-1)}${isRequired ? "" : "?"}\``;
+    return `${name} (${type}${orNull})${about && `: ${about}`}`;
   });
-  return [`| ${title} | type | |`, "| --- | --- | --- |", ...rows, ""];
+  return [`${title}:`, "", ...lines, ""];
 }
 
 if (import.meta.main) writeFileSync(join(ROOT, REFERENCE), platformReference());
