@@ -1,103 +1,182 @@
 import { exports } from "cloudflare:workers";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { SUBSCRIPTIONS_MAX } from "../../../src/contract/limits.ts";
+import type { D1Client } from "../../../src/db/session.ts";
 import {
-  type Answer,
   automationReport,
+  deployedWith,
   leadReport,
+  openApi,
   openWorkspace,
   runReport,
   send,
   withoutRateLimit,
 } from "../../support/api.ts";
-import { operationsOf } from "../../support/document.ts";
+import { type Operation, operationsOf } from "../../support/document.ts";
+import { HOME_DB } from "../../support/home.ts";
 
+const { Platform } = exports;
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
-const withId = operations.filter(({ path }) => path.includes("{id}"));
-const lists = operations.filter(({ parameters }) =>
-  parameters.some(({ name }) => name === "cursor"),
-);
 
-/** A valid body for each operation; an operation missing here fails its test. */
-const BODIES: Record<string, object | null> = {
-  getAutomation: null,
-  controlAutomation: { status: "paused" },
-  listRunsOfAutomation: null,
-  deleteWebhook: null,
-};
-
-/** A workspace with three of everything; its people and ids contain its name. */
-async function openFilledWorkspace() {
-  const workspace = await openWorkspace();
-  const { workspaceId, api } = workspace;
-  const automations = ["a", "b", "c"].map((reference) =>
-    automationReport(reference, { agent: { reference, name: `Canari ${workspaceId}` } }),
-  );
-  const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
-  const leads = ["a", "b", "c"].map((name) => leadReport(name, { name: `Canari ${workspaceId}` }));
-  await exports.Platform.recordLeads({ workspaceId, leads });
-  const runs = ["a", "b", "c"].map((reference) => runReport(reference, ids[0] as string));
-  await exports.Platform.recordRuns({ workspaceId, runs });
-  let webhookId = "";
-  for (const name of ["a", "b", "c"]) {
-    const url = `https://ok-${name}.example/${workspaceId}`;
+/** A workspace with several records of each kind. */
+async function openFilledWorkspace(webhooks = 3) {
+  const { workspaceId, api, apiKey } = await openWorkspace();
+  const letters = ["a", "b", "c"];
+  const agent = { reference: "agent", name: `Canari ${workspaceId}` };
+  const automations = await Platform.recordAutomations({
+    workspaceId,
+    automations: [
+      ...letters.map((reference) => automationReport(reference, { agent })),
+      automationReport("crm", { agent, type: "crm_source", name: "CRM" }),
+    ],
+  });
+  const leads = await Platform.recordLeads({
+    workspaceId,
+    leads: letters.map((reference) => leadReport(reference, { name: `Canari ${workspaceId}` })),
+  });
+  const runs = await Platform.recordRuns({
+    workspaceId,
+    runs: automations.ids.flatMap((id) => ["1", "2"].map((n) => runReport(id + n, id))),
+  });
+  const created: string[] = [];
+  for (let i = 0; i < webhooks; i++) {
     const { body } = await api.post<{ id: string }>("/v1/webhooks", {
-      url,
-      events: ["run.completed"],
+      url: `https://ok-${i}.example/${workspaceId}`,
+      events: ["lead.created", "run.completed", "automation.status_changed"],
     });
-    webhookId = body.id;
+    created.push(body.id);
   }
-  return { ...workspace, automationId: ids[0] as string, webhookId };
+  const ids = [...automations.ids, ...leads.ids, ...runs.ids, ...created];
+  return { workspaceId, api, apiKey, ids };
 }
 
-let own: Awaited<ReturnType<typeof openFilledWorkspace>>;
-let foreign: Awaited<ReturnType<typeof openFilledWorkspace>>;
+const stringify = (value: unknown) => JSON.stringify(value);
 
-beforeAll(async () => {
-  own = await openFilledWorkspace();
-  foreign = await openFilledWorkspace();
-});
+/** An id of the workspace's, of the kind that the operation's path takes; "" if it takes none. */
+function idFor({ path, parameters }: Operation, ids: string[]): string {
+  if (!path.includes("{")) return "";
+  const example = parameters.find((one) => one.in === "path")?.example;
+  const found = ids.find((id) => id.slice(0, 4) === String(example).slice(0, 4));
+  if (!found) throw new Error(`${path}: no record has an id like ${example}`);
+  return found;
+}
 
-test("the document has routes with ids and lists, so that there is something to test", () => {
-  expect(withId.length).toBeGreaterThanOrEqual(4);
-  expect(lists.length).toBeGreaterThanOrEqual(5);
-});
+const ROWS = [
+  ...["automations", "leads", "runs", "subscriptions", "events"].map(
+    (table) => `SELECT * FROM ${table} WHERE workspace_id = ?`,
+  ),
+  `SELECT * FROM deliveries
+    WHERE subscription_id IN (SELECT id FROM subscriptions WHERE workspace_id = ?)`,
+];
 
-describe("another workspace's id is answered byte for byte like an unknown one", () => {
-  test.each(withId)("by $operationId", async ({ operationId, method, path }) => {
-    expect(Object.keys(BODIES)).toContain(operationId);
-    const [kind, foreignId] = path.includes("webhooks")
-      ? ["whk_", foreign.webhookId]
-      : ["aut_", foreign.automationId];
-    const ask = async (id: string): Promise<Answer> => {
-      const body = BODIES[operationId];
-      return own.api.send(path.replace("{id}", id), {
-        method: method.toUpperCase(),
-        headers: { "Content-Type": "application/json" },
-        ...(body ? { body: JSON.stringify(body) } : {}),
-      });
-    };
-    const unknown = await ask(kind + "0".repeat(25));
-    expect(unknown.status).toBe(404);
-    expect(withoutRateLimit(await ask(foreignId))).toEqual(withoutRateLimit(unknown));
-    expect(withoutRateLimit(await ask("nothing-of-ours"))).toEqual(withoutRateLimit(unknown));
+/** What is stored of a workspace. */
+async function rowsOf(workspaceId: string): Promise<string> {
+  const results = await HOME_DB.batch(ROWS.map((sql) => HOME_DB.prepare(sql).bind(workspaceId)));
+  return JSON.stringify(results.map((one) => one.results));
+}
+
+/**
+ * What an operation gives away of another workspace, or changes in it, in a deployment on `db`. The
+ * other workspace is newer, and may not have more subscriptions.
+ */
+async function leaksOf(operation: Operation, db: D1Database): Promise<string[]> {
+  const [own, foreign] = [
+    await openFilledWorkspace(),
+    await openFilledWorkspace(SUBSCRIPTIONS_MAX),
+  ];
+  const { path, method, parameters, requestBody } = operation;
+  const isList = parameters.some(({ name }) => name === "cursor");
+  const [ownId, foreignId] = [idFor(operation, own.ids), idFor(operation, foreign.ids)];
+  const at = (id: string, query: string) => path.replace(/\{\w+\}/, id) + query;
+  const { body: page } = isList
+    ? await foreign.api.get<{ next_cursor: string }>(at(foreignId, "?limit=1"))
+    : { body: null };
+  const before = await rowsOf(foreign.workspaceId);
+  const body = JSON.stringify(requestBody?.content["application/json"].example);
+  const api = openApi(own.apiKey, deployedWith({ DB: db }));
+  const ask = (id: string, query = "") =>
+    api.send(at(id, query), {
+      method,
+      ...(body && { body, headers: { "Content-Type": "application/json" } }),
+    });
+  const leaks: string[] = [];
+  const expectNothingOfTheirs = (what: string, text: string) => {
+    const theirs = [foreign.workspaceId, ...foreign.ids].filter((one) => text.includes(one));
+    if (theirs.length > 0) leaks.push(`${what}: ${theirs}`);
+  };
+  if (foreignId) {
+    const unknown = await ask(foreignId.slice(0, 4) + "0".repeat(25));
+    if (unknown.status !== 404) leaks.push(`an unknown id: ${unknown.status}`);
+    for (const id of [foreignId, "nothing-of-ours"]) {
+      const [one, other] = [await ask(id), unknown].map(withoutRateLimit).map(stringify);
+      if (one !== other) leaks.push(`${id}: ${one} instead of ${other}`);
+    }
+  }
+  if (page)
+    expectNothingOfTheirs(
+      "their cursor",
+      stringify(await ask(ownId, `?cursor=${page.next_cursor}`)),
+    );
+  const answer = await ask(ownId);
+  if (answer.status >= 300) leaks.push(`its own: ${answer.status}`);
+  expectNothingOfTheirs("its own", stringify(answer));
+  expectNothingOfTheirs("its rows", await rowsOf(own.workspaceId));
+  if ((await rowsOf(foreign.workspaceId)) !== before) leaks.push("their rows have changed");
+  return leaks;
+}
+
+/** The database, with each query as `rewrite` returns it. */
+function rewritten<T extends D1Client>(db: T, rewrite: (query: string) => string): T {
+  return {
+    prepare: (query: string) => db.prepare(rewrite(query)),
+    batch: (statements: D1PreparedStatement[]) => db.batch(statements),
+    withSession: (since: string) =>
+      rewritten((db as unknown as D1Database).withSession(since), rewrite),
+    getBookmark: () => (db as unknown as D1DatabaseSession).getBookmark(),
+  } as unknown as T;
+}
+
+/** A query's conditions on the workspace. */
+const FILTER = /"\w+"\."workspace_id" = \?/g;
+
+/** Filters without which nothing leaks, by what precedes them in their query. */
+const HARMLESS: [before: RegExp, why: string][] = [
+  [/NOT EXISTS \(SELECT 1 FROM "events"\s+WHERE $/, "an event's id is unique by itself"],
+  [
+    /AND EXISTS \(SELECT 1 FROM "subscriptions"\s+WHERE $/,
+    "an event that nobody is owed is stored",
+  ],
+  [/^select "id", "slow", "backoff" from "subscriptions" where \($/, "a wake carries no data"],
+  [/^delete from "earlier_secrets" .* and $/s, "a deleted subscription has no secrets left"],
+];
+const met = new Set<string>();
+
+describe("another workspace's data is neither shown nor changed, and would be without any one filter", () => {
+  test.each(operations)("by $operationId", async (operation) => {
+    const queries = new Set<string>();
+    const observed = rewritten(HOME_DB, (query) => {
+      queries.add(query);
+      return query;
+    });
+    expect(await leaksOf(operation, observed)).toEqual([]);
+    const filters = [...queries].flatMap((query) =>
+      [...query.matchAll(FILTER)].map(({ 0: filter, index }) => ({ query, filter, index })),
+    );
+    expect(filters.length).toBeGreaterThan(0);
+    for (const { query, filter, index } of filters) {
+      const before = query.slice(0, index);
+      // Its parameter stays, so that the others keep their places.
+      const without = before + query.slice(index).replace(filter, "? IS NOT NULL");
+      const db = rewritten(HOME_DB, (other) => (other === query ? without : other));
+      const leaks = await leaksOf(operation, db);
+      const [, why] = HARMLESS.find(([place]) => place.test(before)) ?? [];
+      if (why) met.add(why);
+      expect(leaks.length > 0, `${why ?? "not noticed"}: ${without}`).toBe(!why);
+    }
   });
-});
 
-describe("a cursor of another workspace shows nothing of it", () => {
-  test.each(lists)("in $operationId", async ({ path }) => {
-    const at = (id: string, cursor = "") => `${path.replace("{id}", id)}?limit=2&cursor=${cursor}`;
-    const theirs = await foreign.api.get<{ next_cursor: string; data: { id: string }[] }>(
-      at(foreign.automationId),
-    );
-    expect(theirs.body.data).toHaveLength(2);
-    const rest = await foreign.api.get<{ data: { id: string }[] }>(
-      at(foreign.automationId, theirs.body.next_cursor),
-    );
-    expect(rest.body.data.length).toBeGreaterThan(0);
-    const answer = await own.api.get(at(own.automationId, theirs.body.next_cursor));
-    const text = JSON.stringify(answer.body);
-    for (const secret of [foreign.workspaceId, ...rest.body.data.map(({ id }) => id)])
-      expect(text).not.toContain(secret);
+  test("but for those that are redundant", () => {
+    expect([...met].toSorted()).toEqual(HARMLESS.map(([, why]) => why).toSorted());
   });
 });
