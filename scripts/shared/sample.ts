@@ -1,4 +1,5 @@
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
+import { inGroups } from "../../src/groups.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { Chance } from "./chance.ts";
 import type { PlatformClient } from "./platform-client.ts";
@@ -91,7 +92,7 @@ export async function loadSample(
     automations,
   });
   const leadIds: string[] = [];
-  for (const some of chunks(leads)) {
+  for (const some of inGroups(leads, RECORDS_MAX)) {
     const { ids } = await platform.call("recordLeads", { workspaceId, leads: some });
     leadIds.push(...ids);
   }
@@ -100,7 +101,8 @@ export async function loadSample(
     automationId: automationIds[automation] ?? "",
     leadId: lead === null ? null : (leadIds[lead] ?? ""),
   }));
-  for (const some of chunks(named)) await platform.call("recordRuns", { workspaceId, runs: some });
+  for (const some of inGroups(named, RECORDS_MAX))
+    await platform.call("recordRuns", { workspaceId, runs: some });
 }
 
 /** A lead that arrives at `now` (Unix milliseconds), with its own reference. */
@@ -239,11 +241,4 @@ function makeRun(chance: Chance, type: Automation["type"], at: number) {
 
 function agentOf({ reference, name }: Business) {
   return { reference, name };
-}
-
-function chunks<T>(items: T[]): T[][] {
-  const count = Math.ceil(items.length / RECORDS_MAX);
-  return Array.from({ length: count }, (_, i) =>
-    items.slice(i * RECORDS_MAX, (i + 1) * RECORDS_MAX),
-  );
 }

@@ -1,3 +1,5 @@
+import { DAY_MS, HOUR_MS } from "./time.ts";
+
 /**
  * What clients, subscribers and administrators notice, and an operator might want to change. Quotas and
  * retention are variables in wrangler.toml; a number that only tunes an algorithm stands beside it.
@@ -64,12 +66,12 @@ export const RETRY_JITTER = 0.2;
 export const RETRY_AFTER_MAX_MULTIPLE = 2;
 
 /** A subscription is disabled once it has failed for this long without a success... */
-export const DISABLE_AFTER_MS = 72 * 3_600_000;
+export const DISABLE_AFTER_MS = 72 * HOUR_MS;
 /** ...and at least this many times. */
 export const DISABLE_AFTER_FAILURES = 10;
 
 /** Administrators are told once a subscription has failed for this long without a success. */
-export const TELL_AFTER_MS = 24 * 3_600_000;
+export const TELL_AFTER_MS = DAY_MS;
 /** Waits between tries to send an e-mail, in seconds; after two days in all, it is given up. */
 export const EMAIL_WAITS_SECONDS = [
   300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000,
@@ -78,9 +80,9 @@ export const EMAIL_WAITS_SECONDS = [
 /** Maximum subscriptions that one sweep wakes. */
 export const SWEEP_MAX = 1_000;
 /** A delivery that has been overdue for this long, because its subscription fails, is exhausted. */
-export const OVERDUE_MAX_MS = 7 * 86_400_000;
+export const OVERDUE_MAX_MS = 7 * DAY_MS;
 
 /** Older events cannot be redelivered. */
-export const REDELIVERY_MAX_AGE_MS = 30 * 86_400_000;
+export const REDELIVERY_MAX_AGE_MS = 30 * DAY_MS;
 /** Rate at which a subscription's redelivered events become due. */
 export const REDELIVERIES_PER_SECOND = 10;

@@ -1,6 +1,8 @@
 import { Column, fillPlaceholders, is, type Query, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { BatchItem } from "drizzle-orm/batch";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
+import { inGroups } from "../groups.ts";
+import { sleep } from "../timing.ts";
 import { qb } from "./builder.ts";
 import { isRetryable } from "./errors.ts";
 import { type D1Client, LateClient } from "./session.ts";
@@ -212,15 +214,18 @@ export async function query<P extends Executable>(
   ]);
 }
 
-/** Runs an idempotent query, retrying transient D1 errors. */
-export async function retryTransient<T>(query: () => PromiseLike<T>): Promise<T> {
+/**
+ * Does what is safe to repeat, and again after a transient error of D1 or of a Durable Object.
+ *
+ * @param waitMs before the second try, about; doubles with each try.
+ */
+export async function retryTransient<T>(work: () => T, waitMs = 100): Promise<Awaited<T>> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await query();
+      return await work();
     } catch (error) {
       if (attempt === TRIES || !isRetryable(error)) throw error;
-      const waitMs = 50 * 2 ** attempt * (0.5 + Math.random());
-      await new Promise((resolve) => setTimeout(resolve, waitMs));
+      await sleep(waitMs * 2 ** (attempt - 1) * (0.5 + Math.random()));
     }
   }
 }
@@ -235,17 +240,11 @@ const JSON_PARAMETER_MAX_BYTES = 1_950_000;
  * single string; more only if the rows are very large.
  */
 export function jsonParameters(rows: readonly unknown[]): string[] {
-  const chunks: string[][] = [];
-  let size = Number.POSITIVE_INFINITY;
-  for (const row of rows) {
-    const text = JSON.stringify(row);
-    const bytes = encoder.encode(text).length + 1;
-    if (size + bytes > JSON_PARAMETER_MAX_BYTES) {
-      chunks.push([]);
-      size = 0;
-    }
-    chunks.at(-1)?.push(text);
-    size += bytes;
-  }
-  return chunks.map((texts) => `[${texts.join()}]`);
+  const texts = rows.map((row) => JSON.stringify(row));
+  const groups = inGroups(
+    texts,
+    JSON_PARAMETER_MAX_BYTES,
+    (text) => encoder.encode(text).length + 1,
+  );
+  return groups.map((group) => `[${group.join()}]`);
 }

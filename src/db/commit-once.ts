@@ -1,11 +1,11 @@
 import { inArray, lt, type SQL, sql } from "drizzle-orm";
-import { isoTime } from "../contract/time.ts";
+import { HOUR_MS, isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "./builder.ts";
 import { commit, type Database, inOrder, type Statements, write } from "./client.ts";
 import { commits } from "./schema.ts";
 
 /** How long a transaction's token is kept: longer than any retry can take. */
-const COMMITS_KEPT_MS = 3_600_000;
+const COMMITS_KEPT_MS = HOUR_MS;
 /** Maximum tokens that one sweep deletes. */
 const COMMITS_FORGOTTEN_MAX = 20_000;
 

@@ -52,12 +52,28 @@ export const D1_ERRORS: readonly D1ErrorRule[] = [
   { message: "internal error; reference =", ...PASSES },
 ];
 
+/**
+ * What the runtime sets on the error of a failed call of a Durable Object
+ * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
+ */
+interface CallError extends Error {
+  /** The object was unreachable and may be reachable again soon. */
+  retryable?: boolean;
+  /** The object was reset during the call, as happens at each deployment. */
+  durableObjectReset?: boolean;
+  /** Another call would make it worse. */
+  overloaded?: boolean;
+  /** The object's own code has thrown it, after retries of its own. */
+  remote?: boolean;
+}
+
 /** Whether to retry immediately after this error of D1 or of a Durable Object. */
 export function isRetryable(error: unknown): boolean {
   if (!(error instanceof Error) || final.has(error)) return false;
-  if ("overloaded" in error && error.overloaded) return false;
-  if ("retryable" in error && error.retryable) return true;
-  return ruleOf(error)?.retried ?? false;
+  const { retryable, durableObjectReset, overloaded, remote }: CallError = error;
+  if (overloaded) return false;
+  if (retryable || durableObjectReset) return true;
+  return !remote && (ruleOf(error)?.retried ?? false);
 }
 
 /** Whether the same request may succeed later: the error is not the query's fault. */

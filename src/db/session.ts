@@ -1,3 +1,4 @@
+import { sleep } from "../timing.ts";
 import { isMoving, makeFinal } from "./errors.ts";
 
 /** How long a write waits for a workspace that is being switched to another database. */
@@ -160,7 +161,7 @@ export class MovingSession extends LateClient {
         if (performance.now() - startedAt > MOVING_WAIT_MS)
           throw new Error("the workspace is changing its database: try again in a moment");
       }
-      await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+      await sleep(ASK_AGAIN_MS);
       const { database, binding } = await this.#find();
       this.database = database;
       this.#session = binding.withSession("first-primary");

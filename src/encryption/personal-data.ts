@@ -1,4 +1,5 @@
 import { fromBase64, toBase64 } from "../contract/bytes.ts";
+import { Recent } from "../recent.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
 /*
@@ -23,7 +24,7 @@ export function createDataKey(keys: string, workspaceId: string): Promise<string
 }
 
 /** The data keys that this isolate has decrypted, by workspace id. Exported for tests, which clear it. */
-export const openedDataKeys = new Map<string, CryptoKey>();
+export const openedDataKeys = new Recent<CryptoKey>(KEPT_MAX);
 
 /** The data key of a workspace, if this isolate still knows it. */
 export function knownDataKey(workspaceId: string): CryptoKey | undefined {
@@ -48,8 +49,6 @@ export async function openDataKey(
   const bytes = fromBase64(await open(parseEncryptionKeys(keys), workspaceId, sealed));
   const key = await importKey(bytes);
   openedDataKeys.set(workspaceId, key);
-  const [oldest] = openedDataKeys.keys();
-  if (openedDataKeys.size > KEPT_MAX && oldest !== undefined) openedDataKeys.delete(oldest);
   return key;
 }
 

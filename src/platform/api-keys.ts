@@ -3,7 +3,7 @@ import { API_KEYS_LIST } from "../contract/cursor.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
-import { isoTime } from "../contract/time.ts";
+import { DAY_MS, isoTime } from "../contract/time.ts";
 import { commit } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
 import { logError } from "../log.ts";
@@ -44,7 +44,6 @@ const PORTAL_KEYS = 20;
 
 const workspaceId = "wks_…";
 const keyId = "key_…";
-const DAY_MS = 86_400_000;
 const Quota = integer(1, 1_000_000);
 const NewKey = z.object({ keyId: z.string(), apiKey: z.string() });
 

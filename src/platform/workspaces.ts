@@ -9,6 +9,7 @@ import {
   SUBSCRIPTIONS_MAX,
 } from "../contract/limits.ts";
 import { Name } from "../contract/text.ts";
+import { MINUTE_MS } from "../contract/time.ts";
 import { commit, inOrder, withoutRetries } from "../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openDirectory } from "../db/databases.ts";
 import { createDataKey } from "../encryption/personal-data.ts";
@@ -202,7 +203,7 @@ export const createPortalLink = operation({
       throw new Error("PORTAL_ORIGIN is empty: set it to the public address of this deployment");
     await expectWorkspace(env, workspaceId);
     const now = Date.now();
-    const endsAt = now + (validMinutes ?? PORTAL_LINK_MINUTES.default) * 60_000;
+    const endsAt = now + (validMinutes ?? PORTAL_LINK_MINUTES.default) * MINUTE_MS;
     const opensUntil = now + PORTAL_LINK_OPENS_MS;
     const grant = { workspaceId, endsAt };
     const token = await signPortalToken(PORTAL_SIGNING_KEYS, "link", grant, opensUntil);

@@ -1,30 +1,10 @@
+import { Recent } from "../recent.ts";
 import type { RateLimit } from "./window.ts";
 
 /** How many keys, and how many addresses, one isolate remembers. */
 const REMEMBERED_MAX = 10_000;
 /** How long an isolate repeats a gate's refusal by itself. */
 const REFUSING_MS = 2_000;
-
-/** The most recently used names, and what is known about each. */
-class Recent<T> {
-  readonly #values = new Map<string, T>();
-
-  get(name: string): T | undefined {
-    return this.#values.get(name);
-  }
-
-  set(name: string, value: T): void {
-    // Deleted first, because a map keeps insertion order.
-    this.#values.delete(name);
-    this.#values.set(name, value);
-    const [oldest] = this.#values.keys();
-    if (this.#values.size > REMEMBERED_MAX && oldest !== undefined) this.#values.delete(oldest);
-  }
-
-  delete(name: string): void {
-    this.#values.delete(name);
-  }
-}
 
 /** What an isolate remembers about an admitted key: whose it is, and how recent its reads were. */
 interface KnownKey {
@@ -44,7 +24,7 @@ class UsedUp<Refusal extends { rateLimit: RateLimit }> {
     askAt: number;
     /** How many requests it has refused. */
     count: number;
-  }>();
+  }>(REMEMBERED_MAX);
 
   /**
    * @param askedAt when the gate was asked, rather than when it answered, so that nothing is refused
@@ -93,6 +73,6 @@ export interface KeyRefusal {
 }
 
 // What this isolate has seen. None of it admits a request; it only saves waiting for the gates.
-export const knownKeys = new Recent<KnownKey>();
+export const knownKeys = new Recent<KnownKey>(REMEMBERED_MAX);
 export const usedUpKeys = new UsedUp<KeyRefusal>();
 export const blockedAddresses = new UsedUp<{ rateLimit: RateLimit }>();

@@ -1,6 +1,7 @@
+import { HOUR_MS } from "../contract/time.ts";
+
 /** Number of hours of usage that a key's gate keeps, including the current one. */
 const USAGE_HOURS = 24;
-const HOUR_MS = 3_600_000;
 
 /** One key's requests in one hour. */
 export interface HourUsage {

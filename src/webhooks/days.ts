@@ -1,6 +1,6 @@
 import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
-import { isoTime } from "../contract/time.ts";
+import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows } from "../db/client.ts";
 import { deliveries } from "../db/schema.ts";
@@ -10,8 +10,6 @@ import type { DayView } from "./views.ts";
 export const PORTAL_DAYS = 7;
 /** ...and the maximum it counts per day; the newest ones. */
 export const PORTAL_DAY_MAX = 1_000;
-
-const DAY_MS = 86_400_000;
 
 /**
  * Counts a subscription's deliveries by the day of their events, oldest day first. Reads up to

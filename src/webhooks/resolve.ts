@@ -1,5 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import ipaddr from "ipaddr.js";
+import { Recent } from "../recent.ts";
+import { within } from "../timing.ts";
 import { isPublicAddress, targetFault } from "./target.ts";
 
 /** Timeout of the DNS-over-HTTPS resolver; no answer does not count as a refusal. */
@@ -86,8 +88,8 @@ async function ask(resolverUrl: string, name: string, type: string) {
   return said;
 }
 
-/** Results this isolate has seen, by host; oldest first. */
-const remembered = new Map<string, { resolution: Resolution; until: number }>();
+/** Results this isolate has seen, by host. */
+const remembered = new Recent<{ resolution: Resolution; until: number }>(DNS_NAMES_MAX);
 
 /**
  * Creates the function that tells whether we refuse to post to a URL. It is called before each post,
@@ -106,7 +108,7 @@ function createResolver(resolverUrl: string): (url: string) => Promise<Resolutio
   const asking = new Map<string, Promise<Resolution>>();
   const ask = async (host: string, url: string) => {
     const { resolution, validMs } = await resolveHost(resolverUrl, url);
-    remember(host, resolution, Date.now() + validMs);
+    remembered.set(host, { resolution, until: Date.now() + validMs });
     asking.delete(host);
     return resolution;
   };
@@ -116,18 +118,6 @@ function createResolver(resolverUrl: string): (url: string) => Promise<Resolutio
     if (known && Date.now() < known.until) return known.resolution;
     const answer = asking.get(host) ?? ask(host, url);
     asking.set(host, answer);
-    return Promise.race([answer, later("unknown")]);
+    return within(DNS_BEFORE_POST_MS, answer, (): Resolution => "unknown");
   };
-}
-
-function later(resolution: Resolution): Promise<Resolution> {
-  return new Promise((resolve) => setTimeout(resolve, DNS_BEFORE_POST_MS, resolution));
-}
-
-function remember(host: string, resolution: Resolution, until: number): void {
-  // Deleted first, so that the map stays sorted by age.
-  remembered.delete(host);
-  remembered.set(host, { resolution, until });
-  const [oldest] = remembered.keys();
-  if (remembered.size > DNS_NAMES_MAX && oldest !== undefined) remembered.delete(oldest);
 }

@@ -3,6 +3,7 @@ import { isoTime } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
+import { sleep } from "../timing.ts";
 import { unknownWebhook } from "./health.ts";
 import { isRotatable, type Rotation, rotate } from "./secrets.ts";
 import { mintSecret } from "./signature.ts";
@@ -42,7 +43,7 @@ export async function rotateSecret(
       "too many of its secrets are still valid; overlapSeconds 0 ends the earlier ones",
       { reason: "out_of_range" },
     );
-  if (isLeased) await new Promise((resolve) => setTimeout(resolve, ROTATION_MS));
+  if (isLeased) await sleep(ROTATION_MS);
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
 }
 

@@ -11,7 +11,7 @@ import {
   sql,
 } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
-import { isoTime, isoTimeOrNull } from "../contract/time.ts";
+import { HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { insertFrom, named, qb } from "../db/builder.ts";
 import {
   commit,
@@ -38,7 +38,7 @@ import { IS_LEAVING } from "./moves.ts";
 /**
  * Maximum age of a key's standing in its gate; reading it again also notes that the key is used.
  */
-export const STANDING_MAX_AGE_MS = 3_600_000;
+export const STANDING_MAX_AGE_MS = HOUR_MS;
 
 /** Inserts an API key; only its hash is stored. */
 export async function insertApiKey(db: Database, key: typeof apiKeys.$inferInsert) {

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { and, count, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
 import { eventIdAt } from "../contract/ids.ts";
+import { DAY_MS } from "../contract/time.ts";
 import type { Database } from "../db/client.ts";
 import { events, sizes, workspaces } from "../db/schema.ts";
 
@@ -8,8 +9,6 @@ import { events, sizes, workspaces } from "../db/schema.ts";
 export const DATABASE_MAX_BYTES = 10_000_000_000;
 /** Days for which a database's daily sizes are kept. */
 const SIZES_KEPT_DAYS = 30;
-
-const DAY_MS = 86_400_000;
 
 /** A bound database: how full it is, and how fast it grows; null for what is unknown. */
 export const DatabaseView = z.object({

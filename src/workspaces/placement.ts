@@ -11,6 +11,7 @@ import {
 } from "../db/databases.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { MovingSession } from "../db/session.ts";
+import { within } from "../timing.ts";
 
 /** How long a database may take to answer before the others are used without it. */
 const DATABASE_PATIENCE_MS = 5_000;
@@ -97,21 +98,14 @@ export async function findDatabases(
 export class DatabaseAway extends Error {}
 
 /** Waits for a database to answer. @throws DatabaseAway if that takes too long. */
-export async function inTime<T>(
+export function inTime<T>(
   database: string,
   answer: Promise<T>,
   patienceMs: number = DATABASE_PATIENCE_MS,
 ): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => late.reject(new DatabaseAway(`${database} does not answer`)),
-    patienceMs,
-  );
-  try {
-    return await Promise.race([answer, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return within(patienceMs, answer, () => {
+    throw new DatabaseAway(`${database} does not answer`);
+  });
 }
 
 const subscription = prepared(

@@ -1,6 +1,8 @@
+import { MINUTE_MS } from "../../contract/time.ts";
 import type { Database } from "../../db/client.ts";
 import { DIRECTORY, databaseNames, hasOneDatabase, openNamed } from "../../db/databases.ts";
 import { isTransient } from "../../db/errors.ts";
+import { inGroups } from "../../groups.ts";
 import { log, logError } from "../../log.ts";
 import { type Wake, wake } from "../../webhooks/dispatch/wake.ts";
 import { DatabaseAway, findDatabases, inTime } from "../../workspaces/placement.ts";
@@ -28,7 +30,7 @@ const INGEST_TRANSACTION_MAX_RECORDS = 1_000;
 /** With several databases, the maximum time that the others wait for one that does not answer... */
 const INGEST_DATABASE_MAX_MS = 10_000;
 /** ...and how long they then go on without it. */
-const INGEST_AWAY_MS = 60_000;
+const INGEST_AWAY_MS = MINUTE_MS;
 
 /**
  * The queue for platforms that are not Workers: records the messages of `platform-records` as
@@ -60,23 +62,9 @@ export async function ingest(messages: readonly Message[], env: Env): Promise<vo
 
 /** The messages in order, in groups that are small enough for one transaction. */
 function groupsOf(items: Item[]): Item[][] {
-  return grouped(items, ({ message }) => bytesOf(contentOf(message)), INGEST_TRANSACTION_MAX_BYTES);
-}
-
-/** Items in order, in groups of at most `max` in total; an item larger than that is a group by itself. */
-function grouped<T>(items: T[], sizeOf: (item: T) => number, max: number): T[][] {
-  const groups: T[][] = [];
-  let total = Number.POSITIVE_INFINITY;
-  for (const item of items) {
-    const size = sizeOf(item);
-    if (total + size > max) {
-      groups.push([]);
-      total = 0;
-    }
-    groups.at(-1)?.push(item);
-    total += size;
-  }
-  return groups;
+  return inGroups(items, INGEST_TRANSACTION_MAX_BYTES, ({ message }) =>
+    bytesOf(contentOf(message)),
+  );
 }
 
 /** A message that can be committed, and how many records it contains. */
@@ -165,7 +153,7 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
     addLeftovers(known, workspaceId, leaves);
     prepared.push({ item, workspaceId, once, statements, records: ids.length });
   }
-  const transactions = grouped(prepared, (one) => one.records, INGEST_TRANSACTION_MAX_RECORDS);
+  const transactions = inGroups(prepared, INGEST_TRANSACTION_MAX_RECORDS, (one) => one.records);
   for (const transaction of transactions)
     await wake(env, database, await commitTogether(db, transaction, now));
 }

@@ -2,6 +2,7 @@ import { openDatabase, query } from "../../db/client.ts";
 import { bindingOf, DIRECTORY, hasOneDatabase, openDirectory } from "../../db/databases.ts";
 import { log, logError } from "../../log.ts";
 import { callObject } from "../../quota/call.ts";
+import { sleep } from "../../timing.ts";
 import { findKeysOfWorkspaces } from "../../workspaces/workspaces.ts";
 import { succeeded } from "../outcome.ts";
 import { createAttempt } from "./attempt.ts";
@@ -130,7 +131,7 @@ async function dispatchAndWake(
   const tools: DispatchTools = {
     now: Date.now,
     random: Math.random,
-    sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    sleep,
     async tellGates(keyHashes, workspaceIds) {
       const bookmark = session.getBookmark();
       // Keys are in the directory: only there has the dispatch read them along with its claims.

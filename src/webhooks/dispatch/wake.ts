@@ -1,6 +1,7 @@
 import { and, eq, isNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { isId } from "../../contract/ids.ts";
 import { SWEEP_MAX } from "../../contract/limits.ts";
+import { MINUTE_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import {
   type Database,
@@ -12,6 +13,7 @@ import {
 } from "../../db/client.ts";
 import { DIRECTORY, isBound } from "../../db/databases.ts";
 import { deliveries, subscriptions } from "../../db/schema.ts";
+import { inGroups } from "../../groups.ts";
 import { logError } from "../../log.ts";
 import { IS_NOT_DRAINING } from "./lease.ts";
 import { type Lane, laneOf } from "./policy.ts";
@@ -77,17 +79,12 @@ export async function wake(
       const elsewhere = database === DIRECTORY ? {} : { database };
       const hintsOf = (chunk: string[]): WakeMessage[] =>
         chunk.map((subscriptionId) => ({ subscriptionId, lane, ...elsewhere }));
-      return chunks(ids).map((chunk) => send(queues[lane], hintsOf(chunk), delay));
+      return inGroups(ids, MESSAGES_AT_ONCE).map((chunk) =>
+        send(queues[lane], hintsOf(chunk), delay),
+      );
     }),
   );
   return sent.every(Boolean);
-}
-
-function chunks(ids: string[]): string[][] {
-  const count = Math.ceil(ids.length / MESSAGES_AT_ONCE);
-  return Array.from({ length: count }, (_, i) =>
-    ids.slice(i * MESSAGES_AT_ONCE, (i + 1) * MESSAGES_AT_ONCE),
-  );
 }
 
 async function send(queue: Queue, hints: WakeMessage[], delaySeconds: number): Promise<boolean> {
@@ -101,7 +98,7 @@ async function send(queue: Queue, hints: WakeMessage[], delaySeconds: number): P
 }
 
 /** The sweep wakes subscriptions with deliveries overdue by more than this. */
-export const SWEEP_GRACE_MS = 60_000;
+export const SWEEP_GRACE_MS = MINUTE_MS;
 
 type WakeRow = { subscriptionId: string } & Pick<
   typeof subscriptions.$inferSelect,

@@ -1,7 +1,10 @@
+import { HOUR_MS } from "../../contract/time.ts";
+import { within } from "../../timing.ts";
+
 /** How long the mail service may take to answer. */
 export const EMAIL_TIMEOUT_MS = 10_000;
 /** How long to send no e-mail after the mail service has reported its rate or daily limit. */
-const EMAIL_PAUSE_MS = { rate: 300_000, daily: 3_600_000 } as const;
+const EMAIL_PAUSE_MS = { rate: 300_000, daily: HOUR_MS } as const;
 
 /** The result of trying to send an e-mail. */
 export type Sending =
@@ -22,19 +25,14 @@ export async function sendEmail(
   env: Env,
   message: { to: string; subject: string; text: string },
 ): Promise<Sending> {
-  const timeout = Promise.withResolvers<never>();
-  const timer = setTimeout(
-    () => timeout.reject(new Error(`no answer in ${EMAIL_TIMEOUT_MS} ms`)),
-    EMAIL_TIMEOUT_MS,
-  );
   try {
     const sending = env.EMAIL.send({ from: env.EMAIL_FROM, ...message });
-    await Promise.race([sending, timeout.promise]);
+    await within(EMAIL_TIMEOUT_MS, sending, () => {
+      throw new Error(`no answer in ${EMAIL_TIMEOUT_MS} ms`);
+    });
     return { kind: "sent" };
   } catch (error) {
     return judgeError(error);
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -3,11 +3,13 @@ import type { RedeliveryState } from "../../contract/enumerations.ts";
 import { eventIdAt } from "../../contract/ids.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { SWEEP_MAX } from "../../contract/limits.ts";
+import { MINUTE_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import { counted, type Database, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { commitOnce } from "../../db/commit-once.ts";
 import { deliveries, events, type StoredRange, subscriptions } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
+import { sleep } from "../../timing.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 import { IS_ACTIVE } from "../dispatch/lease.ts";
 import { laneOf } from "../dispatch/policy.ts";
@@ -17,7 +19,7 @@ import { IS_ITS_DELIVERY, IS_LISTED, isRequeueable, requeue, SPACING_MS } from "
 /** Maximum ranges of one subscription that are being redelivered; further ones are refused. */
 export const REDELIVERY_RANGES_MAX = 10;
 /** How far ahead the events of a range are scheduled: until the next sweep. */
-export const REDELIVERY_AHEAD_MS = 60_000;
+export const REDELIVERY_AHEAD_MS = MINUTE_MS;
 /** Maximum events, or failed deliveries, that one step of a range examines. */
 export const REDELIVERY_EXAMINED_MAX = 1_000;
 /** How long a sweep pauses after each step of a range, so that others can use the database. */
@@ -232,7 +234,7 @@ export async function takeSteps(
     });
     if (count > 0) wakes.push(turn);
     if (canGoOn) queue.push(turn);
-    await new Promise((resolve) => setTimeout(resolve, REDELIVERY_PAUSE_MS));
+    await sleep(REDELIVERY_PAUSE_MS);
   }
   await updatePosition(db, PART, reached);
   if (failures.length > 0) throw failures[0];

@@ -1,5 +1,6 @@
 import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
+import { DAY_MS, HOUR_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
@@ -17,7 +18,7 @@ import { resize } from "../../webhooks/event-size.ts";
 import { isWritable } from "../moves.ts";
 
 /** An event that is settled later than this after its creation gets an expiry of its own. */
-const EXPIRY_SLACK_MS = 3_600_000;
+const EXPIRY_SLACK_MS = HOUR_MS;
 
 /** How long settled events are kept: milliseconds after they were settled. */
 export interface Retention {
@@ -26,7 +27,6 @@ export interface Retention {
   undeliveredMs: number;
 }
 
-const DAY_MS = 86_400_000;
 /** When to check an event again that is still pending. */
 const LOOK_AGAIN_MS = DAY_MS;
 /** Workspaces found in one query. */

@@ -2,6 +2,7 @@ import { commit, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { openNamed } from "../../db/databases.ts";
 import type { MoveState } from "../../db/schema.ts";
 import { log, logError } from "../../log.ts";
+import { sleep } from "../../timing.ts";
 import {
   expectMover,
   isOvertaken,
@@ -133,7 +134,7 @@ export class Lease {
         first ??= error;
         logError("move_failed", error, { workspace: this.workspaceId });
         if (performance.now() + RETRY_MS > deadline) throw first;
-        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+        await sleep(RETRY_MS);
       }
     }
   }

@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { InputError } from "../../contract/input-error.ts";
 import { commit } from "../../db/client.ts";
 import { openDirectory, openNamed } from "../../db/databases.ts";
+import { sleep } from "../../timing.ts";
 import { beginMove, findMove, type Move } from "../moves.ts";
 import { findHome, inTime } from "../placement.ts";
 import { findEntry, voidArrival } from "./arrivals.ts";
@@ -59,7 +60,7 @@ export async function moveWorkspace(
     }
     const progress = await progressOf(env, workspaceId, to);
     if (progress.done || !mayGoOn()) return progress;
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    await sleep(RETRY_MS);
   }
 }
 

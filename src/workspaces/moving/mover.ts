@@ -1,8 +1,10 @@
+import { HOUR_MS, MINUTE_MS } from "../../contract/time.ts";
 import { inOrder } from "../../db/client.ts";
 import { DIRECTORY, openNamed } from "../../db/databases.ts";
 import type { MovePosition } from "../../db/schema.ts";
 import { MOVING_WAIT_MS } from "../../db/session.ts";
 import { forgetKey } from "../../quota/forget.ts";
+import { sleep } from "../../timing.ts";
 import { hasLeases } from "../../webhooks/dispatch/lease.ts";
 import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
 import { type GatedKey, listLiveKeys } from "../api-keys.ts";
@@ -30,11 +32,11 @@ const MOVE_GATE_PATIENCE_MS = 5_000;
  */
 const SWITCH_MAX_MS = 2_000;
 /** How long to wait after a failed switch before the sweep tries again; doubles each time. */
-const SWITCH_WAIT_MS = { first: 60_000, max: 3_600_000 } as const;
+const SWITCH_WAIT_MS = { first: MINUTE_MS, max: HOUR_MS } as const;
 /** How long to wait, once no subscription is held, for the last outcomes of dispatches. */
 const DRAINED_MS = 300;
 /** How long after a move what the workspace left behind is deleted: reads in progress have ended. */
-const LEFT_BEHIND_MS = 60_000;
+const LEFT_BEHIND_MS = MINUTE_MS;
 
 /** One try to continue a move. Another one has another identity. */
 export class Mover {
@@ -309,8 +311,4 @@ export class Mover {
     await this.#lease.enter("left");
     return false;
   }
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

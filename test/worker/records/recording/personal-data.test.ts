@@ -93,10 +93,10 @@ describe("recording leads", () => {
       before: async (_, texts) => {
         if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
         // Another isolate, which has its own memory.
-        const known = new Map(openedDataKeys);
+        const own = openedDataKeys.get(workspaceId);
         await recordLead(workspaceId, "faster");
         openedDataKeys.clear();
-        for (const [id, key] of known) openedDataKeys.set(id, key);
+        if (own) openedDataKeys.set(workspaceId, own);
       },
     });
     await recordLead(workspaceId, "slower", DB);

@@ -1,0 +1,23 @@
+/**
+ * Items in order, in groups of at most `max` in total; an item larger than that is a group by itself.
+ *
+ * @param sizeOf the size of an item; by default, `max` is a number of items.
+ */
+export function inGroups<T>(
+  items: readonly T[],
+  max: number,
+  sizeOf: (item: T) => number = () => 1,
+): T[][] {
+  const groups: T[][] = [];
+  let total = Number.POSITIVE_INFINITY;
+  for (const item of items) {
+    const size = sizeOf(item);
+    if (total + size > max) {
+      groups.push([]);
+      total = 0;
+    }
+    groups.at(-1)?.push(item);
+    total += size;
+  }
+  return groups;
+}
