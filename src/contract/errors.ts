@@ -1,44 +1,63 @@
 /**
- * The closed list of error codes, each with its HTTP statuses, the usual one first, and its French
- * message. The enum, the type and the OpenAPI responses derive from this table.
+ * The closed list of error codes, each with its HTTP statuses, the usual one first, its French
+ * message, when it is returned and what to do about it. The enum, the type, the OpenAPI responses and
+ * their examples derive from this table.
  */
 export const ERRORS = {
   invalid_request: {
     statuses: [400, 413, 415],
     message: "La requête est invalide.",
+    when: "A query parameter or the body is invalid.",
+    todo: "Fix what `details` names. Repeating the same request gives the same answer.",
   },
   invalid_api_key: {
     statuses: [401],
     message: "La clé d’API est absente ou n’est pas valide.",
+    when: "The key is missing, malformed, unknown or revoked; the answer is the same in each case.",
+    todo: "Check the `Authorization` header, or create a new key in the workspace settings.",
   },
   workspace_access_denied: {
     statuses: [403],
     message: "L’espace de travail n’a pas accès à ce service.",
+    when: "The key is valid, but its workspace has no access to the service. The request counts against the key's quota, but the answer stays the same once the quota is used up.",
+    todo: "Ask an administrator of the workspace to check its subscription.",
   },
   automation_not_found: {
     statuses: [404],
     message: "Cette automatisation n’existe pas dans l’espace de travail.",
+    when: "The workspace has no automation with this id.",
+    todo: "List the automations again: the account may have been disconnected.",
   },
   webhook_not_found: {
     statuses: [404],
     message: "Cet abonnement n’existe pas dans l’espace de travail.",
+    when: "The workspace has no subscription with this id, or it was deleted.",
+    todo: "If you were deleting it, it is already deleted.",
   },
   route_not_found: {
     statuses: [404],
     message: "Cette route n’existe pas ou n’est pas encore servie.",
+    when: "The path or method is unknown, or this deployment does not serve it yet.",
+    todo: "Check the method and path against the reference. Paths have no trailing slash.",
   },
   automation_not_controllable: {
     statuses: [422],
     message:
       "Cette automatisation est un brouillon ou en erreur : elle ne peut être ni activée ni mise en pause.",
+    when: "The automation is `draft` or `error`.",
+    todo: "Activate or fix it in the application first.",
   },
   rate_limited: {
     statuses: [429],
     message: "Trop de requêtes : réessayez plus tard.",
+    when: "The key's quota is used up, or too many requests from your address had an invalid key.",
+    todo: "Wait for the number of seconds in `Retry-After`, then retry.",
   },
   internal_error: {
     statuses: [500],
     message: "Une erreur interne est survenue.",
+    when: "An error on our side.",
+    todo: "Retry with growing waits. If the error persists, contact us and quote `X-Request-Id`.",
   },
 } as const;
 

@@ -1,4 +1,5 @@
 import type { z } from "@hono/zod-openapi";
+import { ERRORS, type ErrorCode, type ErrorStatus } from "../contract/errors.ts";
 
 /*
  * The responses of an operation as `createRoute` takes them. What operations share is a reference:
@@ -49,22 +50,34 @@ export function empty(description: string) {
   return { description, headers: headersOf(204) };
 }
 
-/** The status of each error response. */
+type PascalCase<Name extends string> = Name extends `${infer Word}_${infer Rest}`
+  ? `${Capitalize<Word>}${PascalCase<Rest>}`
+  : Capitalize<Name>;
+
+/** The name of the error response with a code: its words, capitalized. */
+export function responseOf<Code extends ErrorCode>(code: Code): PascalCase<Code> {
+  const words = code.split("_").map((word) => word.slice(0, 1).toUpperCase() + word.slice(1));
+  return words.join("") as PascalCase<Code>;
+}
+
+const { invalid_request: _, ...SIMPLE } = ERRORS;
+
+const OF_CODES = Object.fromEntries(
+  Object.entries(SIMPLE).map(([code, { statuses }]) => [
+    responseOf(code as ErrorCode),
+    statuses[0],
+  ]),
+) as Record<PascalCase<keyof typeof SIMPLE>, ErrorStatus>;
+
+/** The status of each error response: one for each code, but several for `invalid_request`. */
 export const ERROR_RESPONSES = {
+  ...OF_CODES,
   InvalidQuery: 400,
   InvalidControl: 400,
   InvalidSubscription: 400,
-  InvalidApiKey: 401,
-  WorkspaceAccessDenied: 403,
-  RouteNotFound: 404,
-  AutomationNotFound: 404,
-  WebhookNotFound: 404,
   BodyTooLarge: 413,
   UnsupportedMediaType: 415,
-  AutomationNotControllable: 422,
-  RateLimited: 429,
-  InternalError: 500,
-} as const;
+} satisfies Record<string, ErrorStatus>;
 
 export type ErrorResponse = keyof typeof ERROR_RESPONSES;
 

@@ -1,51 +1,17 @@
-import { ApiError, type ErrorCode, type Reason } from "../../contract/errors.ts";
+import {
+  ApiError,
+  ERRORS,
+  type ErrorBody,
+  type ErrorCode,
+  type Reason,
+} from "../../contract/errors.ts";
 import {
   BODY_MAX_BYTES,
   PAGE_LIMIT,
   SUBSCRIPTIONS_MAX,
   URL_MAX_LENGTH,
 } from "../../contract/limits.ts";
-import { ERROR_RESPONSES, type ErrorResponse, headersOf } from "../responses.ts";
-
-/** When each code is returned, and what to do about it. */
-export const CODES: Record<ErrorCode, { when: string; todo: string }> = {
-  invalid_request: {
-    when: "A query parameter or the body is invalid.",
-    todo: "Fix what `details` names. Repeating the same request gives the same answer.",
-  },
-  invalid_api_key: {
-    when: "The key is missing, malformed, unknown or revoked; the answer is the same in each case.",
-    todo: "Check the `Authorization` header, or create a new key in the workspace settings.",
-  },
-  workspace_access_denied: {
-    when: "The key is valid, but its workspace has no access to the service. The request counts against the key's quota, but the answer stays the same once the quota is used up.",
-    todo: "Ask an administrator of the workspace to check its subscription.",
-  },
-  automation_not_found: {
-    when: "The workspace has no automation with this id.",
-    todo: "List the automations again: the account may have been disconnected.",
-  },
-  webhook_not_found: {
-    when: "The workspace has no subscription with this id, or it was deleted.",
-    todo: "If you were deleting it, it is already deleted.",
-  },
-  route_not_found: {
-    when: "The path or method is unknown, or this deployment does not serve it yet.",
-    todo: "Check the method and path against the reference. Paths have no trailing slash.",
-  },
-  automation_not_controllable: {
-    when: "The automation is `draft` or `error`.",
-    todo: "Activate or fix it in the application first.",
-  },
-  rate_limited: {
-    when: "The key's quota is used up, or too many requests from your address had an invalid key.",
-    todo: "Wait for the number of seconds in `Retry-After`, then retry.",
-  },
-  internal_error: {
-    when: "An error on our side.",
-    todo: "Retry with growing waits. If the error persists, contact us and quote `X-Request-Id`.",
-  },
-};
+import { ERROR_RESPONSES, type ErrorResponse, headersOf, responseOf } from "../responses.ts";
 
 /** What each reason means, and what would be valid. */
 export const REASONS_EXPLAINED: Record<Reason, string> = {
@@ -68,6 +34,12 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
 };
 
 const { min, max } = PAGE_LIMIT;
+
+const CODES = Object.keys(ERRORS) as ErrorCode[];
+
+const OF_CODES = Object.fromEntries(
+  CODES.map((code) => [code, new ApiError(code).toBody()]),
+) as Record<ErrorCode, ErrorBody>;
 
 /** Error bodies as the service returns them, for each code and the most common mistakes. */
 const ERROR_EXAMPLES = {
@@ -114,14 +86,8 @@ const ERROR_EXAMPLES = {
   unsupported_media_type: new ApiError("invalid_request", {
     reason: "unsupported_media_type",
   }).toBody(),
-  invalid_api_key: new ApiError("invalid_api_key").toBody(),
-  workspace_access_denied: new ApiError("workspace_access_denied").toBody(),
-  automation_not_found: new ApiError("automation_not_found").toBody(),
-  webhook_not_found: new ApiError("webhook_not_found").toBody(),
-  route_not_found: new ApiError("route_not_found").toBody(),
-  automation_not_controllable: new ApiError("automation_not_controllable").toBody(),
+  ...OF_CODES,
   rate_limited: new ApiError("rate_limited", { retry_after_seconds: 42 }).toBody(),
-  internal_error: new ApiError("internal_error").toBody(),
 };
 
 type ErrorExample = keyof typeof ERROR_EXAMPLES;
@@ -137,22 +103,23 @@ const EXAMPLE_SUMMARIES: Partial<Record<ErrorExample, string>> = {
   too_many_subscriptions: "One subscription too many",
 };
 
-/** What each error response looks like. */
-const EXAMPLES_OF: Record<ErrorResponse, ErrorExample[]> = {
+/** What each error response looks like, if it is not simply that of its code. */
+const EXAMPLES_OF: Partial<Record<ErrorResponse, ErrorExample[]>> = {
   InvalidQuery: ["limit_out_of_range", "cursor_unreadable"],
   InvalidControl: ["status_unknown", "status_missing", "property_unknown"],
   InvalidSubscription: ["url_not_https", "event_unknown", "too_many_subscriptions"],
-  InvalidApiKey: ["invalid_api_key"],
-  WorkspaceAccessDenied: ["workspace_access_denied"],
-  RouteNotFound: ["route_not_found"],
-  AutomationNotFound: ["automation_not_found", "route_not_found"],
-  WebhookNotFound: ["webhook_not_found", "route_not_found"],
   BodyTooLarge: ["body_too_large"],
   UnsupportedMediaType: ["unsupported_media_type"],
-  AutomationNotControllable: ["automation_not_controllable"],
-  RateLimited: ["rate_limited"],
-  InternalError: ["internal_error"],
 };
+
+/** The examples of an error response. A route that is not served answers 404 as well. */
+function examplesOf(name: ErrorResponse): ErrorExample[] {
+  const code = CODES.find((one) => responseOf(one) === name);
+  const own = EXAMPLES_OF[name] ?? (code ? [code] : []);
+  return ERROR_RESPONSES[name] === 404
+    ? [...new Set<ErrorExample>([...own, "route_not_found"])]
+    : own;
+}
 
 /** The error responses that operations refer to, by name. */
 export function errorResponses() {
@@ -161,10 +128,10 @@ export function errorResponses() {
 }
 
 function describe(name: ErrorResponse) {
-  const examples = EXAMPLES_OF[name];
+  const examples = examplesOf(name);
   const codes = new Set<ErrorCode>(examples.map((example) => ERROR_EXAMPLES[example].error.code));
   const sentences = [...codes].map(
-    (code) => `\`${code}\`: ${CODES[code].when} ${CODES[code].todo}`,
+    (code) => `\`${code}\`: ${ERRORS[code].when} ${ERRORS[code].todo}`,
   );
   const shown = examples.map((example) => [
     example,

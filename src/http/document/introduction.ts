@@ -1,4 +1,4 @@
-import { ApiError, ERRORS, type ErrorCode, REASONS, type Reason } from "../../contract/errors.ts";
+import { ApiError, ERRORS, REASONS, type Reason } from "../../contract/errors.ts";
 import {
   DISABLE_AFTER_FAILURES,
   DISABLE_AFTER_MS,
@@ -9,7 +9,7 @@ import {
   RETRY_WAITS_SECONDS,
   SUBSCRIPTIONS_MAX,
 } from "../../contract/limits.ts";
-import { CODES, REASONS_EXPLAINED } from "./errors.ts";
+import { REASONS_EXPLAINED } from "./errors.ts";
 
 /** The description of the API, in Markdown: what to know before the first request. */
 export function introduction(): string {
@@ -68,10 +68,13 @@ Every response has an \`X-Request-Id\`. Quote it when you contact us, so that we
 
 ${table(
   ["Code", "Status", "When", "What to do", "Message"],
-  Object.entries(ERRORS).map(([code, { statuses, message }]) => {
-    const { when, todo } = CODES[code as ErrorCode];
-    return [`\`${code}\``, statuses.join(", "), when, todo, message];
-  }),
+  Object.entries(ERRORS).map(([code, { statuses, message, when, todo }]) => [
+    `\`${code}\``,
+    statuses.join(", "),
+    when,
+    todo,
+    message,
+  ]),
 )}
 
 ### Reasons

@@ -12,6 +12,8 @@ import {
   send,
   unknownKey,
 } from "../../support/api.ts";
+import { operationsOf } from "../../support/document.ts";
+import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 import { countHops } from "../../support/hops.ts";
 
 const far = countHops();
@@ -32,19 +34,15 @@ async function openFarWorkspace(key: { requestsPerWindow?: number } = {}) {
 
 beforeEach(() => void far.taken());
 
-describe("a read", () => {
-  const ROUTES = [
-    "/v1/automations",
-    "/v1/automations/{id}",
-    "/v1/automations/{id}/runs",
-    "/v1/runs",
-    "/v1/leads",
-    "/v1/webhooks",
-  ];
+const { body: document } = await send<object>("/openapi.json");
+const reads = operationsOf(document).filter(({ method }) => method === "GET");
 
-  test.each(ROUTES)("of %s takes two hops if its key is new, then one", async (route) => {
-    const { api, id } = await openFarWorkspace();
-    const path = route.replace("{id}", id);
+describe("a read", () => {
+  test.each(reads)("by $operationId takes two hops if its key is new, then one", async (read) => {
+    const { workspaceId, ids } = await openFilledWorkspace();
+    const { apiKey } = await exports.Platform.createApiKey({ workspaceId });
+    const api = openApi(apiKey, fetchFromAfar);
+    const path = read.path.replace(/\{\w+\}/, idFor(read, ids));
     expect(await hopsOf(api.get(path))).toEqual([200, 2]);
     expect(await hopsOf(api.get(path))).toEqual([200, 1]);
     expect(await hopsOf(api.get(`${path}?limit=1`))).toEqual([200, 1]);

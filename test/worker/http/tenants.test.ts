@@ -1,66 +1,15 @@
-import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { SUBSCRIPTIONS_MAX } from "../../../src/contract/limits.ts";
 import type { D1Client } from "../../../src/db/session.ts";
-import {
-  automationReport,
-  deployedWith,
-  leadReport,
-  openApi,
-  openWorkspace,
-  runReport,
-  send,
-  withoutRateLimit,
-} from "../../support/api.ts";
+import { deployedWith, openApi, send, withoutRateLimit } from "../../support/api.ts";
 import { type Operation, operationsOf } from "../../support/document.ts";
+import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 import { HOME_DB } from "../../support/home.ts";
 
-const { Platform } = exports;
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
 
-/** A workspace with several records of each kind. */
-async function openFilledWorkspace(webhooks = 3) {
-  const { workspaceId, api, apiKey } = await openWorkspace();
-  const letters = ["a", "b", "c"];
-  const agent = { reference: "agent", name: `Canari ${workspaceId}` };
-  const automations = await Platform.recordAutomations({
-    workspaceId,
-    automations: [
-      ...letters.map((reference) => automationReport(reference, { agent })),
-      automationReport("crm", { agent, type: "crm_source", name: "CRM" }),
-    ],
-  });
-  const leads = await Platform.recordLeads({
-    workspaceId,
-    leads: letters.map((reference) => leadReport(reference, { name: `Canari ${workspaceId}` })),
-  });
-  const runs = await Platform.recordRuns({
-    workspaceId,
-    runs: automations.ids.flatMap((id) => ["1", "2"].map((n) => runReport(id + n, id))),
-  });
-  const created: string[] = [];
-  for (let i = 0; i < webhooks; i++) {
-    const { body } = await api.post<{ id: string }>("/v1/webhooks", {
-      url: `https://ok-${i}.example/${workspaceId}`,
-      events: ["lead.created", "run.completed", "automation.status_changed"],
-    });
-    created.push(body.id);
-  }
-  const ids = [...automations.ids, ...leads.ids, ...runs.ids, ...created];
-  return { workspaceId, api, apiKey, ids };
-}
-
 const stringify = (value: unknown) => JSON.stringify(value);
-
-/** An id of the workspace's, of the kind that the operation's path takes; "" if it takes none. */
-function idFor({ path, parameters }: Operation, ids: string[]): string {
-  if (!path.includes("{")) return "";
-  const example = parameters.find((one) => one.in === "path")?.example;
-  const found = ids.find((id) => id.slice(0, 4) === String(example).slice(0, 4));
-  if (!found) throw new Error(`${path}: no record has an id like ${example}`);
-  return found;
-}
 
 const ROWS = [
   ...["automations", "leads", "runs", "subscriptions", "events"].map(
