@@ -222,10 +222,8 @@ export const subscriptions = sqliteTable(
     lastAttempt: text("last_attempt", { mode: "json" }).$type<LastAttempt>(),
     /** Ranges of events that are being redelivered, one after the other; null if there are none. */
     ranges: text({ mode: "json" }).$type<StoredRange[]>(),
-    /** No redelivery of another named event is due before this time... */
-    namedUntil: integer("named_until").notNull().default(0),
-    /** ...and none of a range before this. */
-    rangedUntil: integer("ranged_until").notNull().default(0),
+    /** No other redelivery is due before this time. */
+    scheduledUntil: integer("ranged_until").notNull().default(0),
   },
   (table) => [
     index("subscriptions_ranged").on(table.id).where(sql`ranges IS NOT NULL`),

@@ -21,8 +21,7 @@ export const CANCEL_PENDING = {
   generation: sql`${subscriptions.generation} + 1`,
   cancelling: true,
   ranges: null,
-  namedUntil: 0,
-  rangedUntil: 0,
+  scheduledUntil: 0,
 };
 
 const NOW = sql`${sql.placeholder("now")}`;

@@ -14,7 +14,14 @@ import { isWritable } from "../../workspaces/moves.ts";
 import { IS_ACTIVE } from "../dispatch/lease.ts";
 import { laneOf } from "../dispatch/policy.ts";
 import type { Wake } from "../dispatch/wake.ts";
-import { IS_ITS_DELIVERY, IS_LISTED, isRequeueable, requeue, SPACING_MS } from "./requeue.ts";
+import {
+  IS_ITS_DELIVERY,
+  IS_LISTED,
+  isRequeueable,
+  nextSlot,
+  requeue,
+  SPACING_MS,
+} from "./requeue.ts";
 
 /** Maximum ranges of one subscription that are being redelivered; further ones are refused. */
 export const REDELIVERY_RANGES_MAX = 10;
@@ -95,22 +102,18 @@ export interface Step {
   /** Whether events of ranges are left to be examined. */
   more: boolean;
   /** Whether another step can follow immediately. */
-  canGoOn: boolean;
+  canContinue: boolean;
 }
 
-const NOTHING: Step = { count: 0, more: false, canGoOn: false };
+const NOTHING: Step = { count: 0, more: false, canContinue: false };
 
 /** SQL condition: a step can be taken for the subscription. */
 const IS_OPEN = and(
   IS_ACTIVE,
-  // Withdrawn deliveries are void until they are cancelled.
+  // Void deliveries are not requeued before they are cancelled.
   sql`NOT ${subscriptions.cancelling}`,
   isWritable(subscriptions.workspaceId),
 ) as SQL;
-
-/** SQL expression: when the next event of a range may be due. */
-const rangeStart = (now: number) =>
-  sql<number>`max(${now}, ${subscriptions.namedUntil}, ${subscriptions.rangedUntil})`;
 
 /**
  * Takes a step in the first range of a subscription: examines up to `REDELIVERY_EXAMINED_MAX` events
@@ -123,7 +126,7 @@ export async function takeStep(db: Database, subscriptionId: string, now: number
     .select({
       stored: sql<string>`${ranges}`,
       isOpen: sql`${IS_OPEN}`.mapWith(Boolean),
-      startsAt: rangeStart(now),
+      startsAt: nextSlot(now),
     })
     .from(subscriptions)
     .where(and(eq(id, subscriptionId), isNotNull(ranges)));
@@ -132,35 +135,34 @@ export async function takeStep(db: Database, subscriptionId: string, now: number
   const room = Math.ceil((now + REDELIVERY_AHEAD_MS - found.startsAt) / SPACING_MS);
   if (!found.isOpen || room <= 0) return { ...NOTHING, more: true };
   const { ids, last, isLast } = await examine(db, subscriptionId, range);
-  const turns = ids.slice(0, room);
-  const isFull = turns.length < ids.length;
-  const after = isFull ? turns.at(-1) : last;
+  const scheduled = ids.slice(0, room);
+  const isFull = scheduled.length < ids.length;
+  const after = isFull ? scheduled.at(-1) : last;
   const left = isLast && !isFull ? others : [{ ...range, after: after ?? range.after }, ...others];
-  // Otherwise another step was taken in the meantime, or what was to be redelivered was withdrawn.
+  // Otherwise another step was taken in the meantime, or the subscription was disabled.
   const isCurrent = sql`${ranges} = ${found.stored} AND ${IS_OPEN}`;
-  const startsAt = rangeStart(now);
   const statements = inOrder([
     requeue({
       subscriptionId,
-      eventIds: turns,
+      eventIds: scheduled,
       condition: isCurrent,
       isWanted: isRequeueable(range.states, range.askedAt),
-      startsAt,
+      startsAt: nextSlot(now),
     }),
     counted(
       qb
         .update(subscriptions)
         .set({
           ranges: left.length > 0 ? left : null,
-          rangedUntil: sql`${startsAt} + ${turns.length * SPACING_MS}`,
+          scheduledUntil: sql`${nextSlot(now)} + ${scheduled.length * SPACING_MS}`,
         })
         .where(sql`${eq(id, subscriptionId)} AND ${isCurrent}`),
     ),
   ]);
   // After a lost reply, the count is unknown: probably all of them.
-  const [count, steps] = (await commitOnce(db, statements, now)) ?? [turns.length, 1];
+  const [count, steps] = (await commitOnce(db, statements, now)) ?? [scheduled.length, 1];
   const more = left.length > 0;
-  return steps > 0 ? { count, more, canGoOn: more && !isFull } : { ...NOTHING, more: true };
+  return steps > 0 ? { count, more, canContinue: more && !isFull } : { ...NOTHING, more: true };
 }
 
 /** The events of a part of a range. */
@@ -226,14 +228,14 @@ export async function takeSteps(
   const failures: unknown[] = [];
   let reached = await findPosition(db, PART);
   const queue = await listOpen(db, reached, now);
-  for (let turn = queue.shift(); turn && hasTime(); turn = queue.shift()) {
-    reached = turn.subscriptionId;
-    const { count, canGoOn } = await takeStep(db, reached, now).catch((error: unknown) => {
+  for (let next = queue.shift(); next && hasTime(); next = queue.shift()) {
+    reached = next.subscriptionId;
+    const { count, canContinue } = await takeStep(db, reached, now).catch((error: unknown) => {
       failures.push(error);
       return NOTHING;
     });
-    if (count > 0) wakes.push(turn);
-    if (canGoOn) queue.push(turn);
+    if (count > 0) wakes.push(next);
+    if (canContinue) queue.push(next);
     await sleep(REDELIVERY_PAUSE_MS);
   }
   await updatePosition(db, PART, reached);
@@ -247,7 +249,7 @@ async function listOpen(db: Database, position: string, now: number): Promise<Wa
   const found = await db
     .select({ id, slow, backoff })
     .from(subscriptions)
-    .where(and(isNotNull(ranges), IS_OPEN, lt(rangeStart(now), now + REDELIVERY_AHEAD_MS)))
+    .where(and(isNotNull(ranges), IS_OPEN, lt(nextSlot(now), now + REDELIVERY_AHEAD_MS)))
     .orderBy(sql`${id} <= ${position}`, id)
     .limit(SWEEP_MAX);
   return found.map((row) => ({ subscriptionId: row.id, lane: laneOf(row) }));

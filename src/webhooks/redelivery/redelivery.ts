@@ -14,7 +14,14 @@ import {
   knownSubscription,
 } from "../subscriptions.ts";
 import { addRange, type Range, type Step, takeStep, tooManyRanges } from "./ranges.ts";
-import { IS_ITS_DELIVERY, IS_LISTED, isRequeueable, requeue, SPACING_MS } from "./requeue.ts";
+import {
+  IS_ITS_DELIVERY,
+  IS_LISTED,
+  isRequeueable,
+  nextSlot,
+  requeue,
+  SPACING_MS,
+} from "./requeue.ts";
 
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
@@ -26,10 +33,10 @@ export interface Redelivered extends Pick<Step, "count" | "more"> {
 }
 
 /**
- * Re-enables a disabled subscription. With `since` (Unix milliseconds), it is also owed what it has
- * missed since then: every event of a kind it lists, created after the subscription, that was never
- * delivered to it. It may not have been owed (while disabled), or its delivery was cancelled or
- * exhausted. Calling it again adds only what is still missing.
+ * Re-enables a disabled subscription. With `since` (Unix milliseconds), it also gets what it has missed
+ * since then: every event of a kind it lists, created after the subscription, that was never delivered
+ * to it, because it was disabled, or the delivery was cancelled or exhausted. Calling it again adds
+ * only what is still missing.
  *
  * @throws InputError if there is no such subscription.
  */
@@ -51,10 +58,10 @@ export async function enableAgain(
 }
 
 /**
- * Owes a subscription events again, by id or by range, and ends its wait: the caller has presumably
+ * Redelivers events to a subscription, by id or by range, and ends its wait: the caller has presumably
  * repaired the receiver, and should not have to wait for hours.
  *
- * @returns null if it is disabled or without access, so that nothing is owed to it.
+ * @returns null if it is disabled or without access: then it gets nothing.
  * @throws InputError for a subscription that does not exist, or an event that it could not
  *   receive.
  */
@@ -72,8 +79,8 @@ export async function redeliverAgain(
 }
 
 /**
- * Owes the events of a range again, oldest first and after the ranges that the subscription is
- * already redelivered. Schedules the first of them; sweeps schedule the others.
+ * Redelivers the events of a range, oldest first, after the ranges that come before it. Schedules the
+ * first of them; sweeps schedule the others.
  */
 async function redeliverRange(
   db: Database,
@@ -89,8 +96,8 @@ async function redeliverRange(
 }
 
 /**
- * Owes events again by id, whatever their state; those that are waiting are brought forward. They
- * go ahead of ranges, after the events that earlier calls have named.
+ * Redelivers events by id, whatever their state; those that are waiting are brought forward. They are
+ * due after what is already scheduled, of ranges at most `REDELIVERY_AHEAD_MS`.
  *
  * @returns how many it made pending or brought forward.
  * @throws InputError for an event of another workspace, or of a kind the subscription does not
@@ -118,38 +125,34 @@ async function redeliverEvents(
     return 0;
   }
   const statements = inOrder([
-    postponeRange(subscriptionId, wanted, now),
     requeue({
       subscriptionId,
       eventIds: wanted,
       isWanted: sql`(${isRequeueable(RedeliveryState.options, now)} OR ${isWaiting(now)})`,
-      startsAt: namedStart(now),
+      startsAt: nextSlot(now),
       isWaiting: isWaiting(now),
     }),
-    takeTurns(subscriptionId, wanted.length, now),
+    takeSlots(subscriptionId, wanted.length, now),
     endWait(subscriptionId, now),
   ]);
-  const [, count] = (await commitOnce(db, statements, now)) ?? [null, wanted.length];
+  const [count] = (await commitOnce(db, statements, now)) ?? [wanted.length];
   return count;
 }
 
-/** SQL expression: when the next named event may be due. */
-const namedStart = (now: number) => sql`max(${now}, ${subscriptions.namedUntil})`;
-
 /**
- * SQL condition: the pending delivery is not due yet, or its subscription is backing off. Named
- * events that are already scheduled do not count: they keep their time.
+ * SQL condition: the delivery waits for a retry, or its subscription is backing off. One that has a
+ * slot of the schedule keeps it.
  */
 function isWaiting(now: number): SQL {
   const { state, generation, dueAt } = deliveries;
   const due = sql`max(${dueAt}, ${subscriptions.nextAt})`;
   return sql`coalesce(${state} = 'pending' AND ${generation} = ${subscriptions.generation}
-    AND ${due} > ${now} AND ${due} >= ${namedStart(now)}, 0)`;
+    AND ${due} > ${now} AND ${due} >= ${nextSlot(now)}, 0)`;
 }
 
 /**
- * The named events of a kind the subscription lists, and whether each may be owed again or is
- * waiting. Those that are due first come first.
+ * The named events of a kind the subscription lists, and whether each may be requeued or is waiting.
+ * Those that are due first come first.
  */
 async function findNamed(
   db: Database,
@@ -175,43 +178,12 @@ async function findNamed(
     .orderBy(sql`iif(${isWaiting(now)}, ${deliveries.dueAt}, NULL) NULLS LAST`, events.id);
 }
 
-/**
- * Postpones the scheduled events of ranges, except those that are named, by the turns that the named
- * ones take. They are those due between the last named event and the last of a range: at most
- * `REDELIVERY_AHEAD_MS` of them.
- */
-function postponeRange(
-  subscriptionId: string,
-  named: readonly string[],
-  now: number,
-): Statements<unknown> {
-  const { eventId, state, attempts, dueAt, generation } = deliveries;
-  const key = sql`(${deliveries.subscriptionId}, ${eventId})`;
-  const ofRange = sql`SELECT ${deliveries.subscriptionId}, ${eventId}
-    FROM ${subscriptions} JOIN ${deliveries} ON ${deliveries.subscriptionId} = ${subscriptions.id}
-      AND ${state} = 'pending' AND ${dueAt} >= ${namedStart(now)} AND ${dueAt} < ${subscriptions.rangedUntil}
-    WHERE ${subscriptions.id} = ${subscriptionId} AND ${attempts} = 0
-      AND ${generation} = ${subscriptions.generation}
-      AND ${eventId} NOT IN (SELECT value FROM json_each(${JSON.stringify(named)}))`;
-  return write(
-    qb
-      .update(deliveries)
-      .set({ dueAt: sql`${dueAt} + ${named.length * SPACING_MS}` })
-      .where(sql`${key} IN (${ofRange})`),
-  );
-}
-
-/** Notes that named events have taken turns of the schedule. */
-function takeTurns(subscriptionId: string, turns: number, now: number): Statements<unknown> {
-  const { rangedUntil } = subscriptions;
-  const taken = turns * SPACING_MS;
+/** Notes that events have taken slots of the schedule. */
+function takeSlots(subscriptionId: string, slots: number, now: number): Statements<unknown> {
   return write(
     qb
       .update(subscriptions)
-      .set({
-        namedUntil: sql`${namedStart(now)} + ${taken}`,
-        rangedUntil: sql`iif(${rangedUntil} > ${namedStart(now)}, ${rangedUntil} + ${taken}, ${rangedUntil})`,
-      })
+      .set({ scheduledUntil: sql`${nextSlot(now)} + ${slots * SPACING_MS}` })
       .where(and(eq(subscriptions.id, subscriptionId), IS_ACTIVE)),
   );
 }

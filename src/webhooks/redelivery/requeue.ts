@@ -7,14 +7,14 @@ import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { IS_ACTIVE } from "../dispatch/lease.ts";
 import { resize } from "../event-size.ts";
 
-/*
- * Owing a subscription events again. All its redeliveries share one schedule, so that together they
- * are ten per second: first the named events, up to `namedUntil`, then those of ranges, up to
- * `rangedUntil`.
- */
-
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
+
+/**
+ * SQL expression: when the next redelivery to the subscription may be due. All of them share one
+ * schedule, so that together they are ten per second.
+ */
+export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions.scheduledUntil})`;
 
 /** SQL condition: the subscription lists the event's kind. */
 export const IS_LISTED = sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${events.type})`;
@@ -33,16 +33,16 @@ export function isRequeueable(states: readonly RedeliveryState[], askedAt: numbe
     AND (${state} IS NOT 'delivered' OR ${settledAt} <= ${askedAt}))`;
 }
 
-/** Which events to owe again, and when. */
-interface Owing {
+/** Which events to requeue, and when. */
+interface Requeuing {
   subscriptionId: string;
-  /** In the order of their turns. */
+  /** In the order of their slots. */
   eventIds: readonly string[];
   /** SQL condition on the subscription. */
   condition?: SQL;
   /** SQL condition on the subscription, the event and its delivery, which may not exist. */
   isWanted: SQL;
-  /** SQL expression: when the first turn is. */
+  /** SQL expression: when the first slot is. */
   startsAt: SQL;
   /** SQL condition: the delivery is pending, and keeps its attempts and its time if that is earlier. */
   isWaiting?: SQL;
@@ -52,24 +52,24 @@ interface Owing {
  * Makes the events' deliveries pending, spaced out. Does nothing if the subscription has ended in
  * the meantime, because nobody would cancel them. Reads how many there were.
  */
-export function requeue(owing: Owing): Statements<number> {
-  const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting = sql`0` } = owing;
+export function requeue(requeuing: Requeuing): Statements<number> {
+  const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting = sql`0` } = requeuing;
   // Looking the subscription up from the pair makes SQLite go event by event; with a constant id,
   // it would scan all of the subscription's deliveries.
   const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
-  const turns = sql`json_each(${pairs}) AS turn`;
-  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = turn.value->>0`, IS_ACTIVE, condition)}`;
-  const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = turn.value->>1`;
-  const named = sql`FROM ${turns} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
+  const slots = sql`json_each(${pairs}) AS slot`;
+  const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = slot.value->>0`, IS_ACTIVE, condition)}`;
+  const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>1`;
+  const named = sql`FROM ${slots} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_ITS_DELIVERY})`;
-  const turnAt = sql`${startsAt} + turn.key * ${SPACING_MS}`;
+  const slotAt = sql`${startsAt} + slot.key * ${SPACING_MS}`;
   const { attempts, dueAt } = deliveries;
   const statements = inOrder([
     resize(-1, sql`${named} WHERE ${isNew}`),
     qb
       .update(events)
       .set({ owed: sql`json_insert(${events.owed}, '$[#]', ${subscriptionId})` })
-      .from(sql`${turns} JOIN ${subscription}`)
+      .from(sql`${slots} JOIN ${subscription}`)
       .where(sql`${isNamed} AND ${isNew}`),
     resize(1, sql`${named} WHERE ${isNew}`),
     counted(
@@ -81,7 +81,7 @@ export function requeue(owing: Owing): Statements<number> {
           workspaceId: events.workspaceId,
           state: "pending",
           attempts: sql`iif(${isWaiting}, ${attempts}, 0)`,
-          dueAt: sql`iif(${isWaiting}, min(${dueAt}, ${turnAt}), ${turnAt})`,
+          dueAt: sql`iif(${isWaiting}, min(${dueAt}, ${slotAt}), ${slotAt})`,
           generation: subscriptions.generation,
         },
         sql`${named} LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY} WHERE ${isWanted}

@@ -76,7 +76,7 @@ describe("however much is stored, the requests that a portal may make in a minut
         portal.post(webhook("/redeliver"), { eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
-    await HOME_DB.exec("UPDATE subscriptions SET ranges = NULL, named_until = 0, ranged_until = 0");
+    await HOME_DB.exec("UPDATE subscriptions SET ranges = NULL, ranged_until = 0");
     const asked = 20;
     const largest = { read: 0 };
     const before = rows.read;
