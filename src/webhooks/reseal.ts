@@ -1,14 +1,12 @@
 import { z } from "@hono/zod-openapi";
-import { commit, type Database, inOrder } from "../db/client.ts";
+import { and, type Column, count, eq, sql } from "drizzle-orm";
+import { qb } from "../db/builder.ts";
+import { commit, type Database, inOrder, readAs, rows, type Statements } from "../db/client.ts";
+import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
 import type { KeyRing } from "../encryption/key-ring.ts";
 import { open, seal, sealingKeyId } from "../encryption/seal.ts";
 import { log } from "../log.ts";
-import {
-  countUnderOtherKeys,
-  listUnderOtherKeys,
-  type SealedSecret,
-  updateSecret,
-} from "./secrets.ts";
+import { isWritable } from "../workspaces/moves.ts";
 
 /** The result of a reseal. */
 export const Resealed = z.object({
@@ -53,4 +51,91 @@ async function reseal(ring: KeyRing, { id, sealedSecret }: SealedSecret): Promis
     return null;
   }
   return seal(ring, id, secret);
+}
+
+/** A subscription's secret or a workspace's data key, as stored. */
+interface SealedSecret {
+  /** The id of the subscription or the workspace. */
+  id: string;
+  sealedSecret: string;
+}
+
+/**
+ * The next `limit` secrets after `after`, earlier ones included, that are sealed under a key other
+ * than `keyId`.
+ */
+export async function listUnderOtherKeys(
+  db: Database,
+  keyId: string,
+  after: SealedSecret,
+  limit: number,
+): Promise<SealedSecret[]> {
+  const under = underOthers(keyId);
+  return db
+    .select({ id: under.id, sealedSecret: under.sealedSecret })
+    .from(under)
+    .where(sql`(${under.id}, ${under.sealedSecret}) > (${after.id}, ${after.sealedSecret})`)
+    .orderBy(under.id, under.sealedSecret)
+    .limit(limit);
+}
+
+/** How many secrets are sealed under a key other than `keyId`. */
+export function countUnderOtherKeys(keyId: string): Statements<number> {
+  const counts = rows(qb.select({ count: count() }).from(underOthers(keyId)));
+  return readAs(counts, ([row]) => row?.count ?? 0);
+}
+
+function underOthers(keyId: string) {
+  const isUnderOther = (sealedSecret: Column) =>
+    sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
+  // Those of a workspace that changes its database are sealed anew where it lives.
+  const isHere = isWritable(subscriptions.workspaceId);
+  return qb
+    .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
+    .from(subscriptions)
+    .where(and(isUnderOther(subscriptions.sealedSecret), isHere))
+    .unionAll(
+      qb
+        .select({ id: workspaces.id, sealedSecret: sql<string>`${workspaces.dataKey}` })
+        .from(workspaces)
+        .where(and(isUnderOther(workspaces.dataKey), isWritable(workspaces.id))),
+    )
+    .unionAll(
+      qb
+        .select({ id: earlierSecrets.subscriptionId, sealedSecret: earlierSecrets.sealedSecret })
+        .from(earlierSecrets)
+        .innerJoin(subscriptions, eq(subscriptions.id, earlierSecrets.subscriptionId))
+        .where(and(isUnderOther(earlierSecrets.sealedSecret), isHere)),
+    )
+    .as("sealed");
+}
+
+/**
+ * Replaces a sealed secret with `sealed`, even if a rotation has moved it in the meantime. A secret
+ * that has been deleted does not come back.
+ */
+export function updateSecret(
+  { id, sealedSecret }: SealedSecret,
+  sealed: string,
+): Statements<unknown> {
+  return inOrder([
+    // Also for an earlier one: while the workspace moves, that is what tells of it.
+    qb
+      .update(subscriptions)
+      .set({
+        sealedSecret: sql`CASE ${subscriptions.sealedSecret} WHEN ${sealedSecret} THEN ${sealed}
+          ELSE ${subscriptions.sealedSecret} END`,
+      })
+      .where(eq(subscriptions.id, id)),
+    qb
+      .update(workspaces)
+      .set({ dataKey: sealed })
+      .where(and(eq(workspaces.id, id), eq(workspaces.dataKey, sealedSecret))),
+    qb
+      .update(earlierSecrets)
+      .set({ sealedSecret: sealed })
+      .where(
+        and(eq(earlierSecrets.subscriptionId, id), eq(earlierSecrets.sealedSecret, sealedSecret)),
+      ),
+  ]);
 }

@@ -1,11 +1,14 @@
+import { and, eq, isNull, lte, not, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
-import type { Database } from "../db/client.ts";
+import { insertFrom, qb } from "../db/builder.ts";
+import { type Database, inOrder, prepared, readAs, type Statements } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
+import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
 import { sleep } from "../timing.ts";
+import { IS_FREE, NOBODY } from "./dispatch/lease.ts";
 import { unknownWebhook } from "./health.ts";
-import { isRotatable, type Rotation, rotate } from "./secrets.ts";
 import { mintSecret } from "./signature.ts";
 
 /**
@@ -45,6 +48,86 @@ export async function rotateSecret(
     );
   if (isLeased) await sleep(ROTATION_MS);
   return { secret, overlapEndsAt: until === null ? null : isoTime(until) };
+}
+
+/** Maximum earlier secrets that sign concurrently for one subscription. */
+const EARLIER_SECRETS_MAX = 4;
+
+/** The result of a rotation. */
+interface Rotation {
+  verdict: "done" | "unknown" | "too_many";
+  /** Whether a dispatch leases the subscription, which may have read its secrets before. */
+  isLeased: boolean;
+}
+
+const leased = prepared(
+  qb
+    .select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
+);
+
+/** SQL condition: the subscription exists. */
+function isThere(id: string): SQL | undefined {
+  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
+}
+
+/** SQL condition: the subscription's secret may be rotated. This is the guard of `rotate`. */
+function isRotatable(subscriptionId: string, until: number | null, now: number): SQL {
+  const earlier = sql`(SELECT count(*) FROM ${earlierSecrets}
+    WHERE ${earlierSecrets.subscriptionId} = ${subscriptionId} AND ${earlierSecrets.until} > ${now})`;
+  return sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isThere(subscriptionId)})
+    AND ${until === null ? sql`true` : sql`${earlier} < ${EARLIER_SECRETS_MAX}`}`;
+}
+
+/**
+ * Replaces a subscription's secret. The old one signs alongside it until `until`; null ends all
+ * earlier secrets immediately. Applied a second time, it could undo a later rotation: see `commitOnce`.
+ *
+ * @param sealed the new secret; sealed texts are unique.
+ * @param until Unix milliseconds.
+ */
+function rotate(
+  subscriptionId: string,
+  sealed: string,
+  until: number | null,
+  now: number,
+): Statements<Rotation> {
+  const { id, sealedSecret } = subscriptions;
+  const isOwn = isThere(subscriptionId);
+  const ofSubscription = eq(earlierSecrets.subscriptionId, subscriptionId);
+  const isKept = and(ofSubscription, eq(earlierSecrets.sealedSecret, sealedSecret));
+  const statements = inOrder([
+    qb
+      .delete(earlierSecrets)
+      .where(and(ofSubscription, until === null ? undefined : lte(earlierSecrets.until, now))),
+    until === null
+      ? inOrder([])
+      : insertFrom(
+          earlierSecrets,
+          { subscriptionId: id, sealedSecret, until },
+          sql`FROM ${subscriptions} WHERE ${isOwn}
+              AND (SELECT count(*) FROM ${earlierSecrets} WHERE ${ofSubscription}) < ${EARLIER_SECRETS_MAX}`,
+        ),
+    qb
+      .update(subscriptions)
+      .set({ sealedSecret: sealed })
+      .where(
+        and(
+          isOwn,
+          until === null
+            ? undefined
+            : sql`EXISTS (SELECT 1 FROM ${earlierSecrets} WHERE ${isKept})`,
+        ),
+      ),
+    qb.select({ sealedSecret }).from(subscriptions).where(isOwn),
+    leased({ id: subscriptionId, now, ...NOBODY }),
+  ]);
+  return readAs(statements, ([, , , [row], found]) => {
+    const isLeased = found.length > 0;
+    if (!row) return { verdict: "unknown", isLeased };
+    return { verdict: row.sealedSecret === sealed ? "done" : "too_many", isLeased };
+  });
 }
 
 /** The assumed result of a rotation whose reply was lost. */

@@ -7,7 +7,7 @@ import type { WebhookDelivery } from "./bodies.ts";
 import type { Outcome } from "./outcome.ts";
 import { post } from "./post.ts";
 import { createGuard } from "./resolve.ts";
-import { openSigner } from "./signer.ts";
+import { openSigner } from "./secrets.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 

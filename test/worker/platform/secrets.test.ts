@@ -5,12 +5,12 @@ import { commit, openDatabase } from "../../../src/db/client.ts";
 import { earlierSecrets } from "../../../src/db/schema.ts";
 import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
 import { sweep } from "../../../src/sweep.ts";
-import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import {
   countUnderOtherKeys,
   listUnderOtherKeys,
   updateSecret,
-} from "../../../src/webhooks/secrets.ts";
+} from "../../../src/webhooks/reseal.ts";
+import { rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
