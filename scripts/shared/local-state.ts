@@ -10,7 +10,7 @@ const LocalState = z.object({
   sampleLoaded: z.boolean(),
   webhook: z.object({ id: z.string(), secret: z.string() }).nullable(),
   /** The portal link that the start created; null if it serves no portal. */
-  portal: z.string().nullable().default(null),
+  portal: z.string().nullable(),
 });
 
 /** What a start leaves for the next one: what is only shown once, and how far it got. */

@@ -2,7 +2,7 @@ import type { Context, Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
-import { bindingOf, DIRECTORY } from "../db/databases.ts";
+import { bindingOf } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
 import { EarlySession, isOlder, type ReadPoint } from "../db/session.ts";
 import { logError } from "../log.ts";
@@ -93,7 +93,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   }
   if (admission.verdict === "admitted") {
     identify(c, admission);
-    const { database = DIRECTORY, bookmark } = admission;
+    const { database, bookmark } = admission;
     c.set("home", { database });
     return pointOf(c, { database, bookmark });
   }

@@ -20,11 +20,8 @@ export type Admission =
       keyId: string;
       workspaceId: string;
       rateLimit: RateLimit;
-      /**
-       * The name of the workspace's database. Absent means the directory's: during a deployment, an
-       * object may still run the previous version.
-       */
-      database?: string;
+      /** The name of the workspace's database. */
+      database: string;
       /** A bookmark of that database: reads for this request must not be older. */
       bookmark: string | null;
     };
@@ -43,10 +40,10 @@ interface Kept {
   until: number;
 }
 
-/** What is stored: the key's window and, so that it takes no extra write, the key's usage. */
-interface KeptWindow extends Window {
-  /** Absent if it was stored before usage was counted. */
-  hours?: HourUsage[];
+/** The requests with the key; stored as one value, so that its usage takes no extra write. */
+interface Counted {
+  window: Window | undefined;
+  hours: HourUsage[];
 }
 
 /**
@@ -57,14 +54,13 @@ interface KeptWindow extends Window {
  */
 export class KeyGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("standing");
-  #window = this.ctx.storage.kv.get<KeptWindow>("window");
-  #hours = this.#window?.hours ?? [];
+  #counted: Counted = this.ctx.storage.kv.get("counted") ?? { window: undefined, hours: [] };
   #bookmark = this.ctx.storage.kv.get<string>("bookmark") ?? null;
   /** The database that the bookmark belongs to, as of the last time the standing was read. */
   #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
   /** Bookmarks of other databases, in case the workspace turns out to have moved there. */
   readonly #early = new Map<string, string>();
-  /** When the window was last stored, in Unix milliseconds. */
+  /** When the counts were last stored, in Unix milliseconds. */
   #savedAt = 0;
   /** Whether the next write is scheduled. */
   #saving = false;
@@ -97,12 +93,12 @@ export class KeyGate extends DurableObject<Env> {
 
   /** The number of requests with the key in each hour that had any, oldest first. */
   usage(): HourUsage[] {
-    return this.#hours;
+    return this.#counted.hours;
   }
 
   #countRefused({ at, count }: RefusedElsewhere): void {
-    this.#hours = countUsage(this.#hours, at, { refused: count });
-    this.#saveWindow();
+    this.#counted.hours = countUsage(this.#counted.hours, at, { refused: count });
+    this.#saveCounts();
   }
 
   #decide(now: number): Admission {
@@ -113,13 +109,13 @@ export class KeyGate extends DurableObject<Env> {
       windowMs: Number(this.env.QUOTA_WINDOW_SECONDS) * 1000,
     };
     const { keyId, workspaceId, expiresAt } = standing;
-    const window = windowAt(this.#window, rule, now);
+    const window = windowAt(this.#counted.window, rule, now);
     // Denied requests count too: otherwise a client without access could send any number.
     const taken = take(window, rule);
     if (taken) {
-      this.#window = taken;
-      this.#hours = countUsage(this.#hours, now, { requests: 1 });
-      this.#saveWindow();
+      this.#counted.window = taken;
+      this.#counted.hours = countUsage(this.#counted.hours, now, { requests: 1 });
+      this.#saveCounts();
     }
     const known = { keyId, workspaceId, rateLimit: rateLimitOf(taken ?? window, rule, now) };
     if (!standing.accessGranted) return { verdict: "access_denied", ...known, expiresAt };
@@ -135,7 +131,7 @@ export class KeyGate extends DurableObject<Env> {
    *
    * @param database the name of the database that the bookmark belongs to.
    */
-  advance(bookmark: string, database = DIRECTORY): void {
+  advance(bookmark: string, database: string): void {
     if (database !== this.#database) {
       // The workspace may just have moved there. In memory is enough: an evicted object reads both again.
       if (isOlder(this.#early.get(database) ?? null, bookmark)) this.#early.set(database, bookmark);
@@ -165,25 +161,24 @@ export class KeyGate extends DurableObject<Env> {
     this.ctx.storage.kv.delete("standing");
   }
 
-  /** Stores the window, now or shortly, including what is counted until then. */
-  #saveWindow(): void {
+  /** Stores the counts, now or shortly, including what is counted until then. */
+  #saveCounts(): void {
     if (this.#saving) return;
     const agoMs = Date.now() - this.#savedAt;
     // Negative if the clock was set back.
     if (agoMs < 0 || agoMs >= WINDOW_WRITTEN_EVERY_MS) {
-      this.#writeWindow();
+      this.#writeCounts();
       return;
     }
     this.#saving = true;
     // An object is not evicted while a timer is pending; only a reset can lose this write.
-    setTimeout(() => this.#writeWindow(), WINDOW_WRITTEN_EVERY_MS - agoMs);
+    setTimeout(() => this.#writeCounts(), WINDOW_WRITTEN_EVERY_MS - agoMs);
   }
 
-  #writeWindow(): void {
+  #writeCounts(): void {
     this.#saving = false;
     this.#savedAt = Date.now();
-    const kept = { ...this.#window, hours: this.#hours };
-    this.ctx.waitUntil(this.ctx.storage.put("window", kept, { allowUnconfirmed: true }));
+    this.ctx.waitUntil(this.ctx.storage.put("counted", this.#counted, { allowUnconfirmed: true }));
   }
 
   #isFresh(now: number, arrivedAt: number): boolean {

@@ -150,11 +150,10 @@ describe("bookmarks of different databases are never compared: one", () => {
 
   test("of the directory is not used for DB_2", async () => {
     const { gate, admit } = await openGated("DB_2");
-    // Stored by a deployment with one database.
-    await gate().advance(NEW);
+    await gate().advance(NEW, "DB");
     const { bookmark } = (await admit()) as { bookmark: string };
     expect(bookmark).not.toBe(NEW);
-    await gate().advance(NEW);
+    await gate().advance(NEW, "DB");
     await gate().advance(NEW, "DB_3");
     expect(await admit()).toMatchObject({ database: "DB_2", bookmark });
     await evictDurableObject(gate());

@@ -25,8 +25,8 @@ describe("the window of a key", () => {
       const writes: { at: number; count: number }[] = [];
       const { storage } = state;
       const put = storage.put.bind(storage);
-      storage.put = ((name: string, value: { count: number }, options: object) => {
-        writes.push({ at: Date.now(), count: value.count });
+      storage.put = ((name: string, value: { window: { count: number } }, options: object) => {
+        writes.push({ at: Date.now(), count: value.window.count });
         return put(name, value, options);
       }) as typeof storage.put;
       const gate = new KeyGate(state, env);
@@ -44,7 +44,7 @@ describe("the window of a key", () => {
       expect(writes.length).toBeLessThanOrEqual(6);
       for (const [i, { at }] of writes.entries())
         expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
-      expect(await storage.get("window")).toMatchObject({ count: requests });
+      expect(await storage.get("counted")).toMatchObject({ window: { count: requests } });
     });
   });
 
@@ -58,7 +58,7 @@ describe("the window of a key", () => {
       const clock = vi.spyOn(Date, "now").mockReturnValue(startedAt);
       await gate.admit(keyHash);
       clock.mockRestore();
-      expect(await state.storage.get("window")).toMatchObject({ startedAt });
+      expect(await state.storage.get("counted")).toMatchObject({ window: { startedAt } });
     });
   });
 
