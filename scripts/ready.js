@@ -3,6 +3,8 @@
  * JavaScript, because an old Node cannot read TypeScript.
  */
 import { existsSync } from "node:fs";
+import module from "node:module";
+import { fileURLToPath } from "node:url";
 
 /** The oldest Node that can run `scripts/`. */
 const NODE_MIN = 24;
@@ -13,6 +15,9 @@ if (Number.parseInt(process.versions.node, 10) < NODE_MIN)
   refuse(
     `This is Node ${process.versions.node}, and ${NODE_MIN} or later is needed: \`npm ci\` brings one along for Linux and macOS, and \`npm run\` finds it.`,
   );
+
+// A command starts a quarter faster: the operations' schemas are many modules.
+module.enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/node", import.meta.url)));
 
 /** @param {string} sentence */
 function refuse(sentence) {

@@ -25,7 +25,7 @@ try {
 /** Calls the method. @returns what to print; null if it has been printed already. */
 async function callMethod(): Promise<string | null> {
   const { values, positionals } = parseArguments(
-    describeMethods(),
+    describeMethods,
     {
       json: { type: "boolean", default: false },
       ndjson: { type: "boolean", default: false },

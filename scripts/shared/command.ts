@@ -9,7 +9,7 @@ type Options = NonNullable<ParseArgsConfig["options"]>;
  * @param code the exit code for invalid arguments.
  */
 export function parseArguments<const O extends Options, P extends boolean = false>(
-  usage: string,
+  usage: string | (() => string),
   options: O,
   { allowPositionals = false as P, code = 1 } = {},
 ) {
@@ -26,7 +26,7 @@ export function parseArguments<const O extends Options, P extends boolean = fals
     console.error(`${(error as Error).message.split(". ")[0]}; --help shows the usage`);
     process.exit(code);
   }
-  console.log(usage);
+  console.log(typeof usage === "string" ? usage : usage());
   process.exit(0);
 }
 
