@@ -55,6 +55,7 @@ function presentOf(schema: JsonSchema): JsonSchema {
 }
 
 function typeOf(field: JsonSchema): string {
+  if (field.title) return field.title;
   if (field.enum) return field.enum.join(" | ");
   if (field.type === "array") {
     const items = presentOf(field.items as JsonSchema);

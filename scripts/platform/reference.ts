@@ -15,8 +15,9 @@ export const REFERENCE = "docs/platform.md";
 const HEAD = `# The Platform API
 
 What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, and in a
-terminal as \`npm run platform -- METHOD 'JSON'\`. Each takes one object and answers one. Invalid input
-is refused with an error that says what is wrong and where, and nothing is written.
+terminal as \`npm run platform -- METHOD 'JSON'\`. Each takes one object and answers one; fields without
+a type are strings. Invalid input is refused with an error that says what is wrong and where, and
+nothing is written.
 
 This page is made from the operations in [\`src/platform/\`](../src/platform/) by \`npm run reference\`.
 `;
@@ -48,7 +49,8 @@ function listOf(title: string, fields: Field[]): string[] {
     // Whatever may be left out may be null as well.
     const orNull = isRequired && isNullable ? " or null" : "";
     const name = `${"  ".repeat(path.length - 1)}- \`${path.at(-1)}${isRequired ? "" : "?"}\``;
-    return `${name} (${type}${orNull})${about && `: ${about}`}`;
+    const typed = type === "string" && !orNull ? name : `${name} (${type}${orNull})`;
+    return about ? `${typed}: ${about}` : typed;
   });
   return [`${title}:`, "", ...lines, ""];
 }

@@ -16,7 +16,7 @@ export function isText(value: string): boolean {
 export const Name = text(1_000).min(1);
 
 /** One of our ids. */
-export const Id = z.string().max(100);
+export const Id = z.string().max(100).meta({ title: "id" });
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");
 const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");

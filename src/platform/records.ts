@@ -17,9 +17,7 @@ const Recorded = z.object({
   ids: z.array(z.string()).describe("of the records, in input order"),
   created: z
     .int()
-    .describe(
-      "how many of them are new, inserted by this call; after a lost reply of the database, those of its first try are not counted",
-    ),
+    .describe("how many are new; too low if the database lost the reply to a first try"),
 });
 
 export const recordAutomations = operation({

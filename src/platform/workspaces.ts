@@ -142,7 +142,8 @@ export const updateWorkspace = operation({
 });
 
 export const listWorkspaces = operation({
-  about: "Lists workspaces, newest first, 100 per page.",
+  about:
+    "Lists workspaces, newest first, 100 per page. If a database does not answer, what it knows is null.",
   input: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
   output: pageOf(WorkspaceView),
   examples: [{}],

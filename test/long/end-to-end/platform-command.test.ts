@@ -168,7 +168,7 @@ describe("npm run platform", () => {
   test("METHOD --help shows one method, with types, meanings and valid examples", async () => {
     const { stdout } = await platform("createApiKey", "--help");
     expect(stdout).toContain("Creates an API key for a workspace. The key is shown only once.");
-    expect(stdout).toMatch(/^ {2}workspaceId +string, up to 100 characters +wks_…$/m);
+    expect(stdout).toMatch(/^ {2}workspaceId +id +wks_…$/m);
     expect(stdout).toMatch(/^ {2}requestsPerWindow\? +integer, 1 to 1000000 +the key's own quota/m);
     expect(stdout).toContain(`npm run platform -- createApiKey '{ "workspaceId": "wks_…" }'`);
     expect(stdout).not.toContain("recordLeads");
