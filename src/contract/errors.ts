@@ -81,6 +81,7 @@ export const REASONS = {
   body_too_large: "Le corps de la requête est trop volumineux.",
   unsupported_media_type: "Le type de contenu doit être application/json.",
   subscription_limit_reached: "Le nombre maximal d’abonnements est atteint.",
+  idempotency_key_reused: "Cette clé d’idempotence a déjà servi à une autre requête.",
 } as const;
 
 export type Reason = keyof typeof REASONS;

@@ -192,6 +192,8 @@ export const subscriptions = sqliteTable(
     events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
+    /** The `Idempotency-Key` of the request that created it; null once it is deleted. */
+    idempotencyKey: text("idempotency_key"),
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
@@ -226,6 +228,9 @@ export const subscriptions = sqliteTable(
     scheduledUntil: integer("ranged_until").notNull().default(0),
   },
   (table) => [
+    uniqueIndex("subscriptions_idempotent")
+      .on(table.workspaceId, table.idempotencyKey)
+      .where(sql`idempotency_key IS NOT NULL`),
     index("subscriptions_ranged").on(table.id).where(sql`ranges IS NOT NULL`),
     index("subscriptions_newest")
       .on(table.workspaceId, table.createdAt, table.id)

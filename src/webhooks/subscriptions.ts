@@ -27,6 +27,15 @@ import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
 
+const CREATED = {
+  id: subscriptions.id,
+  workspaceId: subscriptions.workspaceId,
+  url: subscriptions.url,
+  events: subscriptions.events,
+  sealedSecret: subscriptions.sealedSecret,
+  createdAt: subscriptions.createdAt,
+};
+
 const page = prepared(
   qb
     .select({
@@ -53,35 +62,55 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return listPage(db, page, { workspaceId }, request, byCreation, toWebhook);
 }
 
+/** A subscription as it is created. */
+export type NewSubscription = Pick<
+  SubscriptionRow,
+  "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
+>;
+
+/** The subscription that a request with this `Idempotency-Key` created. */
+export function findCreated(
+  workspaceId: string,
+  idempotencyKey: string,
+): Statements<NewSubscription | undefined> {
+  return created(
+    and(
+      eq(subscriptions.workspaceId, workspaceId),
+      eq(subscriptions.idempotencyKey, idempotencyKey),
+    ),
+  );
+}
+
+function created(condition: SQL | undefined): Statements<NewSubscription | undefined> {
+  return readAs(rows(qb.select(CREATED).from(subscriptions).where(condition)), ([one]) => one);
+}
+
 /**
- * Inserts a subscription unless the workspace is at its limit. Reads whether it is stored, and that
- * limit.
+ * Inserts a subscription, unless the workspace is at its limit or has one with the same
+ * `Idempotency-Key`. Reads the one that is stored now, if any, and that limit.
  */
 export function insertSubscription(
-  row: Pick<
-    SubscriptionRow,
-    "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
-  >,
-): Statements<{ isThere: boolean; max: number }> {
+  row: NewSubscription,
+  idempotencyKey: string | null = null,
+): Statements<{ stored: NewSubscription | undefined; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const isWorkspace = eq(workspaces.id, row.workspaceId);
-  const isThere = sql`EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${eq(id, row.id)})`;
   const inserted = inOrder([
     insertFrom(
       subscriptions,
-      row,
+      { ...row, idempotencyKey },
       sql`FROM ${workspaces}
           WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
-          ON CONFLICT (id) DO NOTHING`,
+          ON CONFLICT DO NOTHING`,
     ),
-    qb
-      .select({ isThere: isThere.mapWith(Boolean), max: WEBHOOKS_MAX })
-      .from(workspaces)
-      .where(isWorkspace),
+    idempotencyKey === null
+      ? created(eq(id, row.id))
+      : findCreated(row.workspaceId, idempotencyKey),
+    qb.select({ max: WEBHOOKS_MAX }).from(workspaces).where(isWorkspace),
   ]);
-  return readAs(inserted, ([, [found]]) => ({
-    isThere: found?.isThere === true,
+  return readAs(inserted, ([, stored, [found]]) => ({
+    stored,
     max: found?.max ?? SUBSCRIPTIONS_MAX,
   }));
 }
@@ -144,7 +173,8 @@ function deletion(
     counted(
       qb
         .update(subscriptions)
-        .set({ deletedAt: now, ...CANCEL_PENDING })
+        // A repeated request makes a new one: this one's secret is gone.
+        .set({ deletedAt: now, idempotencyKey: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
     // Before the subscription row goes, because they are found through it.

@@ -32,6 +32,7 @@ const reasons: Record<Reason, string> = {
   body_too_large: "The request is too large.",
   unsupported_media_type: "The request is not JSON.",
   subscription_limit_reached: "The workspace has reached its maximum number of subscriptions.",
+  idempotency_key_reused: "This idempotency key has been used for another request.",
 };
 
 const kinds: Record<WebhookEvent, string> = {

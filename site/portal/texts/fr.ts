@@ -32,6 +32,7 @@ export const fr: Texts = {
     body_too_large: "La demande est trop volumineuse.",
     unsupported_media_type: "La demande n’est pas au format JSON.",
     subscription_limit_reached: "L’espace de travail a atteint son nombre maximal d’abonnements.",
+    idempotency_key_reused: "Cette clé d’idempotence a déjà servi à une autre requête.",
   },
   kinds: {
     "lead.created": "Nouveau lead",

@@ -31,6 +31,8 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   unsupported_media_type: "`Content-Type` is not `application/json`. The status is 415.",
   subscription_limit_reached:
     "The workspace already has its maximum of `max` subscriptions: delete one first.",
+  idempotency_key_reused:
+    "The `Idempotency-Key` was sent with another body before. Use a new one for each new subscription.",
 };
 
 const { min, max } = PAGE_LIMIT;
@@ -79,6 +81,10 @@ const ERROR_EXAMPLES = {
     reason: "subscription_limit_reached",
     max: SUBSCRIPTIONS_MAX,
   }).toBody(),
+  idempotency_key_reused: new ApiError("invalid_request", {
+    parameter: "idempotency-key",
+    reason: "idempotency_key_reused",
+  }).toBody(),
   body_too_large: new ApiError("invalid_request", {
     reason: "body_too_large",
     max: BODY_MAX_BYTES,
@@ -101,13 +107,19 @@ const EXAMPLE_SUMMARIES: Partial<Record<ErrorExample, string>> = {
   url_not_https: "A URL without HTTPS",
   event_unknown: "A kind of event that does not exist",
   too_many_subscriptions: "One subscription too many",
+  idempotency_key_reused: "An `Idempotency-Key` of another request",
 };
 
 /** What each error response looks like, if it is not simply that of its code. */
 const EXAMPLES_OF: Partial<Record<ErrorResponse, ErrorExample[]>> = {
   InvalidQuery: ["limit_out_of_range", "cursor_unreadable"],
   InvalidControl: ["status_unknown", "status_missing", "property_unknown"],
-  InvalidSubscription: ["url_not_https", "event_unknown", "too_many_subscriptions"],
+  InvalidSubscription: [
+    "url_not_https",
+    "event_unknown",
+    "too_many_subscriptions",
+    "idempotency_key_reused",
+  ],
   BodyTooLarge: ["body_too_large"],
   UnsupportedMediaType: ["unsupported_media_type"],
 };

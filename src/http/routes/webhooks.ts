@@ -5,15 +5,17 @@ import { WebhookEvent } from "../../contract/enumerations.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
-import { commit, withoutRetries } from "../../db/client.ts";
-import { parseEncryptionKeys, seal } from "../../encryption/seal.ts";
+import { commit, query, withoutRetries } from "../../db/client.ts";
+import { open, parseEncryptionKeys, seal } from "../../encryption/seal.ts";
 import { wake } from "../../webhooks/dispatch/wake.ts";
 import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import {
   deleteSubscription,
+  findCreated,
   insertSubscription,
   listSubscriptions,
+  type NewSubscription,
   toWebhook,
   Webhook,
 } from "../../webhooks/subscriptions.ts";
@@ -47,6 +49,27 @@ export const WebhookCreation = z
   })
   .openapi("WebhookCreation", { description: "The subscription to create." });
 
+const IDEMPOTENCY_KEY = "idempotency-key";
+const KEY_LENGTH = { min: 1, max: 255 };
+
+const CreationHeaders = z.object({
+  [IDEMPOTENCY_KEY]: z
+    .string()
+    .refine((key) => /^[\x21-\x7e]{1,255}$/.test(key), {
+      params: { reason: "out_of_range", ...KEY_LENGTH },
+    })
+    .optional()
+    .openapi({
+      minLength: KEY_LENGTH.min,
+      maxLength: KEY_LENGTH.max,
+      param: {
+        description:
+          "A text of your choice, new for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key: as long as the subscription exists, you get it again, with its secret.",
+        example: "2f1c7e0a-subscribe",
+      },
+    }),
+});
+
 /** A new subscription: nothing else shows its secret. */
 const WebhookWithSecret = z
   .object({
@@ -68,9 +91,9 @@ webhooks.openapi(
     operationId: "createWebhook",
     tags: ["Webhooks"],
     summary: "Subscribe to events",
-    description: `From now on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. The request is not idempotent: sent twice, it creates two subscriptions.`,
+    description: `From now on, events of the kinds you list are posted to your URL, signed with the \`secret\` in the response. Store it: it is not shown again. A workspace has at most ${SUBSCRIPTIONS_MAX} subscriptions, unless agreed otherwise. Without an \`Idempotency-Key\`, a request that is sent twice creates two.`,
     middleware: [served("webhooks"), jsonBody],
-    request: { body: body(WebhookCreation, CREATION) },
+    request: { headers: CreationHeaders, body: body(WebhookCreation, CREATION) },
     responses: {
       201: json(WebhookWithSecret, "The subscription, with its secret.", {
         ...WEBHOOK,
@@ -80,7 +103,10 @@ webhooks.openapi(
     },
     callbacks: { event: { $ref: "#/components/callbacks/event" } },
   }),
-  async (c) => c.json(await subscribe(c, c.req.valid("json")), 201),
+  async (c) => {
+    const { [IDEMPOTENCY_KEY]: key } = c.req.valid("header");
+    return c.json(await subscribe(c, c.req.valid("json"), key), 201);
+  },
 );
 
 const WebhookPage = pageOf(Webhook, "WebhookPage", "subscriptions");
@@ -139,27 +165,51 @@ webhooks.openapi(
   },
 );
 
-/** Creates a subscription of the workspace. Its secret is shown only in this answer. */
+/**
+ * Creates a subscription of the workspace. Its secret is shown only in this answer, and in that to the
+ * same request with the same `Idempotency-Key`.
+ */
 export async function subscribe(
   c: Context<AppEnv>,
-  { url, events }: z.output<typeof WebhookCreation>,
+  creation: z.output<typeof WebhookCreation>,
+  idempotencyKey: string | null = null,
 ): Promise<WebhookWithSecret> {
-  const fault = await findFault(c.env, url);
+  const db = c.get("db");
+  const workspaceId = c.get("workspaceId");
+  const asked = { url: creation.url, events: [...new Set(creation.events)] };
+  const earlier =
+    idempotencyKey === null ? undefined : await query(db, findCreated(workspaceId, idempotencyKey));
+  if (earlier) return showSecret(c.env, asked, earlier);
+  const fault = await findFault(c.env, asked.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
-  const secret = mintSecret();
-  const row = {
-    id,
-    workspaceId: c.get("workspaceId"),
-    url,
-    events: [...new Set(events)],
-    sealedSecret: await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, secret),
-    createdAt: Date.now(),
-  };
-  const { isThere, max } = await commit(c.get("db"), insertSubscription(row));
-  if (!isThere)
-    throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
-  return { ...toWebhook({ ...row, disabledAt: null }), secret };
+  const sealedSecret = await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, mintSecret());
+  const row = { id, workspaceId, ...asked, sealedSecret, createdAt: Date.now() };
+  const { stored, max } = await commit(db, insertSubscription(row, idempotencyKey));
+  if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
+  return showSecret(c.env, asked, stored);
+}
+
+/** A subscription as it was created. @throws ApiError if that is not what was `asked` for. */
+async function showSecret(
+  env: Env,
+  asked: z.output<typeof WebhookCreation>,
+  stored: NewSubscription,
+): Promise<WebhookWithSecret> {
+  if (
+    stored.url !== asked.url ||
+    String(stored.events.toSorted()) !== String(asked.events.toSorted())
+  )
+    throw new ApiError("invalid_request", {
+      parameter: IDEMPOTENCY_KEY,
+      reason: "idempotency_key_reused",
+    });
+  const secret = await open(
+    parseEncryptionKeys(env.ENCRYPTION_KEYS),
+    stored.id,
+    stored.sealedSecret,
+  );
+  return { ...toWebhook({ ...stored, disabledAt: null }), secret };
 }
 
 /** Deletes a subscription of the workspace. */

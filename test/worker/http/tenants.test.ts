@@ -30,25 +30,33 @@ async function rowsOf(workspaceId: string): Promise<string> {
  * other workspace is newer, and may not have more subscriptions.
  */
 async function leaksOf(operation: Operation, db: D1Database): Promise<string[]> {
+  const { path, method, parameters, requestBody } = operation;
+  const body = JSON.stringify(requestBody?.content["application/json"].example);
+  const headerNames = parameters.filter((one) => one.in === "header").map(({ name }) => name);
   const [own, foreign] = [
     await openFilledWorkspace(),
-    await openFilledWorkspace(SUBSCRIPTIONS_MAX),
+    await openFilledWorkspace(SUBSCRIPTIONS_MAX - headerNames.length),
   ];
-  const { path, method, parameters, requestBody } = operation;
   const isList = parameters.some(({ name }) => name === "cursor");
   const [ownId, foreignId] = [idFor(operation, own.ids), idFor(operation, foreign.ids)];
   const at = (id: string, query: string) => path.replace(/\{\w+\}/, id) + query;
   const { body: page } = isList
     ? await foreign.api.get<{ next_cursor: string }>(at(foreignId, "?limit=1"))
     : { body: null };
+  const shared = crypto.randomUUID();
+  const headers = {
+    ...(body && { "Content-Type": "application/json" }),
+    ...Object.fromEntries(headerNames.map((name) => [name, shared])),
+  };
+  // The other workspace has sent the same headers.
+  if (headerNames.length > 0) {
+    const sent = await foreign.api.send<{ id: string }>(path, { method, headers, body });
+    foreign.ids.push(sent.body.id);
+  }
   const before = await rowsOf(foreign.workspaceId);
-  const body = JSON.stringify(requestBody?.content["application/json"].example);
   const api = openApi(own.apiKey, deployedWith({ DB: db }));
   const ask = (id: string, query = "") =>
-    api.send(at(id, query), {
-      method,
-      ...(body && { body, headers: { "Content-Type": "application/json" } }),
-    });
+    api.send(at(id, query), { method, headers, ...(body && { body }) });
   const leaks: string[] = [];
   const expectNothingOfTheirs = (what: string, text: string) => {
     const theirs = [foreign.workspaceId, ...foreign.ids].filter((one) => text.includes(one));

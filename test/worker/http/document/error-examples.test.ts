@@ -37,13 +37,21 @@ describe("an example of an error is what the service answers", () => {
     crowded = other.apiKey;
     const url = (i: number) => `https://hooks.example.com/${i}`;
     for (let i = 0; i < 20; i++)
-      await other.api.post("/v1/webhooks", { url: url(i), events: ["lead.created"] });
+      await other.api.send("/v1/webhooks", {
+        method: "POST",
+        headers: {
+          "Content-Type": "application/json",
+          ...(i === 0 && { "Idempotency-Key": "used" }),
+        },
+        body: JSON.stringify({ url: url(i), events: ["lead.created"] }),
+      });
   });
 
   /** How each error is caused: what differs from a valid request, who sends it, and where. */
   type Fault = {
     key?: () => Promise<string> | string;
     id?: () => string;
+    headers?: Record<string, string>;
     query?: string;
     body?: string;
     type?: string;
@@ -59,6 +67,10 @@ describe("an example of an error is what the service answers", () => {
     url_not_https: { body: JSON.stringify({ url: "http://hooks.example.com/", events }) },
     event_unknown: { body: '{"url":"https://hooks.example.com/","events":["lead.deleted"]}' },
     too_many_subscriptions: { key: () => crowded },
+    idempotency_key_reused: {
+      key: () => crowded,
+      headers: { "Idempotency-Key": "used" },
+    },
     body_too_large: { body: " ".repeat(16_385) },
     unsupported_media_type: { type: "text/plain" },
     invalid_api_key: { key: () => "key_live_nonsense" },
@@ -121,7 +133,7 @@ describe("an example of an error is what the service answers", () => {
         method,
         ...(requestBody && {
           body: fault.body ?? documented,
-          headers: { "Content-Type": fault.type ?? "application/json" },
+          headers: { "Content-Type": fault.type ?? "application/json", ...fault.headers },
         }),
       });
       expect(answer.status).toBe(status);

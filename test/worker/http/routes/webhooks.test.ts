@@ -66,6 +66,67 @@ describe("POST /webhooks", () => {
     expect(new Set(created.map(({ secret }) => secret)).size).toBe(2);
   });
 
+  describe("with an Idempotency-Key", () => {
+    const BODY = { url: URL_OF_OURS, events: ["lead.created", "run.completed"] };
+    type Api = ReturnType<typeof openApi>;
+    const create = (api: Api, key: string, body: object = BODY) =>
+      api.send<Created>("/v1/webhooks", {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "Idempotency-Key": key },
+        body: JSON.stringify(body),
+      });
+    const reused = badRequest("idempotency-key", "idempotency_key_reused");
+
+    test("gives the same answer again, secret included, and creates one", async () => {
+      const { api } = await openWorkspace();
+      const first = await create(api, "a");
+      expect(first.status).toBe(201);
+      expect(await create(api, "a")).toEqual(success(201, first.body));
+      const otherOrder = { ...BODY, events: ["run.completed", "lead.created", "lead.created"] };
+      expect((await create(api, "a", otherOrder)).body).toEqual(first.body);
+      const { secret, ...shown } = first.body;
+      expect((await api.get<{ data: Webhook[] }>("/v1/webhooks")).body.data).toEqual([shown]);
+      expect((await create(api, "b")).body.id).not.toBe(first.body.id);
+    });
+
+    test("creates one of two at once", async () => {
+      const { api } = await openWorkspace();
+      const answers = await Promise.all([1, 2, 3].map(() => create(api, "at-once")));
+      expect(new Set(answers.map(({ body }) => body.secret)).size).toBe(1);
+      expect((await api.get<{ data: Webhook[] }>("/v1/webhooks")).body.data).toHaveLength(1);
+    });
+
+    test("refuses another body", async () => {
+      const { api } = await openWorkspace();
+      await create(api, "c");
+      expect(await create(api, "c", { ...BODY, url: `${URL_OF_OURS}&b=2` })).toEqual(reused);
+      expect(await create(api, "c", { ...BODY, events: ["lead.created"] })).toEqual(reused);
+    });
+
+    test("gives the same answer at the limit, and though the URL no longer qualifies", async () => {
+      const { api, apiKey } = await openWorkspace();
+      const local = { url: "http://127.0.0.1/", events: ["lead.created"] };
+      const lenient = openApi(apiKey, deployedWith({ ALLOW_LOCAL_WEBHOOKS: "true" }));
+      const first = await create(lenient, "d", local);
+      for (let i = 1; i < 20; i++) await api.post("/v1/webhooks", BODY);
+      expect(await create(api, "d", local)).toEqual(success(201, first.body));
+      expect((await create(api, "another")).status).toBe(400);
+    });
+
+    test("belongs to its workspace, and to a subscription that exists", async () => {
+      const [one, other] = [await openWorkspace(), await openWorkspace()];
+      const first = await create(one.api, "e");
+      expect((await create(other.api, "e")).body.id).not.toBe(first.body.id);
+      await one.api.send(`/v1/webhooks/${first.body.id}`, { method: "DELETE" });
+      expect((await create(one.api, "e")).body.id).not.toBe(first.body.id);
+    });
+
+    test.each([" ", "a b", "é", "a".repeat(256), ""])("refuses the key %j", async (key) => {
+      const range = badRequest("idempotency-key", "out_of_range", { min: 1, max: 255 });
+      expect(await create(refused, key)).toEqual(range);
+    });
+  });
+
   test("ignores duplicate event kinds, and accepts each on its own", async () => {
     const { api } = await openWorkspace();
     const given = [
