@@ -163,16 +163,18 @@ describe("redeliver", () => {
     },
   );
 
-  test("starts at since, and ends before until", async () => {
+  test("starts at since, ends before until, and includes only the given states", async () => {
     const startsAt = Date.now() - 2 * HOUR_MS;
     const { id, ids } = await inEveryState(startsAt);
     const { count } = await Platform.redeliver({
       webhookId: id,
       since: isoTime(startsAt + 1),
       until: isoTime(startsAt + 4),
+      states: ["delivered", "exhausted", "missed"],
     });
-    expect(count).toBe(2);
-    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3, pending: 1 });
+    expect(count).toBe(1);
+    const states = { delivered: 2, cancelled: 1, pending: 1 };
+    await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual(states);
     expect((await deliveriesTo(id)).some(({ eventId }) => eventId === ids.missed)).toBe(false);
   });
 
