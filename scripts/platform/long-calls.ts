@@ -1,5 +1,6 @@
 import type { PlatformInput } from "../../src/platform/operations.ts";
-import { EXPORT_KINDS, type ExportItem } from "../../src/workspaces/export-item.ts";
+import type { ExportItem } from "../../src/workspaces/export-item.ts";
+import { EXPORT_KINDS } from "../../src/workspaces/manifest.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 import { openMeter } from "./meter.ts";
 

@@ -281,8 +281,9 @@ export const earlierSecrets = sqliteTable(
 );
 
 /*
- * Leads, events, deliveries, attempts and earlier secrets are WITHOUT ROWID tables (see
- * migrations/*.sql): each row is written once rather than again for its primary key's index.
+ * Leads, events, deliveries, attempts and earlier secrets are WITHOUT ROWID tables: each row is written
+ * once rather than again for its primary key's index. drizzle-kit does not know that: whenever it makes
+ * such a table, add it to the migration.
  */
 
 export const events = sqliteTable(
@@ -391,7 +392,7 @@ export type MoveState =
   | "arrived"
   | "erasing";
 
-/** Workspaces that move between two databases; a row in each. Triggers read it (migrations/*.sql). */
+/** Workspaces that move between two databases; a row in each. Triggers read it (workspaces/moving/triggers.ts). */
 export const moves = sqliteTable("moves", {
   workspaceId: text("workspace_id").primaryKey(),
   state: text().$type<MoveState>().notNull(),
@@ -428,10 +429,10 @@ export const changes = sqliteTable(
   {
     number: integer().primaryKey({ autoIncrement: true }),
     workspaceId: text("workspace_id").notNull(),
+    /** What its table is called in the manifest (workspaces/manifest.ts). */
     kind: text().notNull(),
-    id: text().notNull(),
-    /** Of a delivery; "" of others. */
-    eventId: text("event_id").notNull(),
+    /** The values of its key, as a JSON array. */
+    key: text().notNull(),
   },
   (table) => [index("changes_of_workspace").on(table.workspaceId, table.number)],
 );
@@ -473,7 +474,12 @@ export const notices = sqliteTable(
   (table) => [
     index("notices_unsent").on(table.dueAt).where(sql`sent_at IS NULL`),
     // Each kind at most once per series of failures.
-    uniqueIndex("notices_of_stretch").on(table.subscriptionId, table.failingSince, table.kind),
+    uniqueIndex("notices_of_stretch").on(
+      table.workspaceId,
+      table.subscriptionId,
+      table.failingSince,
+      table.kind,
+    ),
   ],
 );
 

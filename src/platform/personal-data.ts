@@ -5,13 +5,14 @@ import { commit } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { eraseLeads as erase } from "../records/erasure.ts";
-import { EXPORT_KINDS, type ExportItem } from "../workspaces/export-item.ts";
+import type { ExportItem } from "../workspaces/export-item.ts";
 import {
   closeKeys,
   closeWorkspace,
   eraseWorkspace as eraseRows,
 } from "../workspaces/lifecycle/erase.ts";
 import { exportPage } from "../workspaces/lifecycle/export.ts";
+import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { beginErasure } from "../workspaces/moves.ts";
 import { allHomes } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";

@@ -13,14 +13,15 @@ import { resize } from "../webhooks/event-size.ts";
 
 /** A filler of the same number of bytes; null stays null. */
 export function blank(text: Column): SQL {
+  if (text.getSQLType() === "blob") return sql`zeroblob(octet_length(${text}))`;
   return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
 }
 
 /** Overwrites the personal data of a lead. */
-export const BLANK_LEAD = { sealed: sql`zeroblob(octet_length(${leads.sealed}))` };
+const BLANK_LEAD = { sealed: blank(leads.sealed) };
 
 /** Overwrites the personal data of an event. */
-export const BLANK_EVENT = { body: blank(events.body) };
+const BLANK_EVENT = { body: blank(events.body) };
 
 /**
  * Erases leads of the workspace with their names, addresses and fields; the events that announced
@@ -42,7 +43,7 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
 }
 
 /** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */
-export function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
+function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
   const isSelected = sql`${events.workspaceId} = ${workspaceId} AND ${events.id} IN (${selected})`;
   return inOrder([
     deleteDeliveries(

@@ -2,6 +2,7 @@ import { and, type Column, eq, inArray, isNull, lte, or, type SQL, sql } from "d
 import { qb } from "../db/builder.ts";
 import { inOrder, readAs, rows, type Statements, write } from "../db/client.ts";
 import { changes, type MovePosition, type MoveState, moves, workspaces } from "../db/schema.ts";
+import { MOVED_FIELDS } from "./manifest.ts";
 
 /** How long a process that moves a workspace owns the move, unless it renews that. */
 const MOVER_MS = 15_000;
@@ -16,10 +17,7 @@ const MOVER_MS = 15_000;
 export type Move = typeof moves.$inferSelect;
 
 /** The fields of a workspace that move with it. */
-export type Workspace = Pick<
-  typeof workspaces.$inferSelect,
-  "id" | "name" | "adminEmails" | "accessGranted" | "dataKey" | "webhooksMax" | "createdAt"
->;
+export type Workspace = Pick<typeof workspaces.$inferSelect, keyof typeof MOVED_FIELDS>;
 
 const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
 
@@ -54,18 +52,9 @@ export function isOvertaken(error: unknown): boolean {
 
 /** The move of a workspace in which this database takes part; undefined if there is none. */
 export function findMove(workspaceId: string): Statements<Move | undefined> {
-  const found = rows(qb.select(allOf()).from(moves).where(isOf(workspaceId)));
+  const found = rows(qb.select().from(moves).where(isOf(workspaceId)));
   return readAs(found, ([move]) => move);
 }
-
-const allOf = () => {
-  const { workspaceId, state, moveId, other, position, since } = moves;
-  const { gatesTold, failures, movedBy, movedUntil } = moves;
-  return {
-    ...{ workspaceId, state, moveId, other, position, since },
-    ...{ gatesTold, failures, movedBy, movedUntil },
-  };
-};
 
 /**
  * The moves that no mover owns and that are not waiting to be tried again: of workspaces that are leaving
@@ -80,7 +69,7 @@ export function listMoves(limit: number, now: number): Statements<Move[]> {
   );
   return rows(
     qb
-      .select(allOf())
+      .select()
       .from(moves)
       .where(and(inArray(moves.state, states), lte(moves.movedUntil, now)))
       .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
@@ -94,12 +83,11 @@ export const IS_LEAVING = sql`EXISTS (SELECT 1 FROM ${moves}
 
 /** A workspace that lives in this database; undefined if it does not. */
 export function findLiving(workspaceId: string): Statements<Workspace | undefined> {
-  const { id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt } = workspaces;
   const found = rows(
     qb
-      .select({ id, name, adminEmails, accessGranted, dataKey, webhooksMax, createdAt })
+      .select(MOVED_FIELDS)
       .from(workspaces)
-      .where(and(eq(id, workspaceId), isNull(workspaces.database))),
+      .where(and(eq(workspaces.id, workspaceId), isNull(workspaces.database))),
   );
   return readAs(found, ([row]) => row);
 }

@@ -501,7 +501,7 @@ describe("eraseWorkspace", () => {
   test("that has begun keeps the workspace where it is", async () => {
     const { workspaceId } = await openWithLeads();
     // It is interrupted right after it has begun.
-    const half = hangingBefore((name, sql) => name === "DB_2" && /delete from "events"/.test(sql));
+    const half = hangingBefore((name, sql) => name === "DB_2" && /DELETE FROM "events"/.test(sql));
     const erasing = new PlatformEntrypoint(createExecutionContext(), half.env).eraseWorkspace({
       workspaceId,
     });

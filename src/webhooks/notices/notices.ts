@@ -144,12 +144,14 @@ export function readdress(
 }
 
 /** SQL condition: the e-mail, if it is owed. The number of its notice is another in each database. */
-function isOwedTo({ subscriptionId, failingSince, kind, recipient }: OwedEmail) {
+function isOwedTo(email: OwedEmail) {
+  const { workspaceId, subscriptionId, failingSince, kind, recipient } = email;
   const notice = qb
     .select({ id: notices.id })
     .from(notices)
     .where(
       and(
+        eq(notices.workspaceId, workspaceId),
         eq(notices.subscriptionId, subscriptionId),
         eq(notices.failingSince, failingSince),
         eq(notices.kind, kind),

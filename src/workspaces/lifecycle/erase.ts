@@ -1,11 +1,19 @@
-import { and, type Column, eq, inArray, isNull, ne, notExists, type SQL, sql } from "drizzle-orm";
-import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
-import { qb } from "../../db/builder.ts";
+import {
+  and,
+  type Column,
+  eq,
+  getTableColumns,
+  isNull,
+  ne,
+  notExists,
+  type SQL,
+  sql,
+} from "drizzle-orm";
+import { bare, list, qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
   commit,
   type Database,
-  type Executable,
   inOrder,
   readAs,
   rows,
@@ -13,25 +21,13 @@ import {
   write,
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
-import {
-  apiKeys,
-  automations,
-  earlierSecrets,
-  emails,
-  events,
-  leads,
-  type MoveState,
-  moves,
-  notices,
-  removals,
-  runs,
-  subscriptions,
-  workspaces,
-} from "../../db/schema.ts";
-import { BLANK_LEAD, blank, eraseEvents } from "../../records/erasure.ts";
+import { apiKeys, type MoveState, moves, subscriptions, workspaces } from "../../db/schema.ts";
+import { blank } from "../../records/erasure.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import { deleteSecretsOfDeleted } from "../../webhooks/secrets.ts";
 import type { GatedKey } from "../api-keys.ts";
+import { type ChildTable, MOVED, OWNED, type OwnedTable, referencesTo } from "../manifest.ts";
+import { selectRows, sourcesOf } from "../rows.ts";
 
 /**
  * Revokes all keys of a workspace, in the directory.
@@ -103,122 +99,128 @@ export async function eraseWorkspace(
 export function eraseLeftBehind(id: string): Statements<boolean> {
   const enter = (state: MoveState) =>
     qb.update(moves).set({ state }).where(eq(moves.workspaceId, id));
-  const { statements, isEmpty } = erasureOf(id);
   const chunk = inOrder([
     enter("erasing"),
-    inOrder(statements),
+    eraseNext(MOVED, id),
     qb
       .update(workspaces)
       .set({ name: "", adminEmails: [], dataKey: null, webhooksMax: null })
       .where(eq(workspaces.id, id)),
     enter("gone"),
-    rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty} AS "isEmpty"`),
+    rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty(MOVED, id)} AS "isEmpty"`),
   ]);
   return readAs(chunk, ([, , , , [found]]) => found?.isEmpty === 1);
 }
 
-/** A table whose rows belong to a workspace. */
-type Owned = SQLiteTable & Record<"id" | "workspaceId", SQLiteColumn>;
-
-/** The runs of a workspace; each kind has its own index. */
-function runsOf(id: string): SQL {
-  const ofKind = (
-    isOfKind: SQL,
-  ) => sql`SELECT ${runs.id} AS id, ${runs.occurredAt} AS at FROM ${runs}
-    WHERE ${runs.workspaceId} = ${id} AND ${isOfKind}`;
-  return sql`(${ofKind(sql`${runs.crm} = 0`)} UNION ALL ${ofKind(sql`${runs.crm} = 1`)})`;
-}
-
 /**
- * Erases up to `CLEANUP_MAX` rows of each kind, children before their parents; and the workspace
- * itself once nothing else is left.
+ * Erases up to `CLEANUP_MAX` of the remaining rows, and the workspace itself once nothing else is left.
  *
  * @returns whether the workspace is still there.
  */
 function eraseChunk(id: string): Statements<boolean> {
-  const { statements, isEmpty } = erasureOf(id);
   const isOwn = eq(workspaces.id, id);
+  const isGone = notExists(qb.select({ id: workspaces.id }).from(workspaces).where(isOwn));
   const chunk = inOrder([
     // It does not live here: no writes need to be kept out any more.
     qb.delete(moves).where(and(eq(moves.workspaceId, id), ne(moves.state, "erasing"))),
-    ...statements,
-    qb.delete(apiKeys).where(and(eq(apiKeys.workspaceId, id), isEmpty)),
-    qb
-      .update(workspaces)
-      .set({
-        name: blank(workspaces.name),
-        adminEmails: blank(workspaces.adminEmails),
-        dataKey: blank(workspaces.dataKey),
-      })
-      .where(and(isOwn, isEmpty)),
-    qb.delete(moves).where(and(eq(moves.workspaceId, id), isEmpty)),
-    qb.delete(workspaces).where(and(isOwn, isEmpty)),
+    eraseNext(OWNED, id),
+    qb.delete(moves).where(and(eq(moves.workspaceId, id), isGone)),
+    qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
   ]);
-  const left = rows(qb.select({ id: workspaces.id }).from(workspaces).where(isOwn));
-  return readAs(inOrder([chunk, left]), ([, found]) => found.length > 0);
+  return readAs(chunk, ([, , , found]) => found.length > 0);
 }
 
-/** The statements that erase a chunk of a workspace's rows, and a SQL condition: none are left. */
-function erasureOf(id: string): { statements: Executable[]; isEmpty: SQL } {
-  const isOf = ({ workspaceId }: { workspaceId: Column }) => eq(workspaceId, id);
-  const idsOf = (table: Owned) => qb.select({ id: table.id }).from(table).where(isOf(table));
-  const ownRuns = runsOf(id);
-  const isWithoutRuns = sql`NOT EXISTS (SELECT 1 FROM ${ownRuns})`;
-  const first = (table: Owned & { createdAt: SQLiteColumn }) =>
-    inArray(table.id, idsOf(table).orderBy(table.createdAt, table.id).limit(CLEANUP_MAX));
-  const someLeads = and(first(leads), isWithoutRuns);
-  const isEmpty = and(
-    notExists(idsOf(events)),
-    isWithoutRuns,
-    notExists(idsOf(leads)),
-    notExists(idsOf(automations)),
-  );
-  // No index finds them by workspace, so they are only searched once the rest is erased; the CROSS
-  // JOIN makes SQLite check that first.
-  const ownNotices = sql`(SELECT ${notices.id} FROM (SELECT 1 WHERE ${isEmpty}) CROSS JOIN ${notices} WHERE ${isOf(notices)})`;
-  const isOfNotice = inArray(emails.noticeId, ownNotices);
-  const statements = [
-    eraseEvents(id, idsOf(events).orderBy(events.id).limit(CLEANUP_MAX).getSQL()),
-    qb
-      .delete(runs)
-      .where(sql`${runs.id} IN (SELECT id FROM ${ownRuns} ORDER BY at, id LIMIT ${CLEANUP_MAX})`),
-    qb.update(leads).set(BLANK_LEAD).where(someLeads),
-    qb.delete(leads).where(someLeads),
-    qb
-      .delete(removals)
-      .where(and(isWithoutRuns, inArray(removals.automationId, idsOf(automations)))),
-    qb.delete(automations).where(and(first(automations), isWithoutRuns)),
-    qb
-      .delete(earlierSecrets)
-      .where(and(isEmpty, inArray(earlierSecrets.subscriptionId, idsOf(subscriptions)))),
-    // Unique within the notice, because the recipient is part of the primary key.
-    write(
-      qb
-        .update(emails)
-        .set({ recipient: sql`printf('%0*d', length(CAST(${emails.recipient} AS BLOB)), rowid)` })
-        .where(isOfNotice),
+/**
+ * Erases up to `CLEANUP_MAX` of a workspace's rows in each of these tables; none before all rows of later
+ * tables, which may refer to it, are erased.
+ */
+function eraseNext(tables: OwnedTable[], id: string): Statements<unknown> {
+  const erased = tables.map((owned, i) => {
+    // Through the rows of another table, which is about to erase them.
+    if (owned.through) return inOrder([]);
+    const isNext = sql`AND ${isEmpty(tables.slice(i + 1), id)}`;
+    const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
+    const next = selectRows(owned, id, keys, CLEANUP_MAX, isNext);
+    const names = owned.key.map((_, n) => sql.raw(`k${n}`));
+    const isSelected = sql`(${list([...owned.key])}) IN (SELECT ${list(names)} FROM (${next}))`;
+    const followers = tables.filter(({ through }) => through === owned.table);
+    return inOrder([
+      ...followers.map((follower) => eraseRows(follower, isReached(follower, isSelected))),
+      eraseRows(owned, isSelected),
+    ]);
+  });
+  return inOrder(erased.reverse());
+}
+
+/** SQL condition: the row is found through one of the rows of the other table that are selected. */
+function isReached({ table, through, key, ranges }: OwnedTable, isSelected: SQL): SQL {
+  return sql`(${list([...key])}) IN (SELECT ${list([...key])} FROM ${through} CROSS JOIN ${table}
+    WHERE ${isSelected} AND ${ranges?.[0]})`;
+}
+
+/** SQL condition: a workspace has no rows in these tables. */
+function isEmpty(tables: OwnedTable[], id: string): SQL {
+  // Those that are found through the rows of another table are erased with them.
+  const sources = tables.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
+  const absent = sources.map((source) => sql`NOT EXISTS (SELECT 1 FROM ${source})`);
+  return sql`(${sql.join([sql`true`, ...absent], sql` AND `)})`;
+}
+
+/**
+ * Erases rows of a table with the rows that belong to them, and references to them. Their personal data is
+ * overwritten first.
+ */
+export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
+  const { table, personal = [], children } = owned;
+  return inOrder([
+    ...children.map((child) => overwrite(child, isChildOf(child, owned, isSelected))),
+    deleteChildren(owned, isSelected),
+    ...referencesTo(table).map(({ column, to }) =>
+      write(sql`UPDATE ${column.table} SET ${bare(column)} = NULL
+        WHERE ${column} IN (SELECT ${to} FROM ${table} WHERE ${isSelected})`),
     ),
-    qb.delete(emails).where(isOfNotice),
-    qb.delete(notices).where(inArray(notices.id, ownNotices)),
-    qb.delete(subscriptions).where(and(isOf(subscriptions), isEmpty)),
-  ];
-  return { statements, isEmpty: sql`(${isEmpty} AND ${notExists(idsOf(subscriptions))})` };
+    overwrite({ table, personal }, isSelected),
+    sql`DELETE FROM ${table} WHERE ${isSelected}`,
+  ]);
+}
+
+/** Deletes the rows that belong to rows of a table. */
+export function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
+  return inOrder(
+    owned.children.map((child) =>
+      write(sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`),
+    ),
+  );
+}
+
+/** SQL condition: the row belongs to one of the rows of the other table that are selected. */
+function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected: SQL): SQL {
+  const columns = getTableColumns(table) as Record<string, Column>;
+  const own = Object.keys(links).map((name) => columns[name] as Column);
+  return sql`(${list(own)}) IN (
+    SELECT ${list(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
+}
+
+/**
+ * Overwrites the personal data of rows. Where that is part of a key, a row may replace another one, which
+ * has been overwritten already.
+ */
+function overwrite(
+  { table, personal = [] }: Pick<OwnedTable, "table" | "personal">,
+  isSelected: SQL,
+): Statements<unknown> {
+  if (personal.length === 0) return inOrder([]);
+  const blanks = personal.map((column) => sql`${bare(column)} = ${blank(column)}`);
+  return write(sql`UPDATE OR REPLACE ${table} SET ${list(blanks)} WHERE ${isSelected}`);
 }
 
 /** Counts the rows of a workspace that are not erased yet. */
 function countRemaining(id: string): Statements<number> {
-  const countOf = (source: SQL) => sql`(SELECT count(*) FROM ${source})`;
-  const counts = [events, leads, automations, subscriptions, apiKeys].map((table) =>
-    countOf(sql`${table} WHERE ${table.workspaceId} = ${id}`),
-  );
-  const all = [
-    countOf(runsOf(id)),
-    ...counts,
-    countOf(sql`${workspaces} WHERE ${workspaces.id} = ${id}`),
-  ];
+  const sources = OWNED.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
+  const counts = sources.map((source) => sql`(SELECT count(*) FROM ${source})`);
   // Raw SQL: Drizzle cannot select without a table.
   const remaining = rows<{ remaining: number }>(
-    sql`SELECT ${sql.join(all, sql` + `)} AS remaining`,
+    sql`SELECT ${sql.join(counts, sql` + `)} AS remaining`,
   );
   return readAs(remaining, ([row]) => row?.remaining ?? 0);
 }

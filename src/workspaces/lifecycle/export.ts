@@ -1,8 +1,8 @@
-import { type Column, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { type Column, getTableColumns, getTableName, sql } from "drizzle-orm";
 import { decodeValues, EXPORT_LIST, encodeValues } from "../../contract/cursor.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { isoTime } from "../../contract/time.ts";
-import { list, toJsonValue } from "../../db/builder.ts";
+import { toJsonValue } from "../../db/builder.ts";
 import { type Database, query, rows } from "../../db/client.ts";
 import { type LastAttempt, leads } from "../../db/schema.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
@@ -10,14 +10,12 @@ import { type LeadRow, readPersonalData } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
 import { dataKeyOf } from "../data-keys.ts";
 import type { ExportItem, Json } from "../export-item.ts";
-import {
-  type Exported,
-  PARTS,
-  type Part,
-  type Position,
-  positionOf,
-  selectRows,
-} from "./export-parts.ts";
+import { type ChildTable, OWNED, type OwnedTable } from "../manifest.ts";
+import { childrenAsJson, isAfter, type Position, positionOf, selectRows } from "../rows.ts";
+
+/** For rows of up to 64 KiB, which JSON escaping may double. */
+const LARGE_AT_ONCE = 25;
+const SMALL_AT_ONCE = 200;
 
 /** An export page is full at this many items or bytes of JSON; the last rows read may exceed it. */
 const EXPORT_PAGE_MAX_ITEMS = 1_000;
@@ -25,7 +23,7 @@ const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
 /** A position in an export. */
 interface Place {
-  /** Index into `PARTS`. */
+  /** Index into `OWNED`. */
   part: number;
   /** The position of the last row; null before the first. */
   after: Position | null;
@@ -50,43 +48,47 @@ export async function exportPage(
   let bytes = 0;
   let place = parsePlace(workspaceId, cursor);
   while (items.length < EXPORT_PAGE_MAX_ITEMS && bytes < EXPORT_PAGE_MAX_BYTES) {
-    const part = PARTS[place.part];
-    if (!part) return { items, nextCursor: null };
-    const source = part.isOfDirectory ? directory : db;
-    const found = await listRows(source, keys, part, workspaceId, place.after);
+    const owned = OWNED[place.part];
+    if (!owned) return { items, nextCursor: null };
+    const source = owned.isInDirectory ? directory : db;
+    const found = await listRows(source, keys, owned, workspaceId, place.after);
     for (const row of found) {
-      const added = toItems(part, row);
+      const added = toItems(owned, row);
       items.push(...added);
       bytes += new TextEncoder().encode(JSON.stringify(added)).length;
     }
     const last = found.at(-1);
     place =
-      last && found.length === part.atOnce
-        ? { ...place, after: positionOf(part, last) }
+      last && found.length === atOnce(owned)
+        ? { ...place, after: positionOf(owned, last) }
         : { part: place.part + 1, after: null };
   }
-  const isOver = place.part === PARTS.length;
+  const isOver = place.part === OWNED.length;
   return { items, nextCursor: isOver ? null : encodePlace(workspaceId, place) };
 }
 
 type Row = Record<string, unknown>;
 
-/** The next rows of a part: its columns, and the nested rows as a JSON string in `nested`. */
+/** Rows per query; a page may exceed its limit by this many. */
+const atOnce = ({ bulk }: OwnedTable) => (bulk ? LARGE_AT_ONCE : SMALL_AT_ONCE);
+
+/** The next rows of a table: its columns, and the rows that belong to each as JSON in `children`. */
 async function listRows(
   db: Database,
   keys: string,
-  part: Part,
+  owned: OwnedTable,
   workspaceId: string,
   after: Place["after"],
 ): Promise<Row[]> {
-  const { nested, atOnce } = part;
   const selected = [
-    ...columnsOf(part).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
-    ...(nested ? [sql`${toJson(nested)} AS nested`] : []),
-    ...(part.table === leads ? SEALED : []),
+    ...columnsOf(owned).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
+    sql`${childrenAsJson(exportedChildren(owned), columnsOf)} AS children`,
+    ...(owned.table === leads ? SEALED : []),
   ];
-  const found = await query(db, rows<Row>(selectRows(part, workspaceId, selected, after, atOnce)));
-  if (part.table !== leads) return found;
+  const behind = isAfter(owned, after);
+  const next = selectRows(owned, workspaceId, selected, atOnce(owned), behind);
+  const found = await query(db, rows<Row>(next));
+  if (owned.table !== leads) return found;
   const sealed = found as (Row & SealedLead)[];
   const dataKey = await openDataKey(keys, workspaceId, sealed[0]?.dataKey ?? null);
   return Promise.all(sealed.map((row) => openLead(dataKey, row)));
@@ -106,26 +108,24 @@ async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promi
 }
 
 /** A table's exported columns, by item field name. */
-function columnsOf({ table, secret = [] }: Exported) {
-  const hidden = [...secret, "workspaceId"];
-  return Object.entries<Column>(getTableColumns(table)).filter(([name]) => !hidden.includes(name));
+function columnsOf({ table, secret = [] }: OwnedTable | ChildTable) {
+  return Object.entries<Column>(getTableColumns(table)).filter(
+    ([name, column]) => name !== "workspaceId" && !secret.includes(column),
+  );
 }
 
-/** The nested rows as a JSON array of objects. */
-function toJson(nested: Exported & { where: SQL | undefined }): SQL {
-  const fields = columnsOf(nested).flatMap(([name, column]) => [sql`${name}`, column]);
-  return sql`(SELECT json_group_array(json_object(${list(fields)}))
-    FROM ${nested.table} WHERE ${nested.where})`;
+const exportedChildren = ({ children }: OwnedTable) => children.filter(({ kind }) => kind !== null);
+
+/** The item for a row, followed by those for the rows that belong to it. */
+function toItems(owned: OwnedTable, row: Row): ExportItem[] {
+  const children: Record<string, Row[]> = JSON.parse(row.children as string);
+  const inner = exportedChildren(owned).flatMap((child) =>
+    children[getTableName(child.table)]?.map((one) => toItem(child, one)),
+  );
+  return [toItem(owned, row), ...inner] as ExportItem[];
 }
 
-/** The item for a row, followed by those for its nested rows. */
-function toItems(part: Part, row: Row): ExportItem[] {
-  const { nested } = part;
-  const inner: Row[] = nested ? JSON.parse(row.nested as string) : [];
-  return [toItem(part, row), ...inner.map((one) => toItem(nested as Exported, one))];
-}
-
-function toItem(exported: Exported, row: Row): ExportItem {
+function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
   const fields = columnsOf(exported).map(([name, column]) => {
     const value = row[name] === null ? null : column.mapFromDriverValue(row[name]);
     return [NAMES[name] ?? name, datesOf(name, value)];
@@ -154,9 +154,9 @@ function encodePlace(workspaceId: string, { part, after }: Place): string {
 function parsePlace(workspaceId: string, cursor: string | null): Place {
   if (cursor === null) return { part: 0, after: null };
   const [workspace, part, ...after] = decodeValues(EXPORT_LIST, cursor) ?? [];
-  const { position } = PARTS[part as number] ?? {};
-  const isWhole = after.length === 0 || after.length === position?.length;
-  if (workspace !== workspaceId || !position || !isWhole)
+  const { order } = OWNED[part as number] ?? {};
+  const isWhole = after.length === 0 || after.length === order?.length;
+  if (workspace !== workspaceId || !order || !isWhole)
     throw new InputError("cursor", "is not a cursor of this workspace's export");
   return { part: part as number, after: after.length === 0 ? null : (after as string[]) };
 }

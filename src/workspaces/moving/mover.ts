@@ -9,6 +9,7 @@ import { hasLeases } from "../../webhooks/dispatch/lease.ts";
 import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
 import { type GatedKey, listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind } from "../lifecycle/erase.ts";
+import { MOVED } from "../manifest.ts";
 import { cancelMove, deleteChanges, findLiving, type Move } from "../moves.ts";
 import { inTime } from "../placement.ts";
 import {
@@ -19,7 +20,7 @@ import {
   takeArrival,
   takeDirectoryEntry,
 } from "./arrivals.ts";
-import { applyChanges, findChanges, findPiece, KINDS_COPIED, upsertRows } from "./copying.ts";
+import { applyChanges, findChanges, findPiece, upsertRows } from "./copying.ts";
 import { Lease, Overtaken } from "./lease.ts";
 
 /** How many key gates a mover tells at once... */
@@ -149,14 +150,14 @@ export class Mover {
     if (piece.rows.length > 0)
       await this.#lease.commit(this.#lease.to, ["arriving"], upsertRows(kind, piece.rows));
     const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
-    await this.#lease.update({ position: next.kind < KINDS_COPIED ? next : null });
+    await this.#lease.update({ position: next.kind < MOVED.length ? next : null });
   }
 
   /** Copies the oldest of the rows written since copying began. @returns whether there are more. */
   async #copyChanges(): Promise<boolean> {
     const changed = await this.#lease.ask(this.#lease.from, findChanges(this.#id));
     if (changed.through === null) return false;
-    await this.#lease.commit(this.#lease.to, ["arriving"], applyChanges(this.#id, changed));
+    await this.#lease.commit(this.#lease.to, ["arriving"], applyChanges(changed));
     await this.#lease.commitAtSource(deleteChanges(this.#id, changed.through));
     return !changed.isAll;
   }

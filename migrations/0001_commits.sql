@@ -1,3 +1,0 @@
-CREATE TABLE `commits` (
-	`token` text PRIMARY KEY NOT NULL
-) WITHOUT ROWID;

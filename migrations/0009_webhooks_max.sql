@@ -1,1 +1,0 @@
-ALTER TABLE `workspaces` ADD `webhooks_max` integer;

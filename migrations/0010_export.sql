@@ -1,2 +1,0 @@
-CREATE INDEX `automations_removed` ON `automations` (`workspace_id`,`created_at`,`id`) WHERE removed_at IS NOT NULL;--> statement-breakpoint
-CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;

@@ -1,1 +1,0 @@
-ALTER TABLE `subscriptions` DROP COLUMN `held_through`;

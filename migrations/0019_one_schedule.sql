@@ -1,1 +1,0 @@
-ALTER TABLE `subscriptions` DROP COLUMN `named_until`;

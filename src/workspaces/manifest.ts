@@ -1,0 +1,259 @@
+import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { getTableConfig, type SQLiteTable } from "drizzle-orm/sqlite-core";
+import type * as schema from "../db/schema.ts";
+import {
+  apiKeys,
+  attempts,
+  automations,
+  deliveries,
+  earlierSecrets,
+  emails,
+  events,
+  leads,
+  notices,
+  removals,
+  runs,
+  subscriptions,
+  workspaces,
+} from "../db/schema.ts";
+
+/** What is true of each table with data of workspaces. */
+interface Stored {
+  table: SQLiteTable;
+  /** What an export calls its rows, and what moves do; null if they are not exported. */
+  kind: string | null;
+  /** Columns that are never exported as they are. */
+  secret?: Column[];
+  /** Columns that are overwritten before their rows are deleted: see records/erasure.ts. */
+  personal?: Column[];
+}
+
+/** A table with rows of workspaces. */
+interface Owned extends Stored {
+  kind: string;
+  /** The unique columns that identify a row in any database. */
+  key: Column[];
+  /** The order of a workspace's rows. The columns are in an index, and identify a row within it. */
+  order: Column[];
+  /** SQL conditions: where each is true, another index has the rows. Together they cover all rows. */
+  ranges?: SQL[];
+  /** The column that a row of up to 64 KiB mostly consists of. */
+  bulk?: Column;
+  /** Whether its rows stay where they are when their workspace moves. */
+  stays?: true;
+  /** Whether its rows are in the directory, wherever their workspace lives. */
+  isInDirectory?: true;
+  /** Whose rows lead to its own, and are erased together with them. `ranges` joins the two. */
+  through?: typeof events;
+}
+
+/** A table whose rows belong to a row of the table that `links` points to, and share its fate. */
+export interface ChildTable extends Stored {
+  /** The columns of the row that it belongs to, by the names of its own. */
+  links: Record<string, Column>;
+  /** Whether its rows change while those that they belong to do not. */
+  changesAlone?: true;
+}
+
+type Schema = typeof schema;
+type TableName = {
+  [K in keyof Schema]: Schema[K] extends SQLiteTable ? K : never;
+}[keyof Schema];
+
+/**
+ * Every table: what it has of a workspace, or why it has nothing. Exports, moves, erasures and the
+ * triggers of moves are loops over this list, in this order, in which no row refers to a later one;
+ * erasures go backwards.
+ */
+const MANIFEST = {
+  workspaces: {
+    table: workspaces,
+    kind: "workspace",
+    key: [workspaces.id],
+    order: [workspaces.id],
+    stays: true,
+    secret: [workspaces.dataKey],
+    // Without its data key, nobody can read the leads that remain in copies of the database.
+    personal: [workspaces.name, workspaces.adminEmails, workspaces.dataKey],
+  },
+  apiKeys: {
+    table: apiKeys,
+    kind: "api_key",
+    key: [apiKeys.id],
+    order: [apiKeys.createdAt, apiKeys.id],
+    stays: true,
+    isInDirectory: true,
+    secret: [apiKeys.keyHash],
+  },
+  subscriptions: {
+    table: subscriptions,
+    kind: "webhook",
+    key: [subscriptions.id],
+    order: [subscriptions.createdAt, subscriptions.id],
+    ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
+    bulk: subscriptions.url,
+    secret: [subscriptions.sealedSecret],
+  },
+  earlierSecrets: {
+    table: earlierSecrets,
+    kind: "webhook_secret",
+    links: { subscriptionId: subscriptions.id },
+    secret: [earlierSecrets.sealedSecret],
+  },
+  automations: {
+    table: automations,
+    kind: "automation",
+    key: [automations.id],
+    // `createdAt` is renewed when an automation is recorded again: an export may show it twice, but
+    // never misses it.
+    order: [automations.createdAt, automations.id],
+    ranges: [
+      sql`${automations.removedAt} IS NULL AND ${automations.type} <> 'crm_source'`,
+      sql`${automations.removedAt} IS NULL AND ${automations.type} = 'crm_source'`,
+      sql`${automations.removedAt} IS NOT NULL`,
+    ],
+    bulk: automations.name,
+  },
+  // Which of its runs wait to be deleted: what matters of that, the automation tells.
+  removals: { table: removals, kind: null, links: { automationId: automations.id } },
+  leads: {
+    table: leads,
+    kind: "lead",
+    key: [leads.id],
+    order: [leads.createdAt, leads.id],
+    bulk: leads.sealed,
+    // Exported decrypted.
+    secret: [leads.sealed],
+    personal: [leads.sealed],
+  },
+  runs: {
+    table: runs,
+    kind: "run",
+    key: [runs.id],
+    order: [runs.occurredAt, runs.id],
+    ranges: [sql`${runs.crm} = 0`, sql`${runs.crm} = 1`],
+    bulk: runs.actions,
+  },
+  events: {
+    table: events,
+    kind: "event",
+    key: [events.workspaceId, events.id],
+    order: [events.id],
+    bulk: events.body,
+    personal: [events.body],
+  },
+  deliveries: {
+    table: deliveries,
+    kind: "delivery",
+    key: [deliveries.subscriptionId, deliveries.eventId],
+    order: [events.id, deliveries.subscriptionId],
+    // Because a delivery may outlive its subscription. IN returns the rows in order; joining the list
+    // would sort all remaining rows for each page.
+    through: events,
+    ranges: [
+      sql`${deliveries.eventId} = ${events.id}
+        AND ${deliveries.subscriptionId} IN (SELECT value FROM json_each(${events.owed}))`,
+    ],
+  },
+  attempts: {
+    table: attempts,
+    kind: "attempt",
+    links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
+  },
+  notices: {
+    table: notices,
+    kind: "notice",
+    // Not its `id`, which differs between databases.
+    key: [notices.workspaceId, notices.subscriptionId, notices.failingSince, notices.kind],
+    order: [notices.subscriptionId, notices.failingSince, notices.kind],
+    bulk: notices.events,
+  },
+  emails: {
+    table: emails,
+    kind: "email",
+    links: { noticeId: notices.id },
+    changesAlone: true,
+    personal: [emails.recipient],
+  },
+  sweepPositions: "where the sweep goes on",
+  commits: "tokens of transactions",
+  moves: "which workspaces are on their way between databases, and how far",
+  changes: "which rows were written meanwhile",
+  sizes: "how large the database was",
+} as const satisfies { [K in TableName]: ((Owned | ChildTable) & { table: Schema[K] }) | string };
+
+/** What an export calls the rows of a table. */
+export type ExportKind = NonNullable<
+  Extract<(typeof MANIFEST)[TableName], { kind: unknown }>["kind"]
+>;
+
+/** A table of the manifest with rows of workspaces. */
+export interface OwnedTable extends Owned {
+  /** The id of the workspace that a row belongs to. */
+  owner: Column;
+  children: ChildTable[];
+}
+
+const entries = Object.values<Owned | ChildTable | string>(MANIFEST).filter(
+  (entry) => typeof entry !== "string",
+);
+
+/** All tables with rows of workspaces, in order. */
+export const OWNED: OwnedTable[] = entries
+  .filter((entry) => "key" in entry)
+  .map((entry) => {
+    const columns: Record<string, Column> = getTableColumns(entry.through ?? entry.table);
+    const owner = (columns.workspaceId ?? columns.id) as Column;
+    const children = entries
+      .filter((other) => "links" in other)
+      .filter(({ links }) => Object.values(links)[0]?.table === entry.table);
+    return { ...entry, owner, children };
+  });
+
+/** The tables whose rows move with their workspace, in order. */
+export const MOVED = OWNED.filter(({ stays }) => !stays);
+
+/** What exports call the rows of each table, in order. */
+export const EXPORT_KINDS = entries.flatMap(({ kind }) => kind ?? []) as ExportKind[];
+
+// What is left out is about the database that the row is in.
+const {
+  database: _1,
+  sweptTo: _2,
+  sizedTo: _3,
+  sizedBytes: _4,
+  trimmedTo: _5,
+  ...fields
+} = getTableColumns(workspaces);
+
+/** The columns of a workspace's row that move with it. */
+export const MOVED_FIELDS = fields;
+
+/** SQL condition: the child row belongs to the row of the other table. */
+export function isOf({ table, links }: ChildTable): SQL | undefined {
+  const columns = getTableColumns(table) as Record<string, Column>;
+  return and(...Object.entries(links).map(([name, to]) => eq(columns[name] as Column, to)));
+}
+
+/** The columns in which rows of a table refer to other rows of their workspace. */
+export function referencesOf(
+  table: SQLiteTable,
+): { column: Column; to: Column; in: SQLiteTable }[] {
+  return getTableConfig(table).foreignKeys.flatMap((key) => {
+    const { columns, foreignColumns, foreignTable } = key.reference();
+    if (foreignTable === workspaces) return [];
+    return [{ column: columns[0] as Column, to: foreignColumns[0] as Column, in: foreignTable }];
+  });
+}
+
+/** The columns in which rows refer to rows of a table, and could as well refer to none. */
+export function referencesTo(table: SQLiteTable): { column: Column; to: Column }[] {
+  const all = OWNED.flatMap((owned) => referencesOf(owned.table));
+  return all.filter((reference) => reference.in === table && !reference.column.notNull);
+}
+
+/** The name of a column's field. */
+export function fieldOf(column: Column): string {
+  const columns = Object.entries<Column>(getTableColumns(column.table));
+  return columns.find(([, own]) => own === column)?.[0] as string;
+}

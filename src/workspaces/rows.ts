@@ -1,0 +1,81 @@
+import { and, type Column, eq, getTableName, type SQL, sql } from "drizzle-orm";
+import { list, toJsonValue } from "../db/builder.ts";
+import { type ChildTable, isOf, type OwnedTable } from "./manifest.ts";
+
+/** The position of a row among those of its table and workspace. */
+export type Position = (string | number)[];
+
+/** What follows FROM to select a workspace's rows; several where no one index has them all. */
+export function sourcesOf(
+  { table, through, owner, ranges = [sql`true`] }: OwnedTable,
+  workspaceId: string,
+): SQL[] {
+  const from = through ? sql`${through} CROSS JOIN ${table}` : sql`${table}`;
+  return ranges.map((range) => sql`${from} WHERE ${and(eq(owner, workspaceId), range)}`);
+}
+
+/**
+ * Selects a workspace's rows of a table in order, and the position of each for `positionOf`.
+ *
+ * @param selected the columns to select, and their names.
+ * @param condition SQL that is added to the WHERE clause.
+ */
+export function selectRows(
+  owned: OwnedTable,
+  workspaceId: string,
+  selected: SQL[],
+  limit: number,
+  condition = sql``,
+): SQL {
+  const names = positionNames(owned);
+  const places = owned.order.map((column, i) => sql`${column} AS ${names[i]}`);
+  // Raw SQL: the table and its columns vary.
+  const selects = sourcesOf(owned, workspaceId).map(
+    (source) => sql`SELECT ${list([...selected, ...places])} FROM ${source} ${condition}`,
+  );
+  return sql`${sql.join(selects, sql` UNION ALL `)} ORDER BY ${list(names)} LIMIT ${limit}`;
+}
+
+/** A condition for `selectRows`: the row comes after a position, if there is one. */
+export function isAfter({ order }: OwnedTable, position: Position | null): SQL {
+  if (!position) return sql``;
+  return sql`AND (${list([...order])}) > (${list(position.map((value) => sql`${value}`))})`;
+}
+
+/** The names under which `selectRows` returns positions. */
+export function positionNames({ order }: OwnedTable): SQL[] {
+  return order.map((_, i) => sql.raw(`p${i}`));
+}
+
+/** The position of a row that `selectRows` returned. */
+export function positionOf({ order }: OwnedTable, row: Record<string, unknown>): Position {
+  return order.map((_, i) => row[`p${i}`] as string | number);
+}
+
+/**
+ * SQL expression: the rows that belong to a row, as a JSON object of lists by the names of their tables.
+ *
+ * @param columnsOf the columns to include, by name.
+ */
+export function childrenAsJson(
+  children: ChildTable[],
+  columnsOf: (child: ChildTable) => [string, Column][],
+): SQL {
+  const quoted = (name: string) => sql.raw(`'${name}'`);
+  const lists = children.flatMap((child) => {
+    const fields = columnsOf(child).flatMap(([name, column]) => [
+      quoted(name),
+      toJsonValue(column),
+    ]);
+    const rows = sql`SELECT json_group_array(json_object(${list(fields)}))
+      FROM ${child.table} WHERE ${isOf(child)}`;
+    return [quoted(getTableName(child.table)), sql`json((${rows}))`];
+  });
+  return sql`json_object(${list(lists)})`;
+}
+
+/** SQL condition: the row has one of these keys. */
+export function hasKey({ key }: OwnedTable, keys: (string | number)[][]): SQL {
+  const values = key.map((_, i) => sql.raw(`value->>${i}`));
+  return sql`(${list([...key])}) IN (SELECT ${list(values)} FROM json_each(${JSON.stringify(keys)}))`;
+}
