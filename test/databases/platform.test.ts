@@ -273,8 +273,8 @@ describe("erasing a workspace of another database", () => {
         };
       },
     });
-    const platform = new Platform(createExecutionContext(), deploymentWith({ DB, DB_2 }));
-    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toContain("overloaded");
+    const cutOff = new Platform(createExecutionContext(), deploymentWith({ DB, DB_2 }));
+    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("overloaded");
     expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
     expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "moves", "workspaces"]);
     expect((await api.get("/v1/leads")).status).toBe(401);
@@ -287,8 +287,8 @@ describe("erasing a workspace of another database", () => {
     const { workspaceId, api } = await openFull();
     const { DB_2, DB_3, ...one } = deploymentWith({}) as Env & Record<string, unknown>;
     expect([DB_2, DB_3]).not.toContain(undefined);
-    const platform = new Platform(createExecutionContext(), one as Env);
-    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toBe(
+    const cutOff = new Platform(createExecutionContext(), one as Env);
+    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toBe(
       "eraseWorkspace: database: no database is bound as DB_2; there is DB",
     );
     expect((await api.get("/v1/leads")).status).toBe(401);
@@ -301,8 +301,8 @@ describe("erasing a workspace of another database", () => {
   test("continues after its database was away", async () => {
     const { workspaceId, api } = await openFull();
     const bindings = deploymentWith({ DB_2: awayDatabase("rejects") });
-    const platform = new Platform(createExecutionContext(), bindings);
-    expect(await errorOf(platform.eraseWorkspace({ workspaceId }))).toContain("overloaded");
+    const cutOff = new Platform(createExecutionContext(), bindings);
+    expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("overloaded");
     expect(await tablesWith("DB", workspaceId)).toContain("workspaces");
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
