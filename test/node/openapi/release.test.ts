@@ -43,7 +43,7 @@ test("a first document has no fault, nor has one that adds to it", () => {
   expect(faultsOf(committed)).toEqual([]);
   commit();
   const document = structuredClone(committed);
-  schema(document, "Lead").properties.language = { type: "string" };
+  schema(document, "Lead").properties.colour = { type: "string" };
   expect(faultsOf(document)).toEqual([]);
 });
 
@@ -60,11 +60,11 @@ test("a breaking document is a fault, even if it is committed as well", () => {
 test("what was added within a version cannot be removed within it", () => {
   commit();
   commit((document) => {
-    schema(document, "Lead").properties.language = { type: "string" };
+    schema(document, "Lead").properties.colour = { type: "string" };
   });
   const document = commit();
   expect(faultsOf(document)).toEqual([
-    expect.stringContaining("GET /v1/leads 200 body.data[].language: it is gone"),
+    expect.stringContaining("GET /v1/leads 200 body.data[].colour: it is gone"),
   ]);
 });
 
@@ -72,7 +72,7 @@ test("what a merged branch had published also counts", () => {
   commit();
   git("checkout", "--quiet", "-b", "branch");
   commit((document) => {
-    schema(document, "Lead").properties.language = { type: "string" };
+    schema(document, "Lead").properties.colour = { type: "string" };
   });
   git("checkout", "--quiet", "main");
   writeFileSync(join(folder, "other"), "");
@@ -81,7 +81,7 @@ test("what a merged branch had published also counts", () => {
   // The merge keeps its first parent's file, so nothing in it shows the branch.
   git("merge", "--quiet", "--strategy=ours", "--no-edit", "branch");
   expect(faultsOf(committed)).toEqual([
-    expect.stringContaining("GET /v1/leads 200 body.data[].language: it is gone"),
+    expect.stringContaining("GET /v1/leads 200 body.data[].colour: it is gone"),
   ]);
 });
 
