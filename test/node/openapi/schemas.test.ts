@@ -54,7 +54,9 @@ const BREAKING: [name: string, change: Change, breaking: string[]][] = [
   [
     "a closed enumeration grows",
     (d) => schema(d, "ErrorCode").enum.push("other_not_found"),
-    ['GET /v1/automations 400 body.error.code: the value "other_not_found" is new in a closed list'],
+    [
+      'GET /v1/automations 400 body.error.code: the value "other_not_found" is new in a closed list',
+    ],
   ],
   [
     "an enumeration becomes a free string",
