@@ -270,12 +270,12 @@ export class Pipeline {
     }
     // Attempts that ended during the round trip know more than the database.
     if (this.#paceChanged && before) Object.assign(found, paceOf(before));
-    // While backing off, one probe at a time: its outcome decides what comes next.
+    // While it backs off, it gets one post at a time, whose outcome decides what comes next.
     if (wasAsked) this.#moreIsDue = claimed.length >= limit && found.backoff === 0;
     if (found.claimed) {
       this.wasLeased = true;
       this.#leasedUntil = lease.until;
-      this.#waiting.push(...(found.backoff > 0 ? claimed.slice(0, 1) : claimed));
+      this.#waiting.push(...claimed);
     }
     this.#confirmedAt = askedAt;
     const erased = new Set(found.erased);
