@@ -188,6 +188,7 @@ CREATE TABLE `subscriptions` (
 	`events` text NOT NULL,
 	`sealed_secret` text NOT NULL,
 	`created_at` integer NOT NULL,
+	`idempotency_key` text,
 	`disabled_at` integer,
 	`deleted_at` integer,
 	`failing_since` integer,
@@ -206,6 +207,7 @@ CREATE TABLE `subscriptions` (
 	FOREIGN KEY (`workspace_id`) REFERENCES `workspaces`(`id`) ON UPDATE no action ON DELETE no action
 );
 --> statement-breakpoint
+CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_ranged` ON `subscriptions` (`id`) WHERE ranges IS NOT NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_newest` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NULL;--> statement-breakpoint
 CREATE INDEX `subscriptions_deleted` ON `subscriptions` (`workspace_id`,`created_at`,`id`) WHERE deleted_at IS NOT NULL;--> statement-breakpoint

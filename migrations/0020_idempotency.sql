@@ -1,2 +1,0 @@
-ALTER TABLE `subscriptions` ADD `idempotency_key` text;--> statement-breakpoint
-CREATE UNIQUE INDEX `subscriptions_idempotent` ON `subscriptions` (`workspace_id`,`idempotency_key`) WHERE idempotency_key IS NOT NULL;
