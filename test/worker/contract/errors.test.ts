@@ -55,6 +55,7 @@ describe("the list of reasons", () => {
       "body_too_large",
       "unsupported_media_type",
       "subscription_limit_reached",
+      "idempotency_key_reused",
     ]);
   });
 

@@ -164,10 +164,10 @@ describe("eraseLeads", () => {
 test("personal data, and the data key that it is encrypted under, are overwritten before they are deleted", async () => {
   const { workspaceId, first } = await withLeads();
   const stored = HOME_DB.prepare(
-    `SELECT length(hex(sealed)) AS bytes FROM leads WHERE workspace_id = ?1
-      UNION ALL SELECT length(data_key) FROM workspaces WHERE id = ?1`,
+    `SELECT length(hex(sealed)) AS bytes, id <> ?2 AS later FROM leads WHERE workspace_id = ?1
+      UNION ALL SELECT length(data_key), 2 FROM workspaces WHERE id = ?1 ORDER BY later`,
   );
-  const { results: lengths } = await stored.bind(workspaceId).all<{ bytes: number }>();
+  const { results: lengths } = await stored.bind(workspaceId, first).all<{ bytes: number }>();
   const [sealed = 0, other = 0, dataKey = 0] = lengths.map(({ bytes }) => bytes);
   const keep = (table: string, columns: string) =>
     HOME_DB.prepare(

@@ -59,6 +59,7 @@ describe("an attempt fails", () => {
     ["400", answered(400)],
     ["401", answered(401)],
     ["404", answered(404)],
+    ["410", answered(410)],
     ["429", answered(429)],
     ["500", answered(500)],
     ["503", answered(503)],
