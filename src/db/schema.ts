@@ -192,7 +192,10 @@ export const subscriptions = sqliteTable(
     events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
-    /** The `Idempotency-Key` of the request that created it; null once it is deleted. */
+    /**
+     * The `Idempotency-Key` of the request that created it; null once it was deleted, its
+     * secret was rotated, or the key was used for another one a day later.
+     */
     idempotencyKey: text("idempotency_key"),
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */

@@ -111,7 +111,8 @@ function rotate(
         ),
     qb
       .update(subscriptions)
-      .set({ sealedSecret: sealed })
+      // A repeated request to subscribe does not show the new secret.
+      .set({ sealedSecret: sealed, idempotencyKey: null })
       .where(
         and(
           isOwn,

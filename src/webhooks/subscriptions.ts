@@ -1,9 +1,9 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, isNotNull, isNull, lte, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
-import { isoTime } from "../contract/time.ts";
+import { DAY_MS, isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import {
   counted,
@@ -68,16 +68,34 @@ export type NewSubscription = Pick<
   "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
 >;
 
-/** The subscription that a request with this `Idempotency-Key` created. */
+/** The subscription that a request with this `Idempotency-Key` created within a day. */
 export function findCreated(
   workspaceId: string,
   idempotencyKey: string,
+  now: number,
 ): Statements<NewSubscription | undefined> {
   return created(
     and(
       eq(subscriptions.workspaceId, workspaceId),
       eq(subscriptions.idempotencyKey, idempotencyKey),
+      gt(subscriptions.createdAt, now - DAY_MS),
     ),
+  );
+}
+
+/** Forgets an `Idempotency-Key` that is a day old, so that it can be used again. */
+function forgetKey(workspaceId: string, idempotencyKey: string, now: number): Statements<unknown> {
+  return write(
+    qb
+      .update(subscriptions)
+      .set({ idempotencyKey: null })
+      .where(
+        and(
+          eq(subscriptions.workspaceId, workspaceId),
+          eq(subscriptions.idempotencyKey, idempotencyKey),
+          lte(subscriptions.createdAt, now - DAY_MS),
+        ),
+      ),
   );
 }
 
@@ -95,7 +113,15 @@ export function insertSubscription(
 ): Statements<{ stored: NewSubscription | undefined; max: number }> {
   const { id, workspaceId, deletedAt } = subscriptions;
   const isWorkspace = eq(workspaces.id, row.workspaceId);
+  const [forget, find] =
+    idempotencyKey === null
+      ? [inOrder([]), created(eq(id, row.id))]
+      : [
+          forgetKey(row.workspaceId, idempotencyKey, row.createdAt),
+          findCreated(row.workspaceId, idempotencyKey, row.createdAt),
+        ];
   const inserted = inOrder([
+    forget,
     insertFrom(
       subscriptions,
       { ...row, idempotencyKey },
@@ -104,12 +130,10 @@ export function insertSubscription(
             WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
           ON CONFLICT DO NOTHING`,
     ),
-    idempotencyKey === null
-      ? created(eq(id, row.id))
-      : findCreated(row.workspaceId, idempotencyKey),
+    find,
     qb.select({ max: WEBHOOKS_MAX }).from(workspaces).where(isWorkspace),
   ]);
-  return readAs(inserted, ([, stored, [found]]) => ({
+  return readAs(inserted, ([, , stored, [found]]) => ({
     stored,
     max: found?.max ?? SUBSCRIPTIONS_MAX,
   }));

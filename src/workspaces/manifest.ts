@@ -92,7 +92,8 @@ const MANIFEST = {
     order: [subscriptions.createdAt, subscriptions.id],
     ranges: [sql`${subscriptions.deletedAt} IS NULL`, sql`${subscriptions.deletedAt} IS NOT NULL`],
     bulk: subscriptions.url,
-    secret: [subscriptions.sealedSecret],
+    // With the key, a repeated request would show the secret.
+    secret: [subscriptions.sealedSecret, subscriptions.idempotencyKey],
   },
   earlierSecrets: {
     table: earlierSecrets,

@@ -32,7 +32,7 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
   subscription_limit_reached:
     "The workspace already has its maximum of `max` subscriptions: delete one first.",
   idempotency_key_reused:
-    "The `Idempotency-Key` was sent with another body before. Use a new one for each new subscription.",
+    "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new subscription.",
 };
 
 const { min, max } = PAGE_LIMIT;

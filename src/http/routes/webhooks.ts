@@ -64,7 +64,7 @@ const CreationHeaders = z.object({
       maxLength: KEY_LENGTH.max,
       param: {
         description:
-          "A text of your choice, new for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key: as long as the subscription exists, you get it again, with its secret.",
+          "A text of your choice, new for each new subscription: 1 to 255 visible ASCII characters. If you lose the response, send the same request with the same key within 24 hours: you get the same subscription, with its secret.",
         example: "2f1c7e0a-subscribe",
       },
     }),
@@ -176,15 +176,18 @@ export async function subscribe(
 ): Promise<WebhookWithSecret> {
   const db = c.get("db");
   const workspaceId = c.get("workspaceId");
+  const createdAt = Date.now();
   const asked = { url: creation.url, events: [...new Set(creation.events)] };
   const earlier =
-    idempotencyKey === null ? undefined : await query(db, findCreated(workspaceId, idempotencyKey));
+    idempotencyKey === null
+      ? undefined
+      : await query(db, findCreated(workspaceId, idempotencyKey, createdAt));
   if (earlier) return showSecret(c.env, asked, earlier);
   const fault = await findFault(c.env, asked.url);
   if (fault) throw new ApiError("invalid_request", { parameter: "url", reason: fault });
   const id = randomId("webhook");
   const sealedSecret = await seal(parseEncryptionKeys(c.env.ENCRYPTION_KEYS), id, mintSecret());
-  const row = { id, workspaceId, ...asked, sealedSecret, createdAt: Date.now() };
+  const row = { id, workspaceId, ...asked, sealedSecret, createdAt };
   const { stored, max } = await commit(db, insertSubscription(row, idempotencyKey));
   if (!stored) throw new ApiError("invalid_request", { reason: "subscription_limit_reached", max });
   return showSecret(c.env, asked, stored);

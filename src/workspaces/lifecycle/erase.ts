@@ -9,6 +9,7 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
+import { getTableConfig } from "drizzle-orm/sqlite-core";
 import { bare, list, qb } from "../../db/builder.ts";
 import {
   CLEANUP_MAX,
@@ -201,17 +202,19 @@ function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected:
     SELECT ${list(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
 }
 
-/**
- * Overwrites the personal data of rows. Where that is part of a key, a row may replace another one, which
- * has been overwritten already.
- */
+/** Overwrites the personal data of rows. Where that is part of the key, it stays unique. */
 function overwrite(
   { table, personal = [] }: Pick<OwnedTable, "table" | "personal">,
   isSelected: SQL,
 ): Statements<unknown> {
   if (personal.length === 0) return inOrder([]);
-  const blanks = personal.map((column) => sql`${bare(column)} = ${blank(column)}`);
-  return write(sql`UPDATE OR REPLACE ${table} SET ${list(blanks)} WHERE ${isSelected}`);
+  const keys = getTableConfig(table).primaryKeys.flatMap(({ columns }) => columns as Column[]);
+  const numbered = (column: Column) =>
+    sql`printf('%0*d', length(CAST(${column} AS BLOB)), ${table}.rowid)`;
+  const blanks = personal.map(
+    (column) => sql`${bare(column)} = ${keys.includes(column) ? numbered(column) : blank(column)}`,
+  );
+  return write(sql`UPDATE ${table} SET ${list(blanks)} WHERE ${isSelected}`);
 }
 
 /** Counts the rows of a workspace that are not erased yet. */

@@ -2,7 +2,7 @@ import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizz
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { bare, excluded, fromJson, list, toJsonValue } from "../../db/builder.ts";
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../../db/client.ts";
-import { changes } from "../../db/schema.ts";
+import { changes, subscriptions } from "../../db/schema.ts";
 import { deleteChildren, eraseRows } from "../lifecycle/erase.ts";
 import { type ChildTable, fieldOf, MOVED, type OwnedTable, referencesOf } from "../manifest.ts";
 import {
@@ -213,7 +213,14 @@ export function applyChanges({ rows: there, keys, gone }: ChangedRows): Statemen
     make: (owned: OwnedTable, isSelected: SQL) => Statements<unknown>,
   ) =>
     tables.map(([i, owned]) => (of[i]?.length ? make(owned, hasKey(owned, of[i])) : inOrder([])));
+  const changed = MOVED.findIndex(({ table }) => table === subscriptions);
   return inOrder([
+    // A new subscription may have the `Idempotency-Key` that a deleted one still has here.
+    keys[changed]?.length
+      ? write(
+          sql`UPDATE ${subscriptions} SET ${bare(subscriptions.idempotencyKey)} = NULL WHERE ${hasKey(MOVED[changed] as OwnedTable, keys[changed])}`,
+        )
+      : inOrder([]),
     // Child rows are written again, because some may no longer exist.
     ...forRows(keys, deleteChildren),
     ...tables.map(([i]) => upsertRows(i, there[i] ?? [])),

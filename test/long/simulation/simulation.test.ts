@@ -133,12 +133,6 @@ describe("the simulation", () => {
       1,
     ],
     [
-      "a delivery belongs to the generation that it was announced in",
-      "webhooks/outbox.ts",
-      [["generation: subscriptions.generation", "generation: 0"]],
-      /is overdue by more than an hour|is still pending|rows were written for/,
-    ],
-    [
       "what a call leaves of a range is redelivered",
       "sweep.ts",
       [["redeliverRanges(home, env, now, hasTime),", "Promise.resolve(),"]],

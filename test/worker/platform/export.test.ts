@@ -116,7 +116,15 @@ describe("the tables of the manifest", () => {
       if (kind === null) continue;
       const columns = Object.keys(getTableColumns(table) as Record<string, Column>)
         .filter(
-          (name) => !["workspaceId", "keyHash", "sealedSecret", "dataKey", "sealed"].includes(name),
+          (name) =>
+            ![
+              "workspaceId",
+              "keyHash",
+              "sealedSecret",
+              "idempotencyKey",
+              "dataKey",
+              "sealed",
+            ].includes(name),
         )
         .map((name) => (name === "subscriptionId" ? "webhookId" : name))
         .map((name) => (name === "kind" ? "about" : name))

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
+import { cancelVoid } from "../../../src/webhooks/endings.ts";
 import { announce, commitAnnounced, IS_NEW_LEAD } from "../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
@@ -44,6 +45,18 @@ describe("an event", () => {
     expect(await owedTo(foreign.id)).toEqual([]);
     expect(await ledgerOf(workspaceId)).toMatchObject({ created: 2, pending: 2, addsUp: true });
     expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
+  });
+
+  test("belongs to what its subscription is now, though earlier deliveries are still being cancelled", async () => {
+    const workspaceId = await createWorkspace();
+    const { id } = await subscribe(workspaceId);
+    await commit(
+      db,
+      write(sql`UPDATE ${subscriptions} SET generation = 3, cancelling = 1 WHERE id = ${id}`),
+    );
+    await announceLeads(workspaceId, 1, NOW);
+    await commit(db, cancelVoid([id], NOW));
+    expect(await deliveryTo(id)).toMatchObject({ state: "pending" });
   });
 
   test.each<[WebhookEvent]>([["lead.created"], ["run.completed"], ["automation.status_changed"]])(

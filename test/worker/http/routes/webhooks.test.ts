@@ -121,6 +121,24 @@ describe("POST /webhooks", () => {
       expect((await create(one.api, "e")).body.id).not.toBe(first.body.id);
     });
 
+    test("is forgotten after 24 hours, and when the secret is rotated", async () => {
+      const { api } = await openWorkspace();
+      const first = await create(api, "f");
+      const age = (ms: number) =>
+        HOME_DB.prepare("UPDATE subscriptions SET created_at = ? WHERE id = ?")
+          .bind(Date.now() - ms, first.body.id)
+          .run();
+      await age(24 * 3_600_000 - 60_000);
+      expect((await create(api, "f")).body.id).toBe(first.body.id);
+      await age(24 * 3_600_000);
+      const second = await create(api, "f", { ...BODY, events: ["lead.created"] });
+      expect(second.status).toBe(201);
+      expect(second.body.id).not.toBe(first.body.id);
+      await exports.Platform.rotateWebhookSecret({ webhookId: second.body.id });
+      const third = await create(api, "f", { ...BODY, events: ["lead.created"] });
+      expect([first.body.id, second.body.id]).not.toContain(third.body.id);
+    });
+
     test.each([" ", "a b", "é", "a".repeat(256), ""])("refuses the key %j", async (key) => {
       const range = badRequest("idempotency-key", "out_of_range", { min: 1, max: 255 });
       expect(await create(refused, key)).toEqual(range);

@@ -1,0 +1,52 @@
+import { exports } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import { leadReport, openWorkspace } from "../support/api.ts";
+import { databaseOf } from "../support/databases.ts";
+import { copyAll, homeOf, moved } from "../support/moves.ts";
+
+type Created = { id: string; secret: string };
+
+function creator({ api }: Awaited<ReturnType<typeof openWorkspace>>) {
+  return () =>
+    api.send<Created>("/v1/webhooks", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "Idempotency-Key": "k" },
+      body: JSON.stringify({ url: "https://ok-webhooks.example/h", events: ["lead.created"] }),
+    });
+}
+
+test("a key of a subscription that is deleted during a move can be used again meanwhile", async () => {
+  const workspace = await openWorkspace();
+  const create = creator(workspace);
+  const { workspaceId, api } = workspace;
+  const first = await create();
+  await copyAll(workspaceId);
+  expect((await api.delete(`/v1/webhooks/${first.body.id}`)).status).toBe(204);
+  const second = await create();
+  expect(second.body.id).not.toBe(first.body.id);
+  await moved(workspaceId, "DB_3");
+  expect(await homeOf(workspaceId)).toBe("DB_3");
+  expect((await create()).body).toEqual(second.body);
+});
+
+// Ids are random: the new one comes first in half of these.
+test.each([1, 2, 3, 4, 5])(
+  "and if deliveries to the deleted one are still in progress: %i",
+  async () => {
+    const workspace = await openWorkspace();
+    const create = creator(workspace);
+    const { workspaceId, api } = workspace;
+    const first = await create();
+    await copyAll(workspaceId);
+    await databaseOf("DB_2")
+      .prepare("UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE id = ?")
+      .bind(Date.now() + 3_000, first.body.id)
+      .run();
+    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    expect((await api.delete(`/v1/webhooks/${first.body.id}`)).status).toBe(204);
+    const second = await create();
+    await moved(workspaceId, "DB_3");
+    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect((await create()).body).toEqual(second.body);
+  },
+);
