@@ -33,7 +33,7 @@ const REPEATED = (
 /** Three databases; workspaces live in the second one. */
 const THREE_DATABASES = {
   d1Databases: { DB_2: "second", DB_3: "third" },
-  bindings: { HOME: "DB_2" },
+  bindings: { DATABASE: "DB_2" },
 };
 
 /** Tests that run in workerd, with the bindings of wrangler.toml and `more`. */

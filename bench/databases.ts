@@ -95,10 +95,10 @@ type World = Awaited<ReturnType<typeof openWorld>>;
 async function openWorld(options: RuntimeOptions, databases: number) {
   const runtime = await startRuntime({ ...options, databases });
   const receiver = await startReceiver();
-  const home = (i: number) => nameOf(i % databases);
+  const databaseOf = (i: number) => nameOf(i % databases);
   const open = (urls: string[]) =>
     Promise.all(
-      Array.from({ length: WORKSPACES }, (_, i) => openWorkspace(runtime, urls, home(i))),
+      Array.from({ length: WORKSPACES }, (_, i) => openWorkspace(runtime, urls, databaseOf(i))),
     );
   const [silent, listening] = [await open([]), await open([receiver.url])];
   const figures = { recording: [] as number[], delivering: [] as number[] };

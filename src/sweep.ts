@@ -13,7 +13,7 @@ import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.
 import { parseEventsMaxBytes, trimEvents } from "./workspaces/lifecycle/trimming.ts";
 import { listMoves } from "./workspaces/moves.ts";
 import { continueMove } from "./workspaces/moving/move.ts";
-import { type Home, homeNamed } from "./workspaces/placement.ts";
+import { type Placement, placementIn } from "./workspaces/placement.ts";
 
 /** How long a sweep may spend on deleting. */
 const SWEEP_MAX_MS = 40_000;
@@ -37,20 +37,20 @@ export async function sweep(env: Env, now: number): Promise<void> {
 
 /** Sweeps one database. @returns how many parts failed. */
 async function sweepDatabase(env: Env, database: string, now: number): Promise<number> {
-  const home = homeNamed(env, database);
-  const { db } = home;
+  const placement = placementIn(env, database);
+  const { db } = placement;
   const startedAt = performance.now();
   const hasTime = () => performance.now() - startedAt < SWEEP_MAX_MS;
   const parts = await Promise.allSettled([
-    wakeOverdue(home, env, now),
+    wakeOverdue(placement, env, now),
     sendNotices(db, env, now, hasTime),
     expireEvents(db, env, now, hasTime),
-    redeliverRanges(home, env, now, hasTime),
+    redeliverRanges(placement, env, now, hasTime),
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
     insertSize(db, now),
-    goOnMoving(home, env, hasTime),
+    goOnMoving(placement, env, hasTime),
   ]);
   const failures = parts.flatMap((part) => (part.status === "rejected" ? [part.reason] : []));
   for (const failure of failures) logError("sweep_failed", failure, { database });
@@ -58,7 +58,11 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
 }
 
 /** Continues the moves that this database takes part in, one after another. */
-async function goOnMoving({ database, db }: Home, env: Env, hasTime: () => boolean): Promise<void> {
+async function goOnMoving(
+  { database, db }: Placement,
+  env: Env,
+  hasTime: () => boolean,
+): Promise<void> {
   if (hasOneDatabase(env)) return;
   const leaving = await commit(db, listMoves(MOVES_AT_ONCE, Date.now()));
   if (leaving.length === 0) return;
@@ -69,7 +73,7 @@ async function goOnMoving({ database, db }: Home, env: Env, hasTime: () => boole
 }
 
 /** Wakes overdue subscriptions, starting where the last sweep stopped. */
-async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promise<void> {
+async function wakeOverdue({ database, db }: Placement, env: Env, now: number): Promise<void> {
   const part = "overdue";
   const { wakes, after } = await findOverdue(db, await findPosition(db, part), now);
   if (wakes.length > 0) {
@@ -82,7 +86,7 @@ async function wakeOverdue({ database, db }: Home, env: Env, now: number): Promi
 
 /** Schedules what subscriptions are redelivered until the next sweep. */
 async function redeliverRanges(
-  { database, db }: Home,
+  { database, db }: Placement,
   env: Env,
   now: number,
   hasTime: () => boolean,

@@ -121,7 +121,7 @@ async function carryOut(request: Request, env: ChaosEnv, ctx: ExecutionContext):
     case "platform":
       return env.PLATFORM[method]?.(input);
     case "query":
-      return (await (await findHome(env)).prepare(String(input)).all()).results;
+      return (await (await findPlacement(env)).prepare(String(input)).all()).results;
     case "sweep":
       return worker.scheduled({ scheduledTime: input } as ScheduledController, faulty(env), ctx);
     case "end":
@@ -130,7 +130,7 @@ async function carryOut(request: Request, env: ChaosEnv, ctx: ExecutionContext):
 }
 
 /** The database that the one workspace lives in. */
-async function findHome(env: Env): Promise<D1Database> {
+async function findPlacement(env: Env): Promise<D1Database> {
   const line = await env.DB.prepare("SELECT database FROM workspaces").first<{
     database: string | null;
   }>();

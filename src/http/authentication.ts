@@ -12,7 +12,7 @@ import { callObject } from "../quota/call.ts";
 import type { RefusedElsewhere } from "../quota/key-gate.ts";
 import { blockedAddresses, type KeyRefusal, knownKeys, usedUpKeys } from "../quota/memory.ts";
 import { type RateLimit, resetSeconds } from "../quota/window.ts";
-import { findHome, openMovingSession } from "../workspaces/placement.ts";
+import { findPlacement, openMovingSession } from "../workspaces/placement.ts";
 import type { AppEnv } from "./context.ts";
 
 /**
@@ -57,9 +57,9 @@ async function handleRead(c: Context<AppEnv>, next: Next, keyHash: string): Prom
 /** Serves a write once it is admitted, and lets the key read its own writes everywhere. */
 async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Promise<void> {
   await admit(c, keyHash);
-  const find = () => findHome(c.env, c.get("workspaceId"));
-  const session = openMovingSession(c.env, c.get("home"), find);
-  c.set("home", session);
+  const find = () => findPlacement(c.env, c.get("workspaceId"));
+  const session = openMovingSession(c.env, c.get("placement"), find);
+  c.set("placement", session);
   c.set("db", openDatabase(session));
   await next();
   const bookmark = session.getBookmark();
@@ -94,7 +94,7 @@ async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   if (admission.verdict === "admitted") {
     identify(c, admission);
     const { database, bookmark } = admission;
-    c.set("home", { database });
+    c.set("placement", { database });
     return pointOf(c, { database, bookmark });
   }
   const { verdict, keyId, workspaceId, rateLimit, expiresAt } = admission;
@@ -144,7 +144,7 @@ function identify(
 }
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
-  const { database } = c.get("home");
+  const { database } = c.get("placement");
   const known = knownKeys.get(keyHash);
   const seen = known?.database === database ? known.bookmark : null;
   knownKeys.set(keyHash, {

@@ -1,7 +1,7 @@
 import { OpenAPIHono } from "@hono/zod-openapi";
 import type { Database } from "../db/client.ts";
 import type { RateLimit } from "../quota/window.ts";
-import type { Home } from "../workspaces/placement.ts";
+import type { Placement } from "../workspaces/placement.ts";
 import type { PortalAccess } from "../workspaces/workspaces.ts";
 import { refuseInvalid } from "./invalid.ts";
 
@@ -31,7 +31,7 @@ export interface AppEnv {
     /** The workspace of the key. */
     workspaceId: string;
     /** The name of the database that the workspace lives in; another one once a write has followed it. */
-    home: Pick<Home, "database">;
+    placement: Pick<Placement, "database">;
     db: Database;
   };
 }

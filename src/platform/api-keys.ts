@@ -34,8 +34,8 @@ import {
   toPage,
   WorkspaceId,
 } from "./fields.ts";
-import { expectWorkspace } from "./homes.ts";
 import { operation } from "./operation.ts";
+import { expectWorkspace } from "./placements.ts";
 
 /** Keys on one page of the portal; to show the usage of one takes a call of its gate. */
 const PORTAL_KEYS = 20;

@@ -3,8 +3,8 @@ import { databaseNames } from "../db/databases.ts";
 import { DatabaseView, findFigures, NO_FIGURES } from "../workspaces/database-sizes.ts";
 import { MoveProgress, moveWorkspace as move } from "../workspaces/moving/move.ts";
 import { DatabaseName, pageOf, WorkspaceId } from "./fields.ts";
-import { expectDatabase, expectWorkspace, queryIfReachable } from "./homes.ts";
 import { operation } from "./operation.ts";
+import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.ts";
 
 /** How long one call, or one sweep, works on moving a workspace. */
 const MOVE_MAX_MS = 20_000;

@@ -16,7 +16,7 @@ import {
 } from "../webhooks/ledger.ts";
 import { redeliverAgain } from "../webhooks/redelivery/redelivery.ts";
 import { DeliveryDetails, DeliveryView, Redelivered } from "../webhooks/views.ts";
-import { findHomeOfWebhook } from "../workspaces/placement.ts";
+import { findPlacementOfWebhook } from "../workspaces/placement.ts";
 import {
   cursorOf,
   DatabaseName,
@@ -30,8 +30,8 @@ import {
   WebhookId,
   WorkspaceId,
 } from "./fields.ts";
-import { findHomes, openHomeOfWebhook } from "./homes.ts";
 import { operation } from "./operation.ts";
+import { findPlacements, openPlacementOfWebhook } from "./placements.ts";
 
 /* Deliveries: shown, counted and repeated. */
 
@@ -53,7 +53,7 @@ export const listDeliveries = operation({
   output: pageOf(DeliveryView),
   examples: [{ webhookId }, { webhookId, state: "exhausted", limit: 100 }],
   async run({ env }, { webhookId, state, type, limit, cursor }) {
-    const { db } = await findHomeOfWebhook(env, webhookId);
+    const { db } = await findPlacementOfWebhook(env, webhookId);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
     return toPage(DELIVERIES_LIST, await listStored(db, webhookId, { state, type }, request));
   },
@@ -65,7 +65,7 @@ export const readDelivery = operation({
   output: DeliveryDetails,
   examples: [{ webhookId, eventId }],
   async run({ env }, { webhookId, eventId }) {
-    const { db } = await findHomeOfWebhook(env, webhookId);
+    const { db } = await findPlacementOfWebhook(env, webhookId);
     return findDelivery(db, env.ENCRYPTION_KEYS, webhookId, eventId);
   },
 });
@@ -104,11 +104,11 @@ export const redeliver = operation({
       until: until ?? null,
       states: states ?? RedeliveryState.options,
     };
-    const home = await openHomeOfWebhook(env, webhookId);
-    const owed = await redeliverAgain(home.db, webhookId, eventIds ?? range, now);
+    const placement = await openPlacementOfWebhook(env, webhookId);
+    const owed = await redeliverAgain(placement.db, webhookId, eventIds ?? range, now);
     if (!owed) throw new InputError("webhookId", "it is disabled, or its workspace has no access");
     const { lane, ...sent } = owed;
-    ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane }]));
+    ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return sent;
   },
 });
@@ -124,9 +124,9 @@ export const ledger = operation({
   output: Ledger,
   examples: [{}, { workspaceId }],
   async run({ env }, { workspaceId, database }) {
-    const homes = await findHomes(env, workspaceId, database);
+    const placements = await findPlacements(env, workspaceId, database);
     const now = Date.now();
-    const counted = homes.map(({ db }) => findLedger(db, workspaceId ?? undefined, now));
+    const counted = placements.map(({ db }) => findLedger(db, workspaceId ?? undefined, now));
     return sumLedgers(await Promise.all(counted));
   },
 });
@@ -137,9 +137,9 @@ export const backlog = operation({
   output: Backlog,
   examples: [{}, { workspaceId }],
   async run({ env }, { workspaceId, database }) {
-    const homes = await findHomes(env, workspaceId, database);
+    const placements = await findPlacements(env, workspaceId, database);
     const now = Date.now();
-    const counted = homes.map(({ db }) => findBacklog(db, workspaceId ?? undefined, now));
+    const counted = placements.map(({ db }) => findBacklog(db, workspaceId ?? undefined, now));
     return sumBacklogs(await Promise.all(counted));
   },
 });

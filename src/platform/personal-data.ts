@@ -14,17 +14,17 @@ import {
 import { exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { beginErasure } from "../workspaces/moves.ts";
-import { allHomes } from "../workspaces/placement.ts";
+import { allPlacements } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
 import { Nothing, several, WorkspaceId } from "./fields.ts";
+import { operation } from "./operation.ts";
 import {
   expectDatabase,
   expectWorkspace,
-  findKnownHome,
-  openHome,
+  findKnownPlacement,
+  openPlacement,
   queryIfReachable,
-} from "./homes.ts";
-import { operation } from "./operation.ts";
+} from "./placements.ts";
 
 /** Maximum duration of one call that erases a workspace. */
 const ERASURE_MAX_MS = 10_000;
@@ -40,7 +40,7 @@ export const eraseLeads = operation({
   examples: [{ workspaceId, ids: ["lea_…"] }],
   async run({ env }, { workspaceId, ids }) {
     await expectWorkspace(env, workspaceId);
-    const { db } = await openHome(env, workspaceId);
+    const { db } = await openPlacement(env, workspaceId);
     // Their runs lose the link.
     await commit(db, erase(workspaceId, ids));
     return {};
@@ -58,7 +58,7 @@ export const eraseWorkspace = operation({
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId }) {
     const now = Date.now();
-    const { db } = await openHome(env, workspaceId);
+    const { db } = await openPlacement(env, workspaceId);
     if (await commit(db, beginErasure(workspaceId, now)))
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
     const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
@@ -71,15 +71,16 @@ export const eraseWorkspace = operation({
     const mayGoOn = () => performance.now() - startedAt < ERASURE_MAX_MS;
     let remaining = 0;
     // The directory comes last: until then, it points to what is left.
-    for (const home of allHomes(env).reverse()) {
-      const isNeeded = home.database === closed.database || home.database === DIRECTORY;
+    for (const placement of allPlacements(env).reverse()) {
+      const isNeeded = placement.database === closed.database || placement.database === DIRECTORY;
       // What it left in other databases is deleted anyway, once they answer again.
       const isThere =
         isNeeded ||
-        (await queryIfReachable(env, home.database, (other) =>
+        (await queryIfReachable(env, placement.database, (other) =>
           workspaceExists(other, workspaceId),
         ));
-      if (isThere && remaining === 0) remaining = await eraseRows(home.db, workspaceId, mayGoOn);
+      if (isThere && remaining === 0)
+        remaining = await eraseRows(placement.db, workspaceId, mayGoOn);
     }
     return { done: remaining === 0, remaining };
   },
@@ -102,7 +103,7 @@ export const exportWorkspace = operation({
   }),
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId, cursor }) {
-    const { db } = await findKnownHome(env, workspaceId);
+    const { db } = await findKnownPlacement(env, workspaceId);
     const keys = env.ENCRYPTION_KEYS;
     return exportPage(db, openDirectory(env), keys, workspaceId, cursor ?? null);
   },

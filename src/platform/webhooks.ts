@@ -23,10 +23,10 @@ import {
   WebhookDetails,
   WebhookView,
 } from "../webhooks/views.ts";
-import { allHomes, findHome, findHomeOfWebhook } from "../workspaces/placement.ts";
+import { allPlacements, findPlacement, findPlacementOfWebhook } from "../workspaces/placement.ts";
 import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } from "./fields.ts";
-import { expectWorkspace, openHomeOfWebhook } from "./homes.ts";
 import { type Call, operation } from "./operation.ts";
+import { expectWorkspace, openPlacementOfWebhook } from "./placements.ts";
 
 /* Webhook subscriptions and their secrets. */
 
@@ -39,7 +39,7 @@ export const listWebhooks = operation({
   output: pageOf(WebhookView),
   examples: [{ workspaceId: "wks_…" }],
   async run({ env }, { workspaceId }) {
-    const { db } = await findHome(env, workspaceId);
+    const { db } = await findPlacement(env, workspaceId);
     const items = await listHealth(db, workspaceId);
     if (items.length === 0) await expectWorkspace(env, workspaceId);
     return { items, nextCursor: null };
@@ -52,7 +52,7 @@ export const readWebhook = operation({
   output: WebhookDetails,
   examples: [{ webhookId }],
   async run({ env }, { webhookId }) {
-    const { db } = await findHomeOfWebhook(env, webhookId);
+    const { db } = await findPlacementOfWebhook(env, webhookId);
     const [view, days] = await Promise.all([
       findHealth(db, webhookId),
       countDays(db, webhookId, Date.now()),
@@ -73,11 +73,11 @@ export const enableWebhook = operation({
   output: Redelivered,
   examples: [{ webhookId }],
   async run({ env, ctx }, { webhookId, redeliverSince }) {
-    const home = await openHomeOfWebhook(env, webhookId);
+    const placement = await openPlacementOfWebhook(env, webhookId);
     const since = redeliverSince ?? null;
-    const { lane, ...owed } = await enableAgain(home.db, webhookId, since, Date.now());
+    const { lane, ...owed } = await enableAgain(placement.db, webhookId, since, Date.now());
     if (since !== null)
-      ctx.waitUntil(wake(env, home.database, [{ subscriptionId: webhookId, lane }]));
+      ctx.waitUntil(wake(env, placement.database, [{ subscriptionId: webhookId, lane }]));
     return owed;
   },
 });
@@ -89,7 +89,7 @@ export const sendTestEvent = operation({
   examples: [{ webhookId, type: "lead.created" }],
   async run({ env }, { webhookId, type }) {
     const now = Date.now();
-    const { db } = await findHomeOfWebhook(env, webhookId);
+    const { db } = await findPlacementOfWebhook(env, webhookId);
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
@@ -103,10 +103,10 @@ export const disableWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const home = await openHomeOfWebhook(call.env, webhookId);
-    const { found, left } = await commit(home.db, disableSubscription(webhookId, Date.now()));
+    const placement = await openPlacementOfWebhook(call.env, webhookId);
+    const { found, left } = await commit(placement.db, disableSubscription(webhookId, Date.now()));
     if (!found) throw unknownWebhook();
-    if (left) wakeToCancel(call, home.database, webhookId);
+    if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
   },
 });
@@ -118,9 +118,9 @@ export const deleteWebhook = operation({
   output: Nothing,
   examples: [{ webhookId }],
   async run(call, { webhookId }) {
-    const home = await openHomeOfWebhook(call.env, webhookId);
-    const { left } = await commit(home.db, deleteAnySubscription(webhookId, Date.now()));
-    if (left) wakeToCancel(call, home.database, webhookId);
+    const placement = await openPlacementOfWebhook(call.env, webhookId);
+    const { left } = await commit(placement.db, deleteAnySubscription(webhookId, Date.now()));
+    if (left) wakeToCancel(call, placement.database, webhookId);
     return {};
   },
 });
@@ -142,8 +142,8 @@ export const rotateWebhookSecret = operation({
   examples: [{ webhookId }, { webhookId, overlapSeconds: 3600 }],
   async run({ env }, { webhookId, overlapSeconds }) {
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
-    const home = await openHomeOfWebhook(env, webhookId);
-    return rotateSecret(home.db, env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
+    const placement = await openPlacementOfWebhook(env, webhookId);
+    return rotateSecret(placement.db, env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
   },
 });
 
@@ -159,7 +159,7 @@ export const resealSecrets = operation({
   async run({ env }) {
     const ring = parseEncryptionKeys(env.ENCRYPTION_KEYS);
     const total = { resealed: 0, remaining: 0, unreadable: 0 };
-    for (const { db } of allHomes(env)) {
+    for (const { db } of allPlacements(env)) {
       const counts = await reseal(db, ring, RESEALED_MAX - total.resealed);
       total.resealed += counts.resealed;
       total.remaining += counts.remaining;

@@ -20,7 +20,7 @@ import { cancelPendingOf } from "../webhooks/subscriptions.ts";
 import { WorkspaceDetails } from "../webhooks/views.ts";
 import { listLiveKeys } from "../workspaces/api-keys.ts";
 import { findSize } from "../workspaces/database-sizes.ts";
-import { findHome, type Home, homeNamed } from "../workspaces/placement.ts";
+import { findPlacement, type Placement, placementIn } from "../workspaces/placement.ts";
 import {
   findPortalAccess,
   insertDirectoryEntry,
@@ -40,8 +40,8 @@ import {
   toPage,
   WorkspaceId,
 } from "./fields.ts";
-import { expectDatabase, expectWorkspace, openHome, queryIfReachable } from "./homes.ts";
 import { operation } from "./operation.ts";
+import { expectDatabase, expectWorkspace, openPlacement, queryIfReachable } from "./placements.ts";
 import { signPortalToken } from "./portal-token.ts";
 
 /* Workspaces, and who has access to them. */
@@ -64,7 +64,7 @@ export const createWorkspace = operation({
   output: z.object({ workspaceId: z.string() }),
   examples: [{ name: "Agence Lumière", adminEmails: ["admin@example.com"] }],
   async run({ env }, { name, adminEmails, database }) {
-    const home = database == null ? await findSmallest(env) : expectDatabase(env, database);
+    const placement = database == null ? await findSmallest(env) : expectDatabase(env, database);
     const workspaceId = randomId("workspace");
     const workspace = {
       id: workspaceId,
@@ -73,17 +73,20 @@ export const createWorkspace = operation({
       dataKey: await createDataKey(env.ENCRYPTION_KEYS, workspaceId),
       createdAt: Date.now(),
     };
-    await insertWorkspace(home.db, workspace);
+    await insertWorkspace(placement.db, workspace);
     // Last, so that the directory never points to a workspace that is not there yet.
-    if (home.database !== DIRECTORY)
-      await insertDirectoryEntry(openDirectory(env), { ...workspace, database: home.database });
+    if (placement.database !== DIRECTORY)
+      await insertDirectoryEntry(openDirectory(env), {
+        ...workspace,
+        database: placement.database,
+      });
     return { workspaceId };
   },
 });
 
 /** The smallest of the databases that answer and are not closed, or the directory's if there is none. */
-async function findSmallest(env: Env): Promise<Home> {
-  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+async function findSmallest(env: Env): Promise<Placement> {
+  if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const closed: string[] = env.DATABASES_CLOSED.split(",").map((name) => name.trim());
   const open = databaseNames(env).filter((name) => !closed.includes(name));
   const sizes = open.map(async (database) => {
@@ -92,7 +95,7 @@ async function findSmallest(env: Env): Promise<Home> {
   });
   const known = (await Promise.all(sizes)).flat();
   const [smallest] = known.sort((a, b) => a.bytes - b.bytes);
-  return homeNamed(env, smallest?.database ?? DIRECTORY);
+  return placementIn(env, smallest?.database ?? DIRECTORY);
 }
 
 export const readWorkspace = operation({
@@ -101,7 +104,7 @@ export const readWorkspace = operation({
   output: WorkspaceDetails,
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId }) {
-    const { db } = await findHome(env, workspaceId);
+    const { db } = await findPlacement(env, workspaceId);
     const found = await findPortalAccess(db, workspaceId, null);
     if (!found) throw unknownWorkspace();
     const { DELIVERED_KEPT_DAYS, UNDELIVERED_KEPT_DAYS } = env;
@@ -134,7 +137,7 @@ export const updateWorkspace = operation({
     { workspaceId, webhooksMax: 50 },
   ],
   async run({ env }, { workspaceId, ...changes }) {
-    const { db } = await openHome(env, workspaceId);
+    const { db } = await openPlacement(env, workspaceId);
     const updated = await commit(db, updateStored(workspaceId, changes, Date.now()));
     if (updated === 0) throw unknownWorkspace();
     return {};
@@ -168,17 +171,17 @@ export const setWorkspaceAccess = operation({
   output: Nothing,
   examples: [{ workspaceId, granted: false }],
   async run({ env, ctx }, { workspaceId, granted }) {
-    const home = await openHome(env, workspaceId);
+    const placement = await openPlacement(env, workspaceId);
     const now = Date.now();
     const withdrawal = granted ? [] : [cancelPendingOf(workspaceId, now)];
     // Not retried: if the reply was lost, a later call may have decided otherwise in the meantime.
     const [updated, [toCancel = []]] = await commit(
-      withoutRetries(home.db),
+      withoutRetries(placement.db),
       inOrder([updateAccess(workspaceId, granted), inOrder(withdrawal)]),
     );
     if (updated === 0) throw unknownWorkspace();
     const wakes = toCancel.map((subscriptionId) => ({ subscriptionId, lane: "slow" as const }));
-    ctx.waitUntil(wake(env, home.database, wakes));
+    ctx.waitUntil(wake(env, placement.database, wakes));
     // When this returns, the gates of all its keys know.
     const keys = await listLiveKeys(openDirectory(env), workspaceId, now);
     await Promise.all(keys.map((key) => forgetKey(env, key)));

@@ -227,10 +227,10 @@ export class KeyGate extends DurableObject<Env> {
       if (!found || found.database === DIRECTORY)
         return { standing: found, database: DIRECTORY, bookmark: directory.getBookmark() };
       const { database, ...standing } = found;
-      const home = bindingOf(this.env, database).withSession("first-primary");
-      const there = await findAccess(openDatabase(home), standing.workspaceId);
+      const session = bindingOf(this.env, database).withSession("first-primary");
+      const there = await findAccess(openDatabase(session), standing.workspaceId);
       if (there)
-        return { standing: { ...standing, ...there }, database, bookmark: home.getBookmark() };
+        return { standing: { ...standing, ...there }, database, bookmark: session.getBookmark() };
       // It may have moved in between.
       if (attempt === 2) throw new Error(`workspace ${standing.workspaceId} is not in ${database}`);
     }

@@ -17,20 +17,20 @@ import { within } from "../timing.ts";
 const DATABASE_PATIENCE_MS = 5_000;
 
 /** The database that a workspace lives in. */
-export interface Home {
+export interface Placement {
   /** The name of its binding. */
   database: string;
   db: Database;
 }
 
 /** A database by its name. @throws Error if none is bound under it. */
-export function homeNamed(env: Env, database: string): Home {
+export function placementIn(env: Env, database: string): Placement {
   return { database, db: openNamed(env, database) };
 }
 
 /** All databases that are bound. */
-export function allHomes(env: Env): Home[] {
-  return databaseNames(env).map((name) => homeNamed(env, name));
+export function allPlacements(env: Env): Placement[] {
+  return databaseNames(env).map((name) => placementIn(env, name));
 }
 
 const entry = prepared(
@@ -44,17 +44,17 @@ const entry = prepared(
  * Finds where a workspace lives. With one database there is nothing to look up. For an unknown
  * workspace, returns the directory's database, where queries then find nothing.
  */
-export async function findHome(env: Env, workspaceId: string): Promise<Home> {
-  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+export async function findPlacement(env: Env, workspaceId: string): Promise<Placement> {
+  if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const [row] = await query(openDirectory(env), entry({ id: workspaceId }));
-  return homeNamed(env, row?.database ?? DIRECTORY);
+  return placementIn(env, row?.database ?? DIRECTORY);
 }
 
 /** A session for writes to a workspace's database, which follows the workspace when it moves. */
 export function openMovingSession(
   env: Env,
-  { database }: Pick<Home, "database">,
-  find: () => Promise<Home>,
+  { database }: Pick<Placement, "database">,
+  find: () => Promise<Placement>,
 ): MovingSession {
   const place = (name: string) => ({ database: name, binding: bindingOf(env, name) });
   return new MovingSession(place(database), async () => place((await find()).database));
@@ -66,10 +66,10 @@ export function openMovingSession(
  *
  * @param find finds where the workspace lives.
  */
-export async function openToWrite(env: Env, find: () => Promise<Home>): Promise<Home> {
-  const home = await find();
-  if (hasOneDatabase(env)) return home;
-  const session = openMovingSession(env, home, find);
+export async function openToWrite(env: Env, find: () => Promise<Placement>): Promise<Placement> {
+  const placement = await find();
+  if (hasOneDatabase(env)) return placement;
+  const session = openMovingSession(env, placement, find);
   return {
     get database() {
       return session.database;
@@ -95,16 +95,16 @@ export async function findDatabases(
 }
 
 /** A database did not answer in time. */
-export class DatabaseAway extends Error {}
+export class DatabaseUnreachable extends Error {}
 
-/** Waits for a database to answer. @throws DatabaseAway if that takes too long. */
+/** Waits for a database to answer. @throws DatabaseUnreachable if that takes too long. */
 export function inTime<T>(
   database: string,
   answer: Promise<T>,
   patienceMs: number = DATABASE_PATIENCE_MS,
 ): Promise<T> {
   return within(patienceMs, answer, () => {
-    throw new DatabaseAway(`${database} does not answer`);
+    throw new DatabaseUnreachable(`${database} does not answer`);
   });
 }
 
@@ -127,20 +127,20 @@ const subscription = prepared(
  *
  * @throws the error of a database that does not answer, if no other one has the subscription.
  */
-export async function findHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
-  if (hasOneDatabase(env)) return homeNamed(env, DIRECTORY);
+export async function findPlacementOfWebhook(env: Env, webhookId: string): Promise<Placement> {
+  if (hasOneDatabase(env)) return placementIn(env, DIRECTORY);
   const unknown = new Error("not in this database");
-  const asked = allHomes(env).map(async (home) => {
-    const asking = query(home.db, subscription({ id: webhookId }));
-    const found = await inTime(home.database, asking);
+  const asked = allPlacements(env).map(async (placement) => {
+    const asking = query(placement.db, subscription({ id: webhookId }));
+    const found = await inTime(placement.database, asking);
     if (found.length === 0) throw unknown;
-    return home;
+    return placement;
   });
   try {
     return await Promise.any(asked);
   } catch (error) {
-    const away = (error as AggregateError).errors.find((each) => each !== unknown);
-    if (away) throw away;
-    return homeNamed(env, DIRECTORY);
+    const unreachable = (error as AggregateError).errors.find((each) => each !== unknown);
+    if (unreachable) throw unreachable;
+    return placementIn(env, DIRECTORY);
   }
 }

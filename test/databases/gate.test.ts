@@ -9,12 +9,12 @@ import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { knownKeys } from "../../src/quota/memory.ts";
 import { deployedAs, leadReport, openApi, recordAutomation } from "../support/api.ts";
 import {
-  awayDatabase,
   type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
   openWorkspaceIn,
+  unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
 import { countHops } from "../support/hops.ts";
@@ -134,7 +134,10 @@ describe("network hops", () => {
     const { workspaceId, apiKey, api } = await openGated("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await api.get("/v1/leads");
-    const without = openApi(apiKey, deployedAs(deploymentWith({ DB: awayDatabase("hangs") })));
+    const without = openApi(
+      apiKey,
+      deployedAs(deploymentWith({ DB: unreachableDatabase("hangs") })),
+    );
     expect((await without.get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
   });
 });
@@ -242,13 +245,13 @@ describe("an isolate that remembers a different database than the gate returns",
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [{ id: created.body.id }] });
   });
 
-  test.each(WAYS)("does not fail if that one is away: it %s", async (way) => {
+  test.each(WAYS)("does not fail if that one is unreachable: it %s", async (way) => {
     const { workspaceId, apiKey, keyHash, api } = await openGated("DB_3");
     await api.get("/v1/leads");
     await relocate(workspaceId, "DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await env.KEY_GATE.getByName(keyHash).forget();
-    const { get } = openApi(apiKey, deployedAs(deploymentWith({ DB_3: awayDatabase(way) })));
+    const { get } = openApi(apiKey, deployedAs(deploymentWith({ DB_3: unreachableDatabase(way) })));
     expect((await get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
   });
 });

@@ -24,11 +24,11 @@ import {
   runReport,
 } from "../support/api.ts";
 import {
-  awayDatabase,
   databaseOf,
   deploymentWith,
   NAMES,
   tablesWith,
+  unreachableDatabase,
 } from "../support/databases.ts";
 import { isolated, subscriberUrl } from "../support/deliveries.ts";
 import { hangingBefore } from "../support/hanging.ts";
@@ -331,7 +331,7 @@ describe("a database that a workspace has left, or is closed in", () => {
       DELIVERIES: queues.DELIVERIES,
       REDELIVERIES: queues.REDELIVERIES,
       // Its sweep comes later.
-      DB_2: awayDatabase("rejects"),
+      DB_2: unreachableDatabase("rejects"),
     } as Env;
     await sweep(bindings, Date.now()).catch(() => {});
     await dieClosed(leaving.workspaceId);
@@ -463,11 +463,11 @@ describe("moveWorkspace", () => {
     expect(await moving).toEqual({ done: false, state: null });
   });
 
-  test("back to where it lives waits for the mover at work, and frees the workspace though the other database is away", async () => {
+  test("back to where it lives waits for the mover at work, and frees the workspace though the other database is unreachable", async () => {
     const { workspaceId } = await openWithLeads();
     await beginMoving(workspaceId, 5);
-    const away = deploymentWith({ DB_3: awayDatabase("rejects") });
-    const ended = await moveWorkspace(away, workspaceId, "DB_2", () => true);
+    const unreachable = deploymentWith({ DB_3: unreachableDatabase("rejects") });
+    const ended = await moveWorkspace(unreachable, workspaceId, "DB_2", () => true);
     expect(ended).toEqual({ done: true, state: null });
     await Platform.recordLeads({ workspaceId, leads: [leadReport("more")] });
     await allDelivered(workspaceId, 4);
@@ -491,7 +491,7 @@ describe("eraseWorkspace", () => {
       const { workspaceId } = await openWithLeads();
       const platform = new PlatformEntrypoint(
         createExecutionContext(),
-        deploymentWith({ DB_3: awayDatabase(way) }),
+        deploymentWith({ DB_3: unreachableDatabase(way) }),
       );
       expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
       for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);

@@ -12,7 +12,7 @@ import {
   runReport,
 } from "../support/api.ts";
 import { isolated, receivedBy, subscriberUrl } from "../support/deliveries.ts";
-import { HOME_DB } from "../support/home.ts";
+import { WORKSPACE_DB } from "../support/placement.ts";
 import { record } from "../support/record.ts";
 
 const { Platform } = exports;
@@ -70,25 +70,25 @@ async function openFull() {
   await expect
     .poll(() => ledger({ workspaceId }), { timeout: 20_000 })
     .toMatchObject({ pending: 0 });
-  await HOME_DB.batch([
-    HOME_DB.prepare(
+  await WORKSPACE_DB.batch([
+    WORKSPACE_DB.prepare(
       `INSERT INTO attempts (subscription_id, event_id, attempt, at, outcome, status, duration_ms)
         SELECT subscription_id, event_id, 1, 5, 'answered', 500, 7 FROM deliveries WHERE subscription_id = ? LIMIT 9`,
     ).bind(body.id),
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       "INSERT INTO earlier_secrets (subscription_id, sealed_secret, until) VALUES (?, 'sealed', ?)",
     ).bind(body.id, Date.now() + 3_600_000),
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at, sent_at)
         VALUES ('failing', ?, ?, 'a.example', '[]', 1, 2, 3, 4), ('disabled', ?1, ?2, 'a.example', '[]', 1, 2, 3, 4)`,
     ).bind(workspaceId, body.id),
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       `INSERT INTO emails (notice_id, recipient, state, tries, due_at, settled_at)
         SELECT id, kind || '@example.com', 'sent', 1, 5, 6 FROM notices WHERE workspace_id = ?`,
     ).bind(workspaceId),
   ]);
   // And one waits.
-  await HOME_DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?")
+  await WORKSPACE_DB.prepare("UPDATE subscriptions SET next_at = ? WHERE id = ?")
     .bind(Date.now() + 3_600_000, body.id)
     .run();
   await Platform.recordLeads({ workspaceId, leads: [leadReport("last")] });

@@ -6,13 +6,13 @@ import { OPERATIONS } from "../../src/platform/operations.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { automationReport, EMPTY_LEDGER, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
-  awayDatabase,
   type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
   openWorkspaceIn,
   tablesWith,
+  unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
 import { subscriberUrl } from "../support/deliveries.ts";
@@ -206,18 +206,21 @@ describe("a workspace of another database", () => {
     expect(kinds[2]).toEqual(kinds[0]);
   });
 
-  test.each(WAYS)("is found by its webhook while another database is away: it %s", async (way) => {
-    const { webhookId } = await openSubscribed("DB_2");
-    const bindings = deploymentWith({ DB_3: awayDatabase(way) });
-    const platform = new Platform(createExecutionContext(), bindings);
-    const startedAt = Date.now();
-    expect(await platform.listDeliveries({ webhookId })).toMatchObject({ items: [] });
-    // It does not wait for the database that is away.
-    expect(Date.now() - startedAt).toBeLessThan(2_000);
-    // It cannot know that the subscription does not exist.
-    const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
-    expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
-  });
+  test.each(WAYS)(
+    "is found by its webhook while another database is unreachable: it %s",
+    async (way) => {
+      const { webhookId } = await openSubscribed("DB_2");
+      const bindings = deploymentWith({ DB_3: unreachableDatabase(way) });
+      const platform = new Platform(createExecutionContext(), bindings);
+      const startedAt = Date.now();
+      expect(await platform.listDeliveries({ webhookId })).toMatchObject({ items: [] });
+      // It does not wait for the database that is unreachable.
+      expect(Date.now() - startedAt).toBeLessThan(2_000);
+      // It cannot know that the subscription does not exist.
+      const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
+      expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");
+    },
+  );
 });
 
 describe("erasing a workspace of another database", () => {
@@ -254,10 +257,10 @@ describe("erasing a workspace of another database", () => {
     await api.get("/v1/leads");
     // The directory answers until the last chunk, which is its own.
     let isLeft = true;
-    const away = awayDatabase("rejects");
+    const unreachable = unreachableDatabase("rejects");
     const DB = new Proxy(databaseOf("DB"), {
       get(target, name) {
-        const source = isLeft ? target : away;
+        const source = isLeft ? target : unreachable;
         const value = Reflect.get(source, name);
         return typeof value === "function" ? value.bind(source) : value;
       },
@@ -298,9 +301,9 @@ describe("erasing a workspace of another database", () => {
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
 
-  test("continues after its database was away", async () => {
+  test("continues after its database was unreachable", async () => {
     const { workspaceId, api } = await openFull();
-    const bindings = deploymentWith({ DB_2: awayDatabase("rejects") });
+    const bindings = deploymentWith({ DB_2: unreachableDatabase("rejects") });
     const cutOff = new Platform(createExecutionContext(), bindings);
     expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("overloaded");
     expect(await tablesWith("DB", workspaceId)).toContain("workspaces");

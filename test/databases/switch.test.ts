@@ -194,7 +194,7 @@ describe("a workspace whose mover died while it was closed", () => {
     expect(await leadIds()).toEqual([...ids, ...recorded.ids].sort());
   });
 
-  test("is opened by the next sweep, even if the target is away", async () => {
+  test("is opened by the next sweep, even if the target is unreachable", async () => {
     const { workspaceId } = await openWithLeads();
     await dieClosed(workspaceId);
     const DB_3 = failingDatabase("DB_3", () => new Promise<never>(() => {}));

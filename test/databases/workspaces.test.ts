@@ -7,13 +7,13 @@ import { sweep } from "../../src/sweep.ts";
 import { DATABASE_MAX_BYTES, insertSize } from "../../src/workspaces/database-sizes.ts";
 import { errorOf, leadReport } from "../support/api.ts";
 import {
-  awayDatabase,
   type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
   openWorkspaceIn,
   tablesWith,
+  unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
 import { DAY_MS, isolated, subscribe } from "../support/deliveries.ts";
@@ -85,12 +85,12 @@ describe("a new workspace", () => {
     expect(await homeOf(named.workspaceId)).toBe("DB_2");
   });
 
-  test.each(WAYS)("is not placed in a database that is away: it %s", async (way) => {
-    const bindings = deploymentWith({ DB_2: awayDatabase(way) });
+  test.each(WAYS)("is not placed in a database that is unreachable: it %s", async (way) => {
+    const bindings = deploymentWith({ DB_2: unreachableDatabase(way) });
     const { workspaceId } = await platformOf(bindings).createWorkspace({ name: "Agence" });
     expect(await homeOf(workspaceId)).toBe("DB_3");
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-      { event: "database_away", database: "DB_2" },
+      { event: "database_unreachable", database: "DB_2" },
     ]);
   });
 
@@ -135,9 +135,9 @@ describe("listWorkspaces", () => {
     }
   });
 
-  test.each(WAYS)("shows the others if a database is away: it %s", async (way) => {
+  test.each(WAYS)("shows the others if a database is unreachable: it %s", async (way) => {
     const [here, there] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_3")];
-    const bindings = deploymentWith({ DB_3: awayDatabase(way) });
+    const bindings = deploymentWith({ DB_3: unreachableDatabase(way) });
     const { items } = await platformOf(bindings).listWorkspaces({});
     expect(items.find((item) => item.workspaceId === here.workspaceId)).toMatchObject({
       name: "Agence DB_2",
@@ -177,8 +177,8 @@ describe("databases", () => {
     }
   });
 
-  test.each(WAYS)("shows the others if one is away: it %s", async (way) => {
-    const bindings = deploymentWith({ DB_3: awayDatabase(way) });
+  test.each(WAYS)("shows the others if one is unreachable: it %s", async (way) => {
+    const bindings = deploymentWith({ DB_3: unreachableDatabase(way) });
     const { items } = await platformOf(bindings).databases({});
     expect(items).toMatchObject([
       { database: "DB", isAway: false, sizeBytes: expect.any(Number) },

@@ -10,7 +10,7 @@ import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/quota/api-key.ts";
 import { makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { findEvent } from "../../src/webhooks/dispatch/settle-and-claim.ts";
-import { atHome, HOME, HOME_DB } from "./home.ts";
+import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */
 export interface Answer<Body = unknown> {
@@ -26,7 +26,7 @@ const fetchWorker: Fetch = (request) => exports.default.fetch(request);
 
 /** Another deployment of the Worker, with different variables or bindings. */
 export function deployedWith(overrides: Partial<Env>): Fetch {
-  return deployedAs({ ...env, ...atHome(overrides) });
+  return deployedAs({ ...env, ...inDatabase(overrides) });
 }
 
 /** Another deployment of the Worker, with exactly these bindings. */
@@ -92,7 +92,7 @@ export function openApi(apiKey: string, fetch = fetchWorker) {
 export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
   const { workspaceId } = await exports.Platform.createWorkspace({
     name: "Agence Lumière",
-    database: HOME,
+    database: DATABASE,
   });
   const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, ...key });
   return { workspaceId, keyId, apiKey, api: openApi(apiKey) };
@@ -105,7 +105,7 @@ export async function openWorkspace(key: { requestsPerWindow?: number } = {}) {
 export async function openListeningWorkspace(key: { requestsPerWindow?: number } = {}) {
   const workspace = await openWorkspace(key);
   await keepJournal();
-  await HOME_DB.prepare(
+  await WORKSPACE_DB.prepare(
     `INSERT INTO subscriptions (id, workspace_id, url, events, sealed_secret, created_at, disabled_at)
       VALUES (?, ?, 'https://listener.example/', ?, '', 0, 0)`,
   )
@@ -116,11 +116,11 @@ export async function openListeningWorkspace(key: { requestsPerWindow?: number }
 
 /** Keeps the commit order of events, which ids of the same millisecond do not show. */
 function keepJournal() {
-  return HOME_DB.batch([
-    HOME_DB.prepare(
+  return WORKSPACE_DB.batch([
+    WORKSPACE_DB.prepare(
       "CREATE TABLE IF NOT EXISTS journal (position INTEGER PRIMARY KEY, event_id TEXT UNIQUE)",
     ),
-    HOME_DB.prepare(`CREATE TRIGGER IF NOT EXISTS keep_journal AFTER INSERT ON events
+    WORKSPACE_DB.prepare(`CREATE TRIGGER IF NOT EXISTS keep_journal AFTER INSERT ON events
       BEGIN INSERT INTO journal (event_id) VALUES (new.id); END`),
   ]);
 }
@@ -223,7 +223,7 @@ export async function errorOf(call: PromiseLike<unknown>): Promise<string> {
 /** The stored events of a workspace, in commit order. */
 export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> {
   await keepJournal();
-  const { results } = await HOME_DB.prepare(
+  const { results } = await WORKSPACE_DB.prepare(
     `SELECT id FROM events LEFT JOIN journal ON event_id = id
       WHERE workspace_id = ? ORDER BY position, id`,
   )
@@ -235,9 +235,9 @@ export async function eventsOf(workspaceId: string): Promise<WebhookDelivery[]> 
 
 /** The body of a stored event; null if there is no such event. */
 export async function bodyOf(workspaceId: string, eventId: string): Promise<string | null> {
-  const workspace = HOME_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?");
+  const workspace = WORKSPACE_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?");
   const dataKey = await workspace.bind(workspaceId).first<string | null>("data_key");
-  const event = await findEvent(openDatabase(HOME_DB), workspaceId, eventId);
+  const event = await findEvent(openDatabase(WORKSPACE_DB), workspaceId, eventId);
   return event && makeBody(env.ENCRYPTION_KEYS, { workspaceId, dataKey }, event);
 }
 

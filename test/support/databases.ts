@@ -17,11 +17,11 @@ export function deploymentWith(databases: Partial<Record<DatabaseName, D1Databas
   return { ...env, ...databases };
 }
 
-/** How a database is away. */
+/** How a database is unreachable. */
 export const WAYS = ["rejects", "hangs"] as const;
 
 /** A database that rejects every call, as D1 does, or never answers. */
-export function awayDatabase(way: (typeof WAYS)[number]): D1Database {
+export function unreachableDatabase(way: (typeof WAYS)[number]): D1Database {
   const call = () =>
     way === "hangs"
       ? new Promise<never>(() => {})

@@ -28,10 +28,10 @@ import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
 import { insertSubscription } from "../../src/webhooks/subscriptions.ts";
-import { atHome, HOME, HOME_DB } from "./home.ts";
+import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
 
-export const db = drizzle(HOME_DB);
+export const db = drizzle(WORKSPACE_DB);
 
 export const MINUTE_MS = 60_000;
 export const HOUR_MS = 60 * MINUTE_MS;
@@ -42,7 +42,7 @@ export async function createWorkspace(adminEmails = ["admin@example.com"]): Prom
   const { workspaceId } = await exports.Platform.createWorkspace({
     name: "Agence",
     adminEmails,
-    database: HOME,
+    database: DATABASE,
   });
   return workspaceId;
 }
@@ -305,7 +305,7 @@ export function isolated(overrides: Partial<Env> = {}) {
     ...env,
     DELIVERIES: keepIn(fast),
     REDELIVERIES: keepIn(slow),
-    ...atHome(overrides),
+    ...inDatabase(overrides),
   };
   return { env: bindings, fast, slow };
 }
@@ -359,7 +359,7 @@ export function consumeFor(
   const bodies = subscriptionIds.map((subscriptionId) => ({
     subscriptionId,
     lane,
-    database: HOME,
+    database: DATABASE,
   }));
   return consumeBodies(bodies, bindings, attempt);
 }
@@ -409,11 +409,11 @@ export function observedDatabase({
         const value = Reflect.get(target, name);
         if (name === "withSession")
           return (since: string) =>
-            observeAll((value as D1Database["withSession"]).call(HOME_DB, since));
+            observeAll((value as D1Database["withSession"]).call(WORKSPACE_DB, since));
         return typeof value === "function" ? value.bind(target) : value;
       },
     });
-  const DB = observeAll(HOME_DB);
+  const DB = observeAll(WORKSPACE_DB);
   return { DB, trips };
 }
 

@@ -1,12 +1,12 @@
 import { env } from "cloudflare:workers";
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /**
  * Bindings whose calls are made immediately but answered in rounds: a round ends when every pending
  * call has its answer and nothing else is running. Rounds are the network hops on the critical
  * path.
  */
-export function countHops(db = HOME_DB) {
+export function countHops(db = WORKSPACE_DB) {
   let hops = 0;
   let underWay = 0;
   let arrivals: (() => void)[] = [];

@@ -1,4 +1,4 @@
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /**
  * D1 with a replica, which local D1 does not have: reads that require no bookmark, or one from
@@ -9,7 +9,7 @@ export function laggingReplica() {
   let stoppedAt: string | null = null;
   let staleReads = 0;
   const withSession = (since: string) => {
-    const primary = HOME_DB.withSession("first-primary");
+    const primary = WORKSPACE_DB.withSession("first-primary");
     const isStale = () => stoppedAt !== null && !isNewer(since, stoppedAt);
     const answer = async (how: "all" | "raw", query: string, parameters: unknown[]) => {
       const name = JSON.stringify([how, query, parameters]);
@@ -43,7 +43,7 @@ export function laggingReplica() {
     DB: { withSession } as unknown as D1Database,
     /** From now on, the replica gets no updates. */
     async stop() {
-      const session = HOME_DB.withSession("first-primary");
+      const session = WORKSPACE_DB.withSession("first-primary");
       await session.prepare("SELECT 1").all();
       stoppedAt = session.getBookmark();
     },

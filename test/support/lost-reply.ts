@@ -1,5 +1,5 @@
 import type { D1Client } from "../../src/db/session.ts";
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /** What is lost: the reply to a committed transaction, or the transaction itself. */
 export type Lost = "reply" | "request";
@@ -32,9 +32,10 @@ export function lossyDatabase(lost: Lost, meanwhile: () => Promise<unknown>): D1
           };
         const value = Reflect.get(target, name);
         if (name === "withSession")
-          return (since: string) => wrap((value as D1Database["withSession"]).call(HOME_DB, since));
+          return (since: string) =>
+            wrap((value as D1Database["withSession"]).call(WORKSPACE_DB, since));
         return typeof value === "function" ? value.bind(target) : value;
       },
     });
-  return wrap(HOME_DB);
+  return wrap(WORKSPACE_DB);
 }

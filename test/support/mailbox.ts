@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { asc, eq, sql } from "drizzle-orm";
 import { emails, notices } from "../../src/db/schema.ts";
 import { db } from "./deliveries.ts";
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 export interface Email {
   from: string;
@@ -49,5 +49,5 @@ export function emailsAbout(subscriptionId: string) {
 export async function clearMail(): Promise<void> {
   await db.update(notices).set({ sentAt: 0 }).where(sql`sent_at IS NULL`);
   await db.update(emails).set({ state: "dropped" }).where(eq(emails.state, "owed"));
-  await HOME_DB.exec("DELETE FROM sweep_positions");
+  await WORKSPACE_DB.exec("DELETE FROM sweep_positions");
 }

@@ -1,4 +1,4 @@
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /** The real database, and the number of rows read and written through it. */
 export function meteredDatabase() {
@@ -33,9 +33,9 @@ export function meteredDatabase() {
     },
   });
   const DB = {
-    ...meterAll(HOME_DB),
+    ...meterAll(WORKSPACE_DB),
     withSession(since: string) {
-      const session = HOME_DB.withSession(since);
+      const session = WORKSPACE_DB.withSession(since);
       return { ...meterAll(session), getBookmark: () => session.getBookmark() };
     },
   } as unknown as D1Database;

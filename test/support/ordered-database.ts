@@ -1,4 +1,4 @@
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /**
  * D1 that executes transactions immediately, but answers in an order chosen by the test.
@@ -12,8 +12,8 @@ export function orderedDatabase() {
     return result;
   };
   const db: D1Database = {
-    prepare: (query: string) => HOME_DB.prepare(query),
-    batch: (statements: D1PreparedStatement[]) => inTurn(HOME_DB.batch(statements)),
+    prepare: (query: string) => WORKSPACE_DB.prepare(query),
+    batch: (statements: D1PreparedStatement[]) => inTurn(WORKSPACE_DB.batch(statements)),
     withSession: () => db,
     getBookmark: () => null,
   } as unknown as D1Database;

@@ -1,4 +1,4 @@
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /**
  * D1 that executes queries immediately, but answers when `release` is called; `reading` resolves when
@@ -26,8 +26,8 @@ export function slowDatabase() {
       },
     });
   const db: D1Database = {
-    prepare: (query: string) => hold(HOME_DB.prepare(query)),
-    batch: (statements: D1PreparedStatement[]) => later(HOME_DB.batch(statements)),
+    prepare: (query: string) => hold(WORKSPACE_DB.prepare(query)),
+    batch: (statements: D1PreparedStatement[]) => later(WORKSPACE_DB.batch(statements)),
     withSession: () => db,
     getBookmark: () => null,
   } as unknown as D1Database;

@@ -1,6 +1,6 @@
 import type { DeliveryState } from "../../src/contract/enumerations.ts";
 import { newEventId } from "../../src/contract/ids.ts";
-import { HOME_DB } from "./home.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /** Events written at once. */
 const PIECE = 5_000;
@@ -20,12 +20,12 @@ export async function storeEvents(
   for (let i = 0; i < count; i += PIECE) {
     const piece = JSON.stringify(ids.slice(i, i + PIECE));
     const owed = state === "missed" ? "[]" : JSON.stringify([subscriptionId]);
-    await HOME_DB.batch([
-      HOME_DB.prepare(
+    await WORKSPACE_DB.batch([
+      WORKSPACE_DB.prepare(
         `INSERT INTO events (workspace_id, id, type, body, owed, created_at)
         SELECT ?1, value, 'lead.created', '{}', ?2, ?3 + ?4 + key FROM json_each(?5)`,
       ).bind(workspaceId, owed, startsAt, i, piece),
-      HOME_DB.prepare(
+      WORKSPACE_DB.prepare(
         `INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, due_at, settled_at)
         SELECT ?1, value, ?2, ?3, ?4, ?4 FROM json_each(?5) WHERE ?3 <> 'missed'`,
       ).bind(subscriptionId, workspaceId, state, startsAt, piece),

@@ -11,9 +11,9 @@ import worker from "../../src/index.ts";
 import { isWake } from "../../src/webhooks/dispatch/wake.ts";
 import { leadReport, openListeningWorkspace } from "../support/api.ts";
 import { owed, receivedBy, statesOf } from "../support/deliveries.ts";
-import { HOME_DB } from "../support/home.ts";
 import { call, deployment } from "../support/ingest.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { WORKSPACE_DB } from "../support/placement.ts";
 
 const lines = keepLog();
 
@@ -177,7 +177,7 @@ test("whatever one message is, the ninety-nine around it are recorded and it is 
     }),
     { numRuns: 30 },
   );
-  const { results } = await HOME_DB.prepare(
+  const { results } = await WORKSPACE_DB.prepare(
     "SELECT count(*) AS count FROM leads WHERE workspace_id = ?",
   )
     .bind(workspaceId)

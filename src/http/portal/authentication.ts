@@ -2,7 +2,7 @@ import type { Context, Next } from "hono";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { verifyPortalToken } from "../../platform/portal-token.ts";
-import { findHome, openToWrite } from "../../workspaces/placement.ts";
+import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
 import { findPortalAccess, type PortalAccess } from "../../workspaces/workspaces.ts";
 import { parseBearer } from "../authentication.ts";
 import type { AppEnv } from "../context.ts";
@@ -32,14 +32,14 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   const { success } = await c.env.PORTAL_REQUESTS.limit({ key: workspaceId });
   if (!success) throw new ApiError("rate_limited", { retry_after_seconds: WINDOW_SECONDS });
   const isRead = c.req.method === "GET" || c.req.method === "HEAD";
-  const find = () => findHome(c.env, workspaceId);
-  const home = await (isRead ? find() : openToWrite(c.env, find));
+  const find = () => findPlacement(c.env, workspaceId);
+  const placement = await (isRead ? find() : openToWrite(c.env, find));
   const webhookId = /^\/portal\/api\/webhooks\/([^/]+)/.exec(c.req.path)?.[1] ?? null;
   const named = webhookId !== null && isId("webhook", webhookId) ? webhookId : null;
-  const access = findPortalAccess(home.db, workspaceId, named);
+  const access = findPortalAccess(placement.db, workspaceId, named);
   c.set("workspaceId", workspaceId);
-  c.set("home", home);
-  c.set("db", home.db);
+  c.set("placement", placement);
+  c.set("db", placement.db);
   c.set("portal", { endsAt, access });
   const judged = access.then((found) => refusalOf(found, webhookId !== null));
   if (!isRead) {

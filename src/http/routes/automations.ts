@@ -125,7 +125,7 @@ automations.openapi(
     const control = await controlAutomation(db, workspaceId, visibility, id, status, Date.now);
     if (control.result === "not_found") throw new ApiError("automation_not_found");
     if (control.result === "not_controllable") throw new ApiError("automation_not_controllable");
-    c.executionCtx.waitUntil(wake(c.env, c.get("home").database, control.wakes));
+    c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, control.wakes));
     return c.json(toAutomation(control.row), 200);
   },
 );

@@ -224,7 +224,7 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void>
   if (!found) throw new ApiError("webhook_not_found");
   if (left)
     c.executionCtx.waitUntil(
-      wake(c.env, c.get("home").database, [{ subscriptionId: id, lane: "slow" }]),
+      wake(c.env, c.get("placement").database, [{ subscriptionId: id, lane: "slow" }]),
     );
 }
 

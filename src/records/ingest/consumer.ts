@@ -5,7 +5,7 @@ import { isTransient } from "../../db/errors.ts";
 import { inGroups } from "../../groups.ts";
 import { log, logError } from "../../log.ts";
 import { type Wake, wake } from "../../webhooks/dispatch/wake.ts";
-import { DatabaseAway, findDatabases, inTime } from "../../workspaces/placement.ts";
+import { DatabaseUnreachable, findDatabases, inTime } from "../../workspaces/placement.ts";
 import { parseRecordingInput, parseRecordMessage } from "../recording/inputs.ts";
 import { toRecording, toStatements } from "../recording/record.ts";
 import { commitRecordings, type Prepared, type Recording } from "../recording/recording.ts";
@@ -30,7 +30,7 @@ const INGEST_TRANSACTION_MAX_RECORDS = 1_000;
 /** With several databases, the maximum time that the others wait for one that does not answer... */
 const INGEST_DATABASE_MAX_MS = 10_000;
 /** ...and how long they then go on without it. */
-const INGEST_AWAY_MS = MINUTE_MS;
+const INGEST_UNREACHABLE_MS = MINUTE_MS;
 
 /**
  * The queue for platforms that are not Workers: records the messages of `platform-records` as
@@ -120,16 +120,18 @@ async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<
 }
 
 /** The databases that did not answer in time, and when to try them again, in Unix milliseconds. */
-const awayUntil = new Map<string, number>();
+const unreachableUntil = new Map<string, number>();
 
 /** Records messages. If there are several databases, this one has a limited time to answer. */
 async function recordInTime(env: Env, database: string, parsed: Parsed[], now: number) {
   if (hasOneDatabase(env)) return recordIn(env, database, parsed, now);
-  if ((awayUntil.get(database) ?? 0) > now) throw new DatabaseAway(`${database} did not answer`);
+  if ((unreachableUntil.get(database) ?? 0) > now)
+    throw new DatabaseUnreachable(`${database} did not answer`);
   try {
     await inTime(database, recordIn(env, database, parsed, now), INGEST_DATABASE_MAX_MS);
   } catch (error) {
-    if (error instanceof DatabaseAway) awayUntil.set(database, Date.now() + INGEST_AWAY_MS);
+    if (error instanceof DatabaseUnreachable)
+      unreachableUntil.set(database, Date.now() + INGEST_UNREACHABLE_MS);
     throw error;
   }
 }

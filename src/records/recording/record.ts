@@ -3,7 +3,7 @@ import type { Database, Statements } from "../../db/client.ts";
 import { knownDataKey } from "../../encryption/personal-data.ts";
 import type { Wake } from "../../webhooks/dispatch/wake.ts";
 import { ensureDataKey } from "../../workspaces/data-keys.ts";
-import { findHome, openToWrite } from "../../workspaces/placement.ts";
+import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
 import { type Visibility, visibilityOf } from "../automations.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
 import type { RecordingInput, RecordingMethod } from "./inputs.ts";
@@ -51,17 +51,17 @@ export async function record<M extends RecordingMethod>(
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await toRecording(env, method, input, { sentAt: null, now });
   const { workspaceId, ids, references, leaves, once, missing, hasPersonalData } = recording;
-  const home = await openToWrite(env, () => findHome(env, workspaceId));
+  const placement = await openToWrite(env, () => findPlacement(env, workspaceId));
   // Otherwise no look-up is needed: a missing workspace fails its foreign key.
   const isLookedUp =
     references.length > 0 ||
     leaves.removedAutomationIds !== undefined ||
     (hasPersonalData && !knownDataKey(workspaceId));
-  const known = isLookedUp ? await findReferences(home.db, recording) : NOTHING_KNOWN;
-  const statements = await toStatements(env, home.db, recording, known);
-  const committed = commitRecordings(home.db, [{ workspaceId, once, statements }], now);
+  const known = isLookedUp ? await findReferences(placement.db, recording) : NOTHING_KNOWN;
+  const statements = await toStatements(env, placement.db, recording, known);
+  const committed = commitRecordings(placement.db, [{ workspaceId, once, statements }], now);
   const { changed, wakes } = await refuseMissing(committed, missing);
-  return { ids, changed, database: home.database, wakes };
+  return { ids, changed, database: placement.database, wakes };
 }
 
 const NOTHING_KNOWN: Known = { workspaces: new Map(), automations: new Map(), leads: new Set() };

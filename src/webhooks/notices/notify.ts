@@ -4,7 +4,7 @@ import { hasOneDatabase } from "../../db/databases.ts";
 import { isMoving } from "../../db/errors.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { log, logError } from "../../log.ts";
-import { findHome, openToWrite } from "../../workspaces/placement.ts";
+import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
 import { errorCode, sendEmail } from "./mail.ts";
 import {
   giveBackEmails,
@@ -64,8 +64,8 @@ async function recordOutcome(
     if (!isMoving(error)) throw error;
   }
   try {
-    const home = await openToWrite(env, () => findHome(env, workspaceId));
-    await commit(home.db, outcome);
+    const placement = await openToWrite(env, () => findPlacement(env, workspaceId));
+    await commit(placement.db, outcome);
   } catch (cause) {
     throw new Unrecorded("", { cause });
   }

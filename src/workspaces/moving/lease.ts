@@ -12,7 +12,7 @@ import {
   takeMove,
   updateMove,
 } from "../moves.ts";
-import { DatabaseAway, inTime } from "../placement.ts";
+import { DatabaseUnreachable, inTime } from "../placement.ts";
 
 /** How long a database may take to answer a mover; less than `MOVER_MS`. */
 const MOVER_PATIENCE_MS = 10_000;
@@ -69,10 +69,10 @@ export class Lease {
     await this.ask(this.from, releaseMove(this.workspaceId, this.mover, until));
   }
 
-  /** Commits statements in a database. @throws DatabaseAway if there is no answer in time. */
+  /** Commits statements in a database. @throws DatabaseUnreachable if there is no answer in time. */
   async ask<R>(database: string, statements: Statements<R>): Promise<R> {
     const leftMs = this.deadline - performance.now();
-    if (leftMs <= 0) throw new DatabaseAway(`out of time before ${database} was asked`);
+    if (leftMs <= 0) throw new DatabaseUnreachable(`out of time before ${database} was asked`);
     const answer = commit(openNamed(this.#env, database), statements) as Promise<R>;
     return inTime(database, answer, Math.min(leftMs, MOVER_PATIENCE_MS));
   }

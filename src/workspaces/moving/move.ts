@@ -4,7 +4,7 @@ import { commit } from "../../db/client.ts";
 import { openDirectory, openNamed } from "../../db/databases.ts";
 import { sleep } from "../../timing.ts";
 import { beginMove, findMove, type Move } from "../moves.ts";
-import { findHome, inTime } from "../placement.ts";
+import { findPlacement, inTime } from "../placement.ts";
 import { findEntry, voidArrival } from "./arrivals.ts";
 import { Mover } from "./mover.ts";
 
@@ -35,7 +35,7 @@ export async function moveWorkspace(
   mayGoOn: () => boolean,
 ): Promise<MoveProgress> {
   for (let hasBegun = false; ; ) {
-    const { database: from, db: source } = await findHome(env, workspaceId);
+    const { database: from, db: source } = await findPlacement(env, workspaceId);
     const move = await commit(source, findMove(workspaceId));
     const goOn = (leaving: string) => continueMove(env, leaving, workspaceId, mayGoOn, true);
     if (!move || move.state === "left") {
@@ -65,7 +65,7 @@ export async function moveWorkspace(
 }
 
 async function progressOf(env: Env, workspaceId: string, to: string): Promise<MoveProgress> {
-  const { database, db } = await findHome(env, workspaceId);
+  const { database, db } = await findPlacement(env, workspaceId);
   const move = await commit(db, findMove(workspaceId));
   const state = move && move.state !== "left" ? move.state : null;
   return { done: database === to && state === null, state };

@@ -366,7 +366,7 @@ class Scenario {
   }
 
   /** The database that a workspace lives in. */
-  #home(workspaceId: string): string {
+  #placement(workspaceId: string): string {
     return this.store.homeOf(workspaceId);
   }
 
@@ -393,7 +393,7 @@ class Scenario {
     };
     this.#behaviours.set(host, behaviour);
     const isolate = new Isolate(world, "http", 0);
-    const db = this.worker.openDatabase(this.store.binding(isolate, this.#home(workspaceId)));
+    const db = this.worker.openDatabase(this.store.binding(isolate, this.#placement(workspaceId)));
     await this.worker.commit(db, this.worker.insertSubscription(row)).catch((error) => {
       world.note(`subscribing fails: ${error}`);
     });
@@ -572,7 +572,7 @@ class Scenario {
     if (rows.length === 0) return;
     const { id, workspace_id } = this.world.chance.pick(rows);
     const isolate = new Isolate(this.world, "http", 0);
-    const db = this.worker.openDatabase(this.store.binding(isolate, this.#home(workspace_id)));
+    const db = this.worker.openDatabase(this.store.binding(isolate, this.#placement(workspace_id)));
     const deletion = this.worker.deleteSubscription(workspace_id, id, Date.now());
     await this.worker.commit(this.worker.withoutRetries(db), deletion).then(
       () => this.#withdrawnAt.set(id, this.world.now),

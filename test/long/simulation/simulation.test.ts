@@ -81,7 +81,7 @@ describe("the simulation", () => {
     [
       "what the queues lose is woken",
       "sweep.ts",
-      [["wakeOverdue(home, env, now),", "Promise.resolve(),"]],
+      [["wakeOverdue(placement, env, now),", "Promise.resolve(),"]],
       /is overdue by more than an hour/,
       1,
     ],
@@ -135,7 +135,7 @@ describe("the simulation", () => {
     [
       "what a call leaves of a range is redelivered",
       "sweep.ts",
-      [["redeliverRanges(home, env, now, hasTime),", "Promise.resolve(),"]],
+      [["redeliverRanges(placement, env, now, hasTime),", "Promise.resolve(),"]],
       /is still being redelivered/,
       26,
     ],

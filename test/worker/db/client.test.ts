@@ -8,7 +8,7 @@ import { apiKeys, workspaces } from "../../../src/db/schema.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { openWorkspace } from "../../support/api.ts";
 import { observedDatabase } from "../../support/deliveries.ts";
-import { HOME_DB } from "../../support/home.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const LOST = "D1_ERROR: Network connection lost.";
 
@@ -81,7 +81,7 @@ test("columns with the same name are refused until one has an alias", async () =
       .from(apiKeys)
       .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
       .where(eq(apiKeys.id, keyId));
-  const db = openDatabase(HOME_DB);
+  const db = openDatabase(WORKSPACE_DB);
   const collision = joined({ key: apiKeys.id, workspace: workspaces.id });
   await expect(commit(db, collision)).rejects.toThrow("two selected columns are named id");
   const aliased = joined({ key: sql`${apiKeys.id}`.as("key"), workspace: workspaces.id });

@@ -12,8 +12,8 @@ import {
   receivedBy,
   subscriberUrl,
 } from "../../support/deliveries.ts";
-import { HOME } from "../../support/home.ts";
 import { keepLog } from "../../support/log-lines.ts";
+import { DATABASE } from "../../support/placement.ts";
 import { exchange, portalOf } from "../../support/portal.ts";
 
 keepLog();
@@ -44,7 +44,7 @@ type Version = ReturnType<typeof versionWith>;
 
 /** Creates what the secrets protect, each under the version's first keys. */
 async function createWith({ platform, fetch }: Version) {
-  const { workspaceId } = await platform.createWorkspace({ name: "Agence", database: HOME });
+  const { workspaceId } = await platform.createWorkspace({ name: "Agence", database: DATABASE });
   const { apiKey } = await platform.createApiKey({ workspaceId });
   const url = subscriberUrl();
   const webhook = { url, events: ["lead.created"] };

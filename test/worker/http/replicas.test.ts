@@ -13,9 +13,9 @@ import {
   recordAutomation,
 } from "../../support/api.ts";
 import { answered, consumeFor, isolated, subscribe } from "../../support/deliveries.ts";
-import { HOME } from "../../support/home.ts";
 import { countHops } from "../../support/hops.ts";
 import { laggingReplica } from "../../support/lagging-replica.ts";
+import { DATABASE } from "../../support/placement.ts";
 
 /** A workspace with reads served by a replica, as seen by an isolate that knows the key. */
 async function openReplicated() {
@@ -135,10 +135,10 @@ test("an evicted gate returns with its bookmark", async () => {
   const keyHash = await hashApiKey(apiKey);
   const bookmark = "ffffffff-00000000-00000000-00000000000000000000000000000000";
   await env.KEY_GATE.getByName(keyHash).admit(keyHash);
-  await env.KEY_GATE.getByName(keyHash).advance(bookmark, HOME);
+  await env.KEY_GATE.getByName(keyHash).advance(bookmark, DATABASE);
   await env.KEY_GATE.getByName(keyHash).advance(
     "00000000-00000000-00000000-00000000000000000000000000000000",
-    HOME,
+    DATABASE,
   );
   await evictDurableObject(env.KEY_GATE.getByName(keyHash));
   expect(await env.KEY_GATE.getByName(keyHash).admit(keyHash)).toMatchObject({ bookmark });

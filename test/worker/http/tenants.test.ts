@@ -4,7 +4,7 @@ import type { D1Client } from "../../../src/db/session.ts";
 import { deployedWith, openApi, send, withoutRateLimit } from "../../support/api.ts";
 import { type Operation, operationsOf } from "../../support/document.ts";
 import { idFor, openFilledWorkspace } from "../../support/filled.ts";
-import { HOME_DB } from "../../support/home.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
@@ -21,7 +21,9 @@ const ROWS = [
 
 /** What is stored of a workspace. */
 async function rowsOf(workspaceId: string): Promise<string> {
-  const results = await HOME_DB.batch(ROWS.map((sql) => HOME_DB.prepare(sql).bind(workspaceId)));
+  const results = await WORKSPACE_DB.batch(
+    ROWS.map((sql) => WORKSPACE_DB.prepare(sql).bind(workspaceId)),
+  );
   return JSON.stringify(results.map((one) => one.results));
 }
 
@@ -116,7 +118,7 @@ const met = new Set<string>();
 describe("another workspace's data is neither shown nor changed, and would be without any one filter", () => {
   test.each(operations)("by $operationId", async (operation) => {
     const queries = new Set<string>();
-    const observed = rewritten(HOME_DB, (query) => {
+    const observed = rewritten(WORKSPACE_DB, (query) => {
       queries.add(query);
       return query;
     });
@@ -129,7 +131,7 @@ describe("another workspace's data is neither shown nor changed, and would be wi
       const before = query.slice(0, index);
       // Its parameter stays, so that the others keep their places.
       const without = before + query.slice(index).replace(filter, "? IS NOT NULL");
-      const db = rewritten(HOME_DB, (other) => (other === query ? without : other));
+      const db = rewritten(WORKSPACE_DB, (other) => (other === query ? without : other));
       const leaks = await leaksOf(operation, db);
       const [, why] = HARMLESS.find(([place]) => place.test(before)) ?? [];
       if (why) met.add(why);

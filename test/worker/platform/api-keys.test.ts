@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { rollKey } from "../../../src/workspaces/api-keys.ts";
 import { errorOf, openApi, openWorkspace, rateLimitOf } from "../../support/api.ts";
-import { HOME, HOME_DB } from "../../support/home.ts";
+import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 
@@ -265,7 +265,7 @@ describe("listWorkspaces", () => {
     );
     const { workspaceId } = await Platform.createWorkspace({
       name: "Agence Lumière",
-      database: HOME,
+      database: DATABASE,
     });
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     const first = await Platform.listWorkspaces({});
@@ -276,7 +276,7 @@ describe("listWorkspaces", () => {
       accessGranted: false,
       webhooksMax: 20,
       createdAt: INSTANT,
-      database: HOME,
+      database: DATABASE,
     });
     const second = await Platform.listWorkspaces({ cursor: first.nextCursor });
     const ids = [...first.items, ...second.items].map((item) => item.workspaceId);
@@ -289,7 +289,7 @@ describe("listWorkspaces", () => {
 describe("updateWorkspace", () => {
   /** The row of a workspace. */
   const read = (workspaceId: string) =>
-    HOME_DB.prepare("SELECT name, admin_emails FROM workspaces WHERE id = ?")
+    WORKSPACE_DB.prepare("SELECT name, admin_emails FROM workspaces WHERE id = ?")
       .bind(workspaceId)
       .first();
 

@@ -12,7 +12,7 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
-import { HOME_DB } from "../../support/home.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 
@@ -76,7 +76,7 @@ describe("recordAutomations", () => {
     expect(await report({ updatedAt: null })).toBe(id);
     expect(await read()).toEqual(before);
     expect(await eventsOf(workspaceId)).toEqual([]);
-    const row = HOME_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
+    const row = WORKSPACE_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
     expect(await row.first("revision")).toBe(1);
   });
 

@@ -13,7 +13,7 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
-import { HOME_DB } from "../../support/home.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 
@@ -25,8 +25,8 @@ function wrong<Input>(input: unknown): Input {
 /** The number of rows in each table. */
 async function tables(): Promise<Record<string, number>> {
   const names = ["workspaces", "api_keys", "automations", "leads", "runs", "events", "deliveries"];
-  const counts = await HOME_DB.batch<{ n: number }>(
-    names.map((name) => HOME_DB.prepare(`SELECT count(*) AS n FROM ${name}`)),
+  const counts = await WORKSPACE_DB.batch<{ n: number }>(
+    names.map((name) => WORKSPACE_DB.prepare(`SELECT count(*) AS n FROM ${name}`)),
   );
   return Object.fromEntries(names.map((name, i) => [name, counts[i]?.results[0]?.n ?? 0]));
 }

@@ -24,8 +24,8 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
-import { HOME, HOME_DB } from "../../support/home.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
@@ -52,12 +52,12 @@ async function withLeads(behaviour = "status-500") {
 
 /** The tables that contain the text anywhere. */
 async function tablesWith(text: string): Promise<string[]> {
-  const tables = await HOME_DB.prepare(
+  const tables = await WORKSPACE_DB.prepare(
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
   ).all<{ name: string }>();
   const found = await Promise.all(
     tables.results.map(async ({ name }) => {
-      const { results } = await HOME_DB.prepare(`SELECT * FROM "${name}"`).all();
+      const { results } = await WORKSPACE_DB.prepare(`SELECT * FROM "${name}"`).all();
       return JSON.stringify(results).includes(text) ? [name] : [];
     }),
   );
@@ -66,7 +66,7 @@ async function tablesWith(text: string): Promise<string[]> {
 
 /** Inserts leads that no event announced. */
 function fillLeads(workspaceId: string, count: number) {
-  return HOME_DB.prepare(`
+  return WORKSPACE_DB.prepare(`
     INSERT INTO leads (id, workspace_id, reference, source, agent_id, sealed, created_at, event_id)
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
     SELECT 'lea_' || ?1 || n, ?1, n, 'crm', 'agt_1', x'00', n, '' FROM numbers`)
@@ -115,12 +115,14 @@ describe("eraseLeads", () => {
     const { id } = subscription;
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 2 });
     const eventIds = (await deliveriesTo(id)).map(({ eventId }) => eventId);
-    await HOME_DB.prepare(
+    await WORKSPACE_DB.prepare(
       "UPDATE deliveries SET state = 'pending', settled_at = NULL, attempts = 0 WHERE subscription_id = ?",
     )
       .bind(id)
       .run();
-    await HOME_DB.prepare("UPDATE subscriptions SET posts_at_once = 1, held_until = 0 WHERE id = ?")
+    await WORKSPACE_DB.prepare(
+      "UPDATE subscriptions SET posts_at_once = 1, held_until = 0 WHERE id = ?",
+    )
       .bind(id)
       .run();
     let now = Date.now() + 60_000;
@@ -135,7 +137,9 @@ describe("eraseLeads", () => {
     expect(posts).toHaveLength(1);
     expect(eventIds).toContain(posts[0]);
     expect(await deliveriesTo(id)).toEqual([]);
-    const { results } = await HOME_DB.prepare("SELECT 1 FROM attempts WHERE subscription_id = ?")
+    const { results } = await WORKSPACE_DB.prepare(
+      "SELECT 1 FROM attempts WHERE subscription_id = ?",
+    )
       .bind(id)
       .all();
     expect(results).toEqual([]);
@@ -163,28 +167,28 @@ describe("eraseLeads", () => {
 
 test("personal data, and the data key that it is encrypted under, are overwritten before they are deleted", async () => {
   const { workspaceId, first } = await withLeads();
-  const stored = HOME_DB.prepare(
+  const stored = WORKSPACE_DB.prepare(
     `SELECT length(hex(sealed)) AS bytes, id <> ?2 AS later FROM leads WHERE workspace_id = ?1
       UNION ALL SELECT length(data_key), 2 FROM workspaces WHERE id = ?1 ORDER BY later`,
   );
   const { results: lengths } = await stored.bind(workspaceId, first).all<{ bytes: number }>();
   const [sealed = 0, other = 0, dataKey = 0] = lengths.map(({ bytes }) => bytes);
   const keep = (table: string, columns: string) =>
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       `CREATE TRIGGER kept_${table} AFTER DELETE ON ${table}
         BEGIN INSERT INTO kept SELECT json_array(${columns}); END`,
     );
-  await HOME_DB.batch([
-    HOME_DB.prepare("CREATE TABLE kept (row TEXT)"),
+  await WORKSPACE_DB.batch([
+    WORKSPACE_DB.prepare("CREATE TABLE kept (row TEXT)"),
     keep("leads", "hex(OLD.sealed)"),
     keep("workspaces", "OLD.data_key"),
   ]);
   await Platform.eraseLeads({ workspaceId, ids: [first] });
   await Platform.eraseWorkspace({ workspaceId });
-  const { results } = await HOME_DB.prepare("SELECT row FROM kept").all<{ row: string }>();
-  await HOME_DB.prepare("DROP TRIGGER kept_leads").run();
-  await HOME_DB.prepare("DROP TRIGGER kept_workspaces").run();
-  await HOME_DB.prepare("DROP TABLE kept").run();
+  const { results } = await WORKSPACE_DB.prepare("SELECT row FROM kept").all<{ row: string }>();
+  await WORKSPACE_DB.prepare("DROP TRIGGER kept_leads").run();
+  await WORKSPACE_DB.prepare("DROP TRIGGER kept_workspaces").run();
+  await WORKSPACE_DB.prepare("DROP TABLE kept").run();
   expect(results.map(({ row }) => JSON.parse(row))).toEqual([
     ["0".repeat(sealed)],
     ["0".repeat(other)],
@@ -226,7 +230,7 @@ describe("eraseWorkspace", () => {
   test("in pieces, reads what it erases, however many notices other workspaces have", async () => {
     const { workspaceId } = await openWorkspace();
     await fillLeads(workspaceId, 1_500);
-    await HOME_DB.prepare(`
+    await WORKSPACE_DB.prepare(`
       INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
       SELECT 'wks_other', 'whk_' || n, 'example.com', '[]', n, n, n FROM numbers`).run();
@@ -265,7 +269,7 @@ describe("eraseWorkspace", () => {
     await commit(db, closeWorkspace(workspaceId, Date.now()));
     const remaining = await eraseWorkspace(db, workspaceId, () => false);
     // 200 events, then all leads, the subscription, the workspace, and the key, which is in the directory.
-    expect(remaining).toBe(HOME === "DB" ? 1_403 : 1_402);
+    expect(remaining).toBe(DATABASE === "DB" ? 1_403 : 1_402);
     expect(await eraseWorkspace(db, workspaceId, () => true)).toBe(0);
     expect(await tablesWith(workspaceId)).toEqual([]);
     expect(await tablesWith(workspaceId)).toEqual([]);

@@ -24,8 +24,8 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
-import { HOME_DB } from "../../support/home.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 
@@ -75,16 +75,16 @@ async function withEverything() {
     await expect
       .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })
       .toBeGreaterThan(0);
-  await HOME_DB.batch([
+  await WORKSPACE_DB.batch([
     // Held, or its row would go with what it is owed.
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       "UPDATE subscriptions SET deleted_at = 1, cancelling = 1, generation = generation + 1, held_by = 'test', held_until = 9e12 WHERE id = ?",
     ).bind(deleted.id),
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
         VALUES (?, ?, 'a.example', '["lead.created"]', 1, 2, 3)`,
     ).bind(workspaceId, failing.id),
-    HOME_DB.prepare(
+    WORKSPACE_DB.prepare(
       `INSERT INTO emails (notice_id, recipient, due_at)
         SELECT id, 'admin@example.com', 4 FROM notices WHERE workspace_id = ?`,
     ).bind(workspaceId),
@@ -205,7 +205,7 @@ describe("exportWorkspace", () => {
       });
     const pages = await exportAll(workspaceId, async () => {
       await report(from % 200 === 0 ? "crm_source" : "social_comments");
-      await HOME_DB.prepare("UPDATE runs SET crm = NOT crm WHERE workspace_id = ?")
+      await WORKSPACE_DB.prepare("UPDATE runs SET crm = NOT crm WHERE workspace_id = ?")
         .bind(workspaceId)
         .run();
       await record(from);

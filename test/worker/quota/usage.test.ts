@@ -142,7 +142,7 @@ describe("GET /portal/api/keys", () => {
     await openApi(other.apiKey).get("/v1/leads");
     const broken = await hashApiKey(apiKey);
     const getByName = (name: string) => {
-      if (name === broken) throw new Error("the object is away");
+      if (name === broken) throw new Error("the object is unreachable");
       return env.KEY_GATE.getByName(name);
     };
     const fetch = deployedWith({ KEY_GATE: { getByName } as unknown as Env["KEY_GATE"] });

@@ -4,7 +4,7 @@ import type { Lead } from "../../../src/records/leads.ts";
 import { PERSONAL_FIELDS, showPerson } from "../../../src/records/person.ts";
 import { RECORDING_INPUTS } from "../../../src/records/recording/inputs.ts";
 import { eventsOf, leadReport, openListeningWorkspace, send } from "../../support/api.ts";
-import { HOME_DB } from "../../support/home.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 
@@ -28,11 +28,11 @@ function textsIn(value: unknown): string[] {
 
 /** Everything that is stored, whatever the table. */
 async function dump(): Promise<string> {
-  const { results } = await HOME_DB.prepare(
+  const { results } = await WORKSPACE_DB.prepare(
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'",
   ).all<{ name: string }>();
-  const tables = results.map(({ name }) => HOME_DB.prepare(`SELECT * FROM "${name}"`));
-  return JSON.stringify(await HOME_DB.batch(tables));
+  const tables = results.map(({ name }) => WORKSPACE_DB.prepare(`SELECT * FROM "${name}"`));
+  return JSON.stringify(await WORKSPACE_DB.batch(tables));
 }
 
 test("each personal field is shown, announced and exported as reported, and stored nowhere in the clear", async () => {

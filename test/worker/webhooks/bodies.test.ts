@@ -27,11 +27,11 @@ import {
   subscribe,
   subscriptionRow,
 } from "../../support/deliveries.ts";
-import { HOME_DB } from "../../support/home.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
-const db = openDatabase(HOME_DB);
+const db = openDatabase(WORKSPACE_DB);
 const KEYS = env.ENCRYPTION_KEYS;
 
 /** Records leads that one subscriber is owed, and posts their events to it. */
@@ -66,7 +66,7 @@ describe("the body of lead.created", () => {
         body: post.body,
       });
     }
-    const { results } = await HOME_DB.prepare(
+    const { results } = await WORKSPACE_DB.prepare(
       "SELECT DISTINCT body FROM events WHERE workspace_id = ?",
     )
       .bind(workspaceId)
@@ -144,7 +144,7 @@ test("the body of run.completed is stored: the run may be recorded again after i
   await subscribe(workspaceId, { events: ["run.completed"] });
   const automationId = await recordAutomation(workspaceId);
   const { ids } = await Platform.recordRuns({ workspaceId, runs: [runReport("r", automationId)] });
-  const { results } = await HOME_DB.prepare(
+  const { results } = await WORKSPACE_DB.prepare(
     "SELECT body ->> '$.data.id' AS run, lead_id FROM events WHERE workspace_id = ?",
   )
     .bind(workspaceId)

@@ -4,9 +4,9 @@ import { randomId } from "../../../../src/contract/ids.ts";
 import { signPortalToken } from "../../../../src/platform/portal-token.ts";
 import { deployedWith, openWorkspace, send } from "../../../support/api.ts";
 import { announceLeads, receivedBy, subscribe } from "../../../support/deliveries.ts";
-import { HOME_DB } from "../../../support/home.ts";
 import { countHops } from "../../../support/hops.ts";
 import { keepLog } from "../../../support/log-lines.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import {
   openPortal,
   PORTAL_ANSWER,
@@ -62,9 +62,9 @@ async function openOwed() {
 
 /** Everything stored for a webhook and its deliveries. */
 async function stored(id: string) {
-  const [webhook, deliveries] = await HOME_DB.batch([
-    HOME_DB.prepare("SELECT * FROM subscriptions WHERE id = ?").bind(id),
-    HOME_DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?").bind(id),
+  const [webhook, deliveries] = await WORKSPACE_DB.batch([
+    WORKSPACE_DB.prepare("SELECT * FROM subscriptions WHERE id = ?").bind(id),
+    WORKSPACE_DB.prepare("SELECT * FROM deliveries WHERE subscription_id = ?").bind(id),
   ]);
   return [webhook?.results, deliveries?.results];
 }

@@ -3,8 +3,8 @@ import { SUBSCRIPTIONS_MAX } from "../../../../src/contract/limits.ts";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { deployedWith, openWorkspace } from "../../../support/api.ts";
 import { DAY_MS, subscribe } from "../../../support/deliveries.ts";
-import { HOME_DB } from "../../../support/home.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { openPortal } from "../../../support/portal.ts";
 import { storeEvents } from "../../../support/stored-events.ts";
 
@@ -76,7 +76,7 @@ describe("however much is stored, the requests that a portal may make in a minut
         portal.post(webhook("/redeliver"), { eventIds: eventIds.slice(100 * i, 100 * i + 100) }),
     ],
   ])("%s", async (_, request) => {
-    await HOME_DB.exec("UPDATE subscriptions SET ranges = NULL, ranged_until = 0");
+    await WORKSPACE_DB.exec("UPDATE subscriptions SET ranges = NULL, ranged_until = 0");
     const asked = 20;
     const largest = { read: 0 };
     const before = rows.read;

@@ -11,7 +11,7 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../../support/deliveries.ts";
-import { HOME_DB } from "../../../support/home.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { openPortal, portalRefusal, portalSuccess } from "../../../support/portal.ts";
 import { until } from "../../../support/until.ts";
 
@@ -131,13 +131,13 @@ describe("webhooks in the portal", () => {
     // Today is the seventh day: events from before the first day do not count.
     await announceLeads(workspaceId, 2, now - 6 * DAY_MS);
     await announceLeads(workspaceId, 5, now - 7 * DAY_MS);
-    const { results } = await HOME_DB.prepare(
+    const { results } = await WORKSPACE_DB.prepare(
       "SELECT event_id AS id FROM deliveries WHERE workspace_id = ? ORDER BY event_id DESC",
     )
       .bind(workspaceId)
       .all<{ id: string }>();
     const set = (id: string | undefined, state: string, attempts: number) =>
-      HOME_DB.prepare("UPDATE deliveries SET state = ?, attempts = ? WHERE event_id = ?")
+      WORKSPACE_DB.prepare("UPDATE deliveries SET state = ?, attempts = ? WHERE event_id = ?")
         .bind(state, attempts, id)
         .run();
     await set(results[0]?.id, "delivered", 1);

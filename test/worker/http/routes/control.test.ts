@@ -11,7 +11,7 @@ import {
   success,
   withoutRateLimit,
 } from "../../../support/api.ts";
-import { HOME_DB } from "../../../support/home.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
 const LONG_AGO = "2020-01-01T00:00:00.000Z";
@@ -153,7 +153,7 @@ describe("clients that race on one automation", () => {
       events.map((_, i) => (i % 2 ? "active" : "paused")),
     );
     expect((await read()).status).toBe(events.length % 2 ? "paused" : "active");
-    const row = HOME_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
+    const row = WORKSPACE_DB.prepare("SELECT revision FROM automations WHERE id = ?").bind(id);
     expect(await row.first("revision")).toBe(1 + events.length);
   });
 

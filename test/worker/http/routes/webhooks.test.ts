@@ -12,7 +12,7 @@ import {
   success,
   withoutRateLimit,
 } from "../../../support/api.ts";
-import { HOME_DB } from "../../../support/home.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 type Created = Webhook & { secret: string };
 
@@ -125,7 +125,7 @@ describe("POST /webhooks", () => {
       const { api } = await openWorkspace();
       const first = await create(api, "f");
       const age = (ms: number) =>
-        HOME_DB.prepare("UPDATE subscriptions SET created_at = ? WHERE id = ?")
+        WORKSPACE_DB.prepare("UPDATE subscriptions SET created_at = ? WHERE id = ?")
           .bind(Date.now() - ms, first.body.id)
           .run();
       await age(24 * 3_600_000 - 60_000);
@@ -170,7 +170,7 @@ describe("POST /webhooks", () => {
       url: URL_OF_OURS,
       events: ["lead.created"],
     });
-    const row = await HOME_DB.prepare("SELECT * FROM subscriptions WHERE id = ?")
+    const row = await WORKSPACE_DB.prepare("SELECT * FROM subscriptions WHERE id = ?")
       .bind(body.id)
       .first();
     expect(row).not.toBeNull();
@@ -393,7 +393,9 @@ describe("the subscription limit", () => {
     const { workspaceId, api } = await openWorkspace();
     await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: 1 });
     const { id } = (await api.post<Created>("/v1/webhooks", body)).body;
-    await HOME_DB.prepare("UPDATE subscriptions SET deleted_at = 1, cancelling = 1 WHERE id = ?")
+    await WORKSPACE_DB.prepare(
+      "UPDATE subscriptions SET deleted_at = 1, cancelling = 1 WHERE id = ?",
+    )
       .bind(id)
       .run();
     expect((await api.post("/v1/webhooks", body)).status).toBe(201);
@@ -450,7 +452,7 @@ describe("GET /webhooks", () => {
       url: URL_OF_OURS,
       events: ["lead.created"],
     });
-    await HOME_DB.prepare("UPDATE subscriptions SET disabled_at = ? WHERE id = ?")
+    await WORKSPACE_DB.prepare("UPDATE subscriptions SET disabled_at = ? WHERE id = ?")
       .bind(Date.parse("2026-03-14T09:26:53.589Z"), body.id)
       .run();
     const { secret, ...subscription } = body;

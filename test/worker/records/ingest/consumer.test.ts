@@ -14,9 +14,9 @@ import {
   runReport,
 } from "../../../support/api.ts";
 import { deliveriesTo, observedDatabase, subscribe } from "../../../support/deliveries.ts";
-import { HOME_DB } from "../../../support/home.ts";
 import { call, deployment, ingestBodies } from "../../../support/ingest.ts";
 import { keepLog } from "../../../support/log-lines.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 type Workspace = Awaited<ReturnType<typeof openListeningWorkspace>>;
 
@@ -133,7 +133,7 @@ describe("a batch", () => {
     expect(acknowledged).toEqual(range(25));
     const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
     expect(inserted).toEqual([0, 11, 11, 3]);
-    const stored = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
+    const stored = WORKSPACE_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
     expect(await stored.bind(workspaceId).first("n")).toBe(2_250);
   });
 

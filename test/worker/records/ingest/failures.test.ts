@@ -4,9 +4,9 @@ import { derivedId } from "../../../../src/contract/ids.ts";
 import { ingest } from "../../../../src/records/ingest/consumer.ts";
 import { automationReport, eventsOf, recordAutomation } from "../../../support/api.ts";
 import { observedDatabase } from "../../../support/deliveries.ts";
-import { HOME_DB } from "../../../support/home.ts";
 import { call, deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
 import { keepLog } from "../../../support/log-lines.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
 const BROKEN = new Error("D1_ERROR: disk I/O error");
@@ -119,7 +119,7 @@ describe("a message that the database rejects within a shared transaction", () =
     const { DB } = observedDatabase({
       before: async (trip) => {
         if (trip === 2)
-          await HOME_DB.prepare("DELETE FROM automations WHERE id = ?").bind(removed).run();
+          await WORKSPACE_DB.prepare("DELETE FROM automations WHERE id = ?").bind(removed).run();
       },
     });
     const { env: bindings, dead } = deployment({ DB });
@@ -151,8 +151,8 @@ describe("a message that the database rejects within a shared transaction", () =
     const { DB } = observedDatabase({
       before: async (trip) => {
         if (trip !== 2) return;
-        const remove = (sql: string) => HOME_DB.prepare(sql).bind(gone.workspaceId);
-        await HOME_DB.batch([
+        const remove = (sql: string) => WORKSPACE_DB.prepare(sql).bind(gone.workspaceId);
+        await WORKSPACE_DB.batch([
           remove("DELETE FROM api_keys WHERE workspace_id = ?"),
           remove("DELETE FROM subscriptions WHERE workspace_id = ?"),
           remove("DELETE FROM workspaces WHERE id = ?"),

@@ -21,8 +21,8 @@ import {
   statesOf,
   subscribe,
 } from "../../../support/deliveries.ts";
-import { HOME_DB } from "../../../support/home.ts";
 import { deployment, ingestBodies, openSource } from "../../../support/ingest.ts";
+import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { record } from "../../../support/record.ts";
 
 const NOW = Date.parse("2026-01-01T00:00:00.000Z");
@@ -39,12 +39,14 @@ const recordLead = (workspaceId: string, reference: string, DB = env.DB) =>
   );
 
 const dataKeyOf = (workspaceId: string) =>
-  HOME_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
+  WORKSPACE_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
     .bind(workspaceId)
     .first<string | null>("data_key");
 
 const deleteDataKey = (workspaceId: string) =>
-  HOME_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?").bind(workspaceId).run();
+  WORKSPACE_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
+    .bind(workspaceId)
+    .run();
 
 /** A workspace as it was stored before workspaces had data keys. */
 async function openOldWorkspace() {
@@ -109,9 +111,9 @@ describe("recording leads", () => {
     const { DB } = observedDatabase({
       before: async (_, texts) => {
         if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
-        await HOME_DB.batch([
-          HOME_DB.prepare("DELETE FROM api_keys WHERE workspace_id = ?").bind(workspaceId),
-          HOME_DB.prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId),
+        await WORKSPACE_DB.batch([
+          WORKSPACE_DB.prepare("DELETE FROM api_keys WHERE workspace_id = ?").bind(workspaceId),
+          WORKSPACE_DB.prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId),
         ]);
       },
     });
@@ -121,7 +123,7 @@ describe("recording leads", () => {
   test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
     const [broken, fine] = [await openSource(), await openSource()];
     const breaking = "UPDATE workspaces SET data_key = 'lost.AAAA' WHERE id = ?";
-    await HOME_DB.prepare(breaking).bind(broken.workspaceId).run();
+    await WORKSPACE_DB.prepare(breaking).bind(broken.workspaceId).run();
     const { DB, trips } = observedDatabase();
     const { env: bindings, dead } = deployment({ DB });
     const { workspaceId } = broken;
@@ -142,7 +144,7 @@ describe("recording leads", () => {
     expect(trips).toHaveLength(2);
     expect(dead).toEqual([]);
     expect(await fine.leads()).toHaveLength(2);
-    const count = HOME_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
+    const count = WORKSPACE_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
     expect(await count.bind(broken.workspaceId).first("n")).toBe(0);
   });
 });

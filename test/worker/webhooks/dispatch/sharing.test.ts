@@ -21,8 +21,8 @@ import {
   subscriptionRow,
   toolsAt,
 } from "../../../support/deliveries.ts";
-import { HOME, HOME_DB } from "../../../support/home.ts";
 import { keepLog } from "../../../support/log-lines.ts";
+import { DATABASE, WORKSPACE_DB } from "../../../support/placement.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
@@ -188,8 +188,8 @@ describe("subscriptions that share a dispatch", () => {
     let [current, most] = [0, 0];
     // Two more names for the same database.
     const { env } = isolated();
-    const bindings = { ...env, DB_8: HOME_DB, DB_9: HOME_DB } as Env;
-    const bodies = [HOME, "DB_8", "DB_9"].flatMap((database) =>
+    const bindings = { ...env, DB_8: WORKSPACE_DB, DB_9: WORKSPACE_DB } as Env;
+    const bodies = [DATABASE, "DB_8", "DB_9"].flatMap((database) =>
       ids.map((subscriptionId) => ({
         subscriptionId,
         lane: slow.has(subscriptionId) ? "slow" : "fast",

@@ -4,13 +4,13 @@ import { databaseNames, openDirectory, openNamed } from "../db/databases.ts";
 import { logError } from "../log.ts";
 import { unknownWorkspace } from "../records/recording/references.ts";
 import {
-  allHomes,
-  findHome,
-  findHomeOfWebhook,
-  type Home,
-  homeNamed,
+  allPlacements,
+  findPlacement,
+  findPlacementOfWebhook,
   inTime,
   openToWrite,
+  type Placement,
+  placementIn,
 } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
 
@@ -20,25 +20,25 @@ export async function expectWorkspace(env: Env, workspaceId: string): Promise<vo
 }
 
 /** Finds where a workspace lives. @throws InputError if there is no such workspace. */
-export async function findKnownHome(env: Env, workspaceId: string): Promise<Home> {
+export async function findKnownPlacement(env: Env, workspaceId: string): Promise<Placement> {
   await expectWorkspace(env, workspaceId);
-  return findHome(env, workspaceId);
+  return findPlacement(env, workspaceId);
 }
 
 /** Opens the database that a workspace lives in for writes; they follow it when it moves. */
-export function openHome(env: Env, workspaceId: string): Promise<Home> {
-  return openToWrite(env, () => findHome(env, workspaceId));
+export function openPlacement(env: Env, workspaceId: string): Promise<Placement> {
+  return openToWrite(env, () => findPlacement(env, workspaceId));
 }
 
 /** Opens the database that a subscription's workspace lives in for writes. */
-export function openHomeOfWebhook(env: Env, webhookId: string): Promise<Home> {
-  return openToWrite(env, () => findHomeOfWebhook(env, webhookId));
+export function openPlacementOfWebhook(env: Env, webhookId: string): Promise<Placement> {
+  return openToWrite(env, () => findPlacementOfWebhook(env, webhookId));
 }
 
 /** A database by its name. @throws InputError that lists the names if none is bound under this one. */
-export function expectDatabase(env: Env, database: string): Home {
+export function expectDatabase(env: Env, database: string): Placement {
   const names = databaseNames(env);
-  if (names.includes(database)) return homeNamed(env, database);
+  if (names.includes(database)) return placementIn(env, database);
   throw new InputError(
     "database",
     `no database is bound as ${database}; there is ${names.join(", ")}`,
@@ -46,13 +46,13 @@ export function expectDatabase(env: Env, database: string): Home {
 }
 
 /** The databases to query about one workspace, about one database, or about everything. */
-export async function findHomes(
+export async function findPlacements(
   env: Env,
   workspaceId: string | null | undefined,
   database: string | null | undefined,
-): Promise<Home[]> {
-  if (workspaceId != null) return [await findKnownHome(env, workspaceId)];
-  return database == null ? allHomes(env) : [expectDatabase(env, database)];
+): Promise<Placement[]> {
+  if (workspaceId != null) return [await findKnownPlacement(env, workspaceId)];
+  return database == null ? allPlacements(env) : [expectDatabase(env, database)];
 }
 
 /**
@@ -67,7 +67,7 @@ export async function queryIfReachable<T>(
   try {
     return await inTime(database, find(openNamed(env, database)));
   } catch (error) {
-    logError("database_away", error, { database });
+    logError("database_unreachable", error, { database });
     return null;
   }
 }

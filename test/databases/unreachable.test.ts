@@ -9,11 +9,11 @@ import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { announce, IS_NEW_LEAD } from "../../src/webhooks/outbox.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
 import {
-  awayDatabase,
   type DatabaseName,
   databaseOf,
   deploymentWith,
   openWorkspaceIn,
+  unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
 import {
@@ -59,10 +59,10 @@ async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
   return subscribed;
 }
 
-/** The deployment with DB_3 away and queues that keep their messages. */
+/** The deployment with DB_3 unreachable and queues that keep their messages. */
 function withoutThird(way: (typeof WAYS)[number]) {
   const { env: bindings, fast, slow } = isolated();
-  return { env: { ...bindings, DB_3: awayDatabase(way) } as Env, fast, slow };
+  return { env: { ...bindings, DB_3: unreachableDatabase(way) } as Env, fast, slow };
 }
 
 interface Hint {
@@ -89,7 +89,7 @@ function batchOf(hints: Hint[]) {
   return { messages, fates };
 }
 
-describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
+describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
   test("deliveries in DB and DB_2 are made, in the same batch", async () => {
     const [first, second, third] = [
       await openOwed("DB"),
@@ -198,7 +198,7 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
       await openWorkspaceIn("DB_2"),
       await openWorkspaceIn("DB_3"),
     ];
-    const fetch = deployedAs(deploymentWith({ DB_3: awayDatabase(way) }));
+    const fetch = deployedAs(deploymentWith({ DB_3: unreachableDatabase(way) }));
     for (const { apiKey } of [first, second]) {
       const api = openApi(apiKey, fetch);
       for (const path of ["/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks"])
@@ -224,10 +224,10 @@ describe.each(WAYS)("while DB_3 is away (it %s)", (way) => {
   });
 });
 
-describe("while the directory is away", () => {
+describe("while the directory is unreachable", () => {
   test.each(WAYS)("deliveries in DB_2 are still made: it %s", async (way) => {
     const second = await openOwed("DB_2");
-    const bindings = { ...isolated().env, DB: awayDatabase(way) } as Env;
+    const bindings = { ...isolated().env, DB: unreachableDatabase(way) } as Env;
     const { messages, fates } = batchOf([
       { subscriptionId: second.id, lane: "fast", database: "DB_2" },
     ]);
