@@ -24,9 +24,9 @@ Existing leads stay unchanged. New ones are announced to subscribers, as always.
 `;
 /** While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;
-const LINE_EVERY = 10_000;
+const LINE_EVERY_MS = 1_000;
 
-/** Shows progress: with a bar in a terminal, otherwise in lines. */
+/** Shows progress: with a bar in a terminal, otherwise with a line per second. */
 interface Meter {
   advance(leads: number): void;
   end(): void;
@@ -111,15 +111,18 @@ async function recordAll(
 function openMeter(total: number): Meter {
   let done = 0;
   const text = () => `${done.toLocaleString("en-US")} of ${total.toLocaleString("en-US")} leads`;
-  if (!process.stdout.isTTY)
+  if (!process.stdout.isTTY) {
+    let lastAt = performance.now();
     return {
       advance: (leads) => {
-        const before = done;
         done += leads;
-        if (Math.floor(done / LINE_EVERY) > Math.floor(before / LINE_EVERY)) console.log(text());
+        if (performance.now() - lastAt < LINE_EVERY_MS) return;
+        lastAt = performance.now();
+        console.log(text());
       },
       end: () => {},
     };
+  }
   const bar = progress({ max: total, size: 40 });
   bar.start(text());
   return {

@@ -6,7 +6,9 @@
 
 import { WebhookEvent } from "../src/contract/enumerations.ts";
 import { derivedId } from "../src/contract/ids.ts";
+import type { Page } from "../src/http/paging.ts";
 import type { Automation } from "../src/records/automations.ts";
+import type { Webhook } from "../src/webhooks/subscriptions.ts";
 import { fail, parseArguments } from "./shared/command.ts";
 import { openApi, Refusal } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
@@ -17,7 +19,8 @@ const KINDS = WebhookEvent.options.join(", ");
 
 const USAGE = `npm run trigger -- EVENT
 
-Causes one event in the sample workspace of the running local server, as the platform would.
+Causes one event in the sample workspace of the running local server, as the platform would. Prints
+its id and that of its record.
 
   lead.created               records a new lead
   run.completed              records a finished run
@@ -68,9 +71,33 @@ try {
   if (!event) throw new Error(`${kind}: no such event; there are ${KINDS}`);
   const server = await findLocalServer();
   await using platform = await openPlatform();
-  console.log(`${event}  ${await TRIGGERS[event](platform, server)}`);
+  const startedAt = Date.now();
+  const recordId = await TRIGGERS[event](platform, server);
+  const eventId = await findEvent(platform, server, event, recordId, startedAt);
+  console.log(
+    `${event}  ${eventId ?? "(stored for nobody: no subscription lists it)"}  ${recordId}`,
+  );
 } catch (error) {
   fail(error);
+}
+
+/** The event about a record, among those stored since; null if no subscription gets it. */
+async function findEvent(
+  platform: PlatformClient,
+  { base, apiKey }: LocalServer,
+  type: WebhookEvent,
+  recordId: string,
+  since: number,
+): Promise<string | null> {
+  const { data } = await openApi(base, apiKey)<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
+  for (const { id: webhookId } of data.filter(({ events }) => events.includes(type))) {
+    const { items } = await platform.call("listDeliveries", { webhookId, type });
+    for (const { eventId } of items.filter(({ createdAt }) => Date.parse(createdAt) >= since)) {
+      const { body } = await platform.call("readDelivery", { webhookId, eventId });
+      if (JSON.parse(body).data.id === recordId) return eventId;
+    }
+  }
+  return null;
 }
 
 /** The automation of this command. Recorded for the first time, it announces nothing. */

@@ -8,20 +8,23 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { emitKeypressEvents, type Key } from "node:readline";
 import { buffer } from "node:stream/consumers";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
+import { RECORDS_MAX, RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import type { Page } from "../../src/http/paging.ts";
 import type { Webhook } from "../../src/webhooks/subscriptions.ts";
 import { fail, parseArguments } from "../shared/command.ts";
-import { type LocalApi, openApi } from "../shared/local-api.ts";
+import { type LocalApi, openApi, Refusal } from "../shared/local-api.ts";
 import { findLocalServer } from "../shared/local-server.ts";
+import { openPlatform } from "../shared/platform-client.ts";
 import { type Answer, forward } from "./forward.ts";
 
 const USAGE = `npm run listen -- [--forward URL]
 
 Shows the events of the local server's sample workspace as they are posted. It has its own
-subscription, which Ctrl-C removes. To cause an event: npm run trigger.
+subscription, which Ctrl-C removes. To cause an event: npm run trigger. After a failure, the key r
+retries now instead of waiting.
 
   --forward URL  also post each delivery to URL, with the same bytes and headers, and return its answer
                  to the service; your receiver verifies with the signing secret that is printed
@@ -64,9 +67,39 @@ async function listen(target: URL | null): Promise<void> {
     events: WebhookEvent.options,
   });
   removeAtEnd(api, subscribed);
-  const { secret } = await subscribed;
+  const { id, secret } = await subscribed.catch((error) => {
+    if (!(error instanceof Refusal && error.code === "invalid_request")) throw error;
+    throw new Error("The local server refuses URLs on this machine: start it without --strict.");
+  });
   console.log(`Listening${target ? `, forwarding to ${target.href}` : ""}. Ctrl-C stops.`);
   console.log(`Signing secret: ${secret}`);
+  if (target && process.stdin.isTTY) retryOnKey(id);
+}
+
+/** Retries what has failed whenever the key r is pressed. Ctrl-C still ends this process. */
+function retryOnKey(webhookId: string): void {
+  emitKeypressEvents(process.stdin);
+  process.stdin.setRawMode(true);
+  process.stdin.on("keypress", async (_, { name, ctrl }: Key) => {
+    if (ctrl && name === "c") process.kill(process.pid, "SIGINT");
+    if (ctrl || name !== "r") return;
+    try {
+      console.log(`\n${await retryNow(webhookId)}`);
+    } catch (error) {
+      console.log(`\nNot retried: ${error instanceof Error ? error.message : error}`);
+    }
+  });
+  console.log("Press r to retry what has failed.");
+}
+
+/** Ends the waits of what has failed. @returns what it did. */
+async function retryNow(webhookId: string): Promise<string> {
+  const eventIds = [...failures.keys()].slice(0, RECORDS_MAX);
+  if (eventIds.length === 0) return "Nothing has failed.";
+  // Closed again: while it is open, it ends this process at Ctrl-C.
+  await using platform = await openPlatform();
+  await platform.call("redeliver", { webhookId, eventIds });
+  return eventIds.length === 1 ? "Retrying 1 event." : `Retrying ${eventIds.length} events.`;
 }
 
 /** Removes the subscriptions of listeners that were killed. */
@@ -140,6 +173,8 @@ function showNextAttempt(id: string, status: number): void {
   const count = (failures.get(id) ?? 0) + 1;
   failures.set(id, count);
   const waitSeconds = RETRY_WAITS_SECONDS[count - 1];
+  // Retried by hand after its last failure, it starts again.
+  if (waitSeconds === undefined) failures.set(id, 0);
   // At the earliest: jitter, Retry-After or other failures can make it longer.
   console.log(
     waitSeconds === undefined

@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { type Output, serve } from "./processes.ts";
+import type { UrlRules } from "./url-rules.ts";
 
 /** The command that keeps a server running. */
 export interface Keeper {
@@ -38,6 +39,7 @@ const RETRY_MS = 200;
  */
 export async function keepServing(
   port: number,
+  rules: UrlRules,
   output: Output,
   { running, logName, say, fail }: Keeper,
 ): Promise<KeptServer> {
@@ -55,7 +57,7 @@ export async function keepServing(
   async function startServer(): Promise<Server> {
     let isReady = false;
     const started: Server = {
-      ...serve(port, output, () => isReady && tick(started)),
+      ...serve(port, rules, output, () => isReady && tick(started)),
       fate: "ended",
     };
     running.defer(() => started.stop());

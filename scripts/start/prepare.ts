@@ -3,13 +3,15 @@
  * the Platform API takes much memory, and each start needs it only once.
  *
  *     node scripts/start/prepare.ts http://localhost:8787 http://127.0.0.1:8788/webhooks
+ *
+ * Without the second address, nothing is subscribed.
  */
 import { openPlatform } from "../shared/platform-client.ts";
 import { freshLead } from "../shared/sample.ts";
 import { linkPortal, openSampleWorkspace, subscribe } from "./sample-workspace.ts";
 
-const [base, receiverUrl] = process.argv.slice(2);
-if (!base || !receiverUrl) throw new Error("expected the addresses of the server and the receiver");
+const [base, receiverUrl = null] = process.argv.slice(2);
+if (!base) throw new Error("expected the address of the server");
 // On a busy machine, it takes some seconds to find a server that has just started.
 await using platform = await openPlatform({ patienceMs: 30_000 });
 const state = await openSampleWorkspace(platform, base);

@@ -7,12 +7,13 @@ import { setTimeout } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
 import { ROOT, WRANGLER_ENV } from "../shared/checkout.ts";
 import { openLogLines } from "./log-lines.ts";
+import type { UrlRules } from "./url-rules.ts";
 
 /** Where the output of a process goes. */
 export interface Output {
   /** All of it. */
   log: Writable;
-  /** Called with each line that must be seen: an error, or a refused input. */
+  /** Called with what must be seen: an error, a refused input, a failed attempt. */
   onNews: (line: string) => void;
 }
 
@@ -53,18 +54,24 @@ export function migrate(binding: string, output: Output): Run {
 }
 
 /** Prepares the sample workspace of the server at `base`, with a subscription for `receiverUrl`. */
-export function prepare(base: string, receiverUrl: string, output: Output): Run {
-  return toRun(runNode([join(ROOT, "scripts/start/prepare.ts"), base, receiverUrl], output));
+export function prepare(base: string, receiverUrl: string | null, output: Output): Run {
+  const args = receiverUrl === null ? [base] : [base, receiverUrl];
+  return toRun(runNode([join(ROOT, "scripts/start/prepare.ts"), ...args], output));
 }
 
 /**
- * Serves the Worker on `port`, rebuilt whenever its source changes. Webhooks may use http and private
- * addresses.
+ * Serves the Worker on `port`, rebuilt whenever its source changes.
  *
+ * @param rules variables that decide which webhook URLs are accepted.
  * @param onCrash called when a part of the server has crashed and been replaced; it may or may not
  *   answer afterwards.
  */
-export function serve(port: number, output: Output, onCrash: () => void): ServerRun {
+export function serve(
+  port: number,
+  rules: UrlRules,
+  output: Output,
+  onCrash: () => void,
+): ServerRun {
   let isBroken = false;
   const watch = (line: string) => {
     if (CRASHED.test(line)) onCrash();
@@ -74,7 +81,8 @@ export function serve(port: number, output: Output, onCrash: () => void): Server
   const child = runNode(
     [
       ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
-      ...["--var", "ALLOW_LOCAL_WEBHOOKS:true", `PORTAL_ORIGIN:http://localhost:${port}`],
+      ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
+      ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
       "--show-interactive-dev-session=false",
     ],
     output,
@@ -111,10 +119,9 @@ function runNode(
     createInterface({ input: stream }).on("line", (coloured) => {
       const line = stripVTControlCharacters(coloured);
       onLine(line);
-      const { text, isNews } = read(line);
-      if (text === null) return;
-      log.write(`${text}\n`);
-      if (isNews) onNews(text);
+      const { text, news } = read(line);
+      if (text !== null) log.write(`${text}\n`);
+      if (news !== null) onNews(news);
     });
   }
   return child;

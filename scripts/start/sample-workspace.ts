@@ -65,22 +65,23 @@ async function isAccepted(base: string, apiKey: string): Promise<boolean> {
 }
 
 /**
- * Subscribes `url` to every kind of event, unless an earlier start did and its secret is known. Does
- * nothing in a deployment that does not serve webhooks.
+ * Subscribes `url` to every kind of event, unless an earlier start did and its secret is known; null
+ * removes what an earlier start subscribed. Does nothing in a deployment that does not serve webhooks.
  */
 export async function subscribe(
   state: LocalState & { apiKey: string },
   base: string,
-  url: string,
+  url: string | null,
 ): Promise<void> {
   const api = openApi(base, state.apiKey);
   try {
     const { data } = await api<Page<Webhook>>("GET", "/v1/webhooks?limit=100");
     const known = data.find(({ id }) => id === state.webhook?.id);
-    if (known?.url === url && known.disabled_at === null) return;
+    if (known && known.url === url && known.disabled_at === null) return;
     // Subscriptions whose secret is lost, or whose port has changed.
     for (const old of data)
       if (old === known || old.url === url) await api("DELETE", `/v1/webhooks/${old.id}`);
+    if (url === null) return writeState({ ...state, webhook: null });
     const { id, secret } = await api<WebhookWithSecret>("POST", "/v1/webhooks", {
       url,
       events: WebhookEvent.options,

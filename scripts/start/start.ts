@@ -17,11 +17,16 @@ import { type Receipt, receiverUrl, startReceiver } from "../shared/receiver.ts"
 
 import { keepServing } from "./keep-serving.ts";
 import { migrate, type Output, prepare, type Run } from "./processes.ts";
+import { urlRules } from "./url-rules.ts";
 
-const USAGE = `npm start
+const USAGE = `npm start -- [--strict]
 
 Runs the whole service on this machine, with sample data and a receiver that shows the signed
 webhooks as they arrive. Ctrl-C stops everything; the next start uses the same data.
+
+  --strict  validates webhook URLs as in production: https, a public host, and, if the variable
+            DNS_OVER_HTTPS_URL names a resolver (in wrangler.toml or the environment), a name that
+            resolves. No webhook can then be posted to this machine, not even to this receiver
 
   PORT  environment variable: the port of the API, 8787 by default; the receiver uses the next one
 `;
@@ -35,16 +40,16 @@ const LOG_NAME = relative(process.cwd(), LOG_FILE);
 const running = new AsyncDisposableStack();
 let ending = false;
 
-parseArguments(USAGE, {});
+const { values } = parseArguments(USAGE, { strict: { type: "boolean", default: false } });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => end(0));
 endWithNpm();
 try {
-  await start(parsePort());
+  await start(parsePort(), values.strict);
 } catch (error) {
   await fail(error instanceof Error ? error.message : String(error));
 }
 
-async function start(port: number): Promise<void> {
+async function start(port: number, strict: boolean): Promise<void> {
   const receiverPort = port + 1;
   running.defer(await holdFolder(DATA, `http://localhost:${port}`));
   await refuseTaken(port);
@@ -55,13 +60,15 @@ async function start(port: number): Promise<void> {
   for (const { binding, name } of databasesIn(await readConfig(join(ROOT, "wrangler.toml"))))
     await finish(migrate(binding, output), `The database ${name} could not be migrated`);
   const keeper = { running, logName: LOG_NAME, say, fail };
-  const { base, tickEachMinute } = await keepServing(port, output, keeper);
+  const { rules, told } = await urlRules(strict);
+  const { base, tickEachMinute } = await keepServing(port, rules, output, keeper);
   const introduced = Promise.withResolvers<void>();
-  await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
-  const preparing = prepare(base, receiverUrl(receiverPort), output);
+  if (!strict)
+    await receive(receiverPort, (receipt) => introduced.promise.then(() => say(describe(receipt))));
+  const preparing = prepare(base, strict ? null : receiverUrl(receiverPort), output);
   await finish(preparing, "The sample data could not be loaded");
   tickEachMinute();
-  await introduce(base);
+  await introduce(base, strict, told);
   introduced.resolve();
 }
 
@@ -119,7 +126,7 @@ async function receive(port: number, onReceipt: (receipt: Receipt) => void): Pro
 }
 
 /** Shows what to do next, in three lines to paste. */
-async function introduce(base: string): Promise<void> {
+async function introduce(base: string, strict: boolean, told: string): Promise<void> {
   const { workspaceId, apiKey, webhook, portal } = readState() ?? {};
   if (!apiKey) throw new Error("the sample workspace has no key");
   const automation = await findControllable(openApi(base, apiKey));
@@ -141,6 +148,8 @@ Three requests to paste into another terminal:
 
   ${curl} '${base}/v1/leads?limit=2'
 `);
+  console.log(`${told}\n`);
+  if (strict) return;
   if (!webhook) console.log("This deployment does not serve webhooks: none will arrive here.\n");
   else if (automation)
     console.log(

@@ -1,4 +1,6 @@
+import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
+import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
@@ -73,7 +75,7 @@ describe("npm run listen", () => {
       const { path, headers, body } = target.posts.at(-1) as Post;
       const event = JSON.parse(body.toString());
       expect([path, event.type]).toEqual(["/hook?from=listen", kind]);
-      expect(output).toBe(`${kind}  ${event.data.id}\n`);
+      expect(output).toBe(`${kind}  ${event.id}  ${event.data.id}\n`);
       // Both signatures match these bytes.
       const signed = headers["x-service-signature"];
       expect(signatureFault(listener.secret, signed, body, Date.now())).toBeNull();
@@ -115,6 +117,36 @@ describe("npm run listen", () => {
     expect(target.posts.at(-1)?.body).toEqual(first.body);
     await endByCtrlC(listener);
   });
+
+  // The terminal is made by Debian's `script`.
+  test.runIf(process.platform === "linux")(
+    "retries at once what has failed when r is pressed, instead of waiting",
+    async () => {
+      answer = 500;
+      const command = `'${process.execPath}' scripts/listen/listen.ts --forward ${target.url}`;
+      const child = spawn("script", ["-qec", command, "/dev/null"], { cwd: server.folder });
+      let shown = "";
+      child.stdout.on("data", (chunk) => {
+        shown += chunk;
+      });
+      await until(() => shown.includes("Press r to retry"), 30_000);
+      child.stdin.write("r");
+      await until(() => shown.includes("Nothing has failed."), 30_000);
+      await run("trigger", "lead.created");
+      await until(() => shown.includes("retries in 10 s at the earliest"));
+      // The next wait is a minute: without the key, this test would time out.
+      await until(() => shown.includes("retries in 1 min at the earliest"), 20_000);
+      answer = 200;
+      child.stdin.write("r");
+      await until(() => shown.includes("Retrying 1 event."), 20_000);
+      await until(() => shown.includes("  200\r\n"), 20_000);
+      expect(new Set(target.posts.slice(-3).map(({ body }) => String(body))).size).toBe(1);
+      child.stdin.write("\x03");
+      await once(child, "close");
+      expect(shown).toContain("Stopped listening and removed the subscription.");
+      expect(await listeners()).toEqual([]);
+    },
+  );
 
   test("shows 502 while the target is down, and the service retries", async () => {
     const gone = await startReceiver();
