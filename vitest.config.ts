@@ -66,6 +66,8 @@ function inWorkerd(
       name,
       include,
       globalSetup: ["./test/node/support/assets.ts"],
+      // Otherwise starting a runtime and importing the Worker for each file takes longer than most tests.
+      isolate: false,
       setupFiles: ["./test/support/quiet.ts", "./test/support/migrate.ts"],
       // Long enough for a busy machine; a test that hangs still fails.
       testTimeout: 60_000,
@@ -116,7 +118,7 @@ process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cach
 export default defineConfig({
   test: {
     // More than there are cores: some files mostly wait, for holds and ten-second timeouts.
-    maxWorkers: 3,
+    maxWorkers: 4,
     reporters: ["dot"],
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),

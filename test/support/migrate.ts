@@ -1,7 +1,18 @@
+import { reset } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 
-// Not with `applyD1Migrations` of `cloudflare:test`, which loads the whole Worker for every file.
 const { MIGRATIONS, ...bindings } = env as Env & { MIGRATIONS: string[] };
-for (const [name, db] of Object.entries(bindings) as [string, D1Database][])
-  if (isDatabaseName(name)) await db.batch(MIGRATIONS.map((query) => db.prepare(query)));
+const databases = Object.entries(bindings).flatMap(([name, db]) =>
+  isDatabaseName(name) ? [db as D1Database] : [],
+);
+
+async function isEmpty(db: D1Database): Promise<boolean> {
+  return !(await db.prepare("SELECT 1 FROM sqlite_master WHERE name = 'workspaces'").first());
+}
+
+// Files share a runtime, and each begins with empty storage. What the file before has left running in
+// the background may keep a database from being deleted.
+do await reset();
+while (!(await Promise.all(databases.map(isEmpty))).every(Boolean));
+for (const db of databases) await db.batch(MIGRATIONS.map((query) => db.prepare(query)));
