@@ -3,6 +3,7 @@ import { deleteCommits } from "./db/commit-once.ts";
 import { databaseNames, hasOneDatabase } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { log, logError } from "./log.ts";
+import { forgetErasedLeads } from "./records/erasure.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
@@ -49,6 +50,7 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
+    commit(db, forgetErasedLeads(now)),
     insertSize(db, now),
     goOnMoving(placement, env, hasTime),
   ]);

@@ -1,4 +1,4 @@
-import type { PlatformInput } from "../../src/platform/operations.ts";
+import type { PlatformInput, PlatformOutput } from "../../src/platform/operations.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { EXPORT_KINDS } from "../../src/workspaces/manifest.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
@@ -38,6 +38,21 @@ export async function exportLines(
   }
   meter.show(EXPORT_KINDS.length, text());
   meter.end(text());
+}
+
+/** Searches all leads of a workspace for a person, in as many calls as it takes. */
+export async function findAll(platform: PlatformClient, input: PlatformInput<"findLeads">) {
+  const meter = openMeter(null, "Searching");
+  let { cursor = null } = input;
+  const items: PlatformOutput<"findLeads">["items"] = [];
+  for (let calls = 1; ; calls++) {
+    const page = await platform.call("findLeads", { ...input, cursor });
+    items.push(...page.items);
+    cursor = page.nextCursor;
+    if (cursor === null) return { items, nextCursor: null };
+    const found = items.length.toLocaleString("en-US");
+    meter.show(calls, `${found} found; call ${calls + 1}, up to 5,000 leads each`);
+  }
 }
 
 /** Writes to standard output, at the pace of a pipe's reader. */

@@ -12,7 +12,7 @@ import { fail, parseArguments } from "../shared/command.ts";
 import { openPlatform } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
-import { eraseAll, exportLines } from "./long-calls.ts";
+import { eraseAll, exportLines, findAll } from "./long-calls.ts";
 import { recordLines, takesLines } from "./record-lines.ts";
 
 try {
@@ -62,11 +62,9 @@ async function callMethod(): Promise<string | null> {
     await exportLines(platform, input);
     return null;
   }
-  const answer =
-    method === "eraseWorkspace"
-      ? await eraseAll(platform, input)
-      : await platform.call(method, input);
-  return print(answer);
+  if (method === "eraseWorkspace") return print(await eraseAll(platform, input));
+  if (method === "findLeads") return print(await findAll(platform, input));
+  return print(await platform.call(method, input));
 }
 
 function isMethod(name: string): name is PlatformMethod {

@@ -56,4 +56,5 @@ export function runsListOf(automationId: string): string {
 export const WORKSPACES_LIST = "workspaces";
 export const API_KEYS_LIST = "api_keys";
 export const DELIVERIES_LIST = "deliveries";
+export const FOUND_LEADS_LIST = "found_leads";
 export const EXPORT_LIST = "export";

@@ -15,6 +15,9 @@ export function isText(value: string): boolean {
 /** A non-empty label. */
 export const Name = text(1_000).min(1);
 
+/** What the platform calls a record. */
+export const Reference = text(512).min(1);
+
 /** One of our ids. */
 export const Id = z.string().max(100).meta({ title: "id" });
 

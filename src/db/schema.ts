@@ -149,6 +149,24 @@ export const leads = sqliteTable(
   (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
 );
 
+/**
+ * Leads that were erased, or whose erasure was asked for before they arrived, by the hash of their
+ * reference: what a queue still holds of them is not recorded again.
+ */
+export const erasedLeads = sqliteTable(
+  "erased_leads",
+  {
+    workspaceId: text("workspace_id").notNull(),
+    /** The id that the lead has, or would get. */
+    id: text().notNull(),
+    erasedAt: integer("erased_at").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.workspaceId, table.id] }),
+    index("erased_leads_oldest").on(table.erasedAt),
+  ],
+);
+
 export const runs = sqliteTable(
   "runs",
   {
@@ -284,7 +302,7 @@ export const earlierSecrets = sqliteTable(
 );
 
 /*
- * Leads, events, deliveries, attempts and earlier secrets are WITHOUT ROWID tables: each row is written
+ * Leads, erased leads, events, deliveries, attempts and earlier secrets are WITHOUT ROWID tables: each row is written
  * once rather than again for its primary key's index. drizzle-kit does not know that: whenever it makes
  * such a table, add it to the migration.
  */

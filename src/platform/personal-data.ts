@@ -1,10 +1,14 @@
 import { z } from "@hono/zod-openapi";
+import { FOUND_LEADS_LIST } from "../contract/cursor.ts";
+import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
-import { Id } from "../contract/text.ts";
-import { commit } from "../db/client.ts";
+import { Id, Reference, text } from "../contract/text.ts";
+import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
 import { eraseLeads as erase } from "../records/erasure.ts";
+import { FoundLead, findPerson as find } from "../records/finding.ts";
+import { findLeads as selectLeads } from "../records/leads.ts";
 import type { ExportItem } from "../workspaces/export-item.ts";
 import {
   closeKeys,
@@ -16,7 +20,7 @@ import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { beginErasure } from "../workspaces/moves.ts";
 import { allPlacements } from "../workspaces/placement.ts";
 import { workspaceExists } from "../workspaces/workspaces.ts";
-import { Nothing, several, WorkspaceId } from "./fields.ts";
+import { cursorOf, pageOf, several, toPage, WorkspaceId } from "./fields.ts";
 import { operation } from "./operation.ts";
 import {
   expectDatabase,
@@ -33,17 +37,75 @@ const ERASURE_MAX_MS = 10_000;
 
 const workspaceId = "wks_…";
 
+export const findLeads = operation({
+  about:
+    "Finds the leads of a person: by e-mail address or phone number, it decrypts up to 5,000 leads per call, newest first, so a page may be empty and still have a next one. Custom fields are not searched.",
+  input: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      email: text(1_000).min(1).nullish().describe("in any case"),
+      phone: text(100)
+        .regex(/\d/, "must have a digit")
+        .nullish()
+        .describe("in any spelling: its last nine digits are compared"),
+      reference: Reference.nullish().describe("your own id of the lead, found directly"),
+      cursor: cursorOf(FOUND_LEADS_LIST),
+    })
+    .refine(
+      ({ email, phone, reference }) =>
+        [email, phone, reference].filter((one) => one != null).length === 1,
+      "expected one of email, phone and reference",
+    ),
+  output: pageOf(FoundLead),
+  examples: [
+    { workspaceId, email: "camille.durand@example.com" },
+    { workspaceId, phone: "+33600000000" },
+  ],
+  async run({ env }, { workspaceId, cursor, ...wanted }) {
+    const { db } = await findKnownPlacement(env, workspaceId);
+    const found = await find(db, env.ENCRYPTION_KEYS, workspaceId, wanted, cursor ?? null);
+    return toPage(FOUND_LEADS_LIST, found);
+  },
+});
+
 export const eraseLeads = operation({
-  about: "Erases leads with their events and deliveries; unknown ids are ignored.",
-  input: z.strictObject({ workspaceId: WorkspaceId, ids: several(Id).describe("lea_…") }),
-  output: Nothing,
-  examples: [{ workspaceId, ids: ["lea_…"] }],
-  async run({ env }, { workspaceId, ids }) {
+  about:
+    "Erases leads with their events and deliveries; their runs lose the link. For 15 days, the same references are not recorded again, whether they were stored or not.",
+  input: z
+    .strictObject({
+      workspaceId: WorkspaceId,
+      ids: several(Id).nullish().describe("lea_…"),
+      references: several(Reference).nullish().describe("your own ids"),
+    })
+    .refine(
+      ({ ids, references }) => ids != null || references != null,
+      "expected ids, references or both",
+    ),
+  output: z.object({
+    erased: z.int(),
+    missing: z.array(z.string()).describe("the ids and references that were not stored"),
+  }),
+  examples: [
+    { workspaceId, ids: ["lea_…"] },
+    { workspaceId, references: ["crm-1"] },
+  ],
+  async run({ env }, { workspaceId, ids, references }) {
     await expectWorkspace(env, workspaceId);
+    const derived = (references ?? []).map(
+      async (reference) => [await derivedId("lead", workspaceId, reference), reference] as const,
+    );
+    const named = new Map([
+      ...(ids ?? []).map((id) => [id, id] as const),
+      ...(await Promise.all(derived)),
+    ]);
     const { db } = await openPlacement(env, workspaceId);
-    // Their runs lose the link.
-    await commit(db, erase(workspaceId, ids));
-    return {};
+    const leads = [...named.keys()].filter((id) => isId("lead", id));
+    // Read first: the erasure is retried, and a second try would find nothing.
+    const stored = await query(db, selectLeads(leads.map((id) => ({ workspaceId, id }))));
+    await commit(db, erase(workspaceId, leads, Date.now()));
+    const found = new Set(stored.map(({ id }) => id));
+    const missing = [...named].flatMap(([id, name]) => (found.has(id) ? [] : name));
+    return { erased: found.size, missing };
   },
 });
 

@@ -1,9 +1,11 @@
 import { and, type Column, eq, inArray, type SQL, sql } from "drizzle-orm";
-import { qb } from "../db/builder.ts";
-import { inOrder, type Statements } from "../db/client.ts";
-import { events, leads, runs } from "../db/schema.ts";
+import { DAY_MS } from "../contract/time.ts";
+import { insertFrom, qb } from "../db/builder.ts";
+import { CLEANUP_MAX, inOrder, type Statements, write } from "../db/client.ts";
+import { erasedLeads, events, leads, runs } from "../db/schema.ts";
 import { deleteDeliveries } from "../webhooks/endings.ts";
 import { resize } from "../webhooks/event-size.ts";
+import { isWritable } from "../workspaces/moves.ts";
 
 /*
  * Personal data is overwritten before it is deleted: a deleted row may stay readable in the file
@@ -24,10 +26,17 @@ const BLANK_LEAD = { sealed: blank(leads.sealed) };
 const BLANK_EVENT = { body: blank(events.body) };
 
 /**
- * Erases leads of the workspace with their names, addresses and fields; the events that announced
- * them, with deliveries and attempts; and the links from their runs.
+ * How long an erased lead cannot be recorded again: as long as a queue may hold a record of it, which is
+ * half a day of retries and then fourteen days as a dead letter.
  */
-export function eraseLeads(workspaceId: string, ids: string[]): Statements<unknown> {
+const ERASED_KEPT_MS = 15 * DAY_MS;
+
+/**
+ * Erases leads of the workspace with their names, addresses and fields; the events that announced
+ * them, with deliveries and attempts; and the links from their runs. Whether they are stored or not, they
+ * are not recorded again for a while.
+ */
+export function eraseLeads(workspaceId: string, ids: string[], now: number): Statements<unknown> {
   const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
   // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
   const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
@@ -39,7 +48,20 @@ export function eraseLeads(workspaceId: string, ids: string[]): Statements<unkno
       .set({ leadId: null })
       .where(and(inArray(runs.leadId, named), eq(runs.workspaceId, workspaceId))),
     qb.delete(leads).where(isOwn),
+    insertFrom(
+      erasedLeads,
+      { workspaceId, id: sql`value`, erasedAt: now },
+      sql`FROM ${named} WHERE true ON CONFLICT DO UPDATE SET erased_at = excluded.erased_at`,
+    ),
   ]);
+}
+
+/** Forgets leads that were erased so long ago that no queue holds them any more. */
+export function forgetErasedLeads(now: number): Statements<unknown> {
+  const { workspaceId, id, erasedAt } = erasedLeads;
+  return write(sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
+    SELECT ${workspaceId}, ${id} FROM ${erasedLeads}
+    WHERE ${erasedAt} <= ${now - ERASED_KEPT_MS} AND ${isWritable(workspaceId)} LIMIT ${CLEANUP_MAX})`);
 }
 
 /** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */

@@ -10,6 +10,7 @@ import {
   inOrder,
   jsonParameters,
   prepared,
+  query,
   rows,
   type Statements,
 } from "../db/client.ts";
@@ -26,7 +27,7 @@ import {
   ROWS,
   readLargeParts,
 } from "../db/page.ts";
-import { leads } from "../db/schema.ts";
+import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
@@ -77,19 +78,48 @@ const whole = prepared(
  * @param keys `ENCRYPTION_KEYS`.
  * @throws Error if a lead cannot be decrypted.
  */
-export async function listLeads(
+export function listLeads(
   db: Database,
   keys: string,
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<Lead>> {
+  return listLeadsAs(readLead, db, keys, workspaceId, request);
+}
+
+/** Like `listLeads`, in another shape. @param read decrypts a lead and shapes it. */
+export async function listLeadsAs<Shown>(
+  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
+  db: Database,
+  keys: string,
+  workspaceId: string,
+  request: PageRequest,
+): Promise<Listing<Shown>> {
   const known = knownDataKey(workspaceId);
   const values = { workspaceId, isKeyNeeded: known ? 0 : 1 };
   const small = await listPage(db, page, values, request, byCreation, (row) => row);
   const found = await readLargeParts(db, whole, values, small, request.limit);
   const dataKey = known ?? (await openDataKey(keys, workspaceId, found.items[0]?.dataKey ?? null));
-  const items = await Promise.all(found.items.map((row) => readLead(dataKey, row)));
+  const items = await Promise.all(found.items.map((row) => read(dataKey, row)));
   return { items, next: found.next };
+}
+
+/** The workspace's lead with an id; null if there is none. @param read decrypts it and shapes it. */
+export async function findLeadAs<Shown>(
+  read: (dataKey: CryptoKey | null, row: LeadRow) => Promise<Shown>,
+  db: Database,
+  keys: string,
+  workspaceId: string,
+  id: string,
+): Promise<Shown | null> {
+  const [row] = await query(
+    db,
+    qb
+      .select({ ...SHOWN, dataKey: dataKeyOf(leads.workspaceId) })
+      .from(leads)
+      .where(and(eq(leads.id, id), eq(leads.workspaceId, workspaceId))),
+  );
+  return row ? read(await openDataKey(keys, workspaceId, row.dataKey), row) : null;
 }
 
 /** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
@@ -97,7 +127,13 @@ export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId">;
 
 const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead)[];
 
-/** Inserts leads; those already stored stay unchanged. */
+/** SQL condition: the workspace's lead with this id was not erased recently. */
+export function isNotErased(workspaceId: string, id: SQL): SQL {
+  return sql`NOT EXISTS (SELECT 1 FROM ${erasedLeads}
+    WHERE ${erasedLeads.workspaceId} = ${workspaceId} AND ${erasedLeads.id} = ${id})`;
+}
+
+/** Inserts leads; those already stored stay unchanged, and those that were erased stay so. */
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
   return inOrder(
     jsonParameters(recorded).map((chunk) =>
@@ -108,7 +144,7 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
             ...each(leads, INSERTED, fromJson("r")),
             workspaceId,
           },
-          sql`FROM json_each(${chunk}) AS r WHERE true ON CONFLICT (id) DO NOTHING`,
+          sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
         ),
       ),
     ),

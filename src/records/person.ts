@@ -73,6 +73,11 @@ export const SHOWN_PERSON = Object.fromEntries(
   NAMES.map((name) => [shownName(name), PERSONAL_FIELDS[name].shown]),
 ) as ShownShape;
 
+/** The shape of the fields by the names that the platform uses. */
+export const PERSON = Object.fromEntries(
+  NAMES.map((name) => [name, PERSONAL_FIELDS[name].shown]),
+) as { [F in keyof Fields]: Fields[F]["shown"] };
+
 /** All the fields; those that were not reported, or did not exist then, are absent. */
 export function toPersonalData(reported: ReportedPerson): PersonalData {
   return Object.fromEntries(

@@ -12,6 +12,7 @@ import {
 } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import { isNotErased } from "../records/leads.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 import { IS_ACTIVE } from "./dispatch/lease.ts";
 import { listDue, type Wake } from "./dispatch/wake.ts";
@@ -35,8 +36,14 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 
-/** SQL condition on a draft: its lead does not exist yet. Evaluated before the lead is written. */
-export const IS_NEW_LEAD = sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = draft.value->>'subject')`;
+/**
+ * SQL condition on a draft: its lead does not exist yet, and was not erased. Evaluated before the lead is
+ * written.
+ */
+export function isNewLead(workspaceId: string): SQL {
+  const id = sql`draft.value->>'subject'`;
+  return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;
+}
 
 /**
  * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every

@@ -8,6 +8,7 @@ import {
   deliveries,
   earlierSecrets,
   emails,
+  erasedLeads,
   events,
   leads,
   notices,
@@ -126,6 +127,12 @@ const MANIFEST = {
     // Exported decrypted.
     secret: [leads.sealed],
     personal: [leads.sealed],
+  },
+  erasedLeads: {
+    table: erasedLeads,
+    kind: "erased_lead",
+    key: [erasedLeads.workspaceId, erasedLeads.id],
+    order: [erasedLeads.id],
   },
   runs: {
     table: runs,

@@ -384,10 +384,15 @@ describe("a move", () => {
       workspaceId,
       leads: [leadReport("1"), leadReport("2")],
     });
+    await Platform.eraseLeads({ workspaceId, references: ["0"] });
     let steps = 0;
     await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 5);
     await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
     await moved(workspaceId, "DB_3");
+    const erased = [leadReport("0"), leadReport("1")];
+    expect(await Platform.recordLeads({ workspaceId, leads: erased })).toMatchObject({
+      created: 0,
+    });
     expect(await rowsIn(workspaceId)).toMatchObject({ DB_3: 1 });
     await cleanUp();
     while (!(await Platform.eraseWorkspace({ workspaceId })).done);

@@ -86,6 +86,9 @@ describe("every method works for a workspace of DB_2", () => {
     expect(await all.recordRuns({ workspaceId, runs })).toMatchObject({ created: 1 });
     expect(await all.recordRuns({ workspaceId, runs })).toMatchObject({ created: 0 });
     expect(await all.removeAutomations({ workspaceId, ids: [removed] })).toEqual({ removed: 1 });
+    expect(await all.findLeads({ workspaceId, reference: "l2" })).toMatchObject({
+      items: [{ id: erased }],
+    });
     await all.eraseLeads({ workspaceId, ids: [erased] });
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: leadId }] });
     expect((await api.get("/v1/automations")).body).toMatchObject({ data: [{ id: kept }] });

@@ -6,7 +6,7 @@ import worker from "../../src/index.ts";
 import { Platform } from "../../src/platform/entrypoint.ts";
 import { sweep } from "../../src/sweep.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
-import { announce, IS_NEW_LEAD } from "../../src/webhooks/outbox.ts";
+import { announce, isNewLead } from "../../src/webhooks/outbox.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
 import {
   type DatabaseName,
@@ -55,7 +55,16 @@ async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
   const subscribed = await openSubscribed(database);
   const db = openDatabase(databaseOf(database));
   const drafts = draftLeads(count, now);
-  await commit(db, announce(subscribed.workspaceId, "lead.created", drafts, IS_NEW_LEAD, now));
+  await commit(
+    db,
+    announce(
+      subscribed.workspaceId,
+      "lead.created",
+      drafts,
+      isNewLead(subscribed.workspaceId),
+      now,
+    ),
+  );
   return subscribed;
 }
 

@@ -29,6 +29,7 @@ test("tables that are written often have no rowid, even if drizzle-kit has made 
     "commits",
     "deliveries",
     "earlier_secrets",
+    "erased_leads",
     "events",
     "leads",
     "removals",

@@ -22,7 +22,7 @@ import { type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
 import type { Claimed } from "../../src/webhooks/dispatch/settle-and-claim.ts";
 import type { DispatchTools, Finished } from "../../src/webhooks/dispatch/tools.ts";
 import { isWake, type WakeMessage } from "../../src/webhooks/dispatch/wake.ts";
-import { announce, type Draft, draftEvent, IS_NEW_LEAD } from "../../src/webhooks/outbox.ts";
+import { announce, type Draft, draftEvent, isNewLead } from "../../src/webhooks/outbox.ts";
 import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
@@ -93,7 +93,7 @@ export async function announceLeads(
   customFields = {},
 ): Promise<Draft[]> {
   const drafts = draftLeads(count, now, customFields);
-  await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, now));
+  await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now));
   return drafts;
 }
 

@@ -9,13 +9,12 @@ import {
 import { InputError } from "../../contract/input-error.ts";
 import { RECORD_MAX_BYTES, RECORDS_MAX } from "../../contract/limits.ts";
 import { parseInput } from "../../contract/parse.ts";
-import { Id, Instant, Name, text } from "../../contract/text.ts";
+import { Id, Instant, Name, Reference, text } from "../../contract/text.ts";
 import { REPORTED_PERSON } from "../person.ts";
 
 /* What the platform reports, through the Platform API or the ingest queue. */
 
 const now = "default: now";
-const Reference = text(512).min(1);
 
 const Agent = z
   .strictObject({

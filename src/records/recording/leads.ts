@@ -2,7 +2,7 @@ import { derivedId, newEventId } from "../../contract/ids.ts";
 import type { Moment } from "../../contract/time.ts";
 import { inOrder, readAs } from "../../db/client.ts";
 import { sealPersonalData } from "../../encryption/personal-data.ts";
-import { announce, IS_NEW_LEAD } from "../../webhooks/outbox.ts";
+import { announce, isNewLead } from "../../webhooks/outbox.ts";
 import { insertLeads, type NewLead } from "../leads.ts";
 import type { ReportedPerson } from "../person.ts";
 import type { LeadReport, RecordingInput } from "./inputs.ts";
@@ -37,7 +37,7 @@ export async function toLeadRecording(
       );
       return readAs(
         inOrder([
-          announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, moment.now),
+          announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), moment.now),
           insertLeads(workspaceId, recorded),
         ]),
         ([, created]) => sum(created),

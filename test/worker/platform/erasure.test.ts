@@ -1,9 +1,13 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { derivedId } from "../../../src/contract/ids.ts";
+import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
+import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
 import { eraseLeads } from "../../../src/records/erasure.ts";
+import { sweep } from "../../../src/sweep.ts";
 import { closeWorkspace, eraseWorkspace } from "../../../src/workspaces/lifecycle/erase.ts";
 import {
   errorOf,
@@ -24,8 +28,10 @@ import {
   subscribe,
   subscriberUrl,
 } from "../../support/deliveries.ts";
+import { call, deployment, ingestBodies } from "../../support/ingest.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
-import { DATABASE, WORKSPACE_DB } from "../../support/placement.ts";
+import { DATABASE, inDatabase, WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 const PERSON = { name: "Zoé Larrieu-Quint", email: "zoe.lq@example.com", phone: "+33612345678" };
@@ -81,8 +87,11 @@ describe("eraseLeads", () => {
       .poll(() => deliveriesTo(subscription.id), { timeout: 5_000 })
       .toSatisfy((rows: { attempts: number }[]) => rows.some(({ attempts }) => attempts > 0));
     expect(await tablesWith(first)).toEqual(["events", "leads", "runs"]);
-    expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({});
-    expect(await tablesWith(first)).toEqual([]);
+    expect(await Platform.eraseLeads({ workspaceId, ids: [first] })).toEqual({
+      erased: 1,
+      missing: [],
+    });
+    expect(await tablesWith(first)).toEqual(["erased_leads"]);
     for (const personal of Object.values(PERSON)) expect(await tablesWith(personal)).toEqual([]);
     expect((await api.get("/v1/leads")).body).toMatchObject({
       data: [{ id: second, name: "Marc Aurèle" }],
@@ -96,15 +105,25 @@ describe("eraseLeads", () => {
 
   test("can be called twice, and with unknown ids", async () => {
     const { workspaceId, api, first, second } = await withLeads();
-    await Platform.eraseLeads({ workspaceId, ids: [first, "lea_none"] });
-    await Platform.eraseLeads({ workspaceId, ids: [first, first] });
+    const ids = [first, "lea_none"];
+    expect(await Platform.eraseLeads({ workspaceId, ids })).toEqual({
+      erased: 1,
+      missing: ["lea_none"],
+    });
+    expect(await Platform.eraseLeads({ workspaceId, ids: [first, first] })).toEqual({
+      erased: 0,
+      missing: [first],
+    });
     expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: second }] });
   });
 
   test("erases nothing of another workspace", async () => {
     const mine = await withLeads();
     const { workspaceId, api, first } = await withLeads();
-    await Platform.eraseLeads({ workspaceId: mine.workspaceId, ids: [first] });
+    expect(await Platform.eraseLeads({ workspaceId: mine.workspaceId, ids: [first] })).toEqual({
+      erased: 0,
+      missing: [first],
+    });
     expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
     expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: first }] });
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 2, addsUp: true });
@@ -152,9 +171,74 @@ describe("eraseLeads", () => {
     await announceLeads(workspaceId, 500, Date.now());
     await fillLeads(workspaceId, 500);
     const { DB, rows } = meteredDatabase();
-    await commit(openDatabase(DB), eraseLeads(workspaceId, [first]));
+    await commit(openDatabase(DB), eraseLeads(workspaceId, [first], Date.now()));
     expect(await db.select().from(leads).where(sql`id = ${first}`)).toEqual([]);
     expect(rows.read).toBeLessThan(200);
+  });
+
+  test("finds leads by their references, stored or not, together with ids", async () => {
+    const { workspaceId, api, first } = await withLeads();
+    const answer = await Platform.eraseLeads({
+      workspaceId,
+      ids: [first],
+      references: ["first", "second", "never"],
+    });
+    expect(answer).toEqual({ erased: 2, missing: ["never"] });
+    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [] });
+  });
+
+  test("counts what it erased even if the database loses its reply", async () => {
+    const { workspaceId, first } = await withLeads();
+    const bindings = { ...env, ...inDatabase({ DB: lossyDatabase("reply", async () => {}) }) };
+    const calling = { env: bindings, ctx: { waitUntil: () => {} } };
+    const input = { workspaceId, ids: [first], references: null };
+    expect(await erasure.run(calling, input)).toEqual({ erased: 1, missing: [] });
+  });
+
+  test("cannot be undone by another call, a queue message or a dead letter, for 15 days", async () => {
+    const { workspaceId, api, subscription } = await withLeads();
+    // The third has not arrived yet when its erasure is asked for.
+    const references = ["first", "second", "third"];
+    await Platform.eraseLeads({ workspaceId, references });
+    const leads = [...references, "fourth"].map((reference) => leadReport(reference, PERSON));
+    const recorded = await Platform.recordLeads({ workspaceId, leads });
+    expect(recorded).toMatchObject({ created: 1 });
+    const bodies = leads.map((lead) => call("recordLeads", { workspaceId, leads: [lead] }));
+    const { env: bindings, dead } = deployment();
+    expect((await ingestBodies(bodies, bindings)).acknowledged).toEqual([0, 1, 2, 3]);
+    expect(dead).toEqual([]);
+    const shown = async () => (await api.get<{ data: { id: string }[] }>("/v1/leads")).body.data;
+    expect((await shown()).map(({ id }) => id)).toEqual([recorded.ids[3]]);
+    expect(await deliveriesTo(subscription.id)).toHaveLength(1);
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 1, addsUp: true });
+    const other = await openWorkspace();
+    await Platform.recordLeads({ workspaceId: other.workspaceId, leads });
+    expect((await other.api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(4);
+    const now = Date.now();
+    await sweep(bindings, now + 15 * DAY_MS - HOUR_MS);
+    await ingestBodies(bodies, bindings);
+    expect(await shown()).toHaveLength(1);
+    await sweep(bindings, now + 15 * DAY_MS + HOUR_MS);
+    await ingestBodies(bodies, bindings);
+    expect(await shown()).toHaveLength(4);
+  });
+
+  test("refuses a run of an erased lead, whose record arrives in the same batch", async () => {
+    const { workspaceId } = await withLeads();
+    await Platform.eraseLeads({ workspaceId, references: ["first"] });
+    const automationId = await recordAutomation(workspaceId);
+    const leadId = await derivedId("lead", workspaceId, "first");
+    const { env: bindings } = deployment();
+    const { acknowledged } = await ingestBodies(
+      [
+        call("recordLeads", { workspaceId, leads: [leadReport("first", PERSON)] }),
+        call("recordRuns", { workspaceId, runs: [runReport("late", automationId, { leadId })] }),
+        call("recordLeads", { workspaceId, leads: [leadReport("another")] }),
+      ],
+      bindings,
+    );
+    // The run comes back, until it is set aside.
+    expect(acknowledged).toEqual([0, 2]);
   });
 
   test("says which parameter is wrong", async () => {
@@ -162,6 +246,9 @@ describe("eraseLeads", () => {
     expect(await errorOf(unknown)).toContain("workspaceId");
     const { workspaceId } = await openWorkspace();
     expect(await errorOf(Platform.eraseLeads({ workspaceId, ids: [] }))).toContain("ids");
+    expect(await errorOf(Platform.eraseLeads({ workspaceId }))).toBe(
+      "eraseLeads: expected ids, references or both",
+    );
   });
 });
 

@@ -71,6 +71,7 @@ async function withEverything() {
     runs: [runReport("run", automationId, { leadId, actions }), runReport("hidden", removedId)],
   });
   await Platform.removeAutomations({ workspaceId, ids: [removedId] });
+  await Platform.eraseLeads({ workspaceId, references: ["erased"] });
   for (const { id } of [failing, deleted])
     await expect
       .poll(async () => (await deliveriesTo(id))[0]?.attempts, { timeout: 30_000 })

@@ -9,7 +9,7 @@ import {
 import { showPerson } from "../../../src/records/person.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
 import { INLINE_BODY_MAX } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
-import { announce, IS_NEW_LEAD } from "../../../src/webhooks/outbox.ts";
+import { announce, isNewLead } from "../../../src/webhooks/outbox.ts";
 import {
   bodyOf,
   leadReport,
@@ -133,7 +133,10 @@ describe("the body of lead.created", () => {
     const { id, url } = await subscribe(workspaceId);
     const [draft] = draftLeads(1, Date.now());
     const drafts = draft ? [draft] : [];
-    await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, Date.now()));
+    await commit(
+      db,
+      announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), Date.now()),
+    );
     await consumeFor([id], isolated().env);
     expect((await receivedBy({ url })).map(({ body }) => body)).toEqual([draft?.body]);
   });

@@ -5,7 +5,7 @@ import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
 import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { cancelVoid } from "../../../src/webhooks/endings.ts";
-import { announce, commitAnnounced, IS_NEW_LEAD } from "../../../src/webhooks/outbox.ts";
+import { announce, commitAnnounced, isNewLead } from "../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { eventsOf } from "../../support/api.ts";
 import {
@@ -128,7 +128,13 @@ describe("an event", () => {
   test("is announced once, however often its transaction is applied", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    const statements = announce(workspaceId, "lead.created", draftLeads(3, NOW), IS_NEW_LEAD, NOW);
+    const statements = announce(
+      workspaceId,
+      "lead.created",
+      draftLeads(3, NOW),
+      isNewLead(workspaceId),
+      NOW,
+    );
     for (let i = 0; i < 3; i++) await commit(db, statements);
     expect(await owedTo(id)).toHaveLength(3);
     expect(await eventsOf(workspaceId)).toHaveLength(3);
@@ -138,7 +144,13 @@ describe("an event", () => {
   test("is not owed to a subscription created between a lost reply and the retry", async () => {
     const workspaceId = await createWorkspace();
     const before = await subscribe(workspaceId);
-    const statements = announce(workspaceId, "lead.created", draftLeads(2, NOW), IS_NEW_LEAD, NOW);
+    const statements = announce(
+      workspaceId,
+      "lead.created",
+      draftLeads(2, NOW),
+      isNewLead(workspaceId),
+      NOW,
+    );
     await commit(db, statements);
     const between = await subscribe(workspaceId);
     await commit(db, statements);
@@ -179,7 +191,7 @@ describe("an event", () => {
       workspaceId,
       "lead.created",
       draftLeads(1, NOW),
-      IS_NEW_LEAD,
+      isNewLead(workspaceId),
       NOW,
     );
     const impossible = write(sql`INSERT INTO leads (id) VALUES ('lea_1')`);
@@ -197,7 +209,7 @@ describe("fan-out", () => {
     const subscribed = await Promise.all(Array.from({ length: 20 }, () => subscribe(workspaceId)));
     const drafts = draftLeads(100, NOW);
     const { DB, trips } = observedDatabase();
-    const announcement = announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, NOW);
+    const announcement = announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), NOW);
     const { wakes } = await commitAnnounced(openDatabase(DB), announcement, [workspaceId], NOW);
     expect(trips).toHaveLength(1);
     const writes = trips.flat().filter((text) => /INSERT INTO "?deliveries/i.test(text));
@@ -227,7 +239,7 @@ describe("fan-out", () => {
       workspaceId,
       "lead.created",
       draftLeads(2, NOW),
-      IS_NEW_LEAD,
+      isNewLead(workspaceId),
       NOW,
     );
     const { wakes } = await commitAnnounced(db, announcement, [workspaceId], NOW);

@@ -6,7 +6,7 @@ import { commit, inOrder, openDatabase, write } from "../../../../src/db/client.
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import { CANCEL_PENDING } from "../../../../src/webhooks/endings.ts";
-import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import { cancelPendingOf, deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
 import {
@@ -167,7 +167,7 @@ describe("a large backlog that is withdrawn", () => {
     const { id } = await subscribe(workspaceId);
     await commit(
       db,
-      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), IS_NEW_LEAD, NOW),
+      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), isNewLead(workspaceId), NOW),
     );
     return { workspaceId, id };
   }

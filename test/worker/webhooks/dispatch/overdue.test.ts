@@ -4,7 +4,7 @@ import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
 import { findOverdue, listDue } from "../../../../src/webhooks/dispatch/wake.ts";
 import { findBacklog } from "../../../../src/webhooks/ledger.ts";
-import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import {
   announceLeads,
   createWorkspace,
@@ -28,7 +28,7 @@ describe("the backlog", () => {
     const { id } = await subscribe(workspaceId);
     await commit(
       db,
-      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), IS_NEW_LEAD, NOW),
+      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), isNewLead(workspaceId), NOW),
     );
     await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
     await announceLeads(workspaceId, 10, NOW - 10 * MINUTE_MS);

@@ -6,7 +6,7 @@ import { commit, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
 import type { Page } from "../../../../src/http/paging.ts";
 import { listHealth } from "../../../../src/webhooks/health.ts";
-import { announce, type Draft, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { announce, type Draft, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import { enableAgain, redeliverAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
 import {
   deleteSubscription,
@@ -187,7 +187,7 @@ describe("a redelivery", () => {
     const { id } = await subscribe(workspaceId);
     await disable(id);
     const drafts = draftLeads(2_100, T0);
-    await commit(db, announce(workspaceId, "lead.created", drafts, IS_NEW_LEAD, T0));
+    await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), T0));
     await comeBack(id, T0, T0 + HOUR_MS);
     await sweepRanges(T0 + HOUR_MS, T0 + HOUR_MS + 4 * MINUTE_MS);
     const ids = idsOf(drafts).toSorted();

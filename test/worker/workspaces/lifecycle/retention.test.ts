@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { commit, type Database, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, events } from "../../../../src/db/schema.ts";
 import { findPosition } from "../../../../src/db/sweep-positions.ts";
-import { announce, IS_NEW_LEAD } from "../../../../src/webhooks/outbox.ts";
+import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import { deleteExpired, type Retention } from "../../../../src/workspaces/lifecycle/retention.ts";
 import {
   announceLeads,
@@ -125,7 +125,10 @@ describe("a sweep of events", () => {
   async function delivered(count: number) {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await commit(db, announce(workspaceId, "lead.created", draftLeads(count, T0), IS_NEW_LEAD, T0));
+    await commit(
+      db,
+      announce(workspaceId, "lead.created", draftLeads(count, T0), isNewLead(workspaceId), T0),
+    );
     await db
       .update(deliveries)
       .set({ state: "delivered", settledAt: T0 })
