@@ -208,7 +208,7 @@ export async function comeBack(subscriptionId: string, since: number, now: numbe
 
 /** Takes the steps of all ranges, as one sweep a minute does from `from` to `until`. */
 export async function sweepRanges(from: number, until: number): Promise<void> {
-  for (let now = from; now <= until; now += MINUTE_MS) await takeSteps(db, now, () => true);
+  for (let now = from; now <= until; now += MINUTE_MS) await takeSteps(db, now, () => true, 0);
 }
 
 /** A dispatch that has claimed what is due, and posts until it is told how its attempts end. */

@@ -175,7 +175,7 @@ test("whatever one message is, the ninety-nine around it are recorded and it is 
       }
       recorded += valid.length;
     }),
-    { numRuns: 30 },
+    { numRuns: 10 },
   );
   const { results } = await WORKSPACE_DB.prepare(
     "SELECT count(*) AS count FROM leads WHERE workspace_id = ?",

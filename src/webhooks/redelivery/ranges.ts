@@ -223,6 +223,7 @@ export async function takeSteps(
   db: Database,
   now: number,
   hasTime: () => boolean,
+  pauseMs = REDELIVERY_PAUSE_MS,
 ): Promise<Wake[]> {
   const wakes: Wake[] = [];
   const failures: unknown[] = [];
@@ -236,7 +237,7 @@ export async function takeSteps(
     });
     if (count > 0) wakes.push(next);
     if (canContinue) queue.push(next);
-    await sleep(REDELIVERY_PAUSE_MS);
+    await sleep(pauseMs);
   }
   await updatePosition(db, PART, reached);
   if (failures.length > 0) throw failures[0];

@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import {
   type Answer,
@@ -12,11 +12,13 @@ import {
   send,
   unknownKey,
 } from "../../support/api.ts";
+import { jumpTo } from "../../support/deliveries.ts";
 import { operationsOf } from "../../support/document.ts";
 import { idFor, openFilledWorkspace } from "../../support/filled.ts";
 import { countHops } from "../../support/hops.ts";
 
 const far = countHops();
+afterEach(() => void vi.useRealTimers());
 const fetchFromAfar = deployedWith(far.overrides);
 
 /** The status of a response, and how many sequential network hops it took. */
@@ -136,7 +138,7 @@ describe("a flood", () => {
       expect(answer.headers).toMatchObject({ "x-ratelimit-remaining": "0" });
     }
     expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([429, 0]);
-    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    jumpTo(Date.now() + 2_100);
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 1]);
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, 0]);
   });
@@ -153,7 +155,7 @@ describe("a flood", () => {
       expect([answer.status, far.taken()]).toEqual([403, 0]);
     }
     expect(await hopsOf(api.patch("/v1/automations/aut_1", {}))).toEqual([403, 0]);
-    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    jumpTo(Date.now() + 2_100);
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 1]);
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([403, 0]);
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
@@ -169,7 +171,7 @@ describe("a flood", () => {
     const api = openApi(apiKey, fetch);
     expect((await api.get("/v1/leads")).status).toBe(429);
     expect(await hopsOf(api.get("/v1/leads"))).toEqual([429, expect.any(Number)]);
-    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    jumpTo(Date.now() + 1_050);
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 

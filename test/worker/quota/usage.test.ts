@@ -1,14 +1,16 @@
 import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/quota/usage.ts";
 import { type Answer, deployedWith, openApi, openWorkspace } from "../../support/api.ts";
-import { HOUR_MS } from "../../support/deliveries.ts";
+import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
 import { openPortal } from "../../support/portal.ts";
 
 const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
+
+afterEach(() => void vi.useRealTimers());
 
 async function openGate(requestsPerWindow: number) {
   const workspace = await openWorkspace({ requestsPerWindow });
@@ -46,7 +48,7 @@ describe("the usage of a key", () => {
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     // The isolate repeats the gate's refusal for two seconds, and then asks it again.
     for (let i = 0; i < 3; i++) expect((await api.get("/v1/leads")).status).toBe(403);
-    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    jumpTo(Date.now() + 2_100);
     expect((await api.get("/v1/leads")).status).toBe(403);
     const [hour] = await gate().usage();
     expect(hour).toMatchObject({ requests: 1, refused: 0 });
@@ -158,7 +160,7 @@ describe("GET /portal/api/keys", () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 1 });
     for (let i = 0; i < 10; i++) await api.get("/v1/leads");
     // For two seconds an isolate refuses by itself.
-    await new Promise((resolve) => setTimeout(resolve, 2_100));
+    jumpTo(Date.now() + 2_100);
     await api.get("/v1/leads");
     const { body } = await (await openPortal(workspaceId)).get<{ items: ShownKey[] }>("/keys");
     const total = (body.items[0]?.hours ?? []).reduce((sum, { refused }) => sum + refused, 0);

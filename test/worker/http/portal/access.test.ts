@@ -132,24 +132,23 @@ test("the portal API answers 403 once the workspace has no access, and changes n
   expect(await portal.get("/webhooks")).toMatchObject({ status: 200 });
 });
 
-/** Waits, if need be, until at least half a minute of the clock's minute is left. */
-async function untilEarlyInMinute(): Promise<void> {
-  const leftMs = 60_000 - (Date.now() % 60_000);
-  if (leftMs < 30_000) await new Promise((resolve) => setTimeout(resolve, leftMs + 100));
-}
-
 test("the portal API answers 429 for one workspace's excess, and affects no other", async () => {
   const { workspaceId, id, url } = await openOwed();
   const [portal, other] = [await openPortal(workspaceId), await openOwed()];
-  // Locally, requests are counted by the clock's minutes.
-  await untilEarlyInMinute();
-  const asked = await Promise.all(Array.from({ length: 285 }, () => portal.get("/workspace")));
-  expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([200]));
-  const sent = Array.from({ length: 16 }, () =>
-    portal.post(`/webhooks/${id}/test`, { type: "lead.created" }),
-  );
-  const answers = await Promise.all(sent);
-  const refused = answers.filter(({ status }) => status !== 200);
+  const several = <T>(count: number, request: () => Promise<T>) =>
+    Promise.all(Array.from({ length: count }, request));
+  let accepted = 0;
+  let refused: Awaited<ReturnType<typeof portal.post>>[] = [];
+  // Locally, requests are counted by the clock's minutes: one of two rounds is within a minute.
+  for (let round = 0; round < 2 && refused.length === 0; round++) {
+    const asked = await several(285, () => portal.get("/workspace"));
+    if (round === 0) expect(new Set(asked.map(({ status }) => status))).toEqual(new Set([200]));
+    const sent = await several(16, () =>
+      portal.post(`/webhooks/${id}/test`, { type: "lead.created" }),
+    );
+    refused = sent.filter(({ status }) => status !== 200);
+    accepted += sent.length - refused.length;
+  }
   expect(refused.length).toBeGreaterThan(0);
   for (const { headers, ...answer } of refused) {
     const details = { retry_after_seconds: 60 };
@@ -159,7 +158,7 @@ test("the portal API answers 429 for one workspace's excess, and affects no othe
     });
     expect(headers["retry-after"]).toBe("60");
   }
-  expect((await receivedBy({ url })).length).toBe(answers.length - refused.length);
+  expect((await receivedBy({ url })).length).toBe(accepted);
   expect(await (await openPortal(other.workspaceId)).get("/webhooks")).toMatchObject({
     status: 200,
   });

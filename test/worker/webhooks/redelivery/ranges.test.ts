@@ -91,7 +91,7 @@ describe("a redelivered range", () => {
       while ((await subscriptionRow(id)).ranges?.length === 5) {
         rows.read = 0;
         let taken = 0;
-        await takeSteps(metered, NOW, () => taken++ === 0);
+        await takeSteps(metered, NOW, () => taken++ === 0, 0);
         expect(rows.read).toBeLessThan(STEP_ROWS);
         steps++;
       }
@@ -188,7 +188,7 @@ describe("a redelivered range", () => {
         };
         const database = openDatabase(observedDatabase({ [when]: crash }).DB);
         await redeliverAgain(database, id, range, NOW).catch(() => {});
-        await takeSteps(database, NOW + MINUTE_MS, () => true).catch(() => {});
+        await takeSteps(database, NOW + MINUTE_MS, () => true, 0).catch(() => {});
         // The caller gets no answer, and calls again.
         await redeliverAgain(db, id, range, NOW + MINUTE_MS);
         await sweepRanges(NOW + MINUTE_MS, NOW + 4 * MINUTE_MS);
@@ -218,7 +218,7 @@ test("sweeps take turns: each subscription has a step before any has a second", 
   const began = await reached();
   for (const moved of [1, 2]) {
     let taken = 0;
-    await takeSteps(db, NOW, () => taken++ === 0);
+    await takeSteps(db, NOW, () => taken++ === 0, 0);
     const changed = (await reached()).filter((after, i) => after !== began[i]);
     expect(changed).toHaveLength(moved);
   }

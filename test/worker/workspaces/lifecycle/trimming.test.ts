@@ -27,6 +27,7 @@ import {
   subscribe,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
+import { storeEvents } from "../../../support/stored-events.ts";
 
 const NOW = Date.UTC(2026, 5, 5, 12);
 const MB = 1_000_000;
@@ -198,14 +199,9 @@ test("an event is measured once no older one can be added", async () => {
 
 test("settled events behind many pending ones are found, a limited distance per sweep", async () => {
   const wall = TRIM_PENDING_MAX + 2_000;
-  const { id, workspaceId } = await owed(wall, NOW - 3 * HOUR_MS);
-  await announceLeads(workspaceId, 50, NOW - 2 * HOUR_MS);
-  await db
-    .update(deliveries)
-    .set({ state: "cancelled", settledAt: NOW })
-    .where(
-      sql`subscription_id = ${id} AND event_id IN (SELECT id FROM events WHERE workspace_id = ${workspaceId} AND created_at = ${NOW - 2 * HOUR_MS})`,
-    );
+  const { id, workspaceId } = await owed(0, NOW);
+  await storeEvents(workspaceId, id, wall, NOW - 3 * HOUR_MS, "pending");
+  await storeEvents(workspaceId, id, 50, NOW - 2 * HOUR_MS, "cancelled");
   // Otherwise it would be given up.
   await hold(id);
   const trim = () => trimEvents(db, 1, NOW, ALWAYS);
