@@ -32,10 +32,14 @@ export const workspaces = sqliteTable(
   {
     id: text().primaryKey(),
     /**
-     * The name of the database that it lives in; null for this one. A row that names another one is its
-     * line in the directory: what else it says is said there.
+     * The name of the database that it lives in; null for this one. A row that names another one is a
+     * directory entry: the workspace's fields and data are there, and its data cannot be written here.
      */
     database: text(),
+    /** The last mover that took over the directory entry, and so may change `database`. */
+    movedBy: text("moved_by"),
+    /** Whether what is stored of it here is being erased: it no longer moves. */
+    erasing: integer({ mode: "boolean" }).notNull().default(false),
     name: text().notNull(),
     adminEmails: text("admin_emails", { mode: "json" }).$type<string[]>().notNull(),
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
@@ -398,27 +402,20 @@ export const sweepPositions = sqliteTable("sweep_positions", {
  * - `draining`: as `copying`, but no new holds on its subscriptions begin.
  * - `closed`: writes are refused; the switch is in progress. It may still go back to `copying`.
  * - `gone`: it lives in the other database; what it left here is to be deleted.
- * - `left`: nothing of it is left here but its directory entry.
  * - `arriving`: its rows are being copied to this database.
  * - `arrived`: as soon as the directory says so, it lives here; until then, writes are refused.
- * - `erasing`: it is being erased; also within the transactions that delete what it left behind.
  */
-export type MoveState =
-  | "copying"
-  | "draining"
-  | "closed"
-  | "gone"
-  | "left"
-  | "arriving"
-  | "arrived"
-  | "erasing";
+export type MoveState = "copying" | "draining" | "closed" | "gone" | "arriving" | "arrived";
 
-/** Workspaces that move between two databases; a row in each. Triggers read it (workspaces/moving/triggers.ts). */
+/**
+ * Workspaces that move between two databases; a row in each until it has no more to do. Triggers read it
+ * (workspaces/moving/triggers.ts).
+ */
 export const moves = sqliteTable("moves", {
   workspaceId: text("workspace_id").primaryKey(),
   state: text().$type<MoveState>().notNull(),
-  /** The move, the same in both databases; null in a row that only keeps writes out. */
-  moveId: text("move_id"),
+  /** The move, the same in both databases. */
+  moveId: text("move_id").notNull(),
   /** The name of the other database. */
   other: text().notNull(),
   /** Where copying continues; null once all rows that existed at the start have been copied. */

@@ -121,7 +121,7 @@ export const eraseWorkspace = operation({
   async run({ env }, { workspaceId }) {
     const now = Date.now();
     const { db } = await openPlacement(env, workspaceId);
-    if (await commit(db, beginErasure(workspaceId, now)))
+    if (await commit(db, beginErasure(workspaceId)))
       throw new InputError("workspaceId", "it is being moved; erase it when that is done");
     const closed = await commit(openDirectory(env), closeKeys(workspaceId, now));
     if (!closed) return { done: true, remaining: 0 };

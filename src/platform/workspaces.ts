@@ -23,7 +23,7 @@ import { findSize } from "../workspaces/database-sizes.ts";
 import { findPlacement, type Placement, placementIn } from "../workspaces/placement.ts";
 import {
   findPortalAccess,
-  insertDirectoryEntry,
+  insertEntry,
   insertWorkspace,
   listWorkspaces as listStored,
   updateAccess,
@@ -76,10 +76,7 @@ export const createWorkspace = operation({
     await insertWorkspace(placement.db, workspace);
     // Last, so that the directory never points to a workspace that is not there yet.
     if (placement.database !== DIRECTORY)
-      await insertDirectoryEntry(openDirectory(env), {
-        ...workspace,
-        database: placement.database,
-      });
+      await commit(openDirectory(env), insertEntry(workspace, placement.database));
     return { workspaceId };
   },
 });

@@ -227,10 +227,12 @@ export const EXPORT_KINDS = entries.flatMap(({ kind }) => kind ?? []) as ExportK
 // What is left out is about the database that the row is in.
 const {
   database: _1,
-  sweptTo: _2,
-  sizedTo: _3,
-  sizedBytes: _4,
-  trimmedTo: _5,
+  movedBy: _2,
+  erasing: _3,
+  sweptTo: _4,
+  sizedTo: _5,
+  sizedBytes: _6,
+  trimmedTo: _7,
   ...fields
 } = getTableColumns(workspaces);
 

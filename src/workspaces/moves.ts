@@ -10,7 +10,8 @@ const MOVER_MS = 15_000;
 /*
  * Moving a workspace from one database, the source, to another, the target (moving/arrivals.ts). `MoveState`
  * explains the states. Only the mover that owns the move changes them. Each of its writes checks, in the
- * same transaction, that it still owns the move: it may have hung, and another one taken over.
+ * same transaction, that it still owns the move: it may have hung, and another one taken over. What marks
+ * that a workspace lives elsewhere is its entry in `workspaces`; a move that is over leaves no row.
  */
 
 /** A move, as stored in the source. */
@@ -23,7 +24,7 @@ const isOf = (workspaceId: string) => eq(moves.workspaceId, workspaceId);
 
 /** SQL condition: the workspace's row, if it belongs to this move and is in one of these states. */
 export function isMoveIn({ workspaceId, moveId }: Move, states: MoveState[]) {
-  return and(isOf(workspaceId), sql`${moves.moveId} IS ${moveId}`, inArray(moves.state, states));
+  return and(isOf(workspaceId), eq(moves.moveId, moveId), inArray(moves.state, states));
 }
 
 /**
@@ -37,8 +38,8 @@ export function expectMover(
 ): Statements<unknown> {
   const isIts = and(isOf(workspaceId), eq(moves.movedBy, mover), inArray(moves.state, states));
   return write(
-    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
-      SELECT NULL, '', '', 0 WHERE NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isIts})`,
+    sql`INSERT INTO ${moves} (workspace_id, move_id, state, other, since)
+      SELECT NULL, '', '', '', 0 WHERE NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isIts})`,
   );
 }
 
@@ -71,7 +72,7 @@ export function listMoves(limit: number, now: number): Statements<Move[]> {
     qb
       .select()
       .from(moves)
-      .where(and(inArray(moves.state, states), lte(moves.movedUntil, now)))
+      .where(lte(moves.movedUntil, now))
       .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
       .limit(limit),
   );
@@ -98,36 +99,43 @@ export const START: MovePosition = { kind: 0, after: null };
 /**
  * Begins a move: from now on, triggers note the workspace's changes. Changes nothing if it does not live
  * here, or is being moved or erased.
+ *
+ * @returns whether it is being erased.
  */
 export function beginMove(
   workspaceId: string,
   moveId: string,
   to: string,
   now: number,
-): Statements<unknown> {
-  return write(
+): Statements<boolean> {
+  const isHere = and(eq(workspaces.id, workspaceId), isNull(workspaces.database));
+  const statements = inOrder([
     sql`INSERT INTO ${moves} (workspace_id, state, move_id, other, position, since)
       SELECT ${workspaceId}, 'copying', ${moveId}, ${to}, ${JSON.stringify(START)}, ${now}
-      FROM ${workspaces} WHERE ${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
+      FROM ${workspaces} WHERE ${isHere} AND NOT ${workspaces.erasing}
       ON CONFLICT (workspace_id) DO NOTHING`,
-  );
+    qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isHere),
+  ]);
+  return readAs(statements, ([, [workspace]]) => workspace?.erasing ?? false);
 }
 
 /**
- * Prevents a workspace from being moved while it is erased.
+ * Keeps a workspace that is about to be erased from being moved.
  *
- * @returns its move if it is already moving; then it cannot be erased.
+ * @returns whether it is already moving; then it cannot be erased.
  */
-export function beginErasure(workspaceId: string, now: number): Statements<Move | undefined> {
+export function beginErasure(workspaceId: string): Statements<boolean> {
   const statements = inOrder([
-    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
-      SELECT ${workspaceId}, 'erasing', '', ${now} FROM ${workspaces}
-      WHERE ${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
-      ON CONFLICT (workspace_id) DO NOTHING`,
+    qb
+      .update(workspaces)
+      .set({ erasing: true })
+      .where(
+        sql`${workspaces.id} = ${workspaceId} AND ${workspaces.database} IS NULL
+          AND NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isOf(workspaceId)})`,
+      ),
     findMove(workspaceId),
   ]);
-  const isMoving = ({ state }: Move) => state !== "erasing" && state !== "left";
-  return readAs(statements, ([, move]) => (move && isMoving(move) ? move : undefined));
+  return readAs(statements, ([, found]) => found !== undefined);
 }
 
 /** The states of a move in the source. */
@@ -221,17 +229,20 @@ export function cancelMove(move: Move, mover: string): Statements<boolean> {
   return readAs(statements, ([, , found]) => found?.moveId !== moveId);
 }
 
-/** SQL condition: the workspace is not moving or being erased here, other than in these states. */
-export function isMovingOnlyIn(states: MoveState[], workspaceId: Column): SQL {
-  const list = sql.raw(states.map((state) => `'${state}'`).join(", "));
-  return sql`NOT EXISTS (SELECT 1 FROM ${moves}
-    WHERE ${moves.workspaceId} = ${workspaceId} AND ${moves.state} NOT IN (${list}))`;
-}
-
 /**
- * SQL condition: the workspace may be written to in this database. It is not arriving or closed, and has
- * not moved away.
+ * SQL condition: the workspace, of which this database has rows, may be written to here. It is not closed
+ * or arriving, and has not left.
  */
 export function isWritable(workspaceId: Column): SQL {
-  return isMovingOnlyIn(["copying", "draining"], workspaceId);
+  return isNotMoving(workspaceId, sql`${moves.state} NOT IN ('copying', 'draining')`);
+}
+
+/** SQL condition: its subscriptions may be leased here, too, because it is not about to leave. */
+export function isLeasable(workspaceId: Column): SQL {
+  return isNotMoving(workspaceId, sql`${moves.state} <> 'copying'`);
+}
+
+function isNotMoving(workspaceId: Column, inState: SQL): SQL {
+  return sql`NOT EXISTS (SELECT 1 FROM ${moves}
+    WHERE ${moves.workspaceId} = ${workspaceId} AND ${inState})`;
 }

@@ -12,6 +12,7 @@ import {
   readAs,
   rows,
   type Statements,
+  write,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import {
@@ -23,7 +24,7 @@ import {
   type PageRequest,
   ROWS,
 } from "../db/page.ts";
-import { apiKeys, moves, subscriptions, workspaces } from "../db/schema.ts";
+import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 import { readdress } from "../webhooks/notices/notices.ts";
 import { isLive, type WorkspaceStanding } from "./api-keys.ts";
 import { IS_LEAVING } from "./moves.ts";
@@ -45,20 +46,13 @@ export async function insertWorkspace(
   return db.insert(workspaces).values(workspace).onConflictDoNothing();
 }
 
-/**
- * Inserts the directory's entry for a workspace that lives in another database. It looks as if the
- * workspace had moved there, so none of its data can be written here.
- */
-export async function insertDirectoryEntry(
-  directory: Database,
-  { id, createdAt, database }: { id: string; createdAt: number; database: string },
+/** The entry for a workspace in a database that it does not live in, unless there is one. */
+export function insertEntry(
+  { id, createdAt }: { id: string; createdAt: number },
+  database: string,
 ) {
   const entry = { id, createdAt, database, name: "", adminEmails: [] };
-  const move = { workspaceId: id, state: "left", other: database, since: createdAt } as const;
-  return directory.batch([
-    directory.insert(workspaces).values(entry).onConflictDoNothing(),
-    directory.insert(moves).values(move).onConflictDoNothing(),
-  ]);
+  return write(qb.insert(workspaces).values(entry).onConflictDoNothing());
 }
 
 /** Whether a workspace exists. */

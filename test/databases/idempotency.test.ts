@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { leadReport, openWorkspace } from "../support/api.ts";
 import { databaseOf } from "../support/databases.ts";
-import { copyAll, homeOf, moved } from "../support/moves.ts";
+import { copyAll, moved, placementOf } from "../support/moves.ts";
 
 type Created = { id: string; secret: string };
 
@@ -25,7 +25,7 @@ test("a key of a subscription that is deleted during a move can be used again me
   const second = await create();
   expect(second.body.id).not.toBe(first.body.id);
   await moved(workspaceId, "DB_3");
-  expect(await homeOf(workspaceId)).toBe("DB_3");
+  expect(await placementOf(workspaceId)).toBe("DB_3");
   expect((await create()).body).toEqual(second.body);
 });
 
@@ -46,7 +46,7 @@ test.each([1, 2, 3, 4, 5])(
     expect((await api.delete(`/v1/webhooks/${first.body.id}`)).status).toBe(204);
     const second = await create();
     await moved(workspaceId, "DB_3");
-    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect(await placementOf(workspaceId)).toBe("DB_3");
     expect((await create()).body).toEqual(second.body);
   },
 );

@@ -42,9 +42,9 @@ import {
   copyAll,
   dieClosed,
   expireLeases,
-  homeOf,
   moved,
   openWithLeads,
+  placementOf,
 } from "../support/moves.ts";
 
 const { Platform } = exports;
@@ -206,7 +206,9 @@ test("a write whose reply was lost at the switch is not made once more in the ot
 
 test("what changes about a workspace at the switch is known in the other database", async () => {
   const { workspaceId } = await openWithLeads();
-  const dying = hangingBefore((name, sql) => name === "DB" && /update "workspaces"/.test(sql));
+  const dying = hangingBefore(
+    (name, sql) => name === "DB" && /update "workspaces" set "database"/.test(sql),
+  );
   void moveWorkspace(dying.env, workspaceId, "DB_3", () => true).catch(() => {});
   await dying.hung;
   await expireLeases();
@@ -278,7 +280,7 @@ describe("a mover that runs out of time", () => {
     });
     const closing = () => !isClosed && !lines.some((line) => line.includes('"state":"closed"'));
     await moveWorkspace(watching.env, workspaceId, "DB_3", closing);
-    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect(await placementOf(workspaceId)).toBe("DB_3");
     expect(await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] })).toBeTruthy();
   });
 
@@ -305,7 +307,7 @@ describe("a mover that runs out of time", () => {
 test("the sweep goes on first with those whose writes wait", async () => {
   const states = ["copying", "gone", "draining", "closed"];
   const insert = databaseOf("DB_2").prepare(
-    "INSERT INTO moves (workspace_id, state, other, since) VALUES (?, ?, 'DB_3', 9)",
+    "INSERT INTO moves (workspace_id, move_id, state, other, since) VALUES (?1, ?1, ?2, 'DB_3', 9)",
   );
   await databaseOf("DB_2").batch(states.map((state) => insert.bind(`wks_order_${state}`, state)));
   const listed = await commit(openDatabase(databaseOf("DB_2")), listMoves(100, Date.now()));
@@ -352,9 +354,7 @@ describe("a database that a workspace has left, or is closed in", () => {
     await moved(leaving.workspaceId, "DB_3");
     // As a withdrawal that was not finished leaves it.
     await db.batch([
-      db
-        .prepare("UPDATE moves SET state = 'erasing' WHERE workspace_id = ?")
-        .bind(leaving.workspaceId),
+      db.prepare("UPDATE workspaces SET erasing = 1 WHERE id = ?").bind(leaving.workspaceId),
       db
         .prepare(
           "UPDATE subscriptions SET held_until = 0, cancelling = 1, generation = 9 WHERE id = ?",
@@ -367,9 +367,7 @@ describe("a database that a workspace has left, or is closed in", () => {
       db
         .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
         .bind(staying.webhookId),
-      db
-        .prepare("UPDATE moves SET state = 'gone' WHERE workspace_id = ?")
-        .bind(leaving.workspaceId),
+      db.prepare("UPDATE workspaces SET erasing = 0 WHERE id = ?").bind(leaving.workspaceId),
     ]);
     const { env: bindings, fast, slow } = isolated();
     const messages = [leaving, staying].map(({ webhookId }, i) => ({
@@ -401,15 +399,14 @@ describe("a database that a workspace has left, or is closed in", () => {
     const later = Date.now() + 40 * 86_400_000;
     await db.batch([
       db
-        .prepare("UPDATE moves SET state = 'erasing', since = ?2 WHERE workspace_id = ?1")
-        .bind(leaving.workspaceId, later),
+        .prepare("UPDATE moves SET since = ? WHERE workspace_id = ?")
+        .bind(later, leaving.workspaceId),
+      db.prepare("UPDATE workspaces SET erasing = 1 WHERE id = ?").bind(leaving.workspaceId),
       // Settled late: it is to be kept, and gets a time of its own.
       db
         .prepare("UPDATE deliveries SET settled_at = ? WHERE subscription_id = ?")
         .bind(later, leaving.webhookId),
-      db
-        .prepare("UPDATE moves SET state = 'gone' WHERE workspace_id = ?")
-        .bind(leaving.workspaceId),
+      db.prepare("UPDATE workspaces SET erasing = 0 WHERE id = ?").bind(leaving.workspaceId),
     ]);
     await sweep(isolated().env, later);
     expect(await Platform.ledger({ workspaceId: staying.workspaceId })).toMatchObject({
@@ -446,7 +443,7 @@ describe("moveWorkspace", () => {
     await dying.hung;
     await expireLeases();
     await moved(workspaceId, "DB");
-    expect(await homeOf(workspaceId)).toBe("DB");
+    expect(await placementOf(workspaceId)).toBe("DB");
     expect(await leadIds()).toEqual(ids);
   });
 
@@ -473,7 +470,7 @@ describe("moveWorkspace", () => {
     await allDelivered(workspaceId, 4);
     expect(await tablesWith("DB_3", workspaceId)).toContain("leads");
     await sweep(isolated().env, Date.now());
-    expect(await tablesWith("DB_3", workspaceId)).toEqual(["moves", "workspaces"]);
+    expect(await tablesWith("DB_3", workspaceId)).toEqual(["workspaces"]);
   });
 });
 

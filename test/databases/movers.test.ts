@@ -11,9 +11,9 @@ import {
   dieClosed,
   endReads,
   expireLeases,
-  homeOf,
   moved,
   openWithLeads,
+  placementOf,
 } from "../support/moves.ts";
 
 const { Platform } = exports;
@@ -22,7 +22,7 @@ keepLog();
 /** What it takes to live somewhere: reads, writes, and deliveries. */
 async function livesIn(database: string, workspace: Awaited<ReturnType<typeof openWithLeads>>) {
   const { workspaceId, ids, leadIds } = workspace;
-  expect(await homeOf(workspaceId)).toBe(database);
+  expect(await placementOf(workspaceId)).toBe(database);
   expect(await leadIds()).toEqual(ids);
   const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("later")] });
   expect(await leadIds()).toEqual([...ids, ...later.ids].sort());
@@ -38,7 +38,7 @@ describe("a mover that hung", () => {
   test.each<[string, Moment, Moment]>([
     [
       "before it told the target of itself, takes nothing away from who came after it",
-      (name, sql) => name === "DB_3" && /INSERT INTO "workspaces"/.test(sql),
+      (name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql),
       (name, sql) => name === "DB_3" && /INSERT INTO "leads"/.test(sql),
     ],
     [
@@ -86,7 +86,9 @@ describe("a mover that hung", () => {
   test("before it changed the directory, does not when the workspace has come back", async () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
-    const late = hangingBefore((name, sql) => name === "DB" && /update "workspaces"/.test(sql));
+    const late = hangingBefore(
+      (name, sql) => name === "DB" && /update "workspaces" set "database"/.test(sql),
+    );
     const hung = moveWorkspace(late.env, workspaceId, "DB_3", always).catch(() => {});
     await late.hung;
     await expireLeases();
@@ -120,7 +122,7 @@ describe("a mover that hung", () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     const late = hangingBefore(
-      (name, sql) => name === "DB_3" && /INSERT INTO "workspaces"/.test(sql),
+      (name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql),
     );
     const hung = moveWorkspace(late.env, workspaceId, "DB_3", always).catch(() => {});
     await late.hung;
@@ -130,7 +132,7 @@ describe("a mover that hung", () => {
     await livesIn("DB_3", workspace);
     await cleanUp();
     await moved(workspaceId, "DB_2");
-    expect(await homeOf(workspaceId)).toBe("DB_2");
+    expect(await placementOf(workspaceId)).toBe("DB_2");
   });
 });
 

@@ -167,7 +167,7 @@ describe("a workspace of another database", () => {
   test("has its data there and its keys in DB", async () => {
     const { workspaceId, apiKey, keyId } = await openSubscribed("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
-    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "moves", "workspaces"]);
+    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
     expect(await tablesWith("DB_2", workspaceId)).toEqual(
       expect.arrayContaining(["events", "leads", "subscriptions", "workspaces"]),
     );
@@ -282,7 +282,7 @@ describe("erasing a workspace of another database", () => {
     const cutOff = new Platform(createExecutionContext(), deploymentWith({ DB, DB_2 }));
     expect(await errorOf(cutOff.eraseWorkspace({ workspaceId }))).toContain("overloaded");
     expect(await tablesWith("DB_2", workspaceId)).toEqual([]);
-    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "moves", "workspaces"]);
+    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
     expect((await api.get("/v1/leads")).status).toBe(401);
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES)

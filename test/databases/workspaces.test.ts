@@ -36,7 +36,7 @@ async function fill(name: DatabaseName, megabytes: number): Promise<void> {
 }
 
 /** Where a workspace lives, according to the list. */
-async function homeOf(workspaceId: string): Promise<string | undefined> {
+async function placementOf(workspaceId: string): Promise<string | undefined> {
   const { items } = await platform.listWorkspaces({});
   return items.find((item) => item.workspaceId === workspaceId)?.database;
 }
@@ -50,10 +50,10 @@ describe("a new workspace", () => {
 
   test.each(NAMES)("lives in the database given: %s", async (database) => {
     const { workspaceId } = await platform.createWorkspace({ name: "Agence", database });
-    expect(await homeOf(workspaceId)).toBe(database);
+    expect(await placementOf(workspaceId)).toBe(database);
     for (const name of NAMES) {
-      // Only its entry in the directory, and what keeps its data out.
-      const line = name === "DB" ? ["moves", "workspaces"] : [];
+      // Only its entry in the directory.
+      const line = name === "DB" ? ["workspaces"] : [];
       const expected = name === database ? ["workspaces"] : line;
       expect(await tablesWith(name, workspaceId)).toEqual(expected);
     }
@@ -71,24 +71,24 @@ describe("a new workspace", () => {
 
   test("lives in the smallest database by default", async () => {
     const { workspaceId } = await platform.createWorkspace({ name: "Agence" });
-    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect(await placementOf(workspaceId)).toBe("DB_3");
     await fill("DB_3", 3);
     const next = await platform.createWorkspace({ name: "Agence" });
-    expect(await homeOf(next.workspaceId)).toBe("DB_2");
+    expect(await placementOf(next.workspaceId)).toBe("DB_2");
   });
 
   test("is not created in a closed database, unless the call names it", async () => {
     const platform = platformOf({ ...deploymentWith({}), DATABASES_CLOSED: "DB_2, DB_3" } as Env);
     const { workspaceId } = await platform.createWorkspace({ name: "Agence" });
-    expect(await homeOf(workspaceId)).toBe("DB");
+    expect(await placementOf(workspaceId)).toBe("DB");
     const named = await platform.createWorkspace({ name: "Agence", database: "DB_2" });
-    expect(await homeOf(named.workspaceId)).toBe("DB_2");
+    expect(await placementOf(named.workspaceId)).toBe("DB_2");
   });
 
   test.each(WAYS)("is not placed in a database that is unreachable: it %s", async (way) => {
     const bindings = deploymentWith({ DB_2: unreachableDatabase(way) });
     const { workspaceId } = await platformOf(bindings).createWorkspace({ name: "Agence" });
-    expect(await homeOf(workspaceId)).toBe("DB_3");
+    expect(await placementOf(workspaceId)).toBe("DB_3");
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { event: "database_unreachable", database: "DB_2" },
     ]);

@@ -88,7 +88,7 @@ export async function cleanUp(): Promise<void> {
 }
 
 /** Where the directory says that a workspace lives. */
-export async function homeOf(workspaceId: string): Promise<string> {
+export async function placementOf(workspaceId: string): Promise<string> {
   const row = databaseOf("DB").prepare("SELECT database FROM workspaces WHERE id = ?");
   return (await row.bind(workspaceId).first<{ database: string | null }>())?.database ?? "DB";
 }

@@ -2,7 +2,7 @@ import { and, eq, sql } from "drizzle-orm";
 import { qb } from "../../db/builder.ts";
 import { prepared, readAs, type Statements } from "../../db/client.ts";
 import { deliveries, subscriptions, workspaces } from "../../db/schema.ts";
-import { isMovingOnlyIn } from "../../workspaces/moves.ts";
+import { isLeasable } from "../../workspaces/moves.ts";
 
 /** How long a dispatch that dies still leases its subscriptions. */
 export const LEASE_MS = 20_000;
@@ -45,7 +45,7 @@ export const IS_ACTIVE = sql`(${subscriptions.disabledAt} IS NULL AND ${subscrip
   AND EXISTS (SELECT 1 FROM ${workspaces} WHERE ${workspaces.id} = ${subscriptions.workspaceId} AND ${workspaces.accessGranted}))`;
 
 /** SQL condition: its workspace is not about to change its database, so it may be leased. */
-export const IS_NOT_DRAINING = isMovingOnlyIn(["copying"], subscriptions.workspaceId);
+export const IS_LEASABLE = isLeasable(subscriptions.workspaceId);
 
 /** What a round trip asks for one subscription. */
 export interface ClaimRequest {

@@ -21,7 +21,7 @@ import {
   IS_ACTIVE,
   IS_FREE,
   IS_IN_PROGRESS,
-  IS_NOT_DRAINING,
+  IS_LEASABLE,
   type Lease,
 } from "./lease.ts";
 import type { Lane, Pace } from "./policy.ts";
@@ -149,7 +149,7 @@ const claim = preparedWrite(
     .where(
       sql`${IS_REQUESTED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
         AND (${subscriptions.slow} OR ${subscriptions.backoff} > 0) = ${sql.placeholder("isSlow")}
-        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_NOT_DRAINING} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
+        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
     ),
 );
 
@@ -174,7 +174,7 @@ const snapshots = prepared<Snapshot>(
         sql`(${subscriptions.cancelling} AND ${isWritable(subscriptions.workspaceId)})`.mapWith(
           Boolean,
         ),
-      mayPost: sql`(${IS_ACTIVE} AND ${IS_NOT_DRAINING})`.mapWith(Boolean),
+      mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
       leased: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
       claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(
         Boolean,

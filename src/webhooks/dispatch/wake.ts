@@ -15,7 +15,7 @@ import { DIRECTORY, isBound } from "../../db/databases.ts";
 import { deliveries, subscriptions } from "../../db/schema.ts";
 import { inGroups } from "../../groups.ts";
 import { logError } from "../../log.ts";
-import { IS_NOT_DRAINING } from "./lease.ts";
+import { IS_LEASABLE } from "./lease.ts";
 import { type Lane, laneOf } from "./policy.ts";
 
 /** A subscription with deliveries to send, and the lane to send them in. */
@@ -155,7 +155,7 @@ const overdue = prepared<Stored<WakeRow>>(sql`
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
-  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND ${IS_NOT_DRAINING}
+  WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
     AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
       SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
   LIMIT ${SWEEP_MAX}`);

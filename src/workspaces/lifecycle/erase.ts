@@ -1,14 +1,4 @@
-import {
-  and,
-  type Column,
-  eq,
-  getTableColumns,
-  isNull,
-  ne,
-  notExists,
-  type SQL,
-  sql,
-} from "drizzle-orm";
+import { and, type Column, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/sqlite-core";
 import { bare, list, qb } from "../../db/builder.ts";
 import {
@@ -22,7 +12,7 @@ import {
   write,
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
-import { apiKeys, type MoveState, moves, subscriptions, workspaces } from "../../db/schema.ts";
+import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
 import { blank } from "../../records/erasure.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import { deleteSecretsOfDeleted } from "../../webhooks/secrets.ts";
@@ -93,24 +83,26 @@ export async function eraseWorkspace(
 
 /**
  * Erases up to `CLEANUP_MAX` rows of each kind that a workspace left behind in a database that it has
- * moved away from. The workspace's own row stays, without its data key: `resealSecrets` does not reach it.
+ * left, and ends its move once nothing remains. The workspace's own row stays as its entry, without its
+ * data key: `resealSecrets` does not reach it.
  *
  * @returns whether nothing else remains.
  */
 export function eraseLeftBehind(id: string): Statements<boolean> {
-  const enter = (state: MoveState) =>
-    qb.update(moves).set({ state }).where(eq(moves.workspaceId, id));
+  const isOwn = eq(workspaces.id, id);
+  const blank = { name: "", adminEmails: [], dataKey: null, webhooksMax: null };
   const chunk = inOrder([
-    enter("erasing"),
-    eraseNext(MOVED, id),
     qb
       .update(workspaces)
-      .set({ name: "", adminEmails: [], dataKey: null, webhooksMax: null })
-      .where(eq(workspaces.id, id)),
-    enter("gone"),
-    rows<{ isEmpty: 0 | 1 }>(sql`SELECT ${isEmpty(MOVED, id)} AS "isEmpty"`),
+      .set({ ...blank, erasing: true })
+      .where(isOwn),
+    eraseNext(MOVED, id),
+    // Between two chunks, late writes are refused.
+    qb.update(workspaces).set({ erasing: false }).where(isOwn),
+    qb.delete(moves).where(and(eq(moves.workspaceId, id), isEmpty(MOVED, id))),
+    qb.select({ state: moves.state }).from(moves).where(eq(moves.workspaceId, id)),
   ]);
-  return readAs(chunk, ([, , , , [found]]) => found?.isEmpty === 1);
+  return readAs(chunk, ([, , , , left]) => left.length === 0);
 }
 
 /**
@@ -120,12 +112,11 @@ export function eraseLeftBehind(id: string): Statements<boolean> {
  */
 function eraseChunk(id: string): Statements<boolean> {
   const isOwn = eq(workspaces.id, id);
-  const isGone = notExists(qb.select({ id: workspaces.id }).from(workspaces).where(isOwn));
   const chunk = inOrder([
-    // It does not live here: no writes need to be kept out any more.
-    qb.delete(moves).where(and(eq(moves.workspaceId, id), ne(moves.state, "erasing"))),
+    qb.update(workspaces).set({ erasing: true }).where(isOwn),
+    // It does not live here: what it left behind is erased at once.
+    qb.delete(moves).where(eq(moves.workspaceId, id)),
     eraseNext(OWNED, id),
-    qb.delete(moves).where(and(eq(moves.workspaceId, id), isGone)),
     qb.select({ id: workspaces.id }).from(workspaces).where(isOwn),
   ]);
   return readAs(chunk, ([, , , found]) => found.length > 0);

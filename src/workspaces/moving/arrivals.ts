@@ -1,9 +1,10 @@
 import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
-import { insertFrom, qb } from "../../db/builder.ts";
+import { qb } from "../../db/builder.ts";
 import { inOrder, readAs, rows, type Statements, write } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { moves, workspaces } from "../../db/schema.ts";
 import { findMove, isMoveIn, type Move, START, updateMove, type Workspace } from "../moves.ts";
+import { insertEntry } from "../workspaces.ts";
 
 /* The target's part of a move, and the directory's: see moves.ts. */
 
@@ -17,7 +18,7 @@ import { findMove, isMoveIn, type Move, START, updateMove, type Workspace } from
 export function takeArrival(
   move: Move,
   from: string,
-  { createdAt }: Workspace,
+  workspace: Workspace,
   mover: string,
   now: number,
 ): Statements<Move | undefined> {
@@ -25,16 +26,10 @@ export function takeArrival(
   const livesElsewhere = and(eq(workspaces.id, id), isNotNull(workspaces.database));
   const isFirst = JSON.stringify(position) === JSON.stringify(START);
   const enter = inOrder([
-    insertFrom(
-      workspaces,
-      { id, createdAt, name: "", adminEmails: [], database: from },
-      sql`WHERE true ON CONFLICT (id) DO NOTHING`,
-    ),
+    insertEntry(workspace, from),
     sql`INSERT INTO ${moves} (workspace_id, state, move_id, other, since)
       SELECT ${id}, 'arriving', ${moveId}, ${from}, ${now} FROM ${workspaces} WHERE ${livesElsewhere}
-      ON CONFLICT (workspace_id) DO UPDATE SET state = excluded.state, move_id = excluded.move_id,
-        other = excluded.other, since = excluded.since, gates_told = NULL, failures = 0
-      WHERE ${moves.state} = 'left'`,
+      ON CONFLICT (workspace_id) DO NOTHING`,
   ]);
   const statements = inOrder([
     isFirst ? enter : inOrder([]),
@@ -92,17 +87,10 @@ export function voidArrival(move: Move): Statements<unknown> {
  *
  * @returns where the workspace lives.
  */
-export function takeDirectoryEntry(
-  workspaceId: string,
-  to: string,
-  mover: string,
-  now: number,
-): Statements<string> {
-  const livesElsewhere = and(eq(workspaces.id, workspaceId), isNotNull(workspaces.database));
+export function takeDirectoryEntry(workspaceId: string, mover: string): Statements<string> {
   const statements = inOrder([
-    sql`INSERT INTO ${moves} (workspace_id, state, other, since)
-      SELECT ${workspaceId}, 'left', ${to}, ${now} FROM ${workspaces} WHERE ${livesElsewhere}
-      ON CONFLICT (workspace_id) DO NOTHING`,
+    qb.update(workspaces).set({ movedBy: mover }).where(eq(workspaces.id, workspaceId)),
+    // Where the directory's database is the source or the target.
     updateMove(workspaceId, { movedBy: mover }),
     findEntry(workspaceId),
   ]);
@@ -116,6 +104,28 @@ export function findEntry(workspaceId: string): Statements<string> {
     .from(workspaces)
     .where(eq(workspaces.id, workspaceId));
   return readAs(rows(entry), ([row]) => row?.database ?? DIRECTORY);
+}
+
+/**
+ * Makes the directory point to another database, unless another mover has taken over its entry.
+ *
+ * @returns whether it does.
+ */
+export function pointDirectory(
+  workspaceId: string,
+  from: string,
+  to: string,
+  mover: string,
+): Statements<boolean> {
+  const isIts = and(eq(workspaces.id, workspaceId), eq(workspaces.movedBy, mover));
+  const statements = inOrder([
+    qb
+      .update(workspaces)
+      .set({ database: to })
+      .where(and(isIts, eq(workspaces.database, from))),
+    qb.select({ database: workspaces.database }).from(workspaces).where(isIts),
+  ]);
+  return readAs(statements, ([, [entry]]) => entry?.database === to);
 }
 
 /**

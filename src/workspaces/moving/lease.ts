@@ -119,7 +119,7 @@ export class Lease {
     this.logState(state);
   }
 
-  logState(state: MoveState | "cancelled"): void {
+  logState(state: MoveState | "cancelled" | "done"): void {
     log("move", { workspace: this.workspaceId, from: this.from, to: this.to, state });
   }
 

@@ -38,15 +38,13 @@ export async function moveWorkspace(
     const { database: from, db: source } = await findPlacement(env, workspaceId);
     const move = await commit(source, findMove(workspaceId));
     const goOn = (leaving: string) => continueMove(env, leaving, workspaceId, mayGoOn, true);
-    if (!move || move.state === "left") {
+    if (!move) {
       if (from === to) return { done: true, state: null };
       // Another call has cancelled it.
       if (hasBegun) return { done: false, state: null };
       await begin(env, workspaceId, from, to);
       hasBegun = true;
       await goOn(from);
-    } else if (move.state === "erasing") {
-      throw new InputError("workspaceId", "this workspace is being erased");
     } else if (move.state === "arrived") {
       // Its mover died before it opened the workspace.
       await goOn(move.other);
@@ -67,8 +65,7 @@ export async function moveWorkspace(
 async function progressOf(env: Env, workspaceId: string, to: string): Promise<MoveProgress> {
   const { database, db } = await findPlacement(env, workspaceId);
   const move = await commit(db, findMove(workspaceId));
-  const state = move && move.state !== "left" ? move.state : null;
-  return { done: database === to && state === null, state };
+  return { done: database === to && !move, state: move?.state ?? null };
 }
 
 /**
@@ -77,9 +74,11 @@ async function progressOf(env: Env, workspaceId: string, to: string): Promise<Mo
  */
 async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
   const entry = await inTime(to, commit(openNamed(env, to), findMove(workspaceId)));
-  if (entry && entry.state !== "left")
+  if (entry)
     throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
-  await commit(openNamed(env, from), beginMove(workspaceId, crypto.randomUUID(), to, Date.now()));
+  const begun = beginMove(workspaceId, crypto.randomUUID(), to, Date.now());
+  if (await commit(openNamed(env, from), begun))
+    throw new InputError("workspaceId", "this workspace is being erased");
 }
 
 /**

@@ -15,6 +15,7 @@ import { inTime } from "../placement.ts";
 import {
   arrive,
   openArrived,
+  pointDirectory,
   pointTo,
   retractArrival,
   takeArrival,
@@ -213,10 +214,7 @@ export class Mover {
     // First, so that databases that do not answer are noticed before writes wait.
     await this.#takeTarget();
     if (this.#isBetweenOthers)
-      await this.#lease.ask(
-        DIRECTORY,
-        takeDirectoryEntry(this.#id, this.#lease.to, this.#lease.mover, Date.now()),
-      );
+      await this.#lease.ask(DIRECTORY, takeDirectoryEntry(this.#id, this.#lease.mover));
     this.#lease.deadline = performance.now() + SWITCH_MAX_MS;
     try {
       await this.#lease.enter("closed");
@@ -241,12 +239,11 @@ export class Mover {
     if (!workspace) return;
     const now = Date.now();
     await this.#lease.commit(this.#lease.to, ["arriving", "arrived"], arrive(workspace, now));
-    if (this.#isBetweenOthers)
-      await this.#lease.commit(
-        DIRECTORY,
-        ["left", "gone"],
-        pointTo(this.#id, this.#lease.from, this.#lease.to),
-      );
+    if (this.#isBetweenOthers) {
+      const { from, to, mover } = this.#lease;
+      if (!(await this.#lease.ask(DIRECTORY, pointDirectory(this.#id, from, to, mover))))
+        throw new Overtaken();
+    }
     if (this.#lease.from === DIRECTORY) await this.#pointSource();
   }
 
@@ -281,7 +278,7 @@ export class Mover {
    * no longer says that it lives in the source.
    */
   async #goBack(): Promise<void> {
-    const entry = takeDirectoryEntry(this.#id, this.#lease.to, this.#lease.mover, Date.now());
+    const entry = takeDirectoryEntry(this.#id, this.#lease.mover);
     // From now on, its earlier movers cannot switch it. It may even have moved on from the target.
     if ((await this.#lease.ask(DIRECTORY, entry)) !== this.#lease.from) return this.#open();
     const { failures } = this.#move;
@@ -309,7 +306,7 @@ export class Mover {
     if (Date.now() - this.#move.since < LEFT_BEHIND_MS) return false;
     while (!(await this.#lease.commitAtSource(eraseLeftBehind(this.#id))))
       if (!mayGoOn()) return false;
-    await this.#lease.enter("left");
+    this.#lease.logState("done");
     return false;
   }
 }

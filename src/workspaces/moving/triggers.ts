@@ -2,17 +2,24 @@ import { getTableColumns, getTableName } from "drizzle-orm";
 import { type ChildTable, MOVED, MOVED_FIELDS, type OwnedTable } from "../manifest.ts";
 
 /*
- * While a workspace moves, triggers note in `changes` which of its rows are written, and refuse writes
- * to a database that it is leaving or has left. A write to a child row counts as one to its parent.
+ * While a workspace moves, triggers note in `changes` which of its rows are written. They refuse writes
+ * where it is closed or has arrived, and where its entry says that it lives elsewhere: only its mover may
+ * write there, to copy its rows or to erase what it left behind. A write to a child row counts as one to
+ * its parent.
  */
 
 type Operation = "insert" | "update" | "delete";
 
-/** The states in which writes are refused. What a workspace has left behind may be deleted. */
+/** The workspace of a row, and its move. */
+const OF = "LEFT JOIN moves m ON m.workspace_id = w.id WHERE";
+
+const IS_CLOSED = "m.state IN ('closed', 'arrived')";
+const IS_ELSEWHERE = "w.database IS NOT NULL AND NOT w.erasing AND m.state IS NOT 'arriving'";
+/** Where writes are refused. What a workspace has left behind may be deleted. */
 const REFUSED: Record<Operation, string> = {
-  insert: "'closed', 'arrived', 'gone', 'left'",
-  update: "'closed', 'arrived', 'gone', 'left'",
-  delete: "'closed', 'arrived'",
+  insert: `(${IS_CLOSED} OR ${IS_ELSEWHERE})`,
+  update: `(${IS_CLOSED} OR ${IS_ELSEWHERE})`,
+  delete: IS_CLOSED,
 };
 
 /** The statements that create all triggers. The migrations must create exactly these. */
@@ -27,7 +34,7 @@ export function createTriggers(): string[] {
     .map(({ name }) => name)
     .join(", ");
   const ofWorkspaces = `CREATE TRIGGER \`workspaces_move_update\` AFTER UPDATE OF ${columns} ON \`workspaces\`
-WHEN EXISTS (SELECT 1 FROM moves WHERE workspace_id = NEW.id AND state IN (${REFUSED.update}))
+WHEN EXISTS (SELECT 1 FROM workspaces w ${OF} w.id = NEW.id AND ${REFUSED.update})
 BEGIN
 	SELECT RAISE(ABORT, 'workspace_moving');
 END;`;
@@ -36,8 +43,8 @@ END;`;
 
 function ofTable(owned: OwnedTable, operation: Operation): string {
   const row = operation === "delete" ? "OLD" : "NEW";
-  const move = `moves m WHERE m.workspace_id = ${row}.workspace_id`;
-  return create(getTableName(owned.table), operation, move, owned, row);
+  const source = `workspaces w ${OF} w.id = ${row}.workspace_id`;
+  return create(getTableName(owned.table), operation, source, owned, row);
 }
 
 /** The parent row has the same position as `NEW` has otherwise. */
@@ -46,23 +53,23 @@ function ofChild(owned: OwnedTable, { table, links }: ChildTable, operation: Ope
   const isParent = Object.entries(links).map(
     ([name, to]) => `p.${to.name} = NEW.${columns[name]?.name}`,
   );
-  const move = `${getTableName(owned.table)} p JOIN moves m ON m.workspace_id = p.workspace_id
-    WHERE ${isParent.join(" AND ")}`;
-  return create(getTableName(table), operation, move, owned, "p");
+  const source = `${getTableName(owned.table)} p JOIN workspaces w ON w.id = p.workspace_id
+    ${OF} ${isParent.join(" AND ")}`;
+  return create(getTableName(table), operation, source, owned, "p");
 }
 
 function create(
   table: string,
   operation: Operation,
-  move: string,
+  source: string,
   { kind, key }: OwnedTable,
   row: string,
 ): string {
   const values = key.map(({ name }) => `${row}.${name}`).join(", ");
   return `CREATE TRIGGER \`${table}_move_${operation}\` AFTER ${operation.toUpperCase()} ON \`${table}\`
-WHEN EXISTS (SELECT 1 FROM ${move})
+WHEN EXISTS (SELECT 1 FROM ${source} AND (m.state IS NOT NULL OR w.database IS NOT NULL))
 BEGIN
-	SELECT RAISE(ABORT, 'workspace_moving') FROM ${move} AND m.state IN (${REFUSED[operation]});
-	INSERT INTO changes (workspace_id, kind, key) SELECT m.workspace_id, '${kind}', json_array(${values}) FROM ${move} AND m.state IN ('copying', 'draining');
+	SELECT RAISE(ABORT, 'workspace_moving') FROM ${source} AND ${REFUSED[operation]};
+	INSERT INTO changes (workspace_id, kind, key) SELECT w.id, '${kind}', json_array(${values}) FROM ${source} AND m.state IN ('copying', 'draining');
 END;`;
 }
