@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { build } from "esbuild";
 import { buildDocument } from "../src/http/document/document.ts";
 import { CLIENT_FILES, guides } from "./guides.ts";
 import { Document } from "./openapi.ts";
@@ -15,18 +16,21 @@ import { renderLlms, renderMarkdown } from "./text.ts";
 export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const read = (file: string) => readFileSync(join(root, "site/page", file));
-  const base = readFileSync(join(root, "site/base.css"));
-  const add = (file: string): string => {
-    const content = file.endsWith(".css") ? Buffer.concat([base, read(file)]) : read(file);
+  const add = (file: string, content: Uint8Array): string => {
     const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
     const path = `docs/assets/${file.replace(".", `-${hash}.`)}`;
-    files.set(path, content);
+    files.set(path, Buffer.from(content));
     return `/${path}`;
   };
+  const base = readFileSync(join(root, "site/base.css"));
   const whole = buildDocument(ORIGIN);
   const document = new Document(whole);
   const all = guides(root, document.whole.webhooks);
-  const loaded = { icon: add("icon.svg"), style: add("page.css"), script: add("page.js") };
+  const loaded = {
+    icon: add("icon.svg", read("icon.svg")),
+    style: add("page.css", Buffer.concat([base, read("page.css")])),
+    script: add("page.js", await bundle(join(root, "site/page/page.js"))),
+  };
   const texts = {
     "openapi.json": JSON.stringify(whole),
     "docs/index.html": renderPage(document, all, read("flow.svg").toString(), loaded),
@@ -37,4 +41,13 @@ export async function buildSite(root: string): Promise<Map<string, Buffer>> {
   for (const file of CLIENT_FILES)
     files.set(`docs/client/${file}`, readFileSync(join(root, "examples/client", file)));
   return files;
+}
+
+/** The script of the page, with its libraries. */
+async function bundle(entry: string): Promise<Uint8Array> {
+  const { outputFiles } = await build({
+    ...{ entryPoints: [entry], bundle: true, write: false },
+    ...{ minify: true, format: "esm", target: "es2023" },
+  });
+  return outputFiles[0]?.contents ?? new Uint8Array();
 }

@@ -1,9 +1,22 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import {
+  DISABLE_AFTER_FAILURES,
+  DISABLE_AFTER_MS,
+  KEY_OVERLAP_MAX_SECONDS,
+  REDELIVERY_MAX_AGE_MS,
+  RETRY_JITTER,
+  RETRY_WAITS_SECONDS,
+  SECRET_OVERLAP_SECONDS,
+  TELL_AFTER_MS,
+} from "../src/contract/limits.ts";
+import { DAY_MS } from "../src/contract/time.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
 import { CREATION, DELIVERIES, PAGES, SECRET } from "../src/http/routes/examples.ts";
-import { shellJson } from "./openapi.ts";
+import { POSTS_AT_ONCE } from "../src/webhooks/dispatch/policy.ts";
 import { ORIGIN } from "./origin.ts";
+import { en } from "./portal/texts/en.ts";
+import { shellJson } from "./requests.ts";
 
 /** A section of the docs: its anchor, its title, and its text in Markdown. */
 export interface Guide {
@@ -17,18 +30,16 @@ const RECEIVERS = [
   ["Workers", "worker.ts", "ts"],
   ["Python", "receiver.py", "python"],
   ["PHP", "receiver.php", "php"],
+  ["Go", "receiver.go", "go"],
+  ["Ruby", "receiver.rb", "ruby"],
   ["Stripe library", "stripe.ts", "ts"],
   ["Standard Webhooks", "standardwebhooks.ts", "ts"],
 ] as const;
 
-/** The client files shown in the docs: its library, then its two programs and what they share. */
+/** The client files shown in the docs: its library, then its three programs and what they share. */
 const CLIENT_SOURCES = [
-  "client.ts",
-  "api-error.ts",
-  "webhooks.ts",
-  "run.ts",
-  "leads.ts",
-  "events.ts",
+  ...["client.ts", "api-error.ts", "webhooks.ts"],
+  ...["run.ts", "leads.ts", "receive.ts", "events.ts", "copy.ts", "sync.ts"],
 ];
 
 /** The files of `examples/client`; the docs offer each under `/docs/client/`. */
@@ -40,51 +51,74 @@ export const CLIENT_FILES = [
 const TITLES = {
   quickstart: "Quickstart",
   events: "Events",
+  sync: "Keep a copy in sync",
   client: "Example client",
   receivers: "Example receivers",
   vector: "Signature test vector",
+  testing: "Test events",
+  ordering: "Ordering",
   idempotency: "Idempotency",
+  outage: "If your server was down",
+  portal: "The portal",
   local: "Local development",
 };
 
 /** Every guide, in reading order, including those from the API's description. */
 export function guides(root: string, webhooks: Record<string, Webhook>): Guide[] {
   const values = valuesOf(root, webhooks);
-  const own = (id: keyof typeof TITLES): Guide => {
-    const text = readFileSync(join(root, "site/guides", `${id}.md`), "utf8");
-    const filled = text.replace(/\{\{(\w+)\}\}/g, (_, name: string) => {
-      const value = values[name];
-      if (value === undefined) throw new Error(`${id}.md: no value ${name}`);
-      return value;
+  const textOf = (name: string): string => {
+    const text = readFileSync(join(root, "site/guides", `${name}.md`), "utf8");
+    // Names in capitals are variables of the deployment: the Worker fills them in (src/http/docs.ts).
+    const filled = text.replace(/\{\{([a-z]\w*)\}\}/g, (_, value: string) => {
+      const found = values[value];
+      if (found === undefined) throw new Error(`${name}.md: no value ${value}`);
+      return found;
     });
-    return { id, title: TITLES[id], text: filled.trim() };
+    return filled.trim();
   };
-  const told = Object.fromEntries(
-    introductionSections().map(({ title, text }) => [
-      title,
-      { id: title.toLowerCase(), title, text },
-    ]),
-  );
-  const of = (title: string): Guide => {
-    const guide = told[title];
-    if (!guide) throw new Error(`the introduction has no section ${title}`);
-    return guide;
+  const own = (id: keyof typeof TITLES): Guide => ({ id, title: TITLES[id], text: textOf(id) });
+  const told = new Map(introductionSections().map(({ title, text }) => [title, text]));
+  const of = (title: string, more = ""): Guide => {
+    const text = told.get(title);
+    if (!text) throw new Error(`the introduction has no section ${title}`);
+    return { id: title.toLowerCase(), title, text: `${text}\n\n${more}`.trim() };
   };
   return [
     own("quickstart"),
     own("events"),
-    of("Authentication"),
+    of("Authentication", textOf("authentication")),
     of("Pagination"),
-    of("Quota"),
+    own("sync"),
+    of("Quota", textOf("quota")),
     of("Errors"),
     own("client"),
     of("Webhooks"),
     own("receivers"),
     own("vector"),
+    own("testing"),
+    own("ordering"),
     own("idempotency"),
+    own("outage"),
+    own("portal"),
     own("local"),
     of("Versioning"),
+    changelog(root),
   ];
+}
+
+/** What changed for clients, from CHANGELOG.md: each of its sections up to what concerns others. */
+function changelog(root: string): Guide {
+  const [, ...versions] = readFileSync(join(root, "CHANGELOG.md"), "utf8").split(/^## /m);
+  const text = versions.map((version) => {
+    const [title = "", ...sections] = version.split(/^### /m);
+    const told = sections.map((section) => {
+      const [kind = "", ...lines] = section.split("\n");
+      const [forClients = ""] = lines.join("\n").split("For platforms and operators:");
+      return `**${kind}**\n\n${forClients.trim()}`;
+    });
+    return `### ${title.replace(/[[\]]/g, "").trim()}\n\n${told.join("\n\n")}`;
+  });
+  return { id: "changelog", title: "Changelog", text: text.join("\n\n") };
 }
 
 interface Webhook {
@@ -108,6 +142,13 @@ function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<strin
     client: client.join("\n\n"),
     clientFiles: `{${CLIENT_FILES.join()}}`,
     receivers: receivers.join("\n\n"),
+    keyOverlap: words(KEY_OVERLAP_MAX_SECONDS),
+    secretOverlap: words(SECRET_OVERLAP_SECONDS.default),
+    postsAtOnce: String(POSTS_AT_ONCE),
+    jitter: `${RETRY_JITTER * 100} %`,
+    replayDays: String(REDELIVERY_MAX_AGE_MS / DAY_MS),
+    missed: en.enable.missed,
+    timeline: timeline(),
     secret: SECRET,
     timestamp: header("webhook-timestamp"),
     signature: header("X-Service-Signature"),
@@ -115,6 +156,44 @@ function valuesOf(root: string, webhooks: Record<string, Webhook>): Record<strin
     standard: header("webhook-signature"),
     body: JSON.stringify(DELIVERIES["lead.created"]),
   };
+}
+
+/** What becomes of a subscription whose receiver does not answer, as a table. */
+function timeline(): string {
+  const sums = RETRY_WAITS_SECONDS.map((_, i) =>
+    RETRY_WAITS_SECONDS.slice(0, i + 1).reduce((sum, seconds) => sum + seconds, 0),
+  );
+  const disabledAt = sums.findIndex(
+    (seconds, i) => seconds * 1000 >= DISABLE_AFTER_MS && i + 2 >= DISABLE_AFTER_FAILURES,
+  );
+  const [last = 0] = sums.slice(disabledAt);
+  const told = TELL_AFTER_MS / 1000;
+  const tries = (from: number, to: number) =>
+    sums.filter((seconds) => seconds > from && seconds < to).map(words);
+  const rows = [
+    ["at once", "The first event fails. From now on, one at a time is tried; the others wait."],
+    [tries(0, told).join(", "), "It is tried again, and with its first success the others follow."],
+    [words(told), "The workspace's administrators get an e-mail."],
+    [tries(told, last).join(", "), "It is tried again."],
+    [
+      words(last),
+      `The first failure after ${words(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} failures: the subscription is disabled, and the administrators get another e-mail. What was pending is no longer sent by itself, but kept, like what happens from now on.`,
+    ],
+    [
+      `up to ${REDELIVERY_MAX_AGE_MS / DAY_MS} days`,
+      "Enabling it again sends everything that it missed, in one click.",
+    ],
+  ];
+  const lines = rows.map(([at, what]) => `| ${at} | ${what} |`);
+  return ["| After | What happens |", "| --- | --- |", ...lines].join("\n");
+}
+
+/** A length of time in the unit that people would use, kept on one line. */
+function words(seconds: number): string {
+  if (seconds < 60) return `${seconds}\u00a0s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)}\u00a0min`;
+  if (seconds < 4 * 86_400) return `${Math.round(seconds / 360) / 10}\u00a0h`;
+  return `${seconds / 86_400} days`;
 }
 
 /** A file under a level-4 heading: the page shows one of these at a time (site/page.ts). */

@@ -1,13 +1,15 @@
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
+import go from "highlight.js/lib/languages/go";
 import http from "highlight.js/lib/languages/http";
 import json from "highlight.js/lib/languages/json";
 import php from "highlight.js/lib/languages/php";
 import python from "highlight.js/lib/languages/python";
+import ruby from "highlight.js/lib/languages/ruby";
 import typescript from "highlight.js/lib/languages/typescript";
 import { Marked } from "marked";
 
-const LANGUAGES = { sh: bash, http, json, php, python, ts: typescript };
+const LANGUAGES = { sh: bash, go, http, json, php, python, ruby, ts: typescript };
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
 /** Escapes text for HTML. */
@@ -15,12 +17,26 @@ export function escapeHtml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
 }
 
-/** A block of code, highlighted, with a copy button. */
+/** A block of code, highlighted, with a copy button. Commands are wrapped rather than scrolled. */
 export function codeBlock(code: string, language: string, label = ""): string {
   const coloured =
     language in LANGUAGES ? hljs.highlight(code, { language }).value : escapeHtml(code);
   const title = label || { sh: "Shell", json: "JSON", http: "HTTP" }[language] || "";
-  return `<figure class="code"><figcaption>${escapeHtml(title)}<button type="button" class="copy">Copy</button></figcaption><pre tabindex="0" aria-label="${escapeHtml(title || "Code")}"><code>${coloured}</code></pre></figure>`;
+  const wrap = language === "sh" ? " wrap" : "";
+  return `<figure class="code${wrap}"><figcaption>${escapeHtml(title)}<button type="button" class="copy">Copy</button></figcaption><pre tabindex="0" aria-label="${escapeHtml(title || "Code")}"><code>${coloured}</code></pre></figure>`;
+}
+
+/**
+ * Alternatives: the first is shown, the others are behind their names.
+ *
+ * @param group the name of this group of alternatives, unique in the page.
+ */
+export function renderTabs(group: string, tabs: { name: string; content: string }[]): string {
+  const panels = tabs.map(({ name, content }, i) => {
+    const open = i === 0 ? " open" : "";
+    return `<details name="${group}" class="tab"${open} id="${group}-${slug(name)}"><summary>${name}</summary>${content}</details>`;
+  });
+  return `<div class="tabs">${panels.join("")}</div>`;
 }
 
 /** The anchor of a heading. */

@@ -69,26 +69,3 @@ export function typeOf(document: Document, part: Part): string {
   );
   return words.join(" or ");
 }
-
-/** JSON, broken into lines if it would be long. */
-export function shellJson(value: unknown): string {
-  const line = JSON.stringify(value);
-  return line.length < 60 ? line : JSON.stringify(value, null, 2).replaceAll("\n", "\n  ");
-}
-
-/** The request of an operation as a shell command. */
-export function toCurl(origin: string, { method, path, operation }: Entry): string {
-  const example = (name: string) =>
-    operation.parameters.find((one: Part) => one.name === name)?.example ?? "";
-  const query = operation.parameters
-    .filter((one: Part) => one.in === "query" && one.example !== undefined)
-    .map((one: Part) => `${one.name}=${one.example}`);
-  const url = origin + path.replace("{id}", example("id")) + (query.length ? `?${query}` : "");
-  const body = operation.requestBody?.content["application/json"].example;
-  return [
-    `curl "${url}"`,
-    ...(method === "GET" ? [] : [`  -X ${method}`]),
-    '  -H "Authorization: Bearer $API_KEY"',
-    ...(body ? ['  -H "Content-Type: application/json"', `  -d '${shellJson(body)}'`] : []),
-  ].join(" \\\n");
-}

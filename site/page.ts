@@ -1,5 +1,5 @@
 import type { Guide } from "./guides.ts";
-import { escapeHtml, slug, toHtml, toInline } from "./html.ts";
+import { escapeHtml, renderTabs, slug, toHtml, toInline } from "./html.ts";
 import type { Document } from "./openapi.ts";
 import { renderReference } from "./reference.ts";
 
@@ -36,8 +36,14 @@ export function renderPage(
 <header class="bar">
   <a class="brand" href="#top"><img src="${files.icon}" alt="" width="26" height="26">${escapeHtml(info.title)}</a>
   <span class="version">v1 · ${escapeHtml(info.version)}</span>
+  <button type="button" class="find" aria-haspopup="dialog" aria-keyshortcuts="/ Control+K Meta+K"><span>Search</span><kbd>/</kbd></button>
+  <label class="key"><span>API key</span><input id="key" type="password" aria-label="API key" placeholder="key_live_…" autocomplete="off" spellcheck="false"></label>
   <nav aria-label="Other forms"><a href="/openapi.json">OpenAPI</a><a href="/docs.md">Markdown</a><a href="/llms.txt">llms.txt</a></nav>
 </header>
+<dialog class="search" aria-label="Search">
+  <input role="combobox" aria-label="Search" aria-autocomplete="list" aria-controls="found" aria-expanded="false" placeholder="Guides, operations, fields, errors, code" autocomplete="off" spellcheck="false">
+  <ul id="found" role="listbox" aria-label="Found"></ul>
+</dialog>
 <div class="frame">
 <nav class="contents" aria-label="Contents">${renderContents(document, guides)}</nav>
 <main id="content" tabindex="-1">
@@ -51,12 +57,11 @@ ${guides.map((guide) => renderGuide(guide, flow)).join("\n")}
   <div class="reference-head" id="reference">
     <p class="eyebrow">Reference</p>
     <h2>Every operation and event</h2>
-    <p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace.</p>
-    <label class="key"><span>API key</span><input id="key" type="password" placeholder="key_live_…" autocomplete="off" spellcheck="false"><small>It is kept in this page only, and forgotten when you leave.</small></label>
+    <p class="lead">Addresses are relative to this deployment. Times are ISO 8601 in UTC, ids are opaque, and unknown query parameters are ignored. <strong>Try it</strong> sends real requests to your workspace, with the API key from the top of this page. It is kept in this page only, and forgotten when you leave.</p>
   </div>
   ${renderReference(document)}
 </div>
-<footer><p>${escapeHtml(info.title)}, version ${escapeHtml(info.version)} of the contract. Every response has an <code>X-Request-Id</code>: quote it when you contact <a href="mailto:${escapeHtml(info.contact.email)}">${escapeHtml(info.contact.email)}</a>.</p></footer>
+<footer><p>${escapeHtml(info.title)}, version ${escapeHtml(info.version)} of the contract. Every response has an <code>X-Request-Id</code>: quote it when you contact <a href="mailto:${escapeHtml(info.contact.email)}">${escapeHtml(info.contact.email)}</a>. Also as <a href="/openapi.json">OpenAPI</a>, <a href="/docs.md">Markdown</a> and <a href="/llms.txt">llms.txt</a>.</p></footer>
 </main>
 </div>
 </body>
@@ -65,8 +70,14 @@ ${guides.map((guide) => renderGuide(guide, flow)).join("\n")}
 }
 
 function renderContents(document: Document, guides: Guide[]): string {
-  const link = (id: string, text: string, badge = "") =>
-    `<li><a href="#${id}">${escapeHtml(text)}${badge}</a></li>`;
+  const link = (id: string, text: string, badge = "", below = "") =>
+    `<li><a href="#${id}">${escapeHtml(text)}${badge}</a>${below}</li>`;
+  const guideLink = ({ id, title, text }: Guide) => {
+    const parts = [...text.matchAll(/^### (.+)$/gm)].map(([, part = ""]) =>
+      link(`${id}-${slug(part)}`, part),
+    );
+    return link(id, title, "", parts.length > 0 ? `<ul>${parts.join("")}</ul>` : "");
+  };
   const groups = document.groups.map(({ name, entries }) => {
     const links = entries.map(({ method, operation }) =>
       link(
@@ -77,23 +88,18 @@ function renderContents(document: Document, guides: Guide[]): string {
     );
     return `<p>${name}</p><ul>${links.join("")}</ul>`;
   });
-  return `<details open><summary>Contents</summary><p>Guides</p><ul>${guides.map(({ id, title }) => link(id, title)).join("")}</ul>${groups.join("")}</details>`;
+  return `<details open><summary>Contents</summary><p>Guides</p><ul>${guides.map(guideLink).join("")}</ul>${groups.join("")}</details>`;
 }
 
+/** A guide; its level-4 headings name alternatives. */
 function renderGuide({ id, title, text }: Guide, flow: string): string {
   const html = toHtml(text)
     .replace("<!-- flow -->", `<figure class="picture">${flow}</figure>`)
     .replaceAll('<h3 id="', `<h3 id="${id}-`);
-  const [before, ...tabs] = html.split(/<h4 id="[^"]*">/);
-  return `<section class="guide" id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title"><a href="#${id}">${toInline(title)}</a></h2>${before}${renderTabs(id, tabs)}</section>`;
-}
-
-/** Level-4 headings are alternatives: one is shown, the others are behind their names. */
-function renderTabs(id: string, tabs: string[]): string {
-  if (tabs.length === 0) return "";
-  const panels = tabs.map((tab) => {
-    const [name = "", content = ""] = tab.split("</h4>");
-    return `<details name="${id}" class="tab"${tab === tabs[0] ? " open" : ""} id="${id}-${slug(name)}"><summary>${name}</summary>${content}</details>`;
+  const [before, ...parts] = html.split(/<h4 id="[^"]*">/);
+  const tabs = parts.map((part) => {
+    const [name = "", content = ""] = part.split("</h4>");
+    return { name, content };
   });
-  return `<div class="tabs">${panels.join("")}</div>`;
+  return `<section class="guide" id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title"><a href="#${id}">${toInline(title)}</a></h2>${before}${tabs.length > 0 ? renderTabs(id, tabs) : ""}</section>`;
 }

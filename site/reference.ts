@@ -1,6 +1,7 @@
-import { codeBlock, escapeHtml, toHtml, toInline } from "./html.ts";
-import { type Document, type Entry, nameOf, type Part, toCurl, typeOf } from "./openapi.ts";
+import { codeBlock, escapeHtml, renderTabs, toHtml, toInline } from "./html.ts";
+import { type Document, type Entry, nameOf, type Part, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
+import { exampleRequest, LANGUAGES } from "./requests.ts";
 
 /** The reference: each tag with its operations and events, as HTML. */
 export function renderReference(document: Document): string {
@@ -111,7 +112,13 @@ function renderSample(document: Document, entry: Entry): string {
   const answer = example
     ? codeBlock(JSON.stringify(example, null, 2), "json", `Response ${status}`)
     : `<p class="nothing">The response is <span class="status good">${status}</span>, without a body.</p>`;
-  return codeBlock(toCurl(ORIGIN, entry), "sh", "Request") + answer + renderTry(entry);
+  const request = exampleRequest(ORIGIN, entry);
+  const programs = LANGUAGES.map(({ name, highlight, write }) => ({
+    name,
+    content: codeBlock(write(request), highlight, "Request"),
+  }));
+  const tabs = renderTabs(`${operation.operationId}-in`, programs);
+  return `<div class="request">${tabs}</div>${answer}${renderTry(document, entry)}`;
 }
 
 function renderEventSample({ parameters, requestBody }: Part): string {
@@ -123,17 +130,23 @@ function renderEventSample({ parameters, requestBody }: Part): string {
   );
 }
 
-/** A form that sends the request with the key typed in at the top of the reference. */
-function renderTry({ method, path, operation }: Entry): string {
+/** Shown where `npm start` has switched rules off: the Worker fills in the variable (src/http/docs.ts). */
+const LENIENT = `<p class="lenient" data-lenient="{{ALLOW_LOCAL_WEBHOOKS}}">On this machine, http, private addresses and unknown hosts are accepted. A deployed service refuses them, and so does <code>npm start -- --strict</code>.</p>`;
+
+/** A form that sends the request with the key typed in at the top of the page. */
+function renderTry(document: Document, { method, path, operation }: Entry): string {
   const inputs = operation.parameters.map((one: Part) => {
     const value = one.in === "path" ? "" : (one.example ?? "");
     const hint =
       one.in === "path" ? ` placeholder="${escapeHtml(String(one.example))}" required` : "";
     return `<label><span>${escapeHtml(one.name)}</span><input name="${escapeHtml(one.name)}" data-in="${one.in}" value="${escapeHtml(String(value))}"${hint} autocomplete="off" spellcheck="false"></label>`;
   });
-  const example = operation.requestBody?.content["application/json"].example;
+  const { schema, example } = operation.requestBody?.content["application/json"] ?? {};
+  const takesUrl = schema && document.follow(schema).properties.url?.format === "uri";
+  // Sent as it is, the example would subscribe somebody else's host.
+  const filled = takesUrl ? { ...example, url: "https://…" } : example;
   const body = example
-    ? `<label><span>Body</span><textarea name="body" rows="6" spellcheck="false">${escapeHtml(JSON.stringify(example, null, 2))}</textarea></label>`
+    ? `<label><span>Body</span><textarea name="body" rows="6" spellcheck="false">${escapeHtml(JSON.stringify(filled, null, 2))}</textarea></label>${takesUrl ? LENIENT : ""}`
     : "";
   return `<details class="try"><summary>Try it</summary><form data-method="${method}" data-path="${escapeHtml(path)}">${inputs.join("")}${body}<button type="submit">Send request</button><div class="result" aria-live="polite"></div></form></details>`;
 }

@@ -1,7 +1,8 @@
 import { ABOUT } from "../src/http/document/introduction.ts";
 import type { Guide } from "./guides.ts";
-import { type Document, type Entry, nameOf, type Part, toCurl, typeOf } from "./openapi.ts";
+import { type Document, type Entry, nameOf, type Part, typeOf } from "./openapi.ts";
 import { ORIGIN } from "./origin.ts";
+import { exampleRequest, toCurl } from "./requests.ts";
 
 /** The docs as one Markdown document. */
 export function renderMarkdown(document: Document, guides: Guide[]): string {
@@ -77,7 +78,7 @@ function describeEntry(document: Document, entry: Entry): string {
   const body = operation.requestBody?.content["application/json"];
   if (body) lines.push(`${isEvent ? "Payload" : "Body"}: \`${nameOf(body.schema)}\``);
   if (isEvent) return [...lines, fence("json", body.example)].join("\n\n");
-  lines.push(`\`\`\`sh\n${toCurl(ORIGIN, entry)}\n\`\`\``);
+  lines.push(`\`\`\`sh\n${toCurl(exampleRequest(ORIGIN, entry))}\n\`\`\``);
   for (const [status, part] of Object.entries<Part>(operation.responses)) {
     const { content, description } = document.follow(part);
     if (Number(status) >= 400) continue;

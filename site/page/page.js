@@ -1,3 +1,9 @@
+import hljs from "highlight.js/lib/core";
+import json from "highlight.js/lib/languages/json";
+import "./search.js";
+
+hljs.registerLanguage("json", json);
+
 /** Copies the code of a block. */
 for (const button of document.querySelectorAll("button.copy"))
   button.addEventListener("click", async () => {
@@ -16,22 +22,42 @@ contents.addEventListener("click", (event) => {
   if (event.target.closest("a") && narrow.matches) contents.open = false;
 });
 
-/** Marks the section being read. */
+/** Marks the section being read: the last one that begins above a quarter of the window. */
 const links = new Map(
   [...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]),
 );
+const sections = [...links.keys()].map((id) => document.getElementById(id));
 const seen = new IntersectionObserver(
-  (entries) => {
-    const entry = entries.find(({ isIntersecting }) => isIntersecting);
-    if (!entry) return;
+  () => {
+    const read = sections.findLast(
+      (section) => section.getBoundingClientRect().top < innerHeight / 4,
+    );
     for (const link of links.values()) link.removeAttribute("aria-current");
-    const link = links.get(entry.target.id);
-    link.setAttribute("aria-current", "true");
-    if (!narrow.matches) link.scrollIntoView({ block: "nearest" });
+    const link = links.get(read?.id);
+    link?.setAttribute("aria-current", "true");
+    if (!narrow.matches) link?.scrollIntoView({ block: "nearest" });
   },
   { rootMargin: "-15% 0px -75% 0px" },
 );
-for (const id of links.keys()) seen.observe(document.getElementById(id));
+for (const section of sections) seen.observe(section);
+
+/** One of several alternatives stays open. A language that is chosen for one request is for all. */
+for (const name of document.querySelectorAll(".tab > summary"))
+  name.addEventListener("click", (event) => {
+    event.preventDefault();
+    const before = name.getBoundingClientRect().top;
+    name.parentElement.open = true;
+    if (name.closest(".request")) showLanguage(name.textContent);
+    // What opens or closes above moves this one.
+    scrollBy({ top: name.getBoundingClientRect().top - before, behavior: "instant" });
+  });
+
+function showLanguage(language) {
+  localStorage.setItem("language", language);
+  for (const name of document.querySelectorAll(".request .tab > summary"))
+    if (name.textContent === language) name.parentElement.open = true;
+}
+showLanguage(localStorage.getItem("language") ?? "curl");
 
 /** Sends the requests of the forms, with the key that was typed in; it is not stored anywhere. */
 const key = document.getElementById("key");
@@ -40,29 +66,30 @@ for (const form of document.querySelectorAll(".try form"))
     event.preventDefault();
     const result = form.querySelector(".result");
     if (key.value === "") {
-      result.textContent = "Enter your API key first, at the top of the reference.";
+      result.textContent = "Enter your API key first, at the top of the page.";
       key.focus();
       return;
     }
-    const url = new URL(form.dataset.path, location.origin);
-    for (const input of form.querySelectorAll("input"))
-      if (input.dataset.in === "path")
-        url.pathname = decodeURI(url.pathname).replace(
-          `{${input.name}}`,
-          encodeURIComponent(input.value),
-        );
-      else if (input.value !== "") url.searchParams.set(input.name, input.value);
     const body = form.elements.body?.value;
+    if (body?.includes("…")) {
+      result.textContent = "Replace “…” in the body first.";
+      form.elements.body.focus();
+      return;
+    }
+    const { method } = form.dataset;
+    const headers = { Authorization: `Bearer ${key.value}` };
+    if (body) headers["Content-Type"] = "application/json";
+    const url = new URL(form.dataset.path, location.origin);
+    for (const { name, value, dataset } of form.querySelectorAll("input"))
+      if (dataset.in === "path")
+        url.pathname = decodeURI(url.pathname).replace(`{${name}}`, encodeURIComponent(value));
+      else if (value !== "" && dataset.in === "header") headers[name] = value;
+      else if (value !== "") url.searchParams.set(name, value);
+    if (method === "DELETE" && !confirm(`${method} ${url.pathname}: this cannot be undone.`))
+      return;
     result.textContent = "…";
     try {
-      const answer = await fetch(url, {
-        method: form.dataset.method,
-        headers: {
-          Authorization: `Bearer ${key.value}`,
-          ...(body && { "Content-Type": "application/json" }),
-        },
-        ...(body && { body }),
-      });
+      const answer = await fetch(url, { method, headers, ...(body && { body }) });
       show(result, answer, await answer.text());
     } catch {
       result.textContent = "No response received.";
@@ -79,6 +106,8 @@ function show(result, answer, text) {
   status.append(badge, ` ${left} requests left · X-Request-Id ${name}`);
   const block = document.createElement("pre");
   block.tabIndex = 0;
-  block.textContent = text && JSON.stringify(JSON.parse(text), null, 2);
+  const pretty = text && JSON.stringify(JSON.parse(text), null, 2);
+  // It escapes what is not its own.
+  block.innerHTML = hljs.highlight(pretty, { language: "json" }).value;
   result.replaceChildren(status, ...(text ? [block] : []));
 }

@@ -4,6 +4,15 @@ import { newApp } from "./context.ts";
 /** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
 
+/** Variables of the deployment that the docs tell; `{{NAME}}` stands for one in files built ahead of time. */
+const TOLD = [
+  "QUOTA_REQUESTS",
+  "QUOTA_WINDOW_SECONDS",
+  "AUTH_FAILURES",
+  "AUTH_FAILURE_WINDOW_SECONDS",
+  "ALLOW_LOCAL_WEBHOOKS",
+] as const satisfies (keyof Env)[];
+
 /** A file of the docs page, with a hash in its name; only the canonical spelling matches. */
 const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
 
@@ -32,7 +41,8 @@ for (const [path, type] of Object.entries(DOCUMENTS))
   docs.get(path, async (c) => {
     const asset = await readAsset(c, path === "/docs" ? "/docs/index.html" : path);
     if (!asset) return c.notFound();
-    const text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
+    let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
+    for (const name of TOLD) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
     const headers = {
       "Content-Type": type,
       ...policyOf(type),

@@ -84,7 +84,122 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     expect(await email.isVisible()).toBe(true);
   });
 
-  test("has a receiver for six platforms, showing one at a time", async () => {
+  test("lists the parts of the guide that is read, next to it", async () => {
+    const { page } = desktop;
+    const contents = page.getByRole("navigation", { name: "Contents" });
+    await contents.getByText("Webhooks", { exact: true }).first().click();
+    const part = contents.getByRole("link", { name: "Disabling" });
+    await part.click();
+    await page.locator('.contents [aria-current][href="#webhooks-disabling"]').waitFor();
+    await contents.getByText("Quickstart").click();
+    await part.waitFor({ state: "hidden" });
+  });
+
+  test("shows each request in four languages, and all of them in the one that is chosen", async () => {
+    const { page } = desktop;
+    const requests = page.locator(".request");
+    expect(await requests.count()).toBe(9);
+    const shown = () => requests.locator("pre:visible").allTextContents();
+    for (const [name, mark] of [
+      ["TypeScript", "await fetch("],
+      ["Python", "urllib.request"],
+      ["PHP", "<?php"],
+      ["curl", "curl "],
+    ] as const) {
+      const tab = requests.nth(4).locator("summary", { hasText: name });
+      await tab.scrollIntoViewIfNeeded();
+      const before = (await tab.boundingBox())?.y;
+      await tab.click();
+      expect(await shown()).toEqual(Array(9).fill(expect.stringContaining(mark)));
+      expect(Math.abs(((await tab.boundingBox())?.y ?? 0) - (before ?? 0))).toBeLessThan(2);
+    }
+    expect(await desktop.faults()).toEqual([]);
+  });
+
+  test.each([
+    ["automation_not_found", "Errors › Codes", "errors-codes"],
+    ["rotate a key", "Authentication › Rotating a key", "authentication-rotating-a-key"],
+    ["quota", "Quota", "quota"],
+    ["back-dated", "Keep a copy in sync", "sync"],
+    ["timingSafeEqual", "Example receivers › Node", "receivers-node"],
+    ["disabled_at", "If your server was down", "outage-if-the-subscription-was-disabled"],
+    ["subscrib to evnts", "Subscribe to events", "createWebhook"],
+    ["next_cursor", "Pagination", "pagination"],
+  ])("finds %j", async (words, title, id) => {
+    const { page } = desktop;
+    await page.keyboard.press(words === "quota" ? "Control+k" : "/");
+    const search = page.getByRole("combobox", { name: "Search" });
+    await search.fill(words);
+    const options = page.getByRole("listbox", { name: "Found" }).getByRole("option");
+    const titles = await options.locator("strong").allTextContents();
+    const place = titles.findIndex((found) => found.startsWith(title));
+    expect(place, titles.join()).toBeGreaterThanOrEqual(0);
+    expect(place, titles.join()).toBeLessThan(4);
+    for (let i = 0; i < place; i++) await search.press("ArrowDown");
+    await search.press("Enter");
+    await page.waitForURL(`**/docs#${id}`);
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+    const top = await page.evaluate(`document.getElementById("${id}").getBoundingClientRect().top`);
+    expect(top).toBeLessThan(300);
+  });
+
+  test("says that it finds nothing, and lets the search be left", async () => {
+    const { page } = desktop;
+    await page.getByRole("button", { name: "Search" }).click();
+    await page.getByRole("combobox", { name: "Search" }).fill("zzzzqqqq");
+    await page.getByText("Nothing found.").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+  });
+
+  test("asks before it deletes, and deletes only if told so", async () => {
+    const { page } = desktop;
+    await page.getByLabel("API key").fill(apiKey);
+    const subscribe = page.getByRole("article", { name: "Subscribe to events" });
+    await subscribe.getByText("Try it").click();
+    await subscribe.getByText("On this machine, http").waitFor();
+    await subscribe.getByRole("button", { name: "Send request" }).click();
+    await subscribe.getByText("Replace “…” in the body first.").waitFor();
+    const body = subscribe.getByLabel("Body");
+    await body.fill((await body.inputValue()).replace("https://…", "https://10.0.0.1/hook"));
+    await subscribe.getByRole("button", { name: "Send request" }).click();
+    await subscribe.locator(".result .hljs-attr").first().waitFor();
+    const { id } = JSON.parse(await subscribe.locator(".result pre").innerText());
+
+    const remove = page.getByRole("article", { name: "Remove a subscription" });
+    await remove.getByText("Try it").click();
+    await remove.getByLabel("id").fill(id);
+    const asked: string[] = [];
+    for (const answer of ["dismiss", "accept"] as const) {
+      page.once("dialog", (dialog) => {
+        asked.push(dialog.message());
+        return dialog[answer]();
+      });
+      await remove.getByRole("button", { name: "Send request" }).click();
+      if (answer === "dismiss") expect(await remove.locator(".result").innerText()).toBe("");
+      else await remove.locator(".result").getByText("204").waitFor();
+    }
+    expect(asked).toEqual(Array(2).fill(`DELETE /v1/webhooks/${id}: this cannot be undone.`));
+    expect(await desktop.faults()).toEqual([]);
+  });
+
+  test("sends a header of the form as a header", async () => {
+    const { page } = desktop;
+    const subscribe = page.getByRole("article", { name: "Subscribe to events" });
+    const body = subscribe.getByLabel("Body");
+    await subscribe.getByLabel("Idempotency-Key").fill("twice");
+    const ids: string[] = [];
+    for (const _ of [1, 2]) {
+      const answered = page.waitForResponse((response) => response.url().endsWith("/v1/webhooks"));
+      await subscribe.getByRole("button", { name: "Send request" }).click();
+      ids.push((await (await answered).json()).id);
+    }
+    expect(await body.inputValue()).toContain("10.0.0.1");
+    expect(ids[0]).toMatch(/^whk_/);
+    expect(ids[1]).toBe(ids[0]);
+  });
+
+  test("has a receiver for eight platforms, showing one at a time", async () => {
     const { page } = desktop;
     const section = page.getByRole("region", { name: "Example receivers" });
     for (const [name, code] of [
@@ -92,11 +207,12 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
       ["Workers", "export default"],
       ["Python", "import hmac"],
       ["PHP", "<?php"],
+      ["Go", "package main"],
+      ["Ruby", 'require "webrick"'],
       ["Stripe library", "stripe"],
       ["Standard Webhooks", "standardwebhooks"],
     ] as const) {
-      const tab = section.locator("summary", { hasText: name });
-      if (name !== "Node") await tab.click();
+      await section.locator("summary", { hasText: name }).click();
       expect(await section.locator("pre:visible").allTextContents()).toEqual([
         expect.stringContaining(code),
       ]);
@@ -119,6 +235,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
 
   test.each(["light", "dark"] as const)(
     "has no fault that axe finds, including contrast, folded or not, in %s",
+    { timeout: 240_000 },
     async (colorScheme) => {
       for (const width of [1440, PHONE_WIDTH]) {
         const viewport = { width, height: 900 };
@@ -130,6 +247,10 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
           );
           expect(await violationsIn(page)).toEqual([]);
         }
+        await page.getByRole("button", { name: "Search" }).click();
+        await page.getByRole("combobox", { name: "Search" }).fill("webhook");
+        await page.getByRole("option").first().waitFor();
+        expect(await violationsIn(page)).toEqual([]);
         await page.close();
       }
     },

@@ -109,6 +109,23 @@ describe("the docs page", () => {
     }
   });
 
+  test("tells the quotas of this deployment, and which rules it does not apply", async () => {
+    const quotas = { QUOTA_REQUESTS: 1234, QUOTA_WINDOW_SECONDS: 56 };
+    const failures = { AUTH_FAILURES: 78, AUTH_FAILURE_WINDOW_SECONDS: 910 };
+    for (const path of ["/docs", "/docs.md"]) {
+      const read = async (vars: Partial<Env>) =>
+        (await deployedWith(vars)(new Request(`https://api.example${path}`))).text();
+      const text = await read({ ...quotas, ...failures, ALLOW_LOCAL_WEBHOOKS: "true" });
+      expect(text, path).toContain("1234 requests every 56 seconds");
+      expect(text, path).toContain("authenticate 78 times in 910 seconds");
+      expect(text, path).not.toMatch(/\{\{[A-Z_]+\}\}/);
+      if (path === "/docs") {
+        expect(text).toContain('data-lenient="true"');
+        expect(await read({ ALLOW_LOCAL_WEBHOOKS: "" })).toContain('data-lenient=""');
+      }
+    }
+  });
+
   test("can be read by pages of other origins only as the OpenAPI document", async () => {
     const readable = async (path: string) =>
       (await fetchFile(path)).headers["access-control-allow-origin"];
@@ -161,7 +178,8 @@ describe("the client", () => {
     expect(names.split(",").toSorted()).toEqual(
       [
         ...["README.md", "package-lock.json", "package.json", "tsconfig.json"],
-        ...["api-error.ts", "client.ts", "events.ts", "leads.ts", "run.ts", "webhooks.ts"],
+        ...["api-error.ts", "client.ts", "copy.ts", "events.ts", "leads.ts", "receive.ts"],
+        ...["run.ts", "sync.ts", "webhooks.ts"],
       ].toSorted(),
     );
     for (const name of names.split(",")) {

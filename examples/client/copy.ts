@@ -1,0 +1,77 @@
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import type { Automation, Lead, Run } from "./client.js";
+import type { WebhookDelivery } from "./webhooks.js";
+
+/**
+ * A copy of a workspace, in memory and in a JSON file. It stands for your database: a table per kind,
+ * with `id` as its key.
+ */
+export class Copy {
+  readonly automations = new Records<Automation>();
+  readonly leads = new Records<Lead>();
+  readonly runs = new Records<Run>();
+  readonly #file: string;
+
+  /** @param file is read if it exists. */
+  constructor(file: string) {
+    this.#file = file;
+    if (!existsSync(file)) return;
+    const stored = JSON.parse(readFileSync(file, "utf8"));
+    for (const kind of ["automations", "leads", "runs"] as const)
+      for (const record of stored[kind]) this[kind].put(record);
+  }
+
+  /** Applies an event and saves. Repeated and late events change nothing. */
+  apply(event: WebhookDelivery): void {
+    if (event.type === "automation.status_changed") this.automations.put(event.data);
+    if (event.type === "lead.created") this.leads.put(event.data);
+    if (event.type === "run.completed") this.runs.put(event.data);
+    this.save();
+  }
+
+  /** Writes the file, readable only by this user: it contains personal data. */
+  save(): void {
+    const { automations, leads, runs } = this;
+    writeFileSync(`${this.#file}.new`, JSON.stringify({ automations, leads, runs }), {
+      mode: 0o600,
+    });
+    renameSync(`${this.#file}.new`, this.#file);
+  }
+}
+
+/** Records of one kind, by id. */
+class Records<T extends { id: string; updated_at?: string }> {
+  readonly #byId = new Map<string, T>();
+
+  /** Of two states of a record, keeps the later one. Leads and runs have only one. */
+  put(record: T): void {
+    const known = this.#byId.get(record.id);
+    if (timeOf(known) <= timeOf(record)) this.#byId.set(record.id, record);
+  }
+
+  /**
+   * Puts what a whole walk lists, and removes what was here before it and is not listed: no event
+   * announces that. What arrives during the walk stays.
+   *
+   * @returns what changed, in words.
+   */
+  async replace(listed: AsyncIterable<T>): Promise<string> {
+    const unseen = new Set(this.#byId.keys());
+    const before = unseen.size;
+    for await (const record of listed) {
+      this.put(record);
+      unseen.delete(record.id);
+    }
+    for (const id of unseen) this.#byId.delete(id);
+    const added = this.#byId.size - before + unseen.size;
+    return `${this.#byId.size} (${added} new, ${unseen.size} gone)`;
+  }
+
+  toJSON(): T[] {
+    return [...this.#byId.values()];
+  }
+}
+
+function timeOf(record: { updated_at?: string } | undefined): number {
+  return Date.parse(record?.updated_at ?? "1970-01-01T00:00:00Z");
+}

@@ -1,0 +1,52 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { buffer } from "node:stream/consumers";
+import type { Client } from "./client.js";
+import { SignatureError, verifyDelivery, type WebhookDelivery } from "./webhooks.js";
+
+const { PORT = "8080" } = process.env;
+/** The URL at which the service reaches this machine; for a deployed one, the HTTPS URL of a tunnel. */
+const { RECEIVER_URL = `http://127.0.0.1:${PORT}` } = process.env;
+
+/**
+ * Subscribes this machine to all events until Ctrl-C.
+ *
+ * @param onEvent called with each verified event; if it throws, the event is sent again later.
+ * @param work begins once events are received; its signal is aborted at the end.
+ */
+export async function receive(
+  client: Client,
+  onEvent: (event: WebhookDelivery) => void,
+  work: (signal: AbortSignal) => Promise<void> = async () => {},
+): Promise<void> {
+  const server = createServer().listen(Number(PORT), "127.0.0.1");
+  await once(server, "listening");
+  const { id, secret } = await client.createSubscription({
+    url: RECEIVER_URL,
+    events: ["lead.created", "run.completed", "automation.status_changed"],
+  });
+
+  server.on("request", async (request, response) => {
+    try {
+      const body = await buffer(request);
+      onEvent(verifyDelivery(body, request.headers["x-service-signature"], secret));
+      response.writeHead(204).end();
+    } catch (error) {
+      console.error(String(error));
+      response.writeHead(error instanceof SignatureError ? 401 : 500).end();
+    }
+  });
+  console.log(`Listening for events at ${RECEIVER_URL}. Ctrl-C unsubscribes.`);
+
+  const ending = new AbortController();
+  // Not `once`: npm also passes on the Ctrl-C that the terminal has already sent to this process.
+  const ended = new Promise((resolve) => process.on("SIGINT", resolve));
+  void ended.then(() => ending.abort());
+  try {
+    await Promise.all([work(ending.signal), ended]);
+  } finally {
+    await client.deleteSubscription(id);
+    server.close();
+    server.closeAllConnections();
+  }
+}

@@ -1,0 +1,240 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, statSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { type BuiltClient, buildClient } from "../../node/support/client.ts";
+import { freePort } from "../../node/support/examples.ts";
+import { until } from "../../support/until.ts";
+
+type Stored = Record<"automations" | "leads" | "runs", { id: string; status?: string }[]>;
+
+const HOUR_MS = 3_600_000;
+const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
+
+let runtime: Runtime;
+let built: BuiltClient;
+let proxy: Server;
+/** Called before a page of leads is passed on, with 1 for the first page of a walk; may refuse it. */
+let beforePage: (page: number) => Promise<void> = async () => {};
+
+beforeAll(async () => {
+  runtime = await startRuntime();
+  const client = await buildClient(runtime.url.origin);
+  if (client) built = client;
+  proxy = await startProxy();
+}, 300_000);
+
+afterAll(async () => {
+  proxy?.close();
+  await runtime.stop();
+  built?.remove();
+});
+
+beforeEach((t) => {
+  if (!built) t.skip("the package registry cannot be reached");
+});
+
+/** Passes requests on to the service, and tells of pages of leads. */
+async function startProxy(): Promise<Server> {
+  let page = 0;
+  const server = createServer(async (request, response) => {
+    const url = new URL(String(request.url), runtime.url);
+    if (url.pathname === "/v1/leads") {
+      page = url.searchParams.get("cursor") ? page + 1 : 1;
+      try {
+        await beforePage(page);
+      } catch {
+        response.writeHead(502).end();
+        return;
+      }
+    }
+    const { authorization = "", "content-type": type = "" } = request.headers;
+    const body = await buffer(request);
+    const answer = await fetch(url, {
+      method: String(request.method),
+      headers: { Authorization: authorization, ...(type && { "Content-Type": type }) },
+      ...(body.length > 0 && { body: new Uint8Array(body) }),
+    });
+    response.writeHead(answer.status, { "Content-Type": "application/json" });
+    response.end(await answer.text());
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return server;
+}
+
+describe("npm run sync", () => {
+  const now = Date.now();
+  let workspaceId: string;
+  let apiKey: string;
+  let automationIds: string[];
+  let program: { child: ChildProcess; output(): string };
+
+  beforeAll(async () => {
+    if (!built) return;
+    const { PLATFORM } = runtime.env;
+    ({ workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" }));
+    apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
+    const automation = { type: "lead_ads", provider: "facebook", agent: AGENT } as const;
+    const automations = ["1", "2", "3"].map((reference) => ({
+      ...{ reference, status: "active" as const },
+      ...automation,
+    }));
+    const { ids } = await PLATFORM.recordAutomations({ workspaceId, automations });
+    automationIds = [...ids].map(String);
+    // Three pages, a lead an hour.
+    for (let first = 1; first <= 250; first += 50)
+      await recordLeads(Array.from({ length: 50 }, (_, i) => first + i));
+  }, 60_000);
+
+  afterAll(() => program?.child.kill("SIGKILL"));
+
+  /** Leads by their age in hours, which is also their reference. */
+  async function recordLeads(ages: number[]): Promise<string[]> {
+    const leads = ages.map((age) => ({
+      ...{ reference: String(age), source: "crm" as const, agent: AGENT },
+      createdAt: new Date(now - age * HOUR_MS).toISOString(),
+    }));
+    const { ids } = await runtime.env.PLATFORM.recordLeads({ workspaceId, leads });
+    return [...ids].map(String);
+  }
+
+  /** Starts the program, and waits until it has said so. */
+  async function start(said = "Walked: "): Promise<void> {
+    const port = await freePort();
+    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const child = spawn(process.execPath, ["dist/sync.js"], {
+      cwd: built.folder,
+      env: { ...process.env, API_URL: url, API_KEY: apiKey, PORT: String(port) },
+    });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (chunk) => {
+        output += chunk;
+      });
+    program = { child, output: () => output };
+    await until(() => output.includes(said), 60_000).catch(() => {});
+    expect(output).toContain(said);
+  }
+
+  const file = () => join(built.folder, "copy.json");
+  const stored = (): Stored => JSON.parse(readFileSync(file(), "utf8"));
+  const leadIds = () => stored().leads.map(({ id }) => id);
+  const statusOf = (id: string) => stored().automations.find((one) => one.id === id)?.status;
+
+  /** Everything that the service lists. */
+  async function listed(): Promise<Stored> {
+    const client = new built.main.Client({ url: runtime.url.origin, apiKey });
+    const all = async (items: AsyncIterable<{ id: string }>) => {
+      const found = [];
+      for await (const item of items) found.push(item);
+      return found;
+    };
+    return {
+      automations: await all(client.listAutomations()),
+      leads: await all(client.listLeads()),
+      runs: await all(client.listRuns()),
+    };
+  }
+
+  const sorted = (copy: Stored) =>
+    Object.values(copy).map((records) => records.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
+
+  test("has everything after its first walk, though the pages move meanwhile", async () => {
+    const added: string[] = [];
+    let isFirst = true;
+    beforePage = async (page) => {
+      if (page !== 2 || !isFirst) return;
+      isFirst = false;
+      // Above all pages, in the page that was read, and in one to come.
+      added.push(...(await recordLeads([0, 30.5, 200.5])));
+      // It was read before the leads.
+      await runtime.env.PLATFORM.recordRuns({
+        workspaceId,
+        runs: [
+          {
+            ...{ reference: "1", automationId: String(automationIds[0]) },
+            ...{ status: "success", triggerType: "lead_ads" },
+          },
+        ],
+      });
+      const client = new built.main.Client({ url: runtime.url.origin, apiKey });
+      await client.pauseAutomation(automationIds[1]);
+    };
+    await start();
+    await until(() => leadIds().length === 253 && statusOf(String(automationIds[1])) === "paused");
+    expect(added).toHaveLength(3);
+    for (const id of added) expect(leadIds()).toContain(id);
+    expect(sorted(stored())).toEqual(sorted(await listed()));
+    expect(program.output().match(/Walked/g)).toHaveLength(1);
+    expect(statSync(file()).mode & 0o777).toBe(0o600);
+  });
+
+  test("gets a back-dated record, which the newest pages do not show", async () => {
+    const [id] = await recordLeads([249.5]);
+    const headers = { Authorization: `Bearer ${apiKey}` };
+    const newest = async (query: string) => {
+      const answer = await fetch(new URL(`/v1/leads?${query}`, runtime.url), { headers });
+      return ((await answer.json()) as { data: { id: string }[] }).data.map((lead) => lead.id);
+    };
+    const since = new Date(now).toISOString();
+    expect(await newest("limit=100")).not.toContain(id);
+    // There is no such filter.
+    expect(await newest(`limit=100&since=${since}`)).toEqual(await newest("limit=100"));
+    await until(() => leadIds().includes(String(id)));
+    expect(sorted(stored())).toEqual(sorted(await listed()));
+  });
+
+  test("keeps the later state of an automation when an earlier one arrives late", async () => {
+    const { PLATFORM } = runtime.env;
+    const id = String(automationIds[1]);
+    const client = new built.main.Client({ url: runtime.url.origin, apiKey });
+    await client.activateAutomation(id);
+    await until(() => statusOf(id) === "active");
+    const [webhook] = (await PLATFORM.listWebhooks({ workspaceId })).items;
+    const webhookId = String(webhook?.webhookId);
+    const type = "automation.status_changed" as const;
+    const { items } = await PLATFORM.listDeliveries({ webhookId, type });
+    const paused = String([...items].at(-1)?.eventId);
+    const before = statSync(file()).mtimeMs;
+    await PLATFORM.redeliver({ webhookId, eventIds: [paused] });
+    await until(() => statSync(file()).mtimeMs > before);
+    expect(statusOf(id)).toBe("active");
+  });
+
+  test("notices at the next walk what has been removed, and ends without a subscription", async () => {
+    program.child.kill("SIGINT");
+    expect(await once(program.child, "exit")).toEqual([0, null]);
+    const { PLATFORM } = runtime.env;
+    expect([...(await PLATFORM.listWebhooks({ workspaceId })).items]).toEqual([]);
+    // While it does not run: one record of each kind is gone, and a lead is new.
+    const [gone] = leadIds();
+    await PLATFORM.eraseLeads({ workspaceId, ids: [String(gone)] });
+    await PLATFORM.removeAutomations({ workspaceId, ids: [String(automationIds[0])] });
+    const [added] = await recordLeads([100.5]);
+    expect(leadIds()).toContain(gone);
+    await start();
+    expect(leadIds()).not.toContain(gone);
+    expect(leadIds()).toContain(added);
+    expect(program.output()).toMatch(
+      /automations 2 \(0 new, 1 gone\), leads 254 \(1 new, 1 gone\)/,
+    );
+    expect(sorted(stored())).toEqual(sorted(await listed()));
+  });
+
+  test("removes nothing after a walk that did not reach the end", async () => {
+    program.child.kill("SIGINT");
+    await once(program.child, "exit");
+    const before = leadIds();
+    beforePage = async (page) => {
+      if (page === 2) throw new Error("refused");
+    };
+    await start("trying again in 60 s.");
+    expect(program.output()).not.toContain("Walked");
+    expect(leadIds()).toEqual(before);
+  });
+});

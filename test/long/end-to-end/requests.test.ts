@@ -1,0 +1,131 @@
+import { execFile, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { Document, type Entry } from "../../../site/openapi.ts";
+import { exampleRequest, LANGUAGES } from "../../../site/requests.ts";
+import { buildDocument } from "../../../src/http/document/document.ts";
+import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+
+const run = promisify(execFile);
+
+/** What runs the example of each language. */
+const RUNNERS: Record<string, { file: string; command: string[] }> = {
+  curl: { file: "example.sh", command: ["sh"] },
+  TypeScript: { file: "example.ts", command: [process.execPath, "--no-warnings"] },
+  Python: { file: "example.py", command: ["python3"] },
+  PHP: { file: "example.php", command: ["php"] },
+};
+
+const entries = new Document(buildDocument("https://unused.example")).groups
+  .flatMap(({ entries }) => entries)
+  .filter(({ method }) => method !== "EVENT");
+
+let runtime: Runtime;
+let receiver: Receiver;
+let folder: string;
+
+beforeAll(async () => {
+  runtime = await startRuntime();
+  receiver = await startReceiver();
+  folder = mkdtempSync(join(tmpdir(), "requests-"));
+});
+
+afterAll(async () => {
+  await runtime.stop();
+  await receiver.close();
+  rmSync(folder, { recursive: true });
+});
+
+test("there is an example of each operation in each language that the docs show", () => {
+  expect(entries).toHaveLength(9);
+  expect(LANGUAGES.map(({ name }) => name)).toEqual(Object.keys(RUNNERS));
+});
+
+describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
+  const { file = "", command: [program = "", ...args] = [] } = RUNNERS[name] ?? {};
+  const isMissing = !process.env.CI && spawnSync(program, ["--version"]).status !== 0;
+
+  test
+    .skipIf(isMissing)
+    .each(entries.map((entry) => [`${entry.method} ${entry.path}`, entry] as const))(
+    "%s gets the answer of the service",
+    async (_, entry) => {
+      const { apiKey, automationId, webhookId } = await openWorkspace();
+      const ids = entry.path.startsWith("/v1/webhooks") ? webhookId : automationId;
+      const source = write(exampleRequest(runtime.url.origin, withId(entry, ids)));
+      // The host of the example does not exist.
+      const runnable = source.replaceAll("https://hooks.example.com/automations", receiver.url);
+      writeFileSync(join(folder, file), runnable);
+      const { stdout } = await run(program, [...args, file], {
+        cwd: folder,
+        env: { ...process.env, API_KEY: apiKey },
+      });
+      const answer = stdout.trim() === "" ? null : JSON.parse(stdout);
+      if (entry.method === "DELETE") expect(answer).toBeNull();
+      else if (entry.method === "POST")
+        expect(answer).toMatchObject({ url: receiver.url, secret: expect.any(String) });
+      else if (entry.method === "PATCH")
+        expect(answer).toMatchObject({ id: automationId, status: "paused" });
+      else expect(answer).toEqual(await read(exampleRequest("", withId(entry, ids)).url, apiKey));
+      const left = await read("/v1/webhooks", apiKey);
+      const expected = { DELETE: 0, POST: 2 }[entry.method] ?? 1;
+      expect((left as { data: unknown[] }).data).toHaveLength(expected);
+    },
+  );
+
+  test.skipIf(isMissing)("fails if the service refuses", async () => {
+    const [entry] = entries as [Entry];
+    writeFileSync(join(folder, file), write(exampleRequest(runtime.url.origin, entry)));
+    const refused = run(program, [...args, file], {
+      cwd: folder,
+      env: { ...process.env, API_KEY: "key_live_wrong" },
+    });
+    // curl prints the answer, whatever its status.
+    if (name === "curl") expect((await refused).stdout).toContain("invalid_api_key");
+    else await expect(refused).rejects.toThrow();
+  });
+});
+
+/** A workspace with two leads, a run, an automation and a subscription. */
+async function openWorkspace() {
+  const { PLATFORM } = runtime.env;
+  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
+  const apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
+  const agent = { reference: "a", name: "Garage du Parc" };
+  const lead = { source: "crm", agent } as const;
+  const leads = ["1", "2"].map((reference) => ({ reference, ...lead }));
+  await PLATFORM.recordLeads({ workspaceId, leads });
+  const automation = { reference: "1", type: "lead_ads", provider: "facebook", agent } as const;
+  const automations = [{ ...automation, status: "active" as const }];
+  const automationId = String(
+    (await PLATFORM.recordAutomations({ workspaceId, automations })).ids[0],
+  );
+  const runs = [
+    { reference: "1", automationId, status: "success", triggerType: "lead_ads" } as const,
+  ];
+  await PLATFORM.recordRuns({ workspaceId, runs });
+  const created = await fetch(new URL("/v1/webhooks", runtime.url), {
+    method: "POST",
+    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ url: receiver.url, events: ["lead.created"] }),
+  });
+  const { id: webhookId } = (await created.json()) as { id: string };
+  return { apiKey, automationId, webhookId };
+}
+
+/** The entry with an id that exists as its example. */
+function withId({ operation, ...entry }: Entry, id: string): Entry {
+  const parameters = operation.parameters.map((one: { name: string }) =>
+    one.name === "id" ? { ...one, example: id } : one,
+  );
+  return { ...entry, operation: { ...operation, parameters } };
+}
+
+async function read(path: string, apiKey: string): Promise<unknown> {
+  const headers = { Authorization: `Bearer ${apiKey}` };
+  return (await fetch(new URL(path, runtime.url), { headers })).json();
+}
