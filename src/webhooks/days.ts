@@ -7,7 +7,7 @@ import { deliveries } from "../db/schema.ts";
 import type { DayView } from "./views.ts";
 
 /** Number of days for which the portal counts deliveries, including today... */
-export const PORTAL_DAYS = 7;
+const PORTAL_DAYS = 7;
 /** ...and the maximum it counts per day; the newest ones. */
 export const PORTAL_DAY_MAX = 1_000;
 

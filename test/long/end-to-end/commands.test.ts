@@ -12,7 +12,7 @@ import { copyCheckout, startIn } from "../../node/support/local-server.ts";
 const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 const COMMANDS = [
   ...["start", "platform", "listen", "trigger", "seed", "deploy", "check-receiver"],
-  ...["simulate", "chaos", "bench", "openapi"],
+  ...["faults", "simulate", "chaos", "bench", "openapi"],
 ];
 
 /** Runs a program to its end. */
