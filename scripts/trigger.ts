@@ -74,9 +74,7 @@ try {
   const startedAt = Date.now();
   const recordId = await TRIGGERS[event](platform, server);
   const eventId = await findEvent(platform, server, event, recordId, startedAt);
-  console.log(
-    `${event}  ${eventId ?? "(stored for nobody: no subscription lists it)"}  ${recordId}`,
-  );
+  console.log(`${event}  ${eventId ?? "(no event: no subscription lists it)"}  ${recordId}`);
 } catch (error) {
   fail(error);
 }

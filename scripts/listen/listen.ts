@@ -11,6 +11,7 @@ import { type AddressInfo, connect } from "node:net";
 import { emitKeypressEvents, type Key } from "node:readline";
 import { buffer } from "node:stream/consumers";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
+import { isId } from "../../src/contract/ids.ts";
 import { RECORDS_MAX, RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import type { Page } from "../../src/http/paging.ts";
 import type { Webhook } from "../../src/webhooks/subscriptions.ts";
@@ -94,7 +95,8 @@ function retryOnKey(webhookId: string): void {
 
 /** Ends the waits of what has failed. @returns what it did. */
 async function retryNow(webhookId: string): Promise<string> {
-  const eventIds = [...failures.keys()].slice(0, RECORDS_MAX);
+  const known = [...failures.keys()].filter((id) => isId("event", id));
+  const eventIds = known.slice(0, RECORDS_MAX);
   if (eventIds.length === 0) return "Nothing has failed.";
   // Closed again: while it is open, it ends this process at Ctrl-C.
   await using platform = await openPlatform();

@@ -53,11 +53,9 @@ for (const name of document.querySelectorAll(".tab > summary"))
   });
 
 function showLanguage(language) {
-  localStorage.setItem("language", language);
   for (const name of document.querySelectorAll(".request .tab > summary"))
     if (name.textContent === language) name.parentElement.open = true;
 }
-showLanguage(localStorage.getItem("language") ?? "curl");
 
 /** Sends the requests of the forms, with the key that was typed in; it is not stored anywhere. */
 const key = document.getElementById("key");

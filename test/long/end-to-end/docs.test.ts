@@ -25,7 +25,7 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     const { PLATFORM } = runtime.env;
     const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
     apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
-    const agent = { reference: "a", name: "Garage du Parc" };
+    const agent = { reference: "a", name: "Garage <b>du</b> Parc" };
     const automation = { reference: "1", type: "lead_ads", provider: "facebook", agent } as const;
     const automations = [{ ...automation, status: "active" as const }];
     const { ids } = await PLATFORM.recordAutomations({ workspaceId, automations });
@@ -312,6 +312,9 @@ async function expectData(page: Page, apiKey: string, text: string): Promise<voi
   const result = operation.locator(".result");
   await result.getByText("200").waitFor();
   await result.getByText(text).waitFor();
+  // Highlighted, and still text.
+  expect(await result.innerText()).toContain("Garage <b>du</b> Parc");
+  expect(await result.locator(".hljs-string").count()).toBeGreaterThan(0);
   expect(await result.innerText()).toMatch(/X-Request-Id [0-9a-f-]{36}/);
 }
 
