@@ -9,6 +9,7 @@ import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
 import { takeSteps } from "./webhooks/redelivery/ranges.ts";
 import { deleteEndedSecrets } from "./webhooks/secrets.ts";
+import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
 import { parseEventsMaxBytes, trimEvents } from "./workspaces/lifecycle/trimming.ts";
@@ -51,6 +52,7 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
     commit(db, forgetErasedLeads(now)),
+    commit(db, forgetAuditEntries(now)),
     insertSize(db, now),
     goOnMoving(placement, env, hasTime),
   ]);

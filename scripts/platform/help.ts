@@ -15,6 +15,7 @@ Calls a method of the Platform API and prints its answer: as a table in a termin
                    recordLeads and recordRuns: INPUT is a file, or -, with one record per line, any
                    number of them
   --workspace ID   with --ndjson: the workspace to record into
+  --actor NAME     who calls, for the audit trail; default: the user of this machine
   --remote         call the deployed Worker instead of the local server
   METHOD --help    show the method's input, field by field, with examples
 `;

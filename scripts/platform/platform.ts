@@ -5,11 +5,12 @@
  *     npm run platform -- createWorkspace --help
  */
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
+import { userInfo } from "node:os";
 import { text } from "node:stream/consumers";
-import { parseInput } from "../../src/contract/parse.ts";
+import { parseCall } from "../../src/platform/invoke.ts";
 import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
-import { openPlatform } from "../shared/platform-client.ts";
+import { openPlatform, type PlatformClient } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
 import { eraseAll, exportLines, findAll } from "./long-calls.ts";
@@ -30,6 +31,7 @@ async function callMethod(): Promise<string | null> {
       json: { type: "boolean", default: false },
       ndjson: { type: "boolean", default: false },
       workspace: { type: "string" },
+      actor: { type: "string" },
       remote: { type: "boolean", default: false },
     },
     { allowPositionals: true },
@@ -42,12 +44,13 @@ async function callMethod(): Promise<string | null> {
   if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
   const print = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
-  const { ndjson, workspace, remote } = values;
+  const { ndjson, workspace, remote, actor = userInfo().username } = values;
+  const open = async () => callingAs(actor, await openPlatform({ remote }));
   if (ndjson && takesLines(method)) {
     if (workspace === undefined) throw new Error("--ndjson needs --workspace ID");
     if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");
     expectReadable(given);
-    await using platform = await openPlatform({ remote });
+    await using platform = await open();
     return print(await recordLines(platform, method, workspace, given));
   }
   if (ndjson && method !== "exportWorkspace")
@@ -56,8 +59,8 @@ async function callMethod(): Promise<string | null> {
     throw new Error("--workspace is for methods that record, with --ndjson");
   const input = parseText(method, await readText(given));
   // The server would report the same, but later.
-  parseInput(OPERATIONS[method].input, input, method);
-  await using platform = await openPlatform({ remote });
+  parseCall(OPERATIONS[method], input, method);
+  await using platform = await open();
   if (ndjson) {
     await exportLines(platform, input);
     return null;
@@ -65,6 +68,14 @@ async function callMethod(): Promise<string | null> {
   if (method === "eraseWorkspace") return print(await eraseAll(platform, input));
   if (method === "findLeads") return print(await findAll(platform, input));
   return print(await platform.call(method, input));
+}
+
+/** The same platform, which is told who calls, unless the input says so. */
+function callingAs(actor: string, platform: PlatformClient): PlatformClient {
+  return {
+    call: (method, input) => platform.call(method, { actor, ...input }),
+    [Symbol.asyncDispose]: () => platform[Symbol.asyncDispose](),
+  };
 }
 
 function isMethod(name: string): name is PlatformMethod {

@@ -19,6 +19,9 @@ terminal as \`npm run platform -- METHOD 'JSON'\`. Each takes one object and ans
 a type are strings. Invalid input is refused with an error that says what is wrong and where, and
 nothing is written.
 
+Next to its input, each takes an \`actor\` of up to 100 characters, for the
+[audit trail](operations.md#audit-trail): who it is that calls.
+
 This page is made from the operations in [\`src/platform/\`](../src/platform/) by \`npm run reference\`.
 `;
 

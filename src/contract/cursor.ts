@@ -57,4 +57,5 @@ export const WORKSPACES_LIST = "workspaces";
 export const API_KEYS_LIST = "api_keys";
 export const DELIVERIES_LIST = "deliveries";
 export const FOUND_LEADS_LIST = "found_leads";
+export const AUDIT_TRAIL_LIST = "audit_trail";
 export const EXPORT_LIST = "export";

@@ -306,7 +306,7 @@ export const earlierSecrets = sqliteTable(
 );
 
 /*
- * Leads, erased leads, events, deliveries, attempts and earlier secrets are WITHOUT ROWID tables: each row is written
+ * Leads, erased leads, events, deliveries, attempts, earlier secrets and the audit trail are WITHOUT ROWID tables: each row is written
  * once rather than again for its primary key's index. drizzle-kit does not know that: whenever it makes
  * such a table, add it to the migration.
  */
@@ -453,6 +453,30 @@ export const changes = sqliteTable(
     key: text().notNull(),
   },
   (table) => [index("changes_of_workspace").on(table.workspaceId, table.number)],
+);
+
+/** Calls of the Platform API, in the directory: who did what, and never with which personal data. */
+export const auditTrail = sqliteTable(
+  "audit_trail",
+  {
+    at: integer().notNull(),
+    id: text().notNull(),
+    method: text().notNull(),
+    /** The workspace that it was about, which may no longer exist; null for none, or several. */
+    workspaceId: text("workspace_id"),
+    /** The other ids that it named, or created. */
+    ids: text({ mode: "json" }).$type<string[]>().notNull(),
+    actor: text(),
+    via: text().notNull(),
+    result: text().notNull(),
+    durationMs: integer("duration_ms").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.at, table.id] }),
+    index("audit_trail_of_workspace")
+      .on(table.workspaceId, table.at, table.id)
+      .where(sql`workspace_id IS NOT NULL`),
+  ],
 );
 
 /** How large the database was, once a day. */

@@ -112,7 +112,7 @@ export const rollApiKey = operation({
 });
 
 export const revokeApiKey = operation({
-  about: "Revokes an API key for good, with immediate effect.",
+  about: "Revokes an API key for good, with immediate effect. Returns whose key it was.",
   input: z
     .strictObject({
       keyId: KeyId.nullish(),
@@ -126,7 +126,7 @@ export const revokeApiKey = operation({
       ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),
       "expected either keyId or apiKey",
     ),
-  output: Nothing,
+  output: z.object({ keyId: z.string(), workspaceId: z.string() }),
   examples: [{ keyId }, { apiKey: "key_live_…" }],
   async run({ env }, { keyId, apiKey }) {
     const key = keyId != null ? { id: keyId } : { keyHash: await hashApiKey(apiKey ?? "") };
@@ -134,7 +134,7 @@ export const revokeApiKey = operation({
     if (!revoked) throw new InputError(keyId != null ? "keyId" : "apiKey", "no such key");
     // When this returns, the key is refused everywhere.
     await forgetKey(env, revoked);
-    return {};
+    return { keyId: revoked.id, workspaceId: revoked.workspaceId };
   },
 });
 

@@ -1,8 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
-import { InputError } from "../contract/input-error.ts";
-import { parseInput } from "../contract/parse.ts";
-import { causeOf } from "../db/errors.ts";
-import type { Call, Operation } from "./operation.ts";
+import { invoke, type WithActor } from "./invoke.ts";
+import type { Call } from "./operation.ts";
 import {
   OPERATIONS,
   type PlatformInput,
@@ -15,12 +13,12 @@ class PlatformEntrypoint extends WorkerEntrypoint<Env> {}
 for (const [name, operation] of Object.entries(OPERATIONS))
   Object.defineProperty(PlatformEntrypoint.prototype, name, {
     value(this: Call, input: unknown) {
-      return invoke(name, operation, { env: this.env, ctx: this.ctx }, input);
+      return invoke(name, operation, { env: this.env, ctx: this.ctx }, input, "rpc");
     },
   });
 
 type RpcMethods = {
-  [M in PlatformMethod]: (input: PlatformInput<M>) => Promise<PlatformOutput<M>>;
+  [M in PlatformMethod]: (input: PlatformInput<M> & WithActor) => Promise<PlatformOutput<M>>;
 };
 
 /**
@@ -34,13 +32,3 @@ export const Platform = PlatformEntrypoint as new (
   env: Env,
 ) => PlatformEntrypoint & RpcMethods;
 export type Platform = InstanceType<typeof Platform>;
-
-/** Calls a method. A refusal begins with its name, because a log may show the message alone. */
-async function invoke(name: string, operation: Operation, call: Call, input: unknown) {
-  try {
-    return await operation.run(call, parseInput(operation.input, input));
-  } catch (thrown) {
-    const error = causeOf(thrown);
-    throw error instanceof InputError ? error.in(name) : error;
-  }
-}

@@ -5,6 +5,8 @@ export interface Call {
   env: Env;
   /** Takes work that goes on after the operation has answered. */
   ctx: Pick<ExecutionContext, "waitUntil">;
+  /** Notes, for the audit trail, ids that the input names in another way. */
+  names?(ids: string[]): void;
 }
 
 /**

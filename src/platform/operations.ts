@@ -1,5 +1,6 @@
 import type { z } from "@hono/zod-openapi";
 import * as apiKeys from "./api-keys.ts";
+import * as auditTrail from "./audit-trail.ts";
 import * as databases from "./databases.ts";
 import * as deliveries from "./deliveries.ts";
 import type { Operation } from "./operation.ts";
@@ -17,6 +18,7 @@ export const OPERATIONS = {
   ...deliveries,
   ...personalData,
   ...databases,
+  ...auditTrail,
 } satisfies Record<string, Operation>;
 
 type Operations = typeof OPERATIONS;

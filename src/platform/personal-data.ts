@@ -89,7 +89,7 @@ export const eraseLeads = operation({
     { workspaceId, ids: ["lea_…"] },
     { workspaceId, references: ["crm-1"] },
   ],
-  async run({ env }, { workspaceId, ids, references }) {
+  async run({ env, names }, { workspaceId, ids, references }) {
     await expectWorkspace(env, workspaceId);
     const derived = (references ?? []).map(
       async (reference) => [await derivedId("lead", workspaceId, reference), reference] as const,
@@ -100,6 +100,7 @@ export const eraseLeads = operation({
     ]);
     const { db } = await openPlacement(env, workspaceId);
     const leads = [...named.keys()].filter((id) => isId("lead", id));
+    names?.(leads);
     // Read first: the erasure is retried, and a second try would find nothing.
     const stored = await query(db, selectLeads(leads.map((id) => ({ workspaceId, id }))));
     await commit(db, erase(workspaceId, leads, Date.now()));

@@ -59,12 +59,12 @@ export async function revokeKey(
   db: Database,
   key: { id: string } | { keyHash: string },
   now: number,
-): Promise<GatedKey[]> {
+): Promise<(GatedKey & Pick<StoredKey, "id" | "workspaceId">)[]> {
   return db
     .update(apiKeys)
     .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${now})` })
     .where("id" in key ? eq(apiKeys.id, key.id) : eq(apiKeys.keyHash, key.keyHash))
-    .returning(GATED_KEY);
+    .returning({ ...GATED_KEY, id: apiKeys.id, workspaceId: apiKeys.workspaceId });
 }
 
 /**

@@ -187,6 +187,7 @@ const MANIFEST = {
   commits: "tokens of transactions",
   moves: "which workspaces are on their way between databases, and how far",
   changes: "which rows were written meanwhile",
+  auditTrail: "who called which operation, which outlives the workspace that it was about",
   sizes: "how large the database was",
 } as const satisfies { [K in TableName]: ((Owned | ChildTable) & { table: Schema[K] }) | string };
 

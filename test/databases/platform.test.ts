@@ -110,6 +110,9 @@ describe("every method works for a workspace of DB_2", () => {
       done: true,
     });
     expect(await all.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+    expect((await all.listAuditTrail({ workspaceId })).items[0]).toMatchObject({
+      method: "eraseWorkspace",
+    });
   });
 
   test("by the id of a webhook", async () => {
@@ -137,6 +140,11 @@ describe("every method works for a workspace of DB_2", () => {
     expect(await all.enableWebhook({ webhookId })).toEqual({ count: 0, more: false });
     await all.deleteWebhook({ webhookId });
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [] });
+    // Whose subscription it was is looked up in its database.
+    expect((await platform.listAuditTrail({ workspaceId })).items[0]).toMatchObject({
+      method: "deleteWebhook",
+      ids: [webhookId],
+    });
     await all.resealSecrets({});
   });
 

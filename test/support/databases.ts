@@ -44,12 +44,15 @@ export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${d
   return { database, workspaceId, keyId, apiKey, api: openApi(apiKey) };
 }
 
-/** The tables of a database that contain a text anywhere, such as a workspace's id. */
+/**
+ * The tables of a database that contain a text anywhere, such as a workspace's id, but for the audit
+ * trail, which outlives what it names.
+ */
 export async function tablesWith(database: DatabaseName, text: string): Promise<string[]> {
   const db = databaseOf(database);
   const tables = await db
     .prepare(
-      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'",
+      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%' AND name <> 'audit_trail'",
     )
     .all<{ name: string }>();
   const found = await Promise.all(

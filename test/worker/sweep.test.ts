@@ -256,7 +256,7 @@ describe("a part of the sweep that fails", () => {
   test("is made up for by the next sweep", async () => {
     const { overdue, expired, disabled, removed } = await work();
     const { DB } = observedDatabase({ before: () => Promise.reject(BROKEN) });
-    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("9 parts of the sweep failed");
+    await expect(sweep(isolated({ DB }).env, NOW)).rejects.toThrow("10 parts of the sweep failed");
     const deployment = isolated();
     await sweep(deployment.env, NOW + MINUTE_MS);
     expect(to(overdue.id, deployment.fast)).toHaveLength(1);

@@ -102,9 +102,15 @@ describe("npm run platform", () => {
 
   test("revokes a leaked key by its text, which it does not print", async () => {
     const workspaceId = await makeWorkspace();
-    const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
-    const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }));
-    expect(JSON.parse(revoked.stdout)).toEqual({});
+    const { keyId, apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+    const revoked = await platform("revokeApiKey", JSON.stringify({ apiKey }), "--actor", "Ada");
+    expect(JSON.parse(revoked.stdout)).toEqual({ keyId, workspaceId });
+    const trail = await platform("listAuditTrail", JSON.stringify({ workspaceId }));
+    expect(JSON.parse(trail.stdout).items[0]).toMatchObject({
+      method: "revokeApiKey",
+      ids: [keyId],
+      actor: "Ada",
+    });
     const listed = await platform("listApiKeys", JSON.stringify({ workspaceId }));
     expect(JSON.parse(listed.stdout).items).toMatchObject([{ revokedAt: expect.any(String) }]);
     expect(listed.stdout + listed.stderr + revoked.stderr).not.toContain(String(apiKey));

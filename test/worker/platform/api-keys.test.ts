@@ -18,8 +18,8 @@ describe("revokeApiKey", () => {
   test("accepts the key itself, for instance one that has leaked", async () => {
     const { apiKey, keyId, api, workspaceId } = await openWorkspace();
     expect((await api.get("/v1/leads")).status).toBe(200);
-    expect(await Platform.revokeApiKey({ apiKey })).toEqual({});
-    expect(await Platform.revokeApiKey({ apiKey })).toEqual({});
+    for (let i = 0; i < 2; i++)
+      expect(await Platform.revokeApiKey({ apiKey })).toEqual({ keyId, workspaceId });
     expect((await api.get("/v1/leads")).status).toBe(401);
     const { items } = await Platform.listApiKeys({ workspaceId });
     expect(items).toMatchObject([{ keyId, revokedAt: INSTANT }]);

@@ -141,6 +141,7 @@ describe("a batch", () => {
     const { workspaceId } = await openListeningWorkspace();
     const lead = call("recordLeads", { workspaceId, leads: [leadReport("1")] });
     const early = call("recordRuns", { workspaceId, runs: [runReport("1", "aut_1")] });
+    lines.length = 0;
     await ingestBodies([lead, early, "nonsense"], deployment().env);
     expect(lines.map((line) => JSON.parse(line))).toEqual([
       { event: "record_set_aside", messageId: "2" },

@@ -1,0 +1,37 @@
+import { z } from "@hono/zod-openapi";
+import { AUDIT_TRAIL_LIST } from "../contract/cursor.ts";
+import { isoTime } from "../contract/time.ts";
+import { openDirectory } from "../db/databases.ts";
+import { listAuditEntries } from "../workspaces/audit-trail.ts";
+import { cursorOf, pageAfter, pageOf, toPage, WorkspaceId } from "./fields.ts";
+import { operation } from "./operation.ts";
+
+/* Who called which operation. */
+
+const AuditEntryView = z.object({
+  at: z.string(),
+  method: z.string(),
+  workspaceId: z.string().nullable().describe("the one it was about; null for none, or several"),
+  ids: z.array(z.string()).describe("the others that the call named, or that it created"),
+  actor: z.string().nullable().describe("as the caller gave it"),
+  via: z.string().describe("rpc, or https: and the id of the key"),
+  result: z.string().describe("ok; a reason and a field, such as not_found: webhookId; or failed"),
+  durationMs: z.int(),
+});
+
+export const listAuditTrail = operation({
+  about:
+    "Lists the calls of these operations in the last year, newest first, 100 per page; of one workspace, even if it is erased, or of all.",
+  input: z.strictObject({
+    workspaceId: WorkspaceId.nullish(),
+    cursor: cursorOf(AUDIT_TRAIL_LIST),
+  }),
+  output: pageOf(AuditEntryView),
+  examples: [{}, { workspaceId: "wks_…" }],
+  async run({ env }, { workspaceId, cursor }) {
+    const directory = openDirectory(env);
+    const found = await listAuditEntries(directory, workspaceId ?? null, pageAfter(cursor));
+    const items = found.items.map(({ id, at, ...entry }) => ({ at: isoTime(at), ...entry }));
+    return toPage(AUDIT_TRAIL_LIST, { items, next: found.next });
+  },
+});

@@ -1,0 +1,133 @@
+import { z } from "@hono/zod-openapi";
+import { InputError } from "../contract/input-error.ts";
+import { parseInput } from "../contract/parse.ts";
+import { text } from "../contract/text.ts";
+import { DIRECTORY, openDirectory } from "../db/databases.ts";
+import { causeOf } from "../db/errors.ts";
+import { log, logError } from "../log.ts";
+import { RECORDING_INPUTS } from "../records/recording/inputs.ts";
+import { type AuditEntry, findOwner, insertAuditEntry } from "../workspaces/audit-trail.ts";
+import { inTime } from "../workspaces/placement.ts";
+import type { Call, Operation } from "./operation.ts";
+
+/** What a caller may add to the input of any operation: who it is that calls. */
+const Actor = z.object({ actor: text(100).nullish() });
+export type WithActor = z.input<typeof Actor>;
+
+/** Maximum ids in an entry of the audit trail. */
+const IDS_MAX = 200;
+/** What our ids look like; API keys, secrets and personal data do not. */
+const ID = /^[a-z]{3}_[0-9a-z]{1,40}$/;
+
+/**
+ * Calls an operation for the platform or an operator, and notes that in the log and in the audit trail.
+ * If the trail cannot be written, the call still has its result, which may have taken effect; the log
+ * line, written first, says the same.
+ *
+ * @param via how the call came: `rpc`, or `https:` and the id of the key.
+ * @throws InputError whose message begins with the method, because a log may show the message alone;
+ *   or the error of the operation.
+ */
+export async function invoke(
+  method: string,
+  operation: Operation,
+  { env, ctx }: Call,
+  given: unknown,
+  via: string,
+): Promise<object> {
+  const startedAt = performance.now();
+  const named = new Set(idsIn(given, /(Id|Ids|^ids)$/));
+  const entry: AuditEntry = {
+    id: crypto.randomUUID(),
+    at: Date.now(),
+    method,
+    // Looked up first, because the call may delete what it names.
+    workspaceId: idIn(given, "workspaceId") ?? (await ownerOf(env, given)),
+    ids: [],
+    actor: null,
+    via,
+    result: "failed",
+    durationMs: 0,
+  };
+  try {
+    const { actor, input } = parseCall(operation, given);
+    entry.actor = actor;
+    const names = (ids: string[]) => ids.forEach(named.add, named);
+    const answer = (await operation.run({ env, ctx, names }, input)) as object;
+    names(idsIn(answer, /Id$/));
+    entry.workspaceId ??= idIn(answer, "workspaceId");
+    entry.result = "ok";
+    return answer;
+  } catch (thrown) {
+    const error = causeOf(thrown);
+    if (!(error instanceof InputError)) throw error;
+    entry.result = reasonOf(operation, error);
+    throw error.in(method);
+  } finally {
+    named.delete(entry.workspaceId ?? "");
+    entry.ids = [...named].slice(0, IDS_MAX);
+    entry.durationMs = Math.round(performance.now() - startedAt);
+    const noted = note(env, entry);
+    // What the platform reports, it reports all day long: it does not wait.
+    if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(noted);
+    else await noted;
+  }
+}
+
+/**
+ * Parses what an operation is called with.
+ *
+ * @param name begins the message of the error.
+ * @throws InputError
+ */
+export function parseCall<Input extends z.ZodType>(
+  { input }: Pick<Operation<Input>, "input">,
+  given: unknown,
+  name?: string,
+): { actor: string | null; input: z.output<Input> } {
+  const { actor = null, ...rest } = (given ?? {}) as WithActor;
+  return {
+    actor: parseInput(Actor, { actor }, name).actor ?? null,
+    input: parseInput(input, isObject(given) ? rest : given, name),
+  };
+}
+
+async function note(env: Env, entry: AuditEntry): Promise<void> {
+  const { id: _1, at: _2, ids, ...fields } = entry;
+  log("platform_call", { ...fields, ids: ids.join(" ") });
+  try {
+    await inTime(DIRECTORY, insertAuditEntry(openDirectory(env), entry));
+  } catch (error) {
+    logError("audit_failed", error, { method: entry.method, workspaceId: entry.workspaceId });
+  }
+}
+
+/** The workspace of the subscription or key that a call names. The call itself tells what is wrong. */
+async function ownerOf(env: Env, given: unknown): Promise<string | null> {
+  const [keyId, webhookId] = [idIn(given, "keyId"), idIn(given, "webhookId")];
+  if (!keyId && !webhookId) return null;
+  return findOwner(env, keyId, webhookId).catch(() => null);
+}
+
+/** The ids in the fields of an object whose names match. */
+function idsIn(value: unknown, name: RegExp): string[] {
+  if (!isObject(value)) return [];
+  const found = Object.entries(value).flatMap(([key, held]) => (name.test(key) ? held : []));
+  return found.filter((each): each is string => typeof each === "string" && ID.test(each));
+}
+
+function idIn(value: unknown, name: string): string | null {
+  return idsIn(value, new RegExp(`^${name}$`))[0] ?? null;
+}
+
+/** Why a call was refused, without anything that the caller wrote. */
+function reasonOf({ input }: Operation, { path, details }: InputError): string {
+  const [field] = path;
+  const fields = { ...(input as z.ZodObject).shape, ...Actor.shape };
+  const isKnown = typeof field === "string" && Object.hasOwn(fields, field);
+  return `${details.reason ?? "invalid"}${isKnown ? `: ${field}` : ""}`;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

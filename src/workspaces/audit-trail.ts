@@ -1,0 +1,73 @@
+import { and, eq, sql } from "drizzle-orm";
+import { DAY_MS } from "../contract/time.ts";
+import { type Database, type Statements, write } from "../db/client.ts";
+import { openDirectory } from "../db/databases.ts";
+import { type Listing, newestFirst, type PageRequest, pageValues, toListing } from "../db/page.ts";
+import { apiKeys, auditTrail, subscriptions } from "../db/schema.ts";
+import { findPlacementOfWebhook } from "./placement.ts";
+
+/** How long entries are kept. */
+const KEPT_MS = 365 * DAY_MS;
+/** Maximum entries that one sweep deletes. */
+const FORGOTTEN_MAX = 10_000;
+
+/** A call of an operation, in the directory's audit trail. */
+export type AuditEntry = typeof auditTrail.$inferSelect;
+
+/** Inserts an entry; one that is there already stays as it is. */
+export function insertAuditEntry(db: Database, entry: AuditEntry) {
+  return db.insert(auditTrail).values(entry).onConflictDoNothing();
+}
+
+/** One page of the trail, newest first; of one workspace, or of all. */
+export async function listAuditEntries(
+  db: Database,
+  workspaceId: string | null,
+  request: PageRequest,
+): Promise<Listing<AuditEntry>> {
+  const { at, id, rows } = pageValues(request);
+  const found = await db
+    .select()
+    .from(auditTrail)
+    .where(
+      and(
+        workspaceId === null ? undefined : eq(auditTrail.workspaceId, workspaceId),
+        sql`(${auditTrail.at}, ${auditTrail.id}) <= (${at}, ${id})`,
+      ),
+    )
+    .orderBy(...newestFirst(auditTrail.at, auditTrail.id))
+    .limit(rows);
+  return toListing(
+    found,
+    request.limit,
+    ({ at, id }) => ({ at, id }),
+    (entry) => entry,
+  );
+}
+
+/** Deletes entries that have been kept for a year, oldest first. */
+export function forgetAuditEntries(now: number): Statements<unknown> {
+  const { at, id } = auditTrail;
+  return write(sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
+    WHERE ${at} < ${now - KEPT_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`);
+}
+
+/** The id of the workspace that a key, or else a subscription, belongs to; null if there is none. */
+export async function findOwner(
+  env: Env,
+  keyId: string | null,
+  webhookId: string | null,
+): Promise<string | null> {
+  const ofKey = (id: string) =>
+    openDirectory(env)
+      .select({ workspaceId: apiKeys.workspaceId })
+      .from(apiKeys)
+      .where(eq(apiKeys.id, id));
+  const ofWebhook = async (id: string) =>
+    (await findPlacementOfWebhook(env, id)).db
+      .select({ workspaceId: subscriptions.workspaceId })
+      .from(subscriptions)
+      .where(eq(subscriptions.id, id));
+  const [owned] = keyId ? await ofKey(keyId) : webhookId ? await ofWebhook(webhookId) : [];
+  return owned?.workspaceId ?? null;
+}

@@ -1,0 +1,193 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import { derivedId } from "../../../src/contract/ids.ts";
+import { DAY_MS } from "../../../src/contract/time.ts";
+import { openDatabase } from "../../../src/db/client.ts";
+import { invoke } from "../../../src/platform/invoke.ts";
+import { createWorkspace } from "../../../src/platform/workspaces.ts";
+import { sweep } from "../../../src/sweep.ts";
+import { insertAuditEntry } from "../../../src/workspaces/audit-trail.ts";
+import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
+import { isolated, subscribe } from "../../support/deliveries.ts";
+import { keepLog } from "../../support/log-lines.ts";
+
+const { Platform } = exports;
+const lines = keepLog();
+
+type Entry = Awaited<ReturnType<typeof Platform.listAuditTrail>>["items"][number];
+
+/** What the trail says of a workspace, newest first; of all if there is none. */
+async function trailOf(workspaceId?: string): Promise<Entry[]> {
+  return (await Platform.listAuditTrail({ workspaceId })).items as Entry[];
+}
+
+/** The log lines of calls, without what differs each time. */
+function logged(): object[] {
+  const all = lines.map((line) => JSON.parse(line));
+  return all
+    .filter(({ event }) => event === "platform_call")
+    .map(({ event, durationMs, ...fields }) => fields);
+}
+
+describe("the audit trail", () => {
+  test("has a row and a log line for each call: what, about which workspace, who, and how it ended", async () => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Agence", actor: "Ada" });
+    const { keyId } = await Platform.createApiKey({ workspaceId, actor: "Ada" });
+    const { id: webhookId } = await subscribe(workspaceId);
+    await Platform.disableWebhook({ webhookId, actor: "support-7" });
+    await Platform.deleteWebhook({ webhookId });
+    await Platform.revokeApiKey({ keyId, actor: "x".repeat(100) });
+    await Platform.exportWorkspace({ workspaceId });
+    const entries = await trailOf(workspaceId);
+    const entry = (method: string, ids: string[], actor: string | null) => ({
+      at: expect.stringMatching(/^\d{4}-.*Z$/),
+      method,
+      workspaceId,
+      ids,
+      actor,
+      via: "rpc",
+      result: "ok",
+      durationMs: expect.any(Number),
+    });
+    expect(entries).toEqual([
+      entry("exportWorkspace", [], null),
+      entry("revokeApiKey", [keyId], "x".repeat(100)),
+      entry("deleteWebhook", [webhookId], null),
+      entry("disableWebhook", [webhookId], "support-7"),
+      entry("createApiKey", [keyId], "Ada"),
+      entry("createWorkspace", [], "Ada"),
+    ]);
+    expect(logged().toReversed().slice(1)).toEqual(
+      entries.map(({ at, durationMs, ids, ...fields }) => ({ ...fields, ids: ids.join(" ") })),
+    );
+  });
+
+  test("names a revoked key and its workspace, but not the key itself", async () => {
+    const { workspaceId, keyId, apiKey } = await openWorkspace();
+    expect(await Platform.revokeApiKey({ apiKey })).toEqual({ keyId, workspaceId });
+    expect((await trailOf(workspaceId))[0]).toMatchObject({ method: "revokeApiKey", ids: [keyId] });
+    const { results } = await env.DB.prepare("SELECT * FROM audit_trail").all();
+    expect(JSON.stringify(results) + lines.join()).not.toContain(apiKey);
+  });
+
+  test("has nothing personal, whatever is recorded, searched, erased or refused", async () => {
+    const { workspaceId } = await openWorkspace();
+    const secret = "zoe.canari@example.com";
+    const lead = leadReport(secret, { name: secret, email: secret });
+    await Platform.recordLeads({ workspaceId, leads: [lead] });
+    await Platform.findLeads({ workspaceId, email: secret });
+    await Platform.eraseLeads({ workspaceId, references: [secret] });
+    const wrong = { workspaceId, [secret]: 1, leads: [] } as never;
+    expect(await errorOf(Platform.recordLeads(wrong))).toContain("leads");
+    const misplaced = Platform.readWorkspace({ workspaceId: secret });
+    expect(await errorOf(misplaced)).toContain("no such workspace");
+    const unknown = Platform.createWorkspace({ name: secret, database: "DB_9" });
+    expect(await errorOf(unknown)).toContain("DB_9");
+    const all = await vi.waitUntil(async () => {
+      const found = await trailOf();
+      return found.filter(({ method }) => method === "recordLeads").length === 2 && found;
+    });
+    const results = Object.fromEntries(
+      all.toReversed().map(({ method, result }) => [method, result]),
+    );
+    expect(results).toMatchObject({
+      eraseLeads: "ok",
+      findLeads: "ok",
+      readWorkspace: "invalid: workspaceId",
+      createWorkspace: "invalid: database",
+    });
+    const recorded = all.filter(({ method }) => method === "recordLeads");
+    expect(recorded.map(({ result }) => result)).toEqual(["out_of_range: leads", "ok"]);
+    const erased = await derivedId("lead", workspaceId, secret);
+    expect(all.find(({ method }) => method === "eraseLeads")?.ids).toEqual([erased]);
+    expect(JSON.stringify(all) + lines.join()).not.toContain("canari");
+  });
+
+  test("refuses an actor that is too long, and notes the refusal", async () => {
+    const { workspaceId } = await openWorkspace();
+    const actor = "x".repeat(101);
+    expect(await errorOf(Platform.ledger({ workspaceId, actor }))).toMatch(/^ledger: actor: /);
+    expect((await trailOf(workspaceId))[0]).toMatchObject({
+      method: "ledger",
+      actor: null,
+      result: "out_of_range: actor",
+    });
+  });
+
+  test("outlives the workspace, and is read page by page", async () => {
+    const { workspaceId } = await openWorkspace();
+    await Platform.eraseWorkspace({ workspaceId });
+    expect((await trailOf(workspaceId)).map(({ method }) => method)).toEqual([
+      "eraseWorkspace",
+      "createApiKey",
+      "createWorkspace",
+    ]);
+    for (let i = 0; i < 101; i++)
+      await Platform.ledger({ workspaceId: "wks_0pages" }).catch(() => {});
+    const first = await Platform.listAuditTrail({ workspaceId: "wks_0pages" });
+    expect(first.items).toHaveLength(100);
+    const second = await Platform.listAuditTrail({
+      workspaceId: "wks_0pages",
+      cursor: first.nextCursor,
+    });
+    // The first page was a call about it, too, but is newer.
+    expect(second.items).toHaveLength(1);
+    expect(second.nextCursor).toBeNull();
+  });
+
+  test("is kept for a year", async () => {
+    const { workspaceId } = await openWorkspace();
+    const entries = await trailOf(workspaceId);
+    expect(entries).toHaveLength(2);
+    await sweep(isolated().env, Date.now() + 364 * DAY_MS);
+    expect(await trailOf(workspaceId)).toHaveLength(3);
+    await sweep(isolated().env, Date.now() + 366 * DAY_MS);
+    expect((await trailOf(workspaceId)).map(({ method }) => method)).toEqual([]);
+  });
+
+  test("loses a row if the directory fails, but neither the call nor the log line", async () => {
+    const failing = new Proxy(env.DB, {
+      get(target, name) {
+        if (name === "prepare")
+          return (text: string) => {
+            if (/audit_trail/.test(text)) throw new Error("D1_ERROR: database is full");
+            return target.prepare(text);
+          };
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const call = { env: { ...env, DB: failing }, ctx: { waitUntil: () => {} } };
+    const answer = await invoke("createWorkspace", createWorkspace, call, { name: "A" }, "rpc");
+    const { workspaceId } = answer as { workspaceId: string };
+    expect(await Platform.readWorkspace({ workspaceId })).toMatchObject({ name: "A" });
+    expect(logged()[0]).toMatchObject({ method: "createWorkspace", workspaceId, result: "ok" });
+    expect(lines.map((line) => JSON.parse(line))).toContainEqual(
+      expect.objectContaining({ event: "audit_failed", method: "createWorkspace", workspaceId }),
+    );
+  });
+
+  test("says that a call failed, without its error's text", async () => {
+    const { DB: _, ...rest } = env;
+    const call = { env: rest as Env, ctx: { waitUntil: () => {} } };
+    const failed = invoke("createWorkspace", createWorkspace, call, { name: "A" }, "rpc");
+    await expect(failed).rejects.toThrow("DB");
+    expect(logged()[0]).toMatchObject({ result: "failed", workspaceId: null });
+  });
+
+  test("has an entry once, however often its insertion is retried", async () => {
+    const entry = {
+      at: Date.now(),
+      id: "same",
+      method: "ledger",
+      workspaceId: "wks_0retried",
+      ids: [],
+      actor: null,
+      via: "rpc",
+      result: "ok",
+      durationMs: 0,
+    };
+    for (let i = 0; i < 2; i++) await insertAuditEntry(openDatabase(env.DB), entry);
+    expect(await trailOf("wks_0retried")).toHaveLength(1);
+  });
+});
