@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { recordLines } from "../../../scripts/platform/record-lines.ts";
 import type { PlatformClient } from "../../../scripts/shared/platform-client.ts";
+import type { PlatformInput } from "../../../src/platform/operations.ts";
 import { openPlatformCommand, type PlatformCommand } from "../../node/support/platform-command.ts";
 
 let command: PlatformCommand;
@@ -56,6 +57,13 @@ describe("records, one per line", () => {
   const record = (method: string, from = file) =>
     command.platform(method, from, "--ndjson", "--workspace", workspaceId);
 
+  /** The command's client, without its process. */
+  const client = () => {
+    const call = async (_: string, input: PlatformInput<"recordLeads">) =>
+      JSON.parse(JSON.stringify(await command.runtime.env.PLATFORM.recordLeads(input)));
+    return { call } as unknown as PlatformClient;
+  };
+
   test("are recorded in hundreds, from a file and from standard input", async () => {
     writeFileSync(file, linesOf(leads(250)));
     const { code, stdout, stderr } = await record("recordLeads");
@@ -106,13 +114,15 @@ describe("records, one per line", () => {
     ["a text", '"lead"', "line 251: Invalid input: expected object"],
   ])("stop at an invalid line, which is named: %s", async (_, wrong, sentence) => {
     writeFileSync(file, [linesOf(leads(250)), wrong, linesOf(leads(400).slice(300))].join("\n"));
-    const { code, stdout, stderr } = await record("recordLeads");
-    expect(stderr.startsWith(sentence)).toBe(true);
-    expect(stderr.split("\n").slice(1)).toEqual([
+    const recording = recordLines(client(), "recordLeads", workspaceId, file);
+    const { message } = await recording.then(
+      () => expect.unreachable("the line is valid"),
+      (error: Error) => error,
+    );
+    expect(message.startsWith(sentence)).toBe(true);
+    expect(message.split("\n").slice(1)).toEqual([
       "Lines 1 to 200 are recorded (200 new), and no later lines. Fix line 251 and run it again: recorded lines stay unchanged.",
-      "",
     ]);
-    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(await command.countLeads(workspaceId)).toBe(200);
   });
 
