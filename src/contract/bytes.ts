@@ -11,6 +11,22 @@ export function toHex(bytes: Uint8Array): string {
   return text;
 }
 
+/** The value of each hexadecimal digit, by its character code. */
+const HEX_VALUES = Uint8Array.from({ length: 128 }, (_, code) =>
+  Number.parseInt(String.fromCharCode(code), 16),
+);
+
+/** Decodes hexadecimal. What is no digit counts as 0. Several times as fast as V8's method, which took a quarter of a page of large leads. */
+export function fromHex(text: string): Uint8Array<ArrayBuffer> {
+  const codes = new TextEncoder().encode(text);
+  const bytes = new Uint8Array(codes.length >> 1);
+  for (let i = 0; i < bytes.length; i++) {
+    const [high, low] = [codes[2 * i], codes[2 * i + 1]] as [number, number];
+    bytes[i] = ((HEX_VALUES[high] as number) << 4) | (HEX_VALUES[low] as number);
+  }
+  return bytes;
+}
+
 /** Encodes bytes as base64 (RFC 4648, section 4), padded. */
 export function toBase64(bytes: Uint8Array): string {
   let characters = "";

@@ -1,4 +1,4 @@
-import { fromBase64, toBase64 } from "../contract/bytes.ts";
+import { fromBase64, fromHex, toBase64 } from "../contract/bytes.ts";
 import { Recent } from "../recent.ts";
 import { decrypt, encrypt, importKey, open, parseEncryptionKeys, seal } from "./seal.ts";
 
@@ -76,5 +76,5 @@ export async function openPersonalData<Data extends object>(
   leadId: string,
   sealed: string,
 ): Promise<Data> {
-  return JSON.parse(await decrypt(key, leadId, Uint8Array.fromHex(sealed)));
+  return JSON.parse(await decrypt(key, leadId, fromHex(sealed)));
 }
