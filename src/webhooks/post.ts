@@ -29,8 +29,8 @@ export async function post(
     });
     // Not awaited: nothing depends on it.
     answer.body?.cancel().catch(() => {});
-    const { ok, status, headers: given } = answer;
-    const retryAfterSeconds = ok ? null : parseRetryAfter(given.get("Retry-After"), now);
+    const { ok, status } = answer;
+    const retryAfterSeconds = ok ? null : parseRetryAfter(answer.headers.get("Retry-After"), now);
     return { kind: "answered", status, retryAfterSeconds };
   } catch (error) {
     if (error instanceof Error && /too many subrequests/i.test(error.message))

@@ -100,8 +100,12 @@ const remembered = new Recent<{ resolution: Resolution; until: number }>(DNS_NAM
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;
   const allowLocal = env.ALLOW_LOCAL_WEBHOOKS === "true";
-  return async (url) =>
-    targetFault(url, allowLocal) !== null || (await resolve?.(url)) === "private";
+  const areFaulty = new Map<string, boolean>();
+  return async (url) => {
+    const isFaulty = areFaulty.get(url) ?? targetFault(url, allowLocal) !== null;
+    areFaulty.set(url, isFaulty);
+    return isFaulty || (await resolve?.(url)) === "private";
+  };
 }
 
 function createResolver(resolverUrl: string): (url: string) => Promise<Resolution> {

@@ -1,5 +1,6 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { log, logError } from "../../log.ts";
+import { Recent } from "../../recent.ts";
 import { makeBody } from "../bodies.ts";
 import { createDeadlines } from "../deadlines.ts";
 import { type Outcome, succeeded } from "../outcome.ts";
@@ -18,11 +19,20 @@ interface Prepared {
   signer: Promise<Signer>;
 }
 
+/** How many bodies a dispatch keeps: its subscriptions get the same events at about the same time. */
+const BODIES_KEPT = 20;
+
 /** Creates the function that makes attempts. It signs each one afresh and logs those that fail. */
 export function createAttempt(env: Env): DispatchTools["attempt"] {
   const prepared = new Map<string, Prepared>();
   const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
   const isRefused = createGuard(env);
+  const bodies = new Recent<ReturnType<typeof makeBody>>(BODIES_KEPT);
+  const bodyOf = ({ eventId, event }: Claimed, target: Target) => {
+    const made = bodies.get(eventId) ?? makeBody(env.ENCRYPTION_KEYS, target, event);
+    bodies.set(eventId, made);
+    return made;
+  };
   const prepare = (subscriptionId: string, target: Target): Prepared => {
     // The secrets may change during the dispatch.
     const key = [subscriptionId, target.sealedSecret, ...target.earlierSecrets].join();
@@ -36,7 +46,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     return made;
   };
   const send = async (
-    { eventId, event }: Claimed,
+    delivery: Claimed,
     target: Target,
     { signer }: Prepared,
     now: number,
@@ -44,9 +54,9 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     const { url } = target;
     if (await isRefused(url)) return { kind: "refused" };
     const sign = await signer;
-    const body = await makeBody(env.ENCRYPTION_KEYS, target, event);
+    const body = await bodyOf(delivery, target);
     if (body === null) throw new EventErased();
-    const headers = await sign(eventId, body, now);
+    const headers = await sign(delivery.eventId, body, now);
     return withinDeadline((signal) => post(url, body, headers, now, signal));
   };
   return async (delivery, target) => {

@@ -26,7 +26,7 @@ const TICK_MS = 100;
  * Maximum deliveries one transaction claims, over all subscriptions. Each round trip costs a few
  * milliseconds, however few it claims.
  */
-const CLAIM_MAX = 200;
+const CLAIM_MAX = 400;
 /** Maximum it claims per subscription in the slow lane, where each may take ten seconds. */
 const CLAIM_SLOW_MAX = 6;
 /** Maximum time before outcomes are recorded. */

@@ -32,7 +32,7 @@ import { type Change, type Settlement, settle, updateSubscriptions } from "./set
  * lead as JSON, whose encrypted part is in hexadecimal and so twice as long. Anything longer is read
  * separately. This bounds what a dispatch keeps in memory to `CLAIM_MAX` times as much.
  */
-export const INLINE_BODY_MAX = 16_384;
+export const INLINE_BODY_MAX = 8_192;
 
 /** A subscription as a round trip left it. */
 export interface Snapshot extends Pace, Owner {

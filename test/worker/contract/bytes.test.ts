@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   fromBase64,
   fromBase64Url,
+  fromHex,
   toBase64,
   toBase64Url,
   toHex,
@@ -38,4 +39,6 @@ test("base64url is only accepted in its canonical form", () => {
 
 test("hexadecimal is lower case, two digits per byte", () => {
   expect(toHex(new Uint8Array([0, 1, 0x7f, 0xff]))).toBe("00017fff");
+  expect(fromHex(toHex(ALL))).toEqual(ALL);
+  expect(fromHex(toHex(ALL).toUpperCase())).toEqual(ALL);
 });

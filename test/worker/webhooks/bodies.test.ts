@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import {
   createDataKey,
@@ -33,6 +33,8 @@ import { record } from "../../support/record.ts";
 const { Platform } = exports;
 const db = openDatabase(WORKSPACE_DB);
 const KEYS = env.ENCRYPTION_KEYS;
+
+afterEach(() => void vi.restoreAllMocks());
 
 /** Records leads that one subscriber is owed, and posts their events to it. */
 async function delivered(reports: ReturnType<typeof leadReport>[]) {
@@ -90,6 +92,23 @@ describe("the body of lead.created", () => {
     const posted = (await receivedBy({ url })).map(({ body }) => JSON.parse(body).data.id);
     expect(posted.toSorted()).toEqual(ids.toSorted());
     expect(readAlone).toBe(1);
+  });
+
+  test("is made once in a dispatch, however many subscriptions get it", async () => {
+    const { workspaceId } = await openWorkspace();
+    const subscribers = [await subscribe(workspaceId), await subscribe(workspaceId)];
+    const report = { workspaceId, leads: [leadReport("shared")] };
+    const { ids } = await record(env, "recordLeads", report, Date.now());
+    const decrypt = vi.spyOn(crypto.subtle, "decrypt");
+    await consumeFor(
+      subscribers.map(({ id }) => id),
+      isolated().env,
+    );
+    for (const subscriber of subscribers) expect(await receivedBy(subscriber)).toHaveLength(1);
+    const owners = decrypt.mock.calls.map(([algorithm]) =>
+      new TextDecoder().decode((algorithm as { additionalData: Uint8Array }).additionalData),
+    );
+    expect(owners.filter((owner) => owner === ids[0])).toHaveLength(1);
   });
 
   test("is dropped if its lead is erased before it is read alone, and delays no others", async () => {

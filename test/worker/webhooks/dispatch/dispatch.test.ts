@@ -117,8 +117,8 @@ describe("a dispatch", () => {
     [3, 1, 2],
     [20, 1, 2],
     // If as many were found as were asked for, there may be more: it asks once more.
-    [20, 10, 3],
-    [1, 200, 3],
+    [20, 20, 3],
+    [1, 400, 3],
   ])("to %i subscribers with %i events each makes %i round trips to D1", async (...figures) => {
     const [subscribers, events, roundTrips] = figures;
     const workspaceId = await createWorkspace();
@@ -134,15 +134,15 @@ describe("a dispatch", () => {
   });
 
   test("asks once whether there is more, however long its subscriber takes", async () => {
-    const { id } = await owed(200, NOW);
+    const { id } = await owed(400, NOW);
     await earn(id, 6);
     const { DB, trips } = observedDatabase();
     const { posts, attempt } = subscriber(async () => {
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await new Promise((resolve) => setTimeout(resolve, 5));
       return OK;
     });
     await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, attempt));
-    expect(posts).toHaveLength(200);
+    expect(posts).toHaveLength(400);
     expect(trips).toHaveLength(3);
   });
 

@@ -292,7 +292,7 @@ describe("an invocation that reaches its request limit", () => {
 describe("gates that hang", () => {
   test("delay a dispatch once, by at most a second", async () => {
     const { id, workspaceId } = await owed(1, NOW);
-    await announceLeads(workspaceId, 250, NOW);
+    await announceLeads(workspaceId, 450, NOW);
     const sleeps: number[] = [];
     const { posts, attempt } = subscriber();
     let told = 0;
@@ -308,7 +308,7 @@ describe("gates that hang", () => {
       },
     };
     await dispatch(db, [id], "fast", tools);
-    expect(posts).toHaveLength(251);
+    expect(posts).toHaveLength(451);
     expect(told).toBeGreaterThan(1);
     expect(sleeps.filter((ms) => ms === 1_000)).toHaveLength(1);
   });
