@@ -91,6 +91,26 @@ export const FIGURES = {
     about: "from the record to its receipt, 99th percentile",
     comparedWith: "receipt_p50_ms",
   },
+  by_hand_deliveries_ratio: {
+    unit: "×",
+    about: "events recorded and delivered per second to one fast receiver",
+    comparedWith: "a Worker written by hand from the platform's guides",
+  },
+  by_hand_reads_ratio: {
+    unit: "×",
+    about: "requests per second, GET /v1/automations over ten connections",
+    comparedWith: "the same Worker",
+  },
+  by_hand_receipt_p99_ratio: {
+    unit: "×",
+    about: "p99 from the record to its receipt, events one at a time",
+    comparedWith: "the same Worker",
+  },
+  by_hand_isolation_ms: {
+    unit: "ms",
+    about: "p99 of nine healthy subscribers next to one that hangs, of that Worker",
+    comparedWith: "the shipped Worker, in the table above",
+  },
   isolation_ratio: {
     unit: "×",
     about: "p99 of nine healthy subscribers next to one that hangs",

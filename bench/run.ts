@@ -6,6 +6,7 @@
  *     npm run bench -- --quick --json figures.json --chart docs/reads.svg
  *     npm run bench -- --only hostile
  *     npm run bench -- --only framework
+ *     npm run bench -- --only by-hand
  *
  * Every figure that depends on the machine is shown with its counterpart from the same bench.
  */
@@ -14,6 +15,7 @@ import { join } from "node:path";
 import { ROOT } from "../scripts/shared/checkout.ts";
 import { openSteps, parseArguments } from "../scripts/shared/command.ts";
 import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
+import { measureByHand } from "./beside-by-hand.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
 import { drawReads } from "./chart.ts";
 import { measureCost } from "./cost.ts";
@@ -29,7 +31,7 @@ import { measureDelivering, measureRecording } from "./recording.ts";
 import { measureShedding } from "./shedding.ts";
 import { measureSizes } from "./sizes.ts";
 
-const USAGE = `npm run bench -- [--quick] [--only hostile|framework] [--json FILE] [--chart FILE]
+const USAGE = `npm run bench -- [--quick] [--only hostile|framework|by-hand] [--json FILE] [--chart FILE]
 
 Measures how fast the service reads, records and delivers, what that costs, and how well clients and
 subscribers are isolated from each other.
@@ -37,6 +39,7 @@ subscribers are isolated from each other.
   --quick           fewer and shorter measurements
   --only hostile    only deliveries to hostile receivers, which --quick otherwise omits
   --only framework  only the framework's share of a read
+  --only by-hand    only the comparison with a Worker written by hand
   --json FILE       also writes the figures to FILE
   --chart FILE      draws a chart of the reads, as SVG
 `;
@@ -48,8 +51,8 @@ const { values } = parseArguments(USAGE, {
   chart: { type: "string" },
 });
 const { quick, only } = values;
-if (only !== undefined && only !== "hostile" && only !== "framework")
-  throw new Error("--only accepts hostile or framework");
+if (only !== undefined && !["hostile", "framework", "by-hand"].includes(only))
+  throw new Error("--only accepts hostile, framework or by-hand");
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
 const step = openSteps();
@@ -59,8 +62,19 @@ const build = (name: string) =>
   buildWorker(join(ROOT, "dist/bench", name), join(ROOT, "bench", `${name}.ts`));
 const meteredBundle = build("worker");
 const measureWorld = () => measureHostile({ shipped, metered: meteredBundle, vars, quick, step });
-if (only === "hostile") {
-  const { figures, tables } = await measureWorld();
+const byHandBundle = build("by-hand");
+const compareByHand = () => {
+  step("a Worker written by hand");
+  return measureByHand(
+    { shipped, byHand: byHandBundle },
+    { vars },
+    quick
+      ? { rounds: 1, seconds: 1, eventsARound: 1_000, isolatedEvents: 10 }
+      : { rounds: 5, seconds: 3, eventsARound: 3_000, isolatedEvents: 50 },
+  );
+};
+if (only === "hostile" || only === "by-hand") {
+  const { figures, tables } = await (only === "hostile" ? measureWorld() : compareByHand());
   step("");
   for (const { title, rows } of tables) show(title, rows);
   reportFigures(figures);
@@ -118,6 +132,7 @@ const isolation = await measureIsolation(isolationGround, quick ? 1 : 5, quick ?
 step("a well-behaved client in a flood");
 const shedding = await measureShedding(runtime, quick ? 1 : 5, quick ? 1 : 3);
 await runtime.stop();
+const byHand = await compareByHand();
 const hostile = quick ? null : await measureWorld();
 
 step("bundle and start");
@@ -130,6 +145,7 @@ const first = pages[0];
 const deepest = pages.at(-1);
 const figures: Figures = {
   ...hostile?.figures,
+  ...byHand.figures,
   ...databases.figures,
   ...moves.figures,
   ...sizes.figures,
@@ -223,6 +239,7 @@ show("The effect of a flood of invalid and used-up keys on a well-behaved client
   },
 ]);
 for (const { title, rows } of [
+  ...byHand.tables,
   ...databases.tables,
   ...moves.tables,
   ...sizes.tables,

@@ -106,7 +106,9 @@ describe("the body of lead.created", () => {
     );
     for (const subscriber of subscribers) expect(await receivedBy(subscriber)).toHaveLength(1);
     const owners = decrypt.mock.calls.map(([algorithm]) =>
-      new TextDecoder().decode((algorithm as { additionalData: Uint8Array }).additionalData),
+      new TextDecoder().decode(
+        (algorithm as SubtleCryptoEncryptAlgorithm).additionalData as Uint8Array,
+      ),
     );
     expect(owners.filter((owner) => owner === ids[0])).toHaveLength(1);
   });
