@@ -85,8 +85,8 @@ function inNode(name: string, include: string[]) {
       env: { TMPDIR: DISK },
       include,
       globalSetup: ["./test/node/support/build.ts"],
-      testTimeout: 60_000,
-      hookTimeout: 60_000,
+      testTimeout: 120_000,
+      hookTimeout: 120_000,
     },
   };
 }

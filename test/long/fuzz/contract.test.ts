@@ -8,7 +8,7 @@ import { expectEnvelope } from "./envelope.ts";
 import { replayable } from "./replay.ts";
 import { type Shot, shots } from "./requests.ts";
 
-const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 7_000);
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 5_000);
 /** Requests sent concurrently: each iteration of the property sends one volley. */
 const VOLLEY = 20;
 
@@ -64,7 +64,7 @@ async function openFilledWorkspace() {
 }
 
 test(`${REQUESTS} generated requests are all answered as documented`, {
-  timeout: 30_000 + REQUESTS * 10,
+  timeout: 60_000 + REQUESTS * 40,
 }, async () => {
   const contract = await Contract.read(runtime.url);
   const own = await openFilledWorkspace();

@@ -2,7 +2,13 @@ import { env } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { qb } from "../../../src/db/builder.ts";
-import { commit, openDatabase, query, withoutRetries } from "../../../src/db/client.ts";
+import {
+  commit,
+  jsonParameters,
+  openDatabase,
+  query,
+  withoutRetries,
+} from "../../../src/db/client.ts";
 import { causeOf, isTransient } from "../../../src/db/errors.ts";
 import { apiKeys, workspaces } from "../../../src/db/schema.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
@@ -94,4 +100,12 @@ test("a query without a database says so when it is awaited", async () => {
   await expect(awaited.catch((error) => Promise.reject(causeOf(error)))).rejects.toThrow(
     "this query has no database",
   );
+});
+
+test("a JSON parameter has at most two megabytes, whatever its characters", () => {
+  const rows = Array.from({ length: 100 }, () => ({ text: "é".repeat(15_000) }));
+  const parameters = jsonParameters(rows);
+  expect(parameters.flatMap((parameter) => JSON.parse(parameter))).toEqual(rows);
+  for (const parameter of parameters)
+    expect(new TextEncoder().encode(parameter).length).toBeLessThan(2_000_000);
 });

@@ -50,15 +50,16 @@ describe("a D1 error", () => {
   });
 });
 
-test("an overloaded Durable Object is not retried, and one whose error is retryable is", async () => {
-  const overloaded = failing(
-    Object.assign(new Error("Network connection lost."), { overloaded: true, retryable: true }),
-  );
-  await expect(retryTransient(overloaded)).rejects.toThrow();
-  expect(overloaded).toHaveBeenCalledTimes(1);
-  expect(await retryTransient(failing(Object.assign(new Error("x"), { retryable: true })))).toBe(
-    "found",
-  );
+test.each([
+  ["x", { retryable: true }, true],
+  ["x", { durableObjectReset: true }, true],
+  ["Network connection lost.", {}, true],
+  ["Network connection lost.", { retryable: true, overloaded: true }, false],
+  ["Network connection lost.", { remote: true }, false],
+])("a Durable Object's error %j with %j is retried: %s", async (message, marks, isRetried) => {
+  const call = failing(Object.assign(new Error(message), marks));
+  await retryTransient(call).catch(() => {});
+  expect(call).toHaveBeenCalledTimes(isRetried ? 2 : 1);
 });
 
 test("a read that is refused because its admission failed is not repeated", async () => {
