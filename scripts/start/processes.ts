@@ -49,7 +49,10 @@ const LEASH = `data:text/javascript,${encodeURIComponent(
 
 /** Migrates a local database. @param binding its binding. */
 export function migrate(binding: string, output: Output): Run {
-  const child = runNode([WRANGLER, "d1", "migrations", "apply", binding, "--local"], output);
+  const child = runNode(
+    [WRANGLER, "d1", "migrations", "apply", binding, "--local", "--env="],
+    output,
+  );
   return toRun(child);
 }
 
@@ -83,6 +86,8 @@ export function serve(
       ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
+      // workerd has no jurisdictions.
+      ...["JURISDICTION:", "--env="],
       "--show-interactive-dev-session=false",
     ],
     output,

@@ -68,7 +68,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
   remember(c, keyHash, bookmark);
   try {
     const { database } = session;
-    await callObject(c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
+    await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) => gate.advance(bookmark, database));
   } catch (error) {
     // The write itself has succeeded.
     logError("bookmark_lost", error, { requestId: c.get("requestId") });
@@ -84,7 +84,7 @@ async function handleWrite(c: Context<AppEnv>, next: Next, keyHash: string): Pro
 async function admit(c: Context<AppEnv>, keyHash: string): Promise<ReadPoint> {
   const askedAt = Date.now();
   const refused = takeRefused(keyHash);
-  const admission = await callObject(c.env.KEY_GATE, keyHash, (gate) =>
+  const admission = await callObject(c.env, c.env.KEY_GATE, keyHash, (gate) =>
     gate.admit(keyHash, undefined, refused),
   );
   if (admission.verdict === "unknown_key") {
@@ -179,7 +179,7 @@ async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
     c.set("rateLimit", rateLimit);
     return rateLimit.remaining === 0 ? rateLimited(rateLimit) : new ApiError("invalid_api_key");
   }
-  const failure = await callObject(c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
+  const failure = await callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.fail(block));
   const { blocked, rateLimit } = failure;
   c.set("rateLimit", rateLimit);
   if (!blocked) return new ApiError("invalid_api_key");
@@ -202,7 +202,7 @@ function isPreflight({ req }: Context<AppEnv>): boolean {
 /** The failure window of the address that a request comes from. */
 export function peekFailures(c: Context<AppEnv>): Promise<RateLimit> {
   const { network, block } = addressOf(c);
-  return callObject(c.env.ADDRESS_GATE, network, (gate) => gate.peek(block));
+  return callObject(c.env, c.env.ADDRESS_GATE, network, (gate) => gate.peek(block));
 }
 
 function addressOf(c: Context<AppEnv>): AddressName {

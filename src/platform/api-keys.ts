@@ -151,7 +151,7 @@ async function usageOf(
   const isRecent = lastUsedAt !== null && lastUsedAt >= now - DAY_MS - STANDING_MAX_AGE_MS;
   if (!isRecent) return [];
   try {
-    return await callObject(env.KEY_GATE, keyHash, (gate) => gate.usage());
+    return await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.usage());
   } catch (error) {
     logError("usage_unknown", error, { key: id });
     return null;

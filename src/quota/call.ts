@@ -4,17 +4,22 @@ import { retryTransient } from "../db/client.ts";
 const WAIT_MS = 20;
 
 /**
- * Calls a Durable Object, retrying with a fresh stub if the object was reset during the call or was
+ * Calls a Durable Object of this deployment's `JURISDICTION`, retrying with a fresh stub if the object was reset during the call or was
  * unreachable. A call whose reply was lost may have been carried out, so it must be safe to repeat.
  * A call that counts may count once more for each lost reply.
  *
  * @throws the last call's error; an overloaded object is not retried.
  */
 export function callObject<T extends Rpc.DurableObjectBranded, Reply>(
-  objects: DurableObjectNamespace<T>,
+  { JURISDICTION: jurisdiction }: Env,
+  binding: DurableObjectNamespace<T>,
   name: string,
   call: (object: DurableObjectStub<T>) => Reply,
 ): Promise<Awaited<Reply>> {
+  // Empty locally: workerd has no jurisdictions.
+  const objects = jurisdiction
+    ? binding.jurisdiction(jurisdiction as DurableObjectJurisdiction)
+    : binding;
   // A new stub each time: one whose object was reset stays broken.
   return retryTransient(() => call(objects.getByName(name)), WAIT_MS);
 }

@@ -10,5 +10,5 @@ import { usedUpKeys } from "./memory.ts";
 export async function forgetKey(env: Env, { keyHash, lastUsedAt }: GatedKey): Promise<void> {
   if (lastUsedAt === null) return;
   usedUpKeys.delete(keyHash);
-  await callObject(env.KEY_GATE, keyHash, (gate) => gate.forget());
+  await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.forget());
 }

@@ -223,7 +223,7 @@ async function findUsedKeys(env: Env, workspaceIds: string[], now: number): Prom
 async function advanceGates(env: Env, keyHashes: string[], database: string, bookmark: string) {
   const told = await Promise.allSettled(
     keyHashes.map((hash) =>
-      callObject(env.KEY_GATE, hash, (gate) => gate.advance(bookmark, database)),
+      callObject(env, env.KEY_GATE, hash, (gate) => gate.advance(bookmark, database)),
     ),
   );
   const failures = told.filter((result) => result.status === "rejected");

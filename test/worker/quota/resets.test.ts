@@ -113,7 +113,7 @@ describe("a call of an object", () => {
         return stub;
       },
     } as unknown as Env["ADDRESS_GATE"];
-    return { stubs, done: () => callObject(namespace, "name", (gate) => gate.fail("block")) };
+    return { stubs, done: () => callObject(env, namespace, "name", (gate) => gate.fail("block")) };
   }
 
   test.each([{ retryable: true }, { durableObjectReset: true }])(
