@@ -1,5 +1,5 @@
 /**
- * Fills a workspace of the running local server with leads, through the Platform API:
+ * Fills a workspace of the running local server, or of a deployed Worker, with leads, through the Platform API:
  *
  *     npm run seed -- --leads 1000000
  *
@@ -10,10 +10,10 @@ import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
 import { readState } from "./shared/local-state.ts";
-import { openPlatform, type PlatformClient } from "./shared/platform-client.ts";
+import { openPlatform, type PlatformClient, SELECTION } from "./shared/platform-client.ts";
 import { numberedLead } from "./shared/sample.ts";
 
-const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_…]
+const USAGE = `npm run seed -- --leads N [--from N] [--workspace wks_… [--remote | --env NAME]]
 
 Records leads number 1 to N in the sample workspace of the running local server, or in another one.
 Existing leads stay unchanged. New ones are announced to subscribers, as always.
@@ -21,6 +21,8 @@ Existing leads stay unchanged. New ones are announced to subscribers, as always.
   --leads N        total number of leads
   --from N         starts with this one, after an interruption
   --workspace ID   uses another workspace
+  --env NAME       one of the Worker that was deployed with --env NAME
+  --remote         one of the deployed Worker: these are people who do not exist
 `;
 /** While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;
@@ -36,15 +38,19 @@ const { values } = parseArguments(USAGE, {
   leads: { type: "string" },
   from: { type: "string", default: "1" },
   workspace: { type: "string" },
+  ...SELECTION,
 });
 try {
   const leads = parseCount("--leads", values.leads);
   const from = parseCount("--from", values.from);
   if (from > leads) throw new Error(`--from: ${from} lies beyond --leads ${leads}`);
-  const workspace = values.workspace ?? readState()?.workspaceId;
+  const isLocal = !values.remote && values.env === undefined;
+  const workspace = values.workspace ?? (isLocal ? readState()?.workspaceId : undefined);
   if (!workspace)
     throw new Error(
-      "There is no sample workspace: run `npm start` to create it, or pass --workspace.",
+      isLocal
+        ? "There is no sample workspace: run `npm start` to create it, or pass --workspace."
+        : "A deployed Worker has no sample workspace: pass --workspace.",
     );
   await seed(workspace, from, leads);
 } catch (error) {
@@ -52,7 +58,7 @@ try {
 }
 
 async function seed(workspaceId: string, from: number, last: number): Promise<void> {
-  await using platform = await openPlatform();
+  await using platform = await openPlatform(values);
   const startedAt = performance.now();
   const meter = openMeter(last - from + 1);
   try {

@@ -5,13 +5,15 @@
  * CLOUDFLARE_ACCOUNT_ID, ENCRYPTION_KEYS, API_KEY_CHECKSUM_KEYS and PORTAL_SIGNING_KEYS from
  * the environment. The steps:
  *
- * 1. choose the account and complete the secrets: nothing is changed without them;
- * 2. create the databases that do not exist: wrangler would create them along with the Worker, which is
- *    too late for step 3;
- * 3. migrate them: the migrations must suit the version that still serves;
- * 4. check the directory: every database that workspaces live in must be bound;
- * 5. deploy the Worker with its Durable Objects and secrets: wrangler finds the databases by their
- *    names and creates the queues.
+ * 1. choose the account, complete the secrets, and check that this version suits what is there: the
+ *    databases and queues are where they should be, the keys decrypt what is stored, no migration
+ *    forbids it. Nothing is changed if it does not;
+ * 2. create the databases and queues that do not exist, in their jurisdiction: wrangler would create
+ *    them without one;
+ * 3. note how to restore the databases, and migrate them: the migrations must suit the version that
+ *    still serves;
+ * 4. deploy the Worker with its Durable Objects and secrets, tagged with the commit;
+ * 5. ask it a few questions.
  *
  * A step that was done before is skipped.
  */
@@ -19,8 +21,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { confirm, select } from "@clack/prompts";
 import { z } from "@hono/zod-openapi";
+import type { Unstable_Config } from "wrangler";
 import { ROOT } from "../shared/checkout.ts";
-import { fail, parseArguments } from "../shared/command.ts";
+import { fail, parseArguments, parseCount } from "../shared/command.ts";
 import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
 import {
   refuseFormerName,
@@ -30,13 +33,20 @@ import {
 } from "../shared/secrets.ts";
 import { openWrangler, type Wrangler } from "../shared/wrangler.ts";
 import {
+  bookmark,
   expectAllBound,
+  expectReadable,
+  expectRunsOn,
+  type FoundDatabases,
+  findDatabases,
   makeDatabases,
   migrateDatabases,
-  missingDatabases,
+  migrationsHere,
   parseJson,
   parseNames,
 } from "./databases.ts";
+import { type FoundQueue, findQueues, makeQueues } from "./queues.ts";
+import { queueNames, refuseShared } from "./resources.ts";
 import {
   answered,
   askForSecrets,
@@ -45,6 +55,8 @@ import {
   openPrivateFolder,
   writeSecretsFile,
 } from "./secret.ts";
+import { findFaults } from "./smoke.ts";
+import { commitTag, rollBack } from "./version.ts";
 
 const Account = z.object({ id: z.string(), name: z.string() });
 const WhoAmI = z.object({ loggedIn: z.boolean(), accounts: z.array(Account).optional() });
@@ -57,30 +69,54 @@ const Deployment = z.object({
 /** The secret that the user may already have; the others are generated. */
 const ASKED_FOR: SecretName = "ENCRYPTION_KEYS";
 
-const USAGE = `npm run deploy -- [--dry-run] [--config FILE]
+const USAGE = `npm run deploy -- [--env NAME] [--dry-run] [--rollback VERSION] [--config FILE]
 
-Deploys the Worker to a Cloudflare account: creates its databases, applies their migrations, asks for
-the encryption key or generates one, generates the other secrets, and deploys. Run it again for each
-new version.
+Deploys the Worker to a Cloudflare account: checks that this version suits what is stored there, creates
+its databases and queues, applies migrations, asks for the encryption key or generates one, generates
+the other secrets, deploys, and tests the result. Run it again for each new version.
 
-  --dry-run  check the account, if you are logged in, and build the Worker; show what would be done,
-             and change nothing
-  --config FILE
-             use another configuration than wrangler.toml
+  --env NAME     deploy the environment [env.NAME] of wrangler.toml instead of production
+  --dry-run      check the account, if you are logged in, and build the Worker; show what would be
+                 done, and change nothing
+  --rollback VERSION
+                 go back to an earlier version, unless the databases have moved on; the versions:
+                 npx wrangler versions list
+  --lost-key ID  deploy although nothing encrypted under this key can be read any more
+  --wait SECONDS how long the new version may take to answer well (60)
+  --config FILE  use another configuration than wrangler.toml
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID, ${SECRET_NAMES.join(", ")}
-             environment variables: what it needs when there is no terminal to ask in
+                 environment variables: what it needs when there is no terminal to ask in
 `;
 
 const { values } = parseArguments(USAGE, {
+  env: { type: "string" },
   "dry-run": { type: "boolean", default: false },
+  rollback: { type: "string" },
+  "lost-key": { type: "string", multiple: true, default: [] },
+  wait: { type: "string", default: "60" },
   config: { type: "string" },
 });
 const dryRun = values["dry-run"];
-const config = resolve(values.config ?? join(ROOT, "wrangler.toml"));
+const configFile = resolve(values.config ?? join(ROOT, "wrangler.toml"));
 /** Arguments of every wrangler call. */
-const everyCall = values.config ? [`--config=${config}`] : [];
+const everyCall = [
+  ...(values.config ? [`--config=${configFile}`] : []),
+  // Without it, CLOUDFLARE_ENV would decide.
+  `--env=${values.env ?? ""}`,
+];
+/** What selects the deployment in other commands. */
+const selection = values.env ? `--env ${values.env}` : "--remote";
 const interactive = Boolean(process.stdin.isTTY && process.stdout.isTTY && !process.env.CI);
+
+/** What the account has of the configuration's resources, and what it lacks. */
+interface Found {
+  databases: FoundDatabases;
+  queues: FoundQueue[];
+  /** The secrets that neither the environment nor the Worker has. */
+  secrets: SecretName[];
+  isFirst: boolean;
+}
 
 try {
   await deploy();
@@ -90,25 +126,59 @@ try {
 
 async function deploy(): Promise<void> {
   const { given, env } = takeSecrets(process.env);
+  const seconds = parseCount("--wait", values.wait);
+  const config = await readConfig(configFile, values.env);
+  if (values.env) refuseShared(values.env, config, await readConfig(configFile));
+  const databases = databasesIn(config);
   const anyAccount = openWrangler(env, everyCall);
   const me = await whoAmI(anyAccount);
-  if (dryRun && !me.loggedIn) return rehearse(anyAccount, given, null);
-  const accountId = await chooseAccount(anyAccount, me);
+  if (dryRun && !me.loggedIn) return rehearse(anyAccount, config, given, null);
+  const accountId = await chooseAccount(anyAccount, config, me);
   const wrangler = openWrangler(
     accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
     everyCall,
   );
-  const missing = await missingSecrets(wrangler, given);
-  const databases = await databasesIn(await readConfig(config));
-  if (dryRun) {
-    const lacking = await missingDatabases(wrangler, databases);
-    return rehearse(wrangler, given, { secrets: missing, databases: lacking });
-  }
-  const secrets = { ...given, ...(await completeSecrets(missing)) };
-  await makeDatabases(wrangler, databases);
+  if (values.rollback !== undefined) return rollBack(wrangler, values.rollback, databases);
+  const found = await inspect(wrangler, config, given);
+  if (dryRun) return rehearse(wrangler, config, given, found);
+  const secrets = { ...given, ...(await completeSecrets(found.secrets)) };
+  await expectKeys(wrangler, found.databases.existing, secrets);
+  const jurisdiction = String(config.vars.JURISDICTION ?? "");
+  await makeDatabases(wrangler, found.databases.missing, jurisdiction);
+  await makeQueues(wrangler, found.queues, jurisdiction);
+  const bookmarks = await bookmark(wrangler, found.databases.existing);
   await migrateDatabases(wrangler, databases);
-  await expectAllBound(wrangler, databases);
-  await upload(wrangler, secrets);
+  const targets = await upload(wrangler, secrets, bookmarks);
+  await test(config, targets, seconds, found.isFirst);
+}
+
+/** Looks up what the account has. @throws Error if this version does not suit it. */
+async function inspect(
+  wrangler: Wrangler,
+  config: Unstable_Config,
+  given: Secrets,
+): Promise<Found> {
+  const { isFirst, secrets } = await missingSecrets(wrangler, given);
+  const jurisdiction = String(config.vars.JURISDICTION ?? "");
+  const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
+  const all = databasesIn(config);
+  const databases = await findDatabases(wrangler, all, jurisdiction, closed);
+  const queues = await findQueues(wrangler, queueNames(config), jurisdiction);
+  await expectRunsOn(wrangler, databases.existing, migrationsHere());
+  if (databases.existing.some(({ binding }) => binding === "DB"))
+    await expectAllBound(wrangler, all);
+  if (dryRun) await expectKeys(wrangler, databases.existing, given);
+  return { databases, queues, secrets, isFirst };
+}
+
+/** @throws Error if the new encryption keys cannot decrypt what is stored. */
+async function expectKeys(
+  wrangler: Wrangler,
+  databases: ConfiguredDatabase[],
+  { ENCRYPTION_KEYS: keys }: Secrets,
+): Promise<void> {
+  // Those that the Worker has cannot be read, and stay.
+  if (keys !== undefined) await expectReadable(wrangler, databases, keys, values["lost-key"]);
 }
 
 /**
@@ -132,6 +202,7 @@ function takeSecrets(environment: NodeJS.ProcessEnv) {
 /** The account to deploy to; null if wrangler knows it. @throws Error if you are not logged in. */
 async function chooseAccount(
   wrangler: Wrangler,
+  config: Unstable_Config,
   found: z.infer<typeof WhoAmI>,
 ): Promise<string | null> {
   let me = found;
@@ -146,7 +217,7 @@ async function chooseAccount(
     );
   const { accounts = [] } = me;
   if (process.env.CLOUDFLARE_ACCOUNT_ID || accounts.length <= 1) return null;
-  if ((await readConfig(config)).account_id) return null;
+  if (config.account_id) return null;
   if (!interactive) {
     const ids = accounts.map(({ id }) => id).join(", ");
     throw new Error(
@@ -167,42 +238,45 @@ async function whoAmI(wrangler: Wrangler): Promise<z.infer<typeof WhoAmI>> {
 /**
  * Builds the Worker and prints what a deployment would do.
  *
- * @param lacks what the account lacks; null if you are not logged in.
+ * @param found null if you are not logged in.
  */
 async function rehearse(
   wrangler: Wrangler,
+  config: Unstable_Config,
   given: Secrets,
-  lacks: { secrets: SecretName[]; databases: ConfiguredDatabase[] } | null,
+  found: Found | null,
 ): Promise<void> {
-  const unless = lacks ? "" : ", unless it exists";
-  const secrets = lacks?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
-  const databases = await databasesIn(await readConfig(config));
-  const toMake = lacks?.databases ?? databases.filter(({ hasId }) => !hasId);
-  const [, another] = databases;
+  const unless = found ? "" : ", unless it exists";
+  const secrets = found?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
+  const databases = found?.databases.missing ?? databasesIn(config).filter(({ id }) => !id);
+  const queues = found
+    ? found.queues.filter(({ exists }) => !exists).map(({ name }) => name)
+    : queueNames(config);
+  const [, another] = databasesIn(config);
   const steps = [
-    ...(lacks ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
+    ...(found ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
     ...secrets.map((name) =>
       name === ASKED_FOR ? `ask for ${name}, or generate it${unless}` : `generate ${name}${unless}`,
     ),
-    ...toMake.map(({ name }) => `create the database ${name}${unless}`),
+    ...databases.map(({ name }) => `create the database ${name}${unless}`),
+    ...queues.map((name) => `create the queue ${name}${unless}`),
     `apply the missing migrations${another ? " to each database" : ""}`,
-    "deploy the Worker",
+    `deploy the Worker ${config.name}`,
   ];
   const code = await wrangler.show(["deploy", "--dry-run"]);
   if (code !== 0) throw new Error("The Worker cannot be built.");
-  if (!lacks) console.log("Not logged in to Cloudflare: the account was not checked.");
+  if (!found) console.log("Not logged in to Cloudflare: the account was not checked.");
   console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
 }
 
-/** The secrets that neither the environment nor the Worker has. */
-async function missingSecrets(wrangler: Wrangler, given: Secrets): Promise<SecretName[]> {
-  const wanted = SECRET_NAMES.filter((name) => !given[name]);
-  if (wanted.length === 0) return [];
+/** The secrets that neither the environment nor the Worker has, and whether there is no Worker yet. */
+async function missingSecrets(wrangler: Wrangler, given: Secrets) {
   const answer = await wrangler.ask("secret", "list", "--format", "json");
-  const firstTime = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
-  const there = firstTime ? [] : parseNames(answer, "The Worker's secrets");
+  const isFirst = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
+  const there = isFirst ? [] : parseNames(answer, "The Worker's secrets");
   refuseFormerName((name) => there.includes(name));
-  return wanted.filter((name) => !there.includes(name));
+  const secrets = SECRET_NAMES.filter((name) => !given[name] && !there.includes(name));
+  return { secrets, isFirst };
 }
 
 /** Asks for the missing secrets, or generates them. @throws Error if there is no terminal to ask in. */
@@ -216,12 +290,28 @@ async function completeSecrets(missing: SecretName[]): Promise<Secrets> {
   return makeSecrets(missing);
 }
 
-/** Deploys the Worker. @throws Error if the new version does not serve. */
-async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
+/**
+ * Deploys the Worker, as a version that names its commit and the way back.
+ *
+ * @returns where it serves, in wrangler's words.
+ * @throws Error if the new version does not serve.
+ */
+async function upload(
+  wrangler: Wrangler,
+  secrets: Secrets,
+  [directory]: string[],
+): Promise<string[]> {
   using folder = openPrivateFolder();
   const outputFile = join(folder.path, "output.ndjson");
-  const news = Object.keys(secrets).length > 0;
-  const options = news ? ["--secrets-file", writeSecretsFile(folder, secrets)] : [];
+  const tag = commitTag();
+  const options = [
+    ...(Object.keys(secrets).length > 0
+      ? ["--secrets-file", writeSecretsFile(folder, secrets)]
+      : []),
+    ...(tag ? [`--tag=${tag}`] : []),
+    // A version's message is short: the bookmark of the directory alone.
+    ...(directory ? [`--message=Before: ${directory}`] : []),
+  ];
   const code = await wrangler.show(["deploy", ...options], {
     WRANGLER_OUTPUT_FILE_PATH: outputFile,
   });
@@ -229,10 +319,55 @@ async function upload(wrangler: Wrangler, secrets: Secrets): Promise<void> {
   // If the user declines a prompt of wrangler's, it exits without an error.
   if (code !== 0 || !deployment?.version_id)
     throw new Error("The Worker was not deployed; the previous version still serves.");
-  const address = deployment.targets?.find((target) => target.startsWith("https://"));
-  console.log(`Deployed${address ? `: ${address}` : ""}. Create a workspace and a key for it:
-  npm run platform -- --remote createWorkspace '{ "name": "…" }'
-  npm run platform -- --remote createApiKey '{ "workspaceId": "wks_…" }'`);
+  return deployment.targets ?? [];
+}
+
+/**
+ * Tests the deployed Worker from outside, and says what is left to do.
+ *
+ * @throws Error if it does not answer well.
+ */
+async function test(
+  { vars }: Unstable_Config,
+  targets: string[],
+  seconds: number,
+  isFirst: boolean,
+): Promise<void> {
+  const address = String(
+    vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
+  );
+  console.log(`Deployed${address ? `: ${address}` : ""}.`);
+  const faults = address ? await findFaults(address, seconds) : [];
+  if (faults.length > 0 && !isFirst)
+    throw new Error(
+      [
+        "The new version serves, but does not answer well:",
+        ...faults,
+        "If this does not pass, roll back: npm run deploy -- --rollback VERSION",
+      ].join("\n  "),
+    );
+  const steps = [
+    ...faults.map(
+      (fault) => `${fault}: a new address or schedule can take some minutes; ask again.`,
+    ),
+    ...(address ? [] : ["It has no address to test: give it a route, and set PORTAL_ORIGIN."]),
+    ...(isFirst
+      ? [
+          `Create a workspace and a key for it:
+    npm run platform -- ${selection} createWorkspace '{ "name": "…" }'
+    npm run platform -- ${selection} createApiKey '{ "workspaceId": "wks_…" }'`,
+        ]
+      : []),
+    ...(vars.PORTAL_ORIGIN ? [] : ["Set PORTAL_ORIGIN in wrangler.toml, for links to the portal."]),
+    ...(String(vars.EMAIL_FROM).endsWith("@example.com")
+      ? [
+          "Set EMAIL_FROM in wrangler.toml, for e-mails to administrators (docs/operations.md, E-mail).",
+        ]
+      : []),
+  ];
+  if (address && faults.length === 0)
+    console.log("It refuses an invented key, serves this document, and is healthy.");
+  if (steps.length > 0) console.log(["Next:", ...steps].join("\n  - "));
 }
 
 /** Finds the deployment in what wrangler did, one JSON text per line. */

@@ -5,7 +5,7 @@ import { align } from "../shared/table.ts";
 import { BY_NAME, fieldsOf } from "./fields.ts";
 import { recordsField, takesLines } from "./record-lines.ts";
 
-const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote]
+const USAGE = `npm run platform -- METHOD INPUT [--ndjson] [--workspace ID] [--json] [--remote | --env NAME]
 
 Calls a method of the Platform API and prints its answer: as a table in a terminal, else as JSON.
 
@@ -17,6 +17,7 @@ Calls a method of the Platform API and prints its answer: as a table in a termin
   --workspace ID   with --ndjson: the workspace to record into
   --actor NAME     who calls, for the audit trail; default: the user of this machine
   --remote         call the deployed Worker instead of the local server
+  --env NAME       call the Worker that was deployed with --env NAME
   METHOD --help    show the method's input, field by field, with examples
 `;
 
@@ -35,7 +36,7 @@ export function describeMethod(name: string, { about, input, examples }: Operati
     (example) => `  ${command} '${JSON.stringify(example, null, 1).replace(/\n\s*/g, " ")}'`,
   );
   return [
-    `${command} INPUT [--json] [--remote]`,
+    `${command} INPUT [--json] [--remote | --env NAME]`,
     "",
     about,
     "",

@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { parseCall } from "../../src/platform/invoke.ts";
 import { OPERATIONS, type PlatformMethod } from "../../src/platform/operations.ts";
 import { fail, parseArguments } from "../shared/command.ts";
-import { openPlatform, type PlatformClient } from "../shared/platform-client.ts";
+import { openPlatform, type PlatformClient, SELECTION } from "../shared/platform-client.ts";
 import { toTable } from "../shared/table.ts";
 import { describeMethod, describeMethods } from "./help.ts";
 import { eraseAll, exportLines, findAll } from "./long-calls.ts";
@@ -32,7 +32,7 @@ async function callMethod(): Promise<string | null> {
       ndjson: { type: "boolean", default: false },
       workspace: { type: "string" },
       actor: { type: "string" },
-      remote: { type: "boolean", default: false },
+      ...SELECTION,
     },
     { allowPositionals: true },
   );
@@ -44,8 +44,8 @@ async function callMethod(): Promise<string | null> {
   if (rest.length > 0) throw new Error("expected one method and one JSON text, in quotes");
   const print = (answer: object) =>
     process.stdout.isTTY && !values.json ? toTable(answer) : JSON.stringify(answer, null, 2);
-  const { ndjson, workspace, remote, actor = userInfo().username } = values;
-  const open = async () => callingAs(actor, await openPlatform({ remote }));
+  const { ndjson, workspace, remote, env, actor = userInfo().username } = values;
+  const open = async () => callingAs(actor, await openPlatform({ remote, env }));
   if (ndjson && takesLines(method)) {
     if (workspace === undefined) throw new Error("--ndjson needs --workspace ID");
     if (positionals.length < 2) throw new Error("--ndjson needs a file, or -");

@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import type { Unstable_Config } from "wrangler";
 import { isDatabaseName } from "../../src/contract/database-names.ts";
 
@@ -5,8 +6,8 @@ import { isDatabaseName } from "../../src/contract/database-names.ts";
 export interface ConfiguredDatabase {
   binding: string;
   name: string;
-  /** Whether it is named by its id, too: then it was made elsewhere. */
-  hasId: boolean;
+  /** Its id, if the configuration has it: then it was created elsewhere. */
+  id: string | undefined;
 }
 
 /**
@@ -19,18 +20,30 @@ export function databasesIn({
 }: Pick<Unstable_Config, "d1_databases">): ConfiguredDatabase[] {
   const databases = d1_databases
     .filter(({ binding }) => isDatabaseName(binding))
-    .map(({ binding, database_name: name, database_id }) => {
+    .map(({ binding, database_name: name, database_id: id }) => {
       if (!name) throw new Error(`wrangler.toml gives ${binding} no database_name`);
-      return { binding, name, hasId: Boolean(database_id) };
+      return { binding, name, id };
     });
   if (!databases.some(({ binding }) => binding === "DB"))
     throw new Error("wrangler.toml binds no database as DB");
   return databases;
 }
 
-/** Reads a configuration of wrangler. */
-export async function readConfig(config: string): Promise<Unstable_Config> {
+/**
+ * Reads a configuration of wrangler.
+ *
+ * @param env the name of one of its environments; production when left out.
+ * @throws Error if it has no such environment.
+ */
+export async function readConfig(config: string, env?: string): Promise<Unstable_Config> {
   // Large: what ends before does without it.
-  const { unstable_readConfig } = await import("wrangler");
-  return unstable_readConfig({ config }, { hideWarnings: true });
+  const { experimental_readRawConfig, unstable_readConfig } = await import("wrangler");
+  if (env !== undefined) {
+    const { rawConfig } = experimental_readRawConfig({ config });
+    if (!Object.hasOwn(rawConfig.env ?? {}, env))
+      throw new Error(
+        `${basename(config)} has no [env.${env}]; without --env, a command acts on production`,
+      );
+  }
+  return unstable_readConfig({ config, ...(env !== undefined && { env }) }, { hideWarnings: true });
 }

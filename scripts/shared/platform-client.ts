@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import type {
@@ -7,6 +8,7 @@ import type {
   PlatformOutput,
 } from "../../src/platform/operations.ts";
 import { makeWritable, ROOT, WRANGLER_ENV } from "./checkout.ts";
+import { readConfig } from "./databases.ts";
 
 /** The Platform API of the local server, or of the deployed Worker, opened from Node. */
 export interface PlatformClient extends AsyncDisposable {
@@ -43,19 +45,28 @@ const RELAY = `export default {
   },
 };`;
 
+/** The options of a command that select whose Platform API it calls. */
+export const SELECTION = {
+  remote: { type: "boolean", default: false },
+  env: { type: "string" },
+} as const;
+
 /**
- * Opens the platform. `remote` opens that of the deployed Worker, with wrangler's credentials.
+ * Opens the platform of the local server, or, with wrangler's credentials, of the deployed Worker.
  *
+ * @param options.remote opens that of the deployed Worker.
+ * @param options.env opens that of an environment of wrangler.toml.
  * @param options.patienceMs how long it may take to find a local server.
  * @throws Error if no local server is running, or nobody is logged in.
  */
 export function openPlatform({
   remote = false,
+  env = undefined as string | undefined,
   patienceMs = SERVER_PATIENCE_MS,
 } = {}): Promise<PlatformClient> {
   // wrangler's progress messages would be mixed with the answers.
   Object.assign(process.env, WRANGLER_ENV, { WRANGLER_LOG: "error" });
-  return remote ? openRemote() : openLocal(patienceMs);
+  return remote || env !== undefined ? openRemote(env) : openLocal(patienceMs);
 }
 
 async function openLocal(patienceMs: number): Promise<PlatformClient> {
@@ -113,12 +124,28 @@ function noServer(): Error {
   return new Error("The local server is not running: start it with `npm start`.");
 }
 
-async function openRemote(): Promise<PlatformClient> {
+/** Writes the configuration of a Worker that calls the Platform API of `worker`. @returns the file. */
+function writeClientConfig(worker: string): string {
+  const folder = join(ROOT, ".wrangler");
+  makeWritable(folder);
+  const file = join(folder, `platform-client-${worker}.json`);
+  const service = { binding: "PLATFORM", service: worker, entrypoint: "Platform", remote: true };
+  const config = {
+    name: "platform-client",
+    compatibility_date: "2026-10-20",
+    services: [service],
+  };
+  writeFileSync(file, JSON.stringify(config));
+  return file;
+}
+
+async function openRemote(env: string | undefined): Promise<PlatformClient> {
+  const { name } = await readConfig(join(ROOT, "wrangler.toml"), env);
   const { getPlatformProxy } = await import("wrangler");
   const proxy = await getPlatformProxy<{
     PLATFORM: Record<PlatformMethod, (input: unknown) => Promise<unknown>>;
   }>({
-    configPath: join(ROOT, "scripts/shared/platform-client.toml"),
+    configPath: writeClientConfig(String(name)),
     envFiles: [],
     persist: false,
     remoteBindings: true,

@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Schema, Validator } from "@cfworker/json-schema";
 import { describe, expect, test } from "vitest";
-import { experimental_readRawConfig, type Unstable_RawConfig } from "wrangler";
+import { experimental_readRawConfig, type Unstable_RawConfig, unstable_readConfig } from "wrangler";
+import { resourcesIn } from "../../scripts/deploy/resources.ts";
 import { ROOT } from "../../scripts/shared/checkout.ts";
 
 const schema: Schema = JSON.parse(
@@ -23,12 +24,9 @@ function faultsOf(config: unknown): string[] {
 }
 
 describe("the configuration", () => {
-  test.each(["wrangler.toml", "scripts/shared/platform-client.toml"])(
-    "%s matches wrangler's schema",
-    (file) => {
-      expect(faultsOf(readConfig(file))).toEqual([]);
-    },
-  );
+  test("matches wrangler's schema", () => {
+    expect(faultsOf(readConfig("wrangler.toml"))).toEqual([]);
+  });
 
   test("would not match with a misspelt key", () => {
     const observability = { enabled: true, logs: { sampling_rate: 1 } };
@@ -43,6 +41,31 @@ describe("the configuration", () => {
     expect(
       queues.consumers?.map(({ queue }) => queue).filter((queue) => !made?.includes(queue)),
     ).toEqual([]);
+  });
+
+  test("gives [env.staging] everything that production has, and nothing that is production's", () => {
+    const config = join(ROOT, "wrangler.toml");
+    const production = unstable_readConfig({ config }, { hideWarnings: true });
+    const staging = unstable_readConfig({ config, env: "staging" }, { hideWarnings: true });
+    const taken = resourcesIn(production);
+    expect(taken.length).toBeGreaterThan(6);
+    expect(resourcesIn(staging).filter((resource) => taken.includes(resource))).toEqual([]);
+    // Its databases may be fewer, and its variables have other values.
+    const {
+      d1_databases: databases,
+      vars,
+      ...same
+    } = JSON.parse(
+      JSON.stringify({
+        ...staging,
+        ratelimits: production.ratelimits,
+        targetEnvironment: undefined,
+      }).replaceAll("-staging", ""),
+    );
+    expect(production).toMatchObject(same);
+    expect(Object.keys(staging.vars)).toEqual(Object.keys(production.vars));
+    expect(production.d1_databases).toEqual(expect.arrayContaining(databases));
+    expect(staging.queues.consumers?.length).toBe(production.queues.consumers?.length);
   });
 
   test("logs everything but URLs, and traces a sample", () => {

@@ -40,7 +40,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     await say("Generate one", "\r");
     await say("Where to?", "\r");
     const { code, output } = await end;
-    expect(output).toContain("Deployed: https://public-api.example.workers.dev");
+    expect(output).toContain(`Deployed: ${readAccount().address}`);
     expect(code).toBe(0);
     const secrets = readAccount().secrets ?? {};
     expect(Object.keys(secrets)).toEqual(Object.keys(SECRETS));
@@ -72,7 +72,8 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     expect(output).not.toContain(SECRET.slice(3));
     expect(output).not.toContain("c2VjcmV0");
     const calls = takeCalls();
-    expect(calls.slice(1).map(({ account }) => account)).toEqual(Array(6).fill("a2"));
+    expect(calls.length).toBeGreaterThan(6);
+    expect(new Set(calls.slice(1).map(({ account }) => account))).toEqual(new Set(["a2"]));
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
       ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),

@@ -6,32 +6,34 @@ import { until } from "../../support/until.ts";
 import {
   commandsOf,
   DEPLOY,
+  deploy,
   ended,
   home,
+  inEu,
   MADE,
   openAccount,
+  openDatabase,
+  QUEUES,
   readAccount,
   readCalls,
   SECRET,
   SECRETS,
   start,
-  takeCalls,
   useFolders,
 } from "./deployment.ts";
 import type { Call, FakeAccount } from "./fake-wrangler.ts";
 
 useFolders();
 
-/** Deploys without a terminal. */
-async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
-  const run = start([process.execPath, DEPLOY, ...args], env);
-  run.stdin.end();
-  const end = await ended(run);
-  return { ...end, calls: takeCalls() };
-}
-
-const FIRST = ["whoami", "secret list json", "d1 list", "d1 create public-api"];
-const ALWAYS = ["d1 migrations apply DB", "d1 execute DB", "deploy"];
+const LOOKED_UP = QUEUES.map((name) => `queues info ${name}`);
+/** What it asks about, before it changes anything. */
+const ASKED = ["whoami", "secret list json", "d1 list", ...LOOKED_UP];
+const FIRST = [...ASKED, "d1 create public-api", ...QUEUES.map((name) => `queues create ${name}`)];
+/** What it asks of a database that exists: its migrations, and which databases are in use. */
+const READ = ["d1 execute DB", "d1 execute DB"];
+const UPDATED = QUEUES.map((name) => `queues update ${name}`);
+const SERVED = ["d1 migrations apply DB", "deploy"];
+const AGAIN = [...ASKED, ...READ, ...UPDATED, "d1 time-travel info DB", ...SERVED];
 
 describe("npm run deploy with several databases", () => {
   /** A configuration with three databases of the service, and one that is not the service's. */
@@ -44,33 +46,38 @@ describe("npm run deploy with several databases", () => {
     writeFileSync(file, toml + more.join("") + block("REPORTS", "reports"));
     return file;
   }
-  const LISTED = ["whoami", "secret list json", "d1 list"];
 
   test("creates and migrates each of them before it deploys", async () => {
-    openAccount({ databases: ["public-api", "reports"], migrated: ["reports"], secrets: SECRETS });
+    openAccount({
+      databases: inEu("public-api", "reports"),
+      queues: inEu(...QUEUES),
+      secrets: SECRETS,
+    });
+    openDatabase();
     const { code, output, calls } = await deploy({}, "--config", withThree());
     expect(output).toContain("Deployed: ");
     expect(code).toBe(0);
     expect(commandsOf(calls)).toEqual([
-      ...LISTED,
+      ...ASKED,
+      ...READ,
       "d1 create public-api-2",
       "d1 create public-api-3",
+      ...UPDATED,
+      "d1 time-travel info DB",
       "d1 migrations apply DB",
       "d1 migrations apply DB_2",
       "d1 migrations apply DB_3",
-      "d1 execute DB",
       "deploy",
     ]);
-    for (const { args } of calls.slice(1))
-      expect(args).toContain(`--config=${home()}/wrangler.toml`);
-    expect(readAccount().databases).toEqual([
-      "public-api",
-      "reports",
-      "public-api-2",
-      "public-api-3",
-    ]);
+    for (const { args } of calls) expect(args).toContain(`--config=${home()}/wrangler.toml`);
+    expect(readAccount().databases).toEqual(
+      inEu("public-api", "reports", "public-api-2", "public-api-3"),
+    );
     const again = await deploy({}, "--config", withThree());
-    expect(commandsOf(again.calls)).toEqual([...LISTED, ...commandsOf(calls).slice(5)]);
+    expect(commandsOf(again.calls).filter((command) => command.startsWith("d1 create"))).toEqual(
+      [],
+    );
+    expect(again.code).toBe(0);
   });
 
   test("deploys nothing if one of them cannot be migrated", async () => {
@@ -84,14 +91,22 @@ describe("npm run deploy with several databases", () => {
   });
 
   test("deploys nothing if workspaces live in a database that is not bound", async () => {
-    openAccount({ secrets: SECRETS, living: { DB_2: 3, DB_7: 12 } });
+    openAccount({ databases: inEu("public-api"), secrets: SECRETS });
+    const database = openDatabase();
+    const live = (count: number, name: string) => {
+      const insert =
+        "INSERT INTO workspaces (id, name, admin_emails, created_at, database) VALUES (?, '', '[]', 0, ?)";
+      for (let i = 0; i < count; i++) database.prepare(insert).run(`wks_${name}_${i}`, name);
+    };
+    live(3, "DB_2");
+    live(12, "DB_7");
     const { code, output, calls } = await deploy({}, "--config", withThree());
     expect(output).toContain(
       "wrangler.toml does not bind DB_7, but workspaces live there (12): nothing was deployed.",
     );
     expect(code).toBe(1);
     expect(commandsOf(calls)).not.toContain("deploy");
-    openAccount({ migrated: ["reports"], secrets: SECRETS, living: { DB_2: 3 } });
+    database.exec("DELETE FROM workspaces WHERE database = 'DB_7'");
     expect((await deploy({}, "--config", withThree())).code).toBe(0);
     expect((await deploy({})).output).toContain(
       "does not bind DB_2, but workspaces live there (3)",
@@ -99,14 +114,14 @@ describe("npm run deploy with several databases", () => {
   });
 
   test("--dry-run lists the databases that would be created", async () => {
-    openAccount({ databases: ["public-api"], secrets: SECRETS });
+    openAccount({ databases: inEu("public-api"), queues: inEu(...QUEUES), secrets: SECRETS });
     const config = withThree();
     const { code, output } = await deploy({}, "--dry-run", "--config", config);
     expect(output).toContain(`Nothing was changed. A deployment would
   - create the database public-api-2
   - create the database public-api-3
   - apply the missing migrations to each database
-  - deploy the Worker
+  - deploy the Worker public-api
 `);
     expect(code).toBe(0);
     openAccount({ loggedIn: false });
@@ -115,6 +130,10 @@ describe("npm run deploy with several databases", () => {
   - create the database public-api, unless it exists
   - create the database public-api-2, unless it exists
   - create the database public-api-3, unless it exists
+  - create the queue webhook-deliveries, unless it exists
+  - create the queue webhook-redeliveries, unless it exists
+  - create the queue platform-records, unless it exists
+  - create the queue platform-records-dead, unless it exists
   - apply the missing migrations to each database
 `);
   });
@@ -137,13 +156,13 @@ describe("npm run deploy without a terminal", () => {
   test("creates the database, migrates it and deploys with the secrets, in this order", async () => {
     openAccount();
     const { code, output, calls } = await deploy(SECRETS);
-    expect(output).toContain("Deployed: https://public-api.example.workers.dev");
+    expect(output).toContain(`Deployed: ${readAccount().address}`);
+    expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
+    expect(output).toContain("npm run platform -- --remote createWorkspace");
+    expect(output).toContain("Set PORTAL_ORIGIN");
+    expect(output).toContain("Set EMAIL_FROM");
     expect(code).toBe(0);
-    // All secrets are given, so the Worker's are not listed.
-    expect(commandsOf(calls)).toEqual([
-      ...FIRST.filter((c) => c !== "secret list json"),
-      ...ALWAYS,
-    ]);
+    expect(commandsOf(calls)).toEqual([...FIRST, ...SERVED]);
     expect(calls.at(-2)?.args).toContain("--remote");
     expect(readAccount().secrets).toEqual(SECRETS);
   });
@@ -152,7 +171,7 @@ describe("npm run deploy without a terminal", () => {
     openAccount();
     const first = await deploy({ ENCRYPTION_KEYS: SECRET });
     expect(first.code).toBe(0);
-    expect(commandsOf(first.calls)).toEqual([...FIRST, ...ALWAYS]);
+    expect(commandsOf(first.calls)).toEqual([...FIRST, ...SERVED]);
     const { secrets } = readAccount();
     expect(secrets).toEqual({
       ENCRYPTION_KEYS: SECRET,
@@ -198,10 +217,11 @@ describe("npm run deploy without a terminal", () => {
     expect(help).toMatchObject({ code: 0, calls: [] });
     const { code, output, calls } = await deploy({}, "--dry-run");
     expect(readAccount()).toEqual(before);
-    expect(calls.map(({ args }) => args.join(" "))).toEqual([
+    expect(calls.map(({ args }) => args.filter((arg) => arg !== "--env=").join(" "))).toEqual([
       "whoami --json",
       "secret list --format json",
       "d1 list --json",
+      ...LOOKED_UP,
       "deploy --dry-run",
     ]);
     expect(output).toContain(`Nothing was changed. A deployment would
@@ -209,8 +229,12 @@ describe("npm run deploy without a terminal", () => {
   - generate API_KEY_CHECKSUM_KEYS
   - generate PORTAL_SIGNING_KEYS
   - create the database public-api
+  - create the queue webhook-deliveries
+  - create the queue webhook-redeliveries
+  - create the queue platform-records
+  - create the queue platform-records-dead
   - apply the missing migrations
-  - deploy the Worker
+  - deploy the Worker public-api
 `);
     expect(code).toBe(0);
     await deploy(SECRETS);
@@ -228,8 +252,12 @@ Nothing was changed. A deployment would
   - ask for ENCRYPTION_KEYS, or generate it, unless it exists
   - generate API_KEY_CHECKSUM_KEYS, unless it exists
   - create the database public-api, unless it exists
+  - create the queue webhook-deliveries, unless it exists
+  - create the queue webhook-redeliveries, unless it exists
+  - create the queue platform-records, unless it exists
+  - create the queue platform-records-dead, unless it exists
   - apply the missing migrations
-  - deploy the Worker
+  - deploy the Worker public-api
 `);
     expect(code).toBe(0);
   });
@@ -240,13 +268,14 @@ Nothing was changed. A deployment would
     const before = readAccount();
     const { code, calls } = await deploy();
     expect(code).toBe(0);
-    expect(commandsOf(calls)).toEqual(["whoami", "secret list json", "d1 list", ...ALWAYS]);
+    expect(commandsOf(calls)).toEqual(AGAIN);
     expect(calls.at(-1)?.secretsFile).toBeUndefined();
-    expect(readAccount()).toEqual(before);
+    const { versions: _, serving: __, ...same } = before;
+    expect(readAccount()).toMatchObject(same);
   });
 
   test.each<[string, Partial<FakeAccount>, NodeJS.ProcessEnv, string, string[]]>([
-    ["no secret", {}, {}, "Set ENCRYPTION_KEYS: the Worker has none yet.", FIRST.slice(0, 2)],
+    ["no secret", {}, {}, "Set ENCRYPTION_KEYS: the Worker has none yet.", ASKED],
     [
       "the encryption key under its former name",
       {},
@@ -259,7 +288,7 @@ Nothing was changed. A deployment would
       { secrets: { WEBHOOK_ENCRYPTION_KEYS: SECRET } },
       {},
       "WEBHOOK_ENCRYPTION_KEYS is now called ENCRYPTION_KEYS: rename it, and keep its value.",
-      FIRST.slice(0, 2),
+      ASKED.slice(0, 2),
     ],
     [
       "an invalid encryption key",
@@ -293,35 +322,35 @@ Nothing was changed. A deployment would
       { fails: "secret list" },
       {},
       "The Worker's secrets cannot be listed:\nA request to the Cloudflare API failed.",
-      FIRST.slice(0, 2),
+      ASKED.slice(0, 2),
     ],
     [
       "a database that cannot be created",
       { secrets: SECRETS, fails: "d1 create" },
       {},
       "The database public-api could not be created:\nA request to the Cloudflare API failed.",
-      FIRST,
+      [...ASKED, "d1 create public-api"],
     ],
     [
       "a migration that fails",
       { secrets: SECRETS, fails: "d1 migrations" },
       {},
       "The database public-api could not be migrated: nothing was deployed.",
-      [...FIRST, ...ALWAYS.slice(0, 1)],
+      [...FIRST, ...SERVED.slice(0, 1)],
     ],
     [
       "a deployment that fails",
       { fails: "deploy" },
       SECRETS,
       "The Worker was not deployed; the previous version still serves.",
-      [...FIRST.filter((command) => command !== "secret list json"), ...ALWAYS],
+      [...FIRST, ...SERVED],
     ],
     [
       "a deployment that exits with 0 without having deployed",
       { secrets: SECRETS, declines: "deploy" },
       {},
       "The Worker was not deployed; the previous version still serves.",
-      [...FIRST, ...ALWAYS],
+      [...FIRST, ...SERVED],
     ],
   ])("stops at %s, and says why", async (_, differences, env, sentence, commands) => {
     openAccount(differences);

@@ -1,10 +1,15 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
-import { afterEach, beforeEach } from "vitest";
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, afterEach, beforeAll, beforeEach } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
-import type { Call, FakeAccount } from "./fake-wrangler.ts";
+import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
+import { type Call, type FakeAccount, migrate } from "./fake-wrangler.ts";
 
 /** A valid secret. */
 export const SECRET = "k1:ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
@@ -19,16 +24,71 @@ export const MADE = /^k\d{8}:[A-Za-z0-9+/]{43}=$/;
 /** What `npm run deploy` runs. */
 export const DEPLOY = join(ROOT, "scripts/deploy/deploy.ts");
 
+/** The queues of wrangler.toml. */
+export const QUEUES = [
+  "webhook-deliveries",
+  "webhook-redeliveries",
+  "platform-records",
+  "platform-records-dead",
+];
+
 let folder = "";
+/** The address that is deployed to: the built Worker, but for the answers that a test replaces. */
+let address = "";
+let replaced: Record<string, (request: IncomingMessage, response: ServerResponse) => void> = {};
+
+/** Answers a path of the deployed Worker differently, in this test. */
+export function replace(
+  path: string,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): void {
+  replaced[path] = answer;
+}
+
+/** Serves the Worker as it is deployed. */
+async function serve(worker: Runtime): Promise<Server> {
+  const server = createServer(async (request, response) => {
+    const { url = "/", headers } = request;
+    const answer = replaced[url];
+    if (answer) return answer(request, response);
+    const { authorization = "" } = headers;
+    const real = await fetch(new URL(url, worker.url), { headers: { authorization } });
+    // `fetch` has decoded the body.
+    const {
+      "content-encoding": _,
+      "content-length": __,
+      ...shown
+    } = Object.fromEntries(real.headers);
+    response.writeHead(real.status, shown);
+    response.end(Buffer.from(await real.arrayBuffer()));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return server;
+}
 
 /** The folder of the current test: home, temporary files, and the fake `wrangler`. */
 export function home(): string {
   return folder;
 }
 
-/** Gives each test a folder of its own. */
+/** Gives each test a folder of its own, and all of them a Worker that is deployed to. */
 export function useFolders(): void {
+  let worker: Runtime;
+  let server: Server;
+  beforeAll(async () => {
+    worker = await startRuntime();
+    await worker.scheduled();
+    server = await serve(worker);
+  });
+  afterAll(async () => {
+    server.close();
+    await worker.stop();
+  });
+
   beforeEach(() => {
+    replaced = { "/health": (_, response) => response.end('{ "status": "ok" }') };
     folder = mkdtempSync(join(tmpdir(), "deploy-test-"));
     const fake = join(import.meta.dirname, "fake-wrangler.ts");
     const script = `#!/bin/sh\nexec '${process.execPath}' --no-warnings '${fake}' "$@"\n`;
@@ -44,8 +104,10 @@ export function openAccount(differences: Partial<FakeAccount> = {}): void {
     loggedIn: true,
     accounts: [{ id: "a1", name: "Main" }],
     databases: [],
-    migrated: [],
+    queues: [],
     secrets: null,
+    versions: {},
+    address,
     ...differences,
   };
   writeFileSync(join(folder, "account.json"), JSON.stringify(account));
@@ -102,6 +164,15 @@ export function start(
   return run;
 }
 
+/** Deploys without a terminal. */
+export async function deploy(env: NodeJS.ProcessEnv = {}, ...args: string[]) {
+  // The Worker is here: what is wrong with it does not pass.
+  const run = start([process.execPath, DEPLOY, "--wait=3", ...args], env);
+  run.stdin.end();
+  const end = await ended(run);
+  return { ...end, calls: takeCalls() };
+}
+
 /** Waits for its end. */
 export function ended(
   run: ReturnType<typeof start>,
@@ -109,4 +180,16 @@ export function ended(
   return new Promise((resolve) => {
     run.on("close", (code) => resolve({ code, output: run.output }));
   });
+}
+
+/** A database of the account, before the deployment; tests write to it. */
+export function openDatabase(name = "public-api"): DatabaseSync {
+  const database = new DatabaseSync(join(folder, `${name}.sqlite`));
+  migrate(database);
+  return database;
+}
+
+/** Databases or queues in the jurisdiction of wrangler.toml. */
+export function inEu(...names: string[]) {
+  return names.map((name) => ({ name, jurisdiction: "eu" }));
 }

@@ -1,0 +1,44 @@
+import type { Unstable_Config } from "wrangler";
+
+/** What a configuration names in the account, in words. */
+export function resourcesIn({
+  name,
+  d1_databases,
+  queues,
+  ratelimits,
+  routes = [],
+}: Unstable_Config): string[] {
+  const databases = d1_databases.flatMap(({ database_name, database_id }) => [
+    `the database ${database_name}`,
+    ...(database_id ? [`the database ${database_id}`] : []),
+  ]);
+  const addresses = routes.map((route) => (typeof route === "string" ? route : route.pattern));
+  return [
+    `the Worker ${name}`,
+    ...databases,
+    ...queueNames({ queues }).map((queue) => `the queue ${queue}`),
+    ...ratelimits.map(({ namespace_id }) => `the rate limit ${namespace_id}`),
+    ...addresses.map((address) => `the route ${address}`),
+  ];
+}
+
+/** The queues that a configuration sends to, consumes, or sets messages aside in. */
+export function queueNames({ queues }: Pick<Unstable_Config, "queues">): string[] {
+  const sent = queues.producers?.map(({ queue }) => queue) ?? [];
+  const consumed = queues.consumers?.flatMap(({ queue, dead_letter_queue: dead }) =>
+    dead ? [queue, dead] : [queue],
+  );
+  return [...new Set([...sent, ...(consumed ?? [])])].filter((name) => typeof name === "string");
+}
+
+/** @throws Error if an environment uses something of production's. */
+export function refuseShared(
+  env: string,
+  environment: Unstable_Config,
+  production: Unstable_Config,
+): void {
+  const taken = new Set(resourcesIn(production));
+  const shared = resourcesIn(environment).find((resource) => taken.has(resource));
+  if (shared)
+    throw new Error(`[env.${env}] uses ${shared}, which is production's: nothing was deployed.`);
+}

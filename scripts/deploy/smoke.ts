@@ -1,0 +1,80 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
+import { ROOT } from "../shared/checkout.ts";
+
+/** How long to wait between two tries. */
+const PAUSE_MS = 2_000;
+/** How long one request may take. */
+const ANSWER_MS = 10_000;
+
+/** Headers that every answer under `/v1` has. */
+const HEADERS = [
+  "cache-control",
+  "x-ratelimit-limit",
+  "x-ratelimit-remaining",
+  "x-ratelimit-reset",
+];
+
+/**
+ * Asks a deployment what any stranger may ask, until it answers well: a new address or version takes a
+ * moment to be everywhere.
+ *
+ * @param address its public address, without a path.
+ * @param seconds how long it may take.
+ * @returns what is wrong with the last answers; empty if nothing is.
+ */
+export async function findFaults(address: string, seconds: number): Promise<string[]> {
+  const late = performance.now() + seconds * 1000;
+  for (;;) {
+    const checks = [checkRefusal(address), checkDocument(address), checkHealth(address)];
+    const faults = (await Promise.all(checks)).filter((fault) => fault !== null);
+    if (faults.length === 0 || performance.now() + PAUSE_MS > late) return faults;
+    await setTimeout(PAUSE_MS);
+  }
+}
+
+/** An invented key is refused as the contract says. */
+async function checkRefusal(address: string): Promise<string | null> {
+  const answer = await get(address, "/v1/automations", { Authorization: "Bearer key_live_smoke" });
+  if (typeof answer === "string") return answer;
+  const missing = HEADERS.find((name) => !answer.headers.has(name));
+  if (missing) return `GET /v1/automations answers without ${missing}`;
+  // The address of whoever deploys may be blocked.
+  if (answer.status === 401 || answer.status === 429) return null;
+  return `GET /v1/automations answers an invented key with ${answer.status}`;
+}
+
+/** The document is that of this checkout. */
+async function checkDocument(address: string): Promise<string | null> {
+  const answer = await get(address, "/openapi.json");
+  if (typeof answer === "string") return answer;
+  const own = JSON.parse(readFileSync(join(ROOT, "openapi.json"), "utf8"));
+  // They name the deployment's address.
+  const same = isDeepStrictEqual({ ...answer.json, servers: null }, { ...own, servers: null });
+  return same ? null : "GET /openapi.json is not the document of this checkout";
+}
+
+async function checkHealth(address: string): Promise<string | null> {
+  const answer = await get(address, "/health");
+  if (typeof answer === "string") return answer;
+  if (answer.status === 200 && answer.json?.status === "ok") return null;
+  return `GET /health answers ${answer.status}`;
+}
+
+/** @returns the answer, or why there is none. */
+async function get(address: string, path: string, headers: Record<string, string> = {}) {
+  try {
+    const response = await fetch(new URL(path, address), {
+      headers,
+      redirect: "manual",
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
+    const json = (await response.json().catch(() => null)) as Record<string, unknown> | null;
+    return { status: response.status, headers: response.headers, json };
+  } catch (error) {
+    const { cause, message } = error as Error;
+    return `GET ${path} gets no answer (${cause instanceof Error ? cause.message : message})`;
+  }
+}
