@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { hashApiKey, isApiKey, mintApiKey } from "../../../src/quota/api-key.ts";
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -26,6 +26,17 @@ describe("a new API key", () => {
     expect(new Set(keys).size).toBe(keys.length);
     const seen = new Set(keys.flatMap((key) => [...key.slice(PREFIX.length, PREFIX.length + 26)]));
     expect([...seen].sort().join("")).toBe(BASE62);
+  });
+
+  test("takes no random byte that would make eight of the characters likelier", async () => {
+    const bytes = [61, 248, 255, 247];
+    const random = vi.spyOn(crypto, "getRandomValues").mockImplementation((into) => {
+      (into as Uint8Array)[0] = bytes.shift() ?? 0;
+      return into;
+    });
+    const key = await mintApiKey(SECRET);
+    random.mockRestore();
+    expect(key.slice(0, PREFIX.length + 26)).toBe(`${PREFIX}zz${"0".repeat(24)}`);
   });
 });
 
