@@ -53,9 +53,9 @@ export const PENDING_COUNTED_MAX = 1_000;
 export const POST_TIMEOUT_MS = 10_000;
 
 /** Wait after the n-th failed attempt, in seconds. There is one attempt more than waits. */
-export const RETRY_WAITS_SECONDS = [
+export const RETRY_WAITS_SECONDS: readonly number[] = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
-] as const;
+];
 
 /**
  * Waits are lengthened by up to this share, so that failed deliveries do not all return at the same time.
@@ -72,6 +72,16 @@ export const DISABLE_AFTER_FAILURES = 10;
 
 /** Administrators are told once a subscription has failed for this long without a success. */
 export const TELL_AFTER_MS = DAY_MS;
+
+// One event is enough for a receiver that always fails to be told of, then disabled.
+const waitsMs = RETRY_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds * 1000, 0);
+if (!(TELL_AFTER_MS < DISABLE_AFTER_MS && DISABLE_AFTER_MS < waitsMs))
+  throw new Error("RETRY_WAITS_SECONDS must outlast DISABLE_AFTER_MS, and that TELL_AFTER_MS");
+if (RETRY_WAITS_SECONDS.length < DISABLE_AFTER_FAILURES)
+  throw new Error("RETRY_WAITS_SECONDS must have DISABLE_AFTER_FAILURES waits");
+if (RETRY_WAITS_SECONDS.some((seconds, i) => seconds < (RETRY_WAITS_SECONDS[i - 1] ?? 1)))
+  throw new Error("RETRY_WAITS_SECONDS must grow");
+
 /** Waits between tries to send an e-mail, in seconds; after two days in all, it is given up. */
 export const EMAIL_WAITS_SECONDS = [
   300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200, 72_000,

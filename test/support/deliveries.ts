@@ -10,6 +10,7 @@ import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
 import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { randomId } from "../../src/contract/ids.ts";
+import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
 import { commit } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
@@ -30,6 +31,9 @@ import { mintSecret } from "../../src/webhooks/signature.ts";
 import { insertSubscription } from "../../src/webhooks/subscriptions.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
+
+/** How long a subscription that fails waits for its second attempt. */
+export const FIRST_WAIT_MS = (RETRY_WAITS_SECONDS[0] ?? 0) * 1000;
 
 export const db = drizzle(WORKSPACE_DB);
 

@@ -18,6 +18,7 @@ import {
   deliveriesTo,
   dispatchAt,
   endWait,
+  FIRST_WAIT_MS,
   failAt,
   HOUR_MS,
   MINUTE_MS,
@@ -117,7 +118,7 @@ describe("listWebhooks", () => {
           failingSince: isoTime(T0),
           failures: 1,
           pending: 3,
-          nextAttemptAt: isoTime(T0 + 10_000),
+          nextAttemptAt: isoTime(T0 + FIRST_WAIT_MS),
           lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
         },
       ],
@@ -198,7 +199,7 @@ describe("listDeliveries", () => {
       createdAt: isoTime(T0),
       state: "pending",
       attempts: 1,
-      dueAt: isoTime(T0 + 10_000),
+      dueAt: isoTime(T0 + FIRST_WAIT_MS),
       settledAt: null,
       lastAttempt: { at: isoTime(T0), outcome: "answered", status: 503, durationMs: 0 },
     };
@@ -278,7 +279,7 @@ describe("readDelivery", () => {
     const timedOut = { kind: "timed_out" } as const;
     await dispatchAt(T0, [id], answered(500));
     await dispatchAt(T0 + MINUTE_MS, [id], timedOut);
-    await dispatchAt(T0 + 10 * MINUTE_MS, [id], answered(200));
+    await dispatchAt(T0 + HOUR_MS, [id], answered(200));
     const delivery = await Platform.readDelivery({ webhookId: id, eventId: draft?.id ?? "" });
     expect(delivery).toMatchObject({
       eventId: draft?.id,

@@ -1,6 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
+import { RETRY_WAITS_SECONDS } from "../../../src/contract/limits.ts";
 import { deliveries } from "../../../src/db/schema.ts";
 import { findLedger } from "../../../src/webhooks/ledger.ts";
 import { EMPTY_LEDGER, errorOf } from "../../support/api.ts";
@@ -26,7 +27,10 @@ async function busyWorkspace(): Promise<string> {
   await dispatchAt(NOW - 20 * MINUTE_MS, [fine.id], answered(200));
   const failing = await subscribe(workspaceId, { events: ["run.completed", "lead.created"] });
   await announceLeads(workspaceId, 1, NOW - 10 * MINUTE_MS);
-  await db.update(deliveries).set({ attempts: 10 }).where(sql`subscription_id = ${failing.id}`);
+  await db
+    .update(deliveries)
+    .set({ attempts: RETRY_WAITS_SECONDS.length })
+    .where(sql`subscription_id = ${failing.id}`);
   await failAt(failing.id, [NOW - 10 * MINUTE_MS]);
   await announceLeads(workspaceId, 1, NOW - 9 * MINUTE_MS);
   await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });

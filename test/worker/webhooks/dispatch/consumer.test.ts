@@ -19,6 +19,7 @@ import {
   db,
   deliveriesTo,
   deliveryTo,
+  FIRST_WAIT_MS,
   heldDispatch,
   isolated,
   jumpTo,
@@ -216,11 +217,11 @@ describe("a batch", () => {
     const [woken, ...others] = deployment.slow;
     expect(others).toEqual([]);
     expect(woken).toMatchObject({ subscriptionId: id, lane: "slow" });
-    expect(woken?.delaySeconds).toBeGreaterThanOrEqual(10);
-    expect(woken?.delaySeconds).toBeLessThanOrEqual(12);
+    expect(woken?.delaySeconds).toBeGreaterThanOrEqual(FIRST_WAIT_MS / 1000);
+    expect(woken?.delaySeconds).toBeLessThanOrEqual((1.2 * FIRST_WAIT_MS) / 1000);
     const { workspaceId } = await subscriptionRow(id);
-    await announceLeads(workspaceId, 2, now + 30_000);
-    jumpTo(now + 20_000);
+    await announceLeads(workspaceId, 2, now + 2 * FIRST_WAIT_MS + 10_000);
+    jumpTo(now + 2 * FIRST_WAIT_MS);
     await consumeFor([id], deployment.env, undefined, "slow");
     expect(await subscriptionRow(id)).toMatchObject({
       failures: 0,

@@ -9,6 +9,7 @@ import {
   deliveriesTo,
   deliveryTo,
   expectedSignatures,
+  FIRST_WAIT_MS,
   isolated,
   jumpTo,
   MINUTE_MS,
@@ -80,12 +81,12 @@ describe("a delivery", () => {
     const deployment = isolated();
     await consumeFor([id], deployment.env);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", attempts: 1, lastStatus: 500 });
-    jumpTo(now + 20_000);
+    jumpTo(now + 2 * FIRST_WAIT_MS);
     await consumeFor([id], deployment.env, undefined, "slow");
     const received = await receivedBy({ url });
     expect(received.map(({ body }) => body)).toEqual([drafts[0]?.body, drafts[0]?.body]);
     const timestamps = received.map(({ headers }) => headers["webhook-timestamp"] ?? "");
-    expect(Number(timestamps[1])).toBe(Math.floor((now + 20_000) / 1000));
+    expect(Number(timestamps[1])).toBe(Math.floor((now + 2 * FIRST_WAIT_MS) / 1000));
     for (const [i, { headers, body }] of received.entries()) {
       expect(headers["webhook-id"]).toBe(drafts[0]?.id);
       const { service } = await expectedSignatures(secret, "", timestamps[i] ?? "", body);
@@ -108,7 +109,7 @@ describe("a delivery", () => {
 
   test("waits as long as Retry-After asks, up to twice the rung, and so does its subscription", async () => {
     const waits: number[] = [];
-    for (const seconds of [17, 3600]) {
+    for (const seconds of [(1.7 * FIRST_WAIT_MS) / 1000, 3600]) {
       const workspaceId = await createWorkspace();
       const url = `${subscriberUrl("status-503")}&retry-after=${seconds}`;
       const { id } = await subscribe(workspaceId, { url });
@@ -119,10 +120,10 @@ describe("a delivery", () => {
       waits.push(dueAt - startedAt);
       expect(await subscriptionRow(id)).toMatchObject({ nextAt: dueAt, backoff: 1 });
     }
-    expect(waits[0]).toBeGreaterThanOrEqual(17_000);
-    expect(waits[0]).toBeLessThan(20_000);
-    expect(waits[1]).toBeGreaterThanOrEqual(20_000);
-    expect(waits[1]).toBeLessThan(30_000);
+    expect(waits[0]).toBeGreaterThanOrEqual(1.7 * FIRST_WAIT_MS);
+    expect(waits[0]).toBeLessThan(2 * FIRST_WAIT_MS);
+    expect(waits[1]).toBeGreaterThanOrEqual(2 * FIRST_WAIT_MS);
+    expect(waits[1]).toBeLessThan(3 * FIRST_WAIT_MS);
   });
 
   test("to a URL that we no longer accept is refused, and fails", async () => {

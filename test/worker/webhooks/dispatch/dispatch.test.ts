@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
+import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
 import { dispatch, LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
@@ -15,6 +16,7 @@ import {
   deliveriesTo,
   deliveryTo,
   dispatchAt,
+  FIRST_WAIT_MS,
   HOUR_MS,
   MINUTE_MS,
   observedDatabase,
@@ -83,12 +85,12 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ delivered: 1, exhausted: 1, cancelled: 1 });
   });
 
-  test("takes a delivery through the whole ladder: 11 attempts, then it is exhausted", async () => {
+  test("takes a delivery through the whole ladder, then it is exhausted", async () => {
     const { id } = await owed(1, NOW);
     const waits: number[] = [];
     const { posts, attempt } = subscriber(() => answered(500));
     let now = NOW;
-    for (let n = 1; n <= 11; n++) {
+    for (let n = 1; n <= RETRY_WAITS_SECONDS.length + 1; n++) {
       await dispatchAt(now, [id], attempt);
       const { dueAt, attempts, state, lastStatus } = await deliveryTo(id);
       expect([attempts, lastStatus]).toEqual([n, 500]);
@@ -100,15 +102,15 @@ describe("a dispatch", () => {
       // Disabling would end the test here; it has its own tests.
       await db.update(subscriptions).set({ failures: 0 }).where(sql`id = ${id}`);
     }
-    expect(waits).toEqual([10, 60, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]);
-    expect(posts).toHaveLength(11);
+    expect(waits).toEqual(RETRY_WAITS_SECONDS);
+    expect(posts).toHaveLength(RETRY_WAITS_SECONDS.length + 1);
     expect(await deliveryTo(id)).toMatchObject({
       state: "exhausted",
       settledAt: now,
-      attempts: 11,
+      attempts: posts.length,
     });
     await dispatchAt(now + HOUR_MS, [id], attempt);
-    expect(posts).toHaveLength(11);
+    expect(posts).toHaveLength(RETRY_WAITS_SECONDS.length + 1);
   });
 
   test.each([
@@ -311,14 +313,19 @@ describe("a failure", () => {
       expect(row).toMatchObject({
         state: "pending",
         attempts: tried ? 1 : 0,
-        dueAt: tried ? NOW + 10_000 : NOW,
+        dueAt: tried ? NOW + FIRST_WAIT_MS : NOW,
         lastStatus: tried ? 500 : null,
       });
     }
     expect(ended).toMatchObject([
       {
         wasLeased: true,
-        subscription: { backoff: 1, nextAt: NOW + 10_000, dueAt: NOW, leasedElsewhereUntil: null },
+        subscription: {
+          backoff: 1,
+          nextAt: NOW + FIRST_WAIT_MS,
+          dueAt: NOW,
+          leasedElsewhereUntil: null,
+        },
       },
     ]);
     expect(await subscriptionRow(id)).toMatchObject({

@@ -17,6 +17,7 @@ import {
   db,
   deliveryTo,
   dispatchAt,
+  FIRST_WAIT_MS,
   HOUR_MS,
   heldDispatch,
   isolated,
@@ -119,13 +120,13 @@ describe("a hold", () => {
       state: "pending",
       attempts: 1,
       lastStatus: 503,
-      dueAt: later + 10_000,
+      dueAt: later + FIRST_WAIT_MS,
     });
     expect(await subscriptionRow(id)).toMatchObject({
       failures: 1,
       failingSince: later,
       backoff: 1,
-      nextAt: later + 10_000,
+      nextAt: later + FIRST_WAIT_MS,
     });
   });
 

@@ -7,6 +7,7 @@ import {
   consumeFor,
   db,
   dispatchAt,
+  FIRST_WAIT_MS,
   heldDispatch,
   isolated,
   owed,
@@ -132,15 +133,16 @@ describe("a subscription that fails", () => {
   test("is not posted to while it waits as its 429 asked, whatever becomes due", async () => {
     const { id } = await owed(10, NOW);
     await set(id, { postsAtOnce: 6 });
-    const { posts, attempt } = subscriber(() => answered(429, 15));
+    const asked = 1.5 * FIRST_WAIT_MS;
+    const { posts, attempt } = subscriber(() => answered(429, asked / 1000));
     await dispatchAt(NOW, [id], attempt);
     const begun = posts.length;
     expect(begun).toBeLessThanOrEqual(6);
-    expect(await subscriptionRow(id)).toMatchObject({ nextAt: NOW + 15_000, backoff: 1 });
+    expect(await subscriptionRow(id)).toMatchObject({ nextAt: NOW + asked, backoff: 1 });
     for (const lane of ["fast", "slow"] as const)
-      await dispatchAt(NOW + 14_999, [id], attempt, lane);
+      await dispatchAt(NOW + asked - 1, [id], attempt, lane);
     expect(posts).toHaveLength(begun);
-    await dispatchAt(NOW + 15_000, [id], attempt);
+    await dispatchAt(NOW + asked, [id], attempt);
     expect(posts).toHaveLength(begun + 1);
   });
 });
