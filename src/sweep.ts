@@ -1,7 +1,8 @@
 import { commit, type Database } from "./db/client.ts";
 import { deleteCommits } from "./db/commit-once.ts";
-import { databaseNames, hasOneDatabase } from "./db/databases.ts";
+import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts";
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
+import { findHealth, SWEPT } from "./health.ts";
 import { log, logError } from "./log.ts";
 import { forgetErasedLeads } from "./records/erasure.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
@@ -26,7 +27,7 @@ const MOVES_AT_ONCE = 100;
 
 /**
  * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
- * notices, deletes what is past its retention, and continues moves. Every part is tried even if others
+ * notices, deletes what is past its retention, continues moves, and logs the service's health. Every part is tried even if others
  * fail; a failure is thrown at the end, so that Cloudflare shows the scheduled job as failed.
  *
  * @param now Unix milliseconds.
@@ -34,6 +35,9 @@ const MOVES_AT_ONCE = 100;
 export async function sweep(env: Env, now: number): Promise<void> {
   const swept = await Promise.all(databaseNames(env).map((name) => sweepDatabase(env, name, now)));
   const failed = swept.reduce((sum, failures) => sum + failures, 0);
+  if (failed === 0) await updatePosition(openDirectory(env), SWEPT, String(now));
+  const { healthy, problems } = await findHealth(env, now);
+  log("health", { healthy, problems: problems.join("; ") });
   if (failed > 0) throw new Error(`${failed} parts of the sweep failed`);
 }
 

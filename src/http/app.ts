@@ -2,6 +2,7 @@ import { authenticate } from "./authentication.ts";
 import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
+import { health } from "./health.ts";
 import { portal } from "./portal/portal.ts";
 import { automations } from "./routes/automations.ts";
 import { leads } from "./routes/leads.ts";
@@ -24,4 +25,5 @@ app.route("/v1", runs);
 app.route("/v1", webhooks);
 
 app.route("/", portal);
+app.route("/", health);
 app.route("/", docs);

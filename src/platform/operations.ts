@@ -3,6 +3,7 @@ import * as apiKeys from "./api-keys.ts";
 import * as auditTrail from "./audit-trail.ts";
 import * as databases from "./databases.ts";
 import * as deliveries from "./deliveries.ts";
+import * as health from "./health.ts";
 import type { Operation } from "./operation.ts";
 import * as personalData from "./personal-data.ts";
 import * as records from "./records.ts";
@@ -19,6 +20,7 @@ export const OPERATIONS = {
   ...personalData,
   ...databases,
   ...auditTrail,
+  ...health,
 } satisfies Record<string, Operation>;
 
 type Operations = typeof OPERATIONS;

@@ -64,6 +64,13 @@ export async function workspaceExists(db: Database, id: string): Promise<boolean
   return found.length > 0;
 }
 
+/** When the oldest workspace was created, in Unix milliseconds; null if there is none. */
+export async function findOldestWorkspace(db: Database): Promise<number | null> {
+  const { createdAt } = workspaces;
+  const [oldest] = await db.select({ createdAt }).from(workspaces).orderBy(createdAt).limit(1);
+  return oldest?.createdAt ?? null;
+}
+
 /**
  * SQL condition: the row belongs to a workspace that lives in this database, not to one that is still
  * arriving or has moved away.

@@ -146,6 +146,7 @@ describe("every method works for a workspace of DB_2", () => {
       ids: [webhookId],
     });
     await all.resealSecrets({});
+    expect(await all.health({})).toEqual({ healthy: true, problems: [] });
   });
 
   test("by the id of a key", async () => {

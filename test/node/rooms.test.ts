@@ -23,15 +23,19 @@ const BELOW: Record<string, string[]> = {
     ...["workspaces/lifecycle", "workspaces", "records", "webhooks", "quota"],
     ...["db", "contract", "log"],
   ],
+  health: ["workspaces", "webhooks", "db", "contract", "log"],
   platform: [
+    "health",
     ...["workspaces/moving", "workspaces/lifecycle", "workspaces", "records", "webhooks", "quota"],
     ...["db", "encryption", "contract", "log"],
   ],
   http: [
+    "health",
     ...["platform", "workspaces", "records", "webhooks", "quota"],
     ...["db", "encryption", "contract", "log"],
   ],
   sweep: [
+    "health",
     ...["workspaces/moving", "workspaces/lifecycle", "workspaces", "records", "webhooks"],
     ...["db", "contract", "log"],
   ],

@@ -1,0 +1,82 @@
+import { MINUTE_MS } from "./contract/time.ts";
+import type { Database } from "./db/client.ts";
+import { DIRECTORY, databaseNames, openNamed } from "./db/databases.ts";
+import { findPosition } from "./db/sweep-positions.ts";
+import { logError } from "./log.ts";
+import { findOverdue } from "./webhooks/dispatch/wake.ts";
+import { findGrowth } from "./workspaces/database-sizes.ts";
+import { inTime } from "./workspaces/placement.ts";
+import { findOldestWorkspace } from "./workspaces/workspaces.ts";
+
+/** How long a database may take to answer. */
+const PATIENCE_MS = 3_000;
+/** How long ago the sweep may have run; it does so once a minute. */
+const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
+/** How long a delivery may be overdue while nobody works on it. */
+const OVERDUE_MAX_MS = 10 * MINUTE_MS;
+/** How many days before a database is full somebody must act. */
+const DAYS_LEFT_MIN = 14;
+
+/** Where the sweep notes when it last ran without a failure, in the directory. */
+export const SWEPT = "swept";
+
+/** Whether the service works, and if not, why. */
+export interface Health {
+  healthy: boolean;
+  /** One sentence each. */
+  problems: string[];
+}
+
+/** Finds what is wrong with the service. A database that does not answer is a problem, and not an error. */
+export async function findHealth(env: Env, now: number): Promise<Health> {
+  const found = databaseNames(env).map(async (database) => {
+    try {
+      const problems = problemsIn(openNamed(env, database), database === DIRECTORY, now);
+      return (await inTime(database, problems, PATIENCE_MS)).map((one) => `${database}: ${one}`);
+    } catch (error) {
+      logError("database_unreachable", error, { database });
+      return [`${database} does not answer`];
+    }
+  });
+  const problems = (await Promise.all([...found, problemsOfQueues(env)])).flat();
+  return { healthy: problems.length === 0, problems };
+}
+
+/** What is wrong in a database. Reads a few rows for each subscription with pending deliveries, as the sweep does. */
+async function problemsIn(db: Database, isDirectory: boolean, now: number): Promise<string[]> {
+  const [{ wakes }, { daysLeft }, sweep] = await Promise.all([
+    // The sweep would have found these ten minutes ago.
+    findOverdue(db, "", now - OVERDUE_MAX_MS),
+    findGrowth(db),
+    isDirectory ? problemOfSweep(db, now) : null,
+  ]);
+  const minutes = OVERDUE_MAX_MS / MINUTE_MS;
+  return [
+    ...(sweep ? [sweep] : []),
+    ...(wakes.length > 0
+      ? [`deliveries to ${wakes.length} webhooks are overdue by more than ${minutes} minutes`]
+      : []),
+    ...(daysLeft !== null && daysLeft < DAYS_LEFT_MIN ? [`full in ${daysLeft} days`] : []),
+  ];
+}
+
+async function problemOfSweep(db: Database, now: number): Promise<string | null> {
+  const swept = Number(await findPosition(db, SWEPT));
+  // A new deployment has neither been swept nor used.
+  const since = swept || ((await findOldestWorkspace(db)) ?? now);
+  if (now - since <= SWEPT_WITHIN_MS) return null;
+  return swept === 0
+    ? "the sweep has never run"
+    : `the sweep last ran without a failure ${Math.floor((now - swept) / MINUTE_MS)} minutes ago`;
+}
+
+async function problemsOfQueues(env: Env): Promise<string[]> {
+  try {
+    const { backlogCount } = await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS);
+    return backlogCount > 0 ? [`${backlogCount} records are dead letters`] : [];
+  } catch (error) {
+    // Not a problem by itself: a record that it then refuses comes back.
+    logError("queue_metrics_unknown", error);
+    return [];
+  }
+}

@@ -1,0 +1,15 @@
+import { z } from "@hono/zod-openapi";
+import { findHealth } from "../health.ts";
+import { operation } from "./operation.ts";
+
+export const health = operation({
+  about:
+    "Tells whether the service works: its databases answer, the sweep runs, no delivery is long overdue, no record is a dead letter, no database is nearly full.",
+  input: z.strictObject({}),
+  output: z.object({
+    healthy: z.boolean(),
+    problems: z.array(z.string()).describe("what is wrong, a sentence each"),
+  }),
+  examples: [{}],
+  run: ({ env }) => findHealth(env, Date.now()),
+});

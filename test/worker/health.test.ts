@@ -1,0 +1,181 @@
+import { env, exports } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { DAY_MS, MINUTE_MS } from "../../src/contract/time.ts";
+import { findHealth } from "../../src/health.ts";
+import { sweep } from "../../src/sweep.ts";
+import { deployedWith, openWorkspace, send } from "../support/api.ts";
+import { announceLeads, isolated, subscribe } from "../support/deliveries.ts";
+import { keepLog } from "../support/log-lines.ts";
+import { WORKSPACE_DB } from "../support/placement.ts";
+
+const { Platform } = exports;
+const lines = keepLog();
+
+/** A database that never answers. */
+const HANGING = {
+  prepare: () => ({ bind: () => HANGING.prepare(""), all: never, raw: never, run: never }),
+  batch: never,
+} as unknown as D1Database;
+function never() {
+  return new Promise<never>(() => {});
+}
+
+/** Does what a request without a memory of earlier ones gets. */
+function ask(overrides: Partial<Env> = {}, method = "GET") {
+  // The memory is the database binding's.
+  const DB =
+    overrides.DB ??
+    new Proxy(env.DB, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+  return send("/health", { method }, deployedWith({ ...overrides, DB }));
+}
+
+const WELL = { healthy: true, problems: [] };
+
+beforeEach(async () => {
+  await env.DB.prepare("DELETE FROM sweep_positions").run();
+});
+
+describe("health", () => {
+  test("is good in a new deployment, and after a sweep", async () => {
+    expect(await Platform.health({})).toEqual(WELL);
+    await openWorkspace();
+    await sweep(isolated().env, Date.now());
+    expect(await Platform.health({})).toEqual(WELL);
+    expect(lines.map((line) => JSON.parse(line))).toContainEqual({
+      event: "health",
+      healthy: true,
+      problems: "",
+    });
+  });
+
+  test("tells that the sweep has not run for three minutes, or never", async () => {
+    await openWorkspace();
+    const now = Date.now();
+    await sweep(isolated().env, now);
+    expect(await findHealth(env, now + 3 * MINUTE_MS)).toEqual(WELL);
+    expect(await findHealth(env, now + 4 * MINUTE_MS)).toEqual({
+      healthy: false,
+      problems: ["DB: the sweep last ran without a failure 4 minutes ago"],
+    });
+    await env.DB.prepare("DELETE FROM sweep_positions").run();
+    expect(await findHealth(env, now + 4 * MINUTE_MS)).toEqual({
+      healthy: false,
+      problems: ["DB: the sweep has never run"],
+    });
+  });
+
+  test("does not take a sweep that failed for one that ran", async () => {
+    await openWorkspace();
+    const now = Date.now();
+    await sweep(isolated().env, now);
+    const failing = isolated({ WORKSPACE_EVENTS_MAX_MB: "none" as never }).env;
+    await expect(sweep(failing, now + 5 * MINUTE_MS)).rejects.toThrow("parts of the sweep failed");
+    expect((await findHealth(env, now + 5 * MINUTE_MS)).healthy).toBe(false);
+    expect(lines.some((line) => /"event":"health","healthy":false/.test(line))).toBe(true);
+  });
+
+  test("tells that deliveries are overdue, unless a dispatch is on them or they wait for a retry", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id } = await subscribe(workspaceId);
+    const now = Date.now();
+    await announceLeads(workspaceId, 3, now - 12 * MINUTE_MS);
+    const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
+    expect(await findHealth(env, now)).toEqual({
+      healthy: false,
+      problems: [`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`],
+    });
+    for (const column of ["held_until", "next_at"]) {
+      const set = (at: number) =>
+        WORKSPACE_DB.prepare(`UPDATE subscriptions SET ${column} = ? WHERE id = ?`)
+          .bind(at, id)
+          .run();
+      await set(now + 1_000);
+      expect(await findHealth(env, now)).toEqual(WELL);
+      await set(0);
+    }
+    await Platform.eraseWorkspace({ workspaceId });
+    expect(await findHealth(env, now)).toEqual(WELL);
+  });
+
+  test("tells that a database is nearly full", async () => {
+    const today = Math.floor(Date.now() / DAY_MS);
+    const grow = (day: number, bytes: number) =>
+      env.DB.prepare("INSERT OR REPLACE INTO sizes (day, bytes) VALUES (?, ?)")
+        .bind(day, bytes)
+        .run();
+    await grow(today - 1, 1_000_000_000);
+    await grow(today, 2_000_000_000);
+    expect(await Platform.health({})).toEqual({
+      healthy: false,
+      problems: [expect.stringMatching(/^DB: full in (9|10) days$/)],
+    });
+    await env.DB.prepare("DELETE FROM sizes").run();
+    expect(await Platform.health({})).toEqual(WELL);
+  });
+
+  test("tells how many records are dead letters; if the queue cannot tell, that is only logged", async () => {
+    const queue = (metrics: () => Promise<object>) => ({
+      ...env,
+      DEAD_RECORDS: { metrics } as unknown as Queue,
+    });
+    expect(
+      await findHealth(
+        queue(async () => ({ backlogCount: 2 })),
+        Date.now(),
+      ),
+    ).toEqual({
+      healthy: false,
+      problems: ["2 records are dead letters"],
+    });
+    const failing = queue(() => Promise.reject(new Error("no metrics")));
+    expect(await findHealth(failing, Date.now())).toEqual(WELL);
+    expect(lines.map((line) => JSON.parse(line).event)).toContain("queue_metrics_unknown");
+  });
+
+  test("tells in seconds that a database does not answer", async () => {
+    const startedAt = Date.now();
+    expect(await findHealth({ ...env, DB: HANGING }, Date.now())).toEqual({
+      healthy: false,
+      problems: ["DB does not answer"],
+    });
+    expect(Date.now() - startedAt).toBeLessThan(6_000);
+  });
+});
+
+describe("GET /health", () => {
+  test("says that the service works, and is stored nowhere", async () => {
+    const { status, headers, body } = await ask();
+    expect({ status, body }).toEqual({ status: 200, body: { status: "ok" } });
+    expect(headers["cache-control"]).toBe("no-store");
+    expect(headers).not.toHaveProperty("x-ratelimit-limit");
+    expect((await ask({}, "HEAD")).status).toBe(200);
+    expect((await ask({}, "POST")).status).toBe(404);
+  });
+
+  test("answers 503 and nothing else of ours if it does not", async () => {
+    const { status, headers, body } = await ask({ DB: HANGING });
+    expect({ status, body }).toEqual({ status: 503, body: null });
+    expect(headers["cache-control"]).toBe("no-store");
+  });
+
+  test("asks the databases once a second at most, however many ask", async () => {
+    let queries = 0;
+    const DB = new Proxy(env.DB, {
+      get(target, name) {
+        if (name === "prepare") queries++;
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    await ask({ DB });
+    const once = queries;
+    expect(once).toBeGreaterThan(0);
+    await Promise.all(Array.from({ length: 20 }, () => ask({ DB })));
+    expect(queries).toBeLessThanOrEqual(2 * once);
+  });
+});
