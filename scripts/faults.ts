@@ -6,7 +6,6 @@
 import { spawnSync } from "node:child_process";
 import {
   cpSync,
-  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -14,7 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createVitest, type TestModule, type Vitest } from "vitest/node";
 import type { Fault } from "../test/faults/fault.ts";
@@ -103,13 +102,14 @@ async function plant(fault: Fault): Promise<string | null> {
   }
 }
 
-/** The tests of a file, and of the folder that it is in; those of moves for what is about workspaces. */
+/**
+ * The tests with a file's name, those of its folder, and those of moves for what is about workspaces.
+ */
 function mirrorsOf(file: string): string[][] {
-  const own = join("test/worker", file.replace(/\.ts$/, ".test.ts"));
-  const folder = `${dirname(own)}/`;
-  const moves = file.startsWith("workspaces/") ? ["test/databases/"] : [];
-  const mirrors = [own, ...(folder === "test/worker/" ? [] : [folder]), ...moves];
-  return mirrors.filter((path) => existsSync(join(COPY, path))).map((path) => [path]);
+  const folder = join("test/worker", dirname(file), "/");
+  const namesakes = `/${basename(file, ".ts")}.test.ts`;
+  const moves = file.startsWith("workspaces/") ? [["test/databases/"]] : [];
+  return [[namesakes], ...(folder === "test/worker/" ? [] : [[folder]]), ...moves];
 }
 
 function openVitest(): Promise<Vitest> {

@@ -178,17 +178,6 @@ describe("redeliver", () => {
     expect((await deliveriesTo(id)).some(({ eventId }) => eventId === ids.missed)).toBe(false);
   });
 
-  test("adds nothing if called again while everything is pending", async () => {
-    const now = T0 + HOUR_MS;
-    const { id, drafts } = await owed(2, T0);
-    await dispatchAt(T0, [id], answered(200));
-    const eventIds = drafts.map((draft) => draft.id);
-    expect(await redeliver(id, eventIds, now)).toBe(2);
-    const once = await deliveriesTo(id);
-    expect(await redeliver(id, eventIds, now + 500)).toBe(0);
-    expect(await deliveriesTo(id)).toEqual(once);
-  });
-
   test("for the same named events sends ten per second, however often it is called", async () => {
     const now = T0 + HOUR_MS;
     const { id, drafts } = await owed(10, T0);
