@@ -45,8 +45,7 @@ export const workspaces = sqliteTable(
     accessGranted: integer("access_granted", { mode: "boolean" }).notNull().default(true),
     /**
      * The key that encrypts the personal data of its leads, itself encrypted, as `createDataKey` returns
-     * it. The key never changes. Null in workspaces from before there were data keys, until their next
-     * lead is recorded, and where the workspace does not live.
+     * it. The key never changes. Null where the workspace does not live.
      */
     dataKey: text("data_key"),
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */

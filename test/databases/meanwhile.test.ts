@@ -220,31 +220,6 @@ test("what changes about a workspace at the switch is known in the other databas
   );
 });
 
-test("a data key that a workspace gets while it moves, or at the switch, reads its leads in the other database", async () => {
-  const forget = (workspaceId: string) =>
-    databaseOf("DB_2")
-      .prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
-      .bind(workspaceId)
-      .run();
-  const record = (workspaceId: string) =>
-    Platform.recordLeads({ workspaceId, leads: [leadReport("new", { name: "Zoé" })] });
-  const [copied, closed] = [await openWorkspace(), await openWorkspace()];
-  await forget(copied.workspaceId);
-  await copyAll(copied.workspaceId);
-  await record(copied.workspaceId);
-  await moved(copied.workspaceId, "DB_3");
-  await forget(closed.workspaceId);
-  await dieClosed(closed.workspaceId);
-  await expect(forget(closed.workspaceId)).rejects.toThrow("workspace_moving");
-  const recording = record(closed.workspaceId);
-  await moved(closed.workspaceId, "DB_3");
-  await recording;
-  for (const { api } of [copied, closed]) {
-    openedDataKeys.clear();
-    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ name: "Zoé" }] });
-  }
-});
-
 test("leads move with their data key, which is left nowhere", async () => {
   const { workspaceId, api } = await openWithLeads(2);
   const shown = async () => {

@@ -149,7 +149,7 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
     const { workspaceId, leaves, once, ids } = recording;
     const statements = await judged(item, () => {
       checkReferences(recording, known);
-      return toStatements(env, db, recording, known);
+      return toStatements(env, recording, known);
     });
     if (!statements) continue;
     addLeftovers(known, workspaceId, leaves);

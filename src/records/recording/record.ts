@@ -1,8 +1,7 @@
 import type { Moment } from "../../contract/time.ts";
 import type { Database, Statements } from "../../db/client.ts";
-import { knownDataKey } from "../../encryption/personal-data.ts";
+import { knownDataKey, openDataKey } from "../../encryption/personal-data.ts";
 import type { Wake } from "../../webhooks/dispatch/wake.ts";
-import { ensureDataKey } from "../../workspaces/data-keys.ts";
 import { findPlacement, openToWrite } from "../../workspaces/placement.ts";
 import { type Visibility, visibilityOf } from "../automations.ts";
 import { toAutomationRecording, toRemoval } from "./automations.ts";
@@ -58,7 +57,7 @@ export async function record<M extends RecordingMethod>(
     leaves.removedAutomationIds !== undefined ||
     (hasPersonalData && !knownDataKey(workspaceId));
   const known = isLookedUp ? await findReferences(placement.db, recording) : NOTHING_KNOWN;
-  const statements = await toStatements(env, placement.db, recording, known);
+  const statements = await toStatements(env, recording, known);
   const committed = commitRecordings(placement.db, [{ workspaceId, once, statements }], now);
   const { changed, wakes } = await refuseMissing(committed, missing);
   return { ids, changed, database: placement.database, wakes };
@@ -74,19 +73,18 @@ async function findReferences(db: Database, recording: Recording): Promise<Known
 }
 
 /**
- * The statements of a recording; first creates its workspace's data key, if it needs one and there is none.
+ * The statements of a recording, with the personal data encrypted under its workspace's data key.
  *
  * @param known what it refers to.
  * @throws InputError for an unknown workspace; Error if the data key cannot be decrypted.
  */
 export async function toStatements(
   env: Env,
-  db: Database,
   { hasPersonalData, workspaceId, statements }: Recording,
   { automations, workspaces }: Known,
 ): Promise<Statements<number>> {
   if (!hasPersonalData) return statements({ automations, dataKey: null });
-  const keys = env.ENCRYPTION_KEYS;
-  const dataKey = await ensureDataKey(db, keys, workspaceId, workspaces.get(workspaceId));
+  const sealed = workspaces.get(workspaceId) ?? null;
+  const dataKey = await openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealed);
   return statements({ automations, dataKey });
 }

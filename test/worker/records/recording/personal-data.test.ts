@@ -6,13 +6,7 @@ import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import type { Lead } from "../../../../src/records/leads.ts";
 import { INLINE_BODY_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
-import {
-  errorOf,
-  leadReport,
-  openWorkspace,
-  recordAutomation,
-  runReport,
-} from "../../../support/api.ts";
+import { leadReport, openWorkspace, recordAutomation, runReport } from "../../../support/api.ts";
 import {
   consumeFor,
   isolated,
@@ -38,23 +32,6 @@ const recordLead = (workspaceId: string, reference: string, DB = env.DB) =>
     NOW,
   );
 
-const dataKeyOf = (workspaceId: string) =>
-  WORKSPACE_DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
-    .bind(workspaceId)
-    .first<string | null>("data_key");
-
-const deleteDataKey = (workspaceId: string) =>
-  WORKSPACE_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
-    .bind(workspaceId)
-    .run();
-
-/** A workspace as it was stored before workspaces had data keys. */
-async function openOldWorkspace() {
-  const workspace = await openWorkspace();
-  await deleteDataKey(workspace.workspaceId);
-  return workspace;
-}
-
 describe("recording leads", () => {
   test("looks up the data key once in each isolate", async () => {
     const { workspaceId } = await openWorkspace();
@@ -66,58 +43,6 @@ describe("recording leads", () => {
     openedDataKeys.clear();
     await recordLead(workspaceId, "3", DB);
     expect(trips).toHaveLength(5);
-  });
-
-  test("gives a data key to a workspace that has none", async () => {
-    const { workspaceId, api } = await openOldWorkspace();
-    await recordLead(workspaceId, "1");
-    const dataKey = await dataKeyOf(workspaceId);
-    expect(dataKey).toMatch(/^test\./);
-    openedDataKeys.clear();
-    await recordLead(workspaceId, "2");
-    expect(await dataKeyOf(workspaceId)).toBe(dataKey);
-    openedDataKeys.clear();
-    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
-  });
-
-  test("gives it one for all messages of a batch", async () => {
-    const { workspaceId, lead, leads } = await openSource();
-    await deleteDataKey(workspaceId);
-    const { DB, trips } = observedDatabase();
-    await ingestBodies([lead("1"), lead("2"), lead("3")], deployment({ DB }).env);
-    expect(trips).toHaveLength(3);
-    expect(await leads()).toHaveLength(3);
-  });
-
-  test("uses the data key of whoever was faster", async () => {
-    const { workspaceId, api } = await openOldWorkspace();
-    const { DB } = observedDatabase({
-      before: async (_, texts) => {
-        if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
-        // Another isolate, which has its own memory.
-        const own = openedDataKeys.get(workspaceId);
-        await recordLead(workspaceId, "faster");
-        openedDataKeys.clear();
-        if (own) openedDataKeys.set(workspaceId, own);
-      },
-    });
-    await recordLead(workspaceId, "slower", DB);
-    openedDataKeys.clear();
-    expect((await api.get("/v1/leads")).body).toMatchObject({ data: [PERSON, PERSON] });
-  });
-
-  test("refuses a workspace that disappears before it has a data key", async () => {
-    const { workspaceId } = await openOldWorkspace();
-    const { DB } = observedDatabase({
-      before: async (_, texts) => {
-        if (!texts.some((text) => /update "workspaces" set "data_key"/.test(text))) return;
-        await WORKSPACE_DB.batch([
-          WORKSPACE_DB.prepare("DELETE FROM api_keys WHERE workspace_id = ?").bind(workspaceId),
-          WORKSPACE_DB.prepare("DELETE FROM workspaces WHERE id = ?").bind(workspaceId),
-        ]);
-      },
-    });
-    expect(await errorOf(recordLead(workspaceId, "1", DB))).toBe("workspaceId: no such workspace");
   });
 
   test("in a batch of messages, fails alone for a workspace whose data key cannot be decrypted", async () => {
@@ -187,7 +112,9 @@ describe("recorded leads", () => {
     const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];
     for (const { workspaceId } of [broken, fine])
       await record(env, "recordLeads", { workspaceId, leads: [leadReport("1")] }, Date.now());
-    await deleteDataKey(broken.workspaceId);
+    await WORKSPACE_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
+      .bind(broken.workspaceId)
+      .run();
     openedDataKeys.clear();
     expect((await broken.api.get("/v1/leads")).status).toBe(500);
     const ids = subscriptions.map(({ id }) => id);
