@@ -1,3 +1,5 @@
+import { env } from "cloudflare:workers";
+import { refuseFormerName } from "./encryption/former-name.ts";
 import { app } from "./http/app.ts";
 import { ingest } from "./records/ingest/consumer.ts";
 import { sweep } from "./sweep.ts";
@@ -7,6 +9,8 @@ import { isWake } from "./webhooks/dispatch/wake.ts";
 export { Platform } from "./platform/entrypoint.ts";
 export { AddressGate } from "./quota/address-gate.ts";
 export { KeyGate } from "./quota/key-gate.ts";
+
+refuseFormerName((name) => name in env);
 
 export default {
   fetch: app.fetch,

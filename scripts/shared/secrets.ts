@@ -1,19 +1,13 @@
 import { randomBytes } from "node:crypto";
 
+export { refuseFormerName } from "../../src/encryption/former-name.ts";
+
 /** The secrets of the Worker, each a key ring. */
 export const SECRET_NAMES = [
   "ENCRYPTION_KEYS",
   "API_KEY_CHECKSUM_KEYS",
   "PORTAL_SIGNING_KEYS",
 ] as const;
-
-const FORMER_NAME = "WEBHOOK_ENCRYPTION_KEYS";
-
-/** @throws Error that says what to rename if `isSet` knows a secret by a name that it no longer has. */
-export function refuseFormerName(isSet: (name: string) => boolean): void {
-  if (isSet(FORMER_NAME))
-    throw new Error(`${FORMER_NAME} is now called ENCRYPTION_KEYS: rename it, and keep its value.`);
-}
 
 export type SecretName = (typeof SECRET_NAMES)[number];
 /** Some of the secrets, by name. */

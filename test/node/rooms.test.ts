@@ -39,7 +39,7 @@ const BELOW: Record<string, string[]> = {
     ...["workspaces/moving", "workspaces/lifecycle", "workspaces", "records", "webhooks"],
     ...["db", "contract", "log"],
   ],
-  index: ["http", "platform", "records", "webhooks", "quota", "sweep"],
+  index: ["http", "platform", "records", "webhooks", "quota", "sweep", "encryption"],
 };
 
 /** What any room may import: it knows nothing of the service. */
