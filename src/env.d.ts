@@ -2,4 +2,6 @@
 interface Env {
   /** `"true"` allows http and private webhook targets; set by the local start script only. */
   ALLOW_LOCAL_WEBHOOKS?: string;
+  /** The keys of callers of `/platform`, a secret: `id:base64(32 bytes)`, comma separated; none: it is off. */
+  PLATFORM_KEYS?: string;
 }

@@ -15,7 +15,7 @@ export const REFERENCE = "docs/platform.md";
 const HEAD = `# The Platform API
 
 What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, and in a
-terminal as \`npm run platform -- METHOD 'JSON'\`. Each takes one object and answers one; fields without
+terminal as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https). Each takes one object and answers one; fields without
 a type are strings. Invalid input is refused with an error that says what is wrong and where, and
 nothing is written.
 

@@ -85,6 +85,7 @@ export function serve(
     [
       ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
+      ...(process.env.PLATFORM_KEYS ? ["--var", `PLATFORM_KEYS:${process.env.PLATFORM_KEYS}`] : []),
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
       // workerd has no jurisdictions.
       ...["JURISDICTION:", "--env="],

@@ -25,6 +25,25 @@ export function parseKeyRing(name: string, text: string): KeyRing {
   return ring;
 }
 
+/**
+ * The id of the key that a caller presents, as `id:base64` or as its base64 alone; null if it is none of the
+ * ring's. Keys are compared in constant time.
+ *
+ * @param name the secret's name, for the error message.
+ */
+export function findKeyId(name: string, secret: string, presented: string): string | null {
+  const [, id, key] = /^(?:([A-Za-z0-9_-]+):)?([A-Za-z0-9+/]+=*)$/.exec(presented) ?? [];
+  const bytes = key ? decode(key) : null;
+  if (!bytes || bytes.length !== KEY_BYTES) return null;
+  const equal = [...parseKeyRing(name, secret)].filter(([, own]) => isEqual(own, bytes));
+  return equal.find(([own]) => id === undefined || id === own)?.[0] ?? null;
+}
+
+/** Compares two keys in constant time. */
+function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  return a.reduce((difference, byte, i) => difference | (byte ^ (b[i] ?? 256)), 0) === 0;
+}
+
 function decode(base64: string): Uint8Array<ArrayBuffer> | null {
   try {
     return fromBase64(base64);

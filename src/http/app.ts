@@ -3,6 +3,7 @@ import { newApp } from "./context.ts";
 import { docs } from "./docs.ts";
 import { answerError, answerNotFound, envelope } from "./envelope.ts";
 import { health } from "./health.ts";
+import { platform } from "./platform.ts";
 import { portal } from "./portal/portal.ts";
 import { automations } from "./routes/automations.ts";
 import { leads } from "./routes/leads.ts";
@@ -24,6 +25,7 @@ app.route("/v1", leads);
 app.route("/v1", runs);
 app.route("/v1", webhooks);
 
+app.route("/", platform);
 app.route("/", portal);
 app.route("/", health);
 app.route("/", docs);

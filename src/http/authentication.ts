@@ -165,7 +165,7 @@ export function parseBearer(header: string | undefined): string | null {
  *
  * @returns the error to answer with.
  */
-async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
+export async function countFailure(c: Context<AppEnv>): Promise<ApiError> {
   const { network, block } = addressOf(c);
   c.set("address", await addressAlias(c.env.API_KEY_CHECKSUM_KEYS, block));
   const askedAt = Date.now();

@@ -23,26 +23,28 @@ export const jsonBody = createMiddleware<AppEnv>(async (c, next) => {
 });
 
 /** The body of a request, for a route without a validator. @throws like `jsonBody`. */
-export async function readJson(c: Context<AppEnv>): Promise<unknown> {
-  return parseJson(await readText(c));
+export async function readJson(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<unknown> {
+  return parseJson(await readText(c, maxBytes));
 }
 
-async function readText(c: Context<AppEnv>): Promise<string> {
+async function readText(c: Context<AppEnv>, maxBytes = BODY_MAX_BYTES): Promise<string> {
   if (!JSON_TYPE.test(c.req.header("Content-Type") ?? ""))
     throw new ApiError("invalid_request", { reason: "unsupported_media_type" }, 415);
-  const body = await readBounded(c.req.raw.body);
+  const body = await readBounded(c.req.raw.body, maxBytes);
   c.set("isBodyRead", true);
   return decode(body);
 }
 
 /** Reads a body up to the size limit; the rest of a larger one stays in the stream. */
-async function readBounded(stream: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
+async function readBounded(
+  stream: ReadableStream<Uint8Array> | null,
+  max: number,
+): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;
   for await (const chunk of chunksOf(stream)) {
     length += chunk.byteLength;
-    if (length > BODY_MAX_BYTES)
-      throw new ApiError("invalid_request", { reason: "body_too_large", max: BODY_MAX_BYTES }, 413);
+    if (length > max) throw new ApiError("invalid_request", { reason: "body_too_large", max }, 413);
     chunks.push(chunk);
   }
   const body = new Uint8Array(length);

@@ -1,0 +1,61 @@
+import { z } from "@hono/zod-openapi";
+import type { Context } from "hono";
+import { ApiError } from "../contract/errors.ts";
+import { InputError } from "../contract/input-error.ts";
+import { RECORD_MAX_BYTES, RECORDS_MAX } from "../contract/limits.ts";
+import { parseInput } from "../contract/parse.ts";
+import { causeOf } from "../db/errors.ts";
+import { findKeyId } from "../encryption/key-ring.ts";
+import { logError } from "../log.ts";
+import { invoke } from "../platform/invoke.ts";
+import { OPERATIONS } from "../platform/operations.ts";
+import { countFailure, parseBearer } from "./authentication.ts";
+import { readJson } from "./body.ts";
+import { type AppEnv, newApp } from "./context.ts";
+import { toApiError } from "./invalid.ts";
+
+/** Maximum size of a call: a hundred records of the largest size, and what is around them. */
+const CALL_MAX_BYTES = RECORDS_MAX * (RECORD_MAX_BYTES + 16) + 4_096;
+
+/** A call whose path does not say the method: the same as a message of `platform-records`. */
+const Message = z.strictObject({ method: z.string(), input: z.unknown() });
+
+/**
+ * The Platform API for platforms that are not Workers: the operations of the RPC entrypoint, with the same
+ * inputs, answers and messages. There is no such path unless `PLATFORM_KEYS` is set.
+ */
+export const platform = newApp();
+
+platform.post("/platform/*", async (c) => {
+  const { PLATFORM_KEYS } = c.env;
+  if (!PLATFORM_KEYS) throw new ApiError("route_not_found");
+  c.set("unmetered", true);
+  const token = parseBearer(c.req.header("Authorization"));
+  const keyId = token && findKeyId("PLATFORM_KEYS", PLATFORM_KEYS, token);
+  if (!keyId) throw await countFailure(c);
+  const body = await readJson(c, CALL_MAX_BYTES);
+  const named = c.req.path.slice("/platform/".length);
+  try {
+    const { method, input } = named ? { method: named, input: body } : parseInput(Message, body);
+    if (!isMethod(method)) throw new ApiError("route_not_found");
+    const call = { env: c.env, ctx: c.executionCtx };
+    return c.json(await invoke(method, OPERATIONS[method], call, input, `https:${keyId}`));
+  } catch (error) {
+    return refuse(c, error);
+  }
+});
+
+function isMethod(name: string): name is keyof typeof OPERATIONS {
+  return Object.hasOwn(OPERATIONS, name);
+}
+
+/** Answers an error with the message that RPC gives, which is for developers and operators. */
+function refuse(c: Context<AppEnv>, thrown: unknown): Response {
+  const error = causeOf(thrown) as Error;
+  if (error instanceof ApiError) throw error;
+  const isInvalid = error instanceof InputError;
+  if (!isInvalid) logError("request_failed", error, { requestId: c.get("requestId") });
+  const { details } = isInvalid ? toApiError(error) : { details: {} };
+  const code = isInvalid ? "invalid_request" : "internal_error";
+  return c.json({ error: { code, message: error.message, details } }, isInvalid ? 400 : 500);
+}

@@ -1,0 +1,141 @@
+import { env, exports } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { OPERATIONS } from "../../../src/platform/operations.ts";
+import {
+  deployedWith,
+  errorOf,
+  freshAddress,
+  leadReport,
+  openWorkspace,
+  refusal,
+  send,
+} from "../../support/api.ts";
+
+const { Platform } = exports;
+const KEY = btoa("p".repeat(32));
+const OLD = btoa("q".repeat(32));
+const fetch = deployedWith({ PLATFORM_KEYS: `crm:${KEY},old:${OLD}` });
+
+/** Calls the endpoint. */
+function post<Body = unknown>(
+  path: string,
+  body: unknown,
+  { token = KEY as string | null, type = "application/json", address = freshAddress() } = {},
+  from = fetch,
+) {
+  const headers = new Headers({ "Content-Type": type, "CF-Connecting-IP": address });
+  if (token !== null) headers.set("Authorization", `Bearer ${token}`);
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  return send<Body>(path, { method: "POST", headers, body: text }, from);
+}
+
+describe("POST /platform", () => {
+  test("does what the method does by RPC, and answers the same", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const input = { workspaceId, leads: [leadReport("1"), leadReport("2")] };
+    const recorded = await post<{ ids: string[] }>("/platform/recordLeads", input);
+    expect(recorded).toMatchObject({ status: 200, body: { created: 2 } });
+    expect(recorded.headers["cache-control"]).toBe("no-store");
+    expect(await Platform.recordLeads(input)).toEqual({ ids: recorded.body.ids, created: 0 });
+    expect((await api.get<{ data: object[] }>("/v1/leads")).body.data).toHaveLength(2);
+    // As a message of the queue.
+    const again = await post("/platform", { method: "recordLeads", input });
+    expect(again.body).toEqual({ ids: recorded.body.ids, created: 0 });
+  });
+
+  test("knows every method", async () => {
+    for (const method of Object.keys(OPERATIONS)) {
+      const { status } = await post(`/platform/${method}`, { nothing: 1 });
+      expect([method, status]).toEqual([method, 400]);
+    }
+  });
+
+  test("refuses with the message of RPC", async () => {
+    const { workspaceId } = await openWorkspace();
+    for (const input of [
+      { workspaceId, leads: [{ reference: 1 }] },
+      { workspaceId: "wks_none", leads: [leadReport("1")] },
+      {},
+      [],
+    ]) {
+      const { status, body } = await post<{ error: { code: string; message: string } }>(
+        "/platform/recordLeads",
+        input,
+      );
+      expect([status, body.error.code]).toEqual([400, "invalid_request"]);
+      expect(body.error.message).toBe(await errorOf(Platform.recordLeads(input as never)));
+    }
+    const portal = deployedWith({ PLATFORM_KEYS: `crm:${KEY}`, PORTAL_ORIGIN: "" as never });
+    expect(await post("/platform/createPortalLink", { workspaceId }, {}, portal)).toMatchObject({
+      status: 500,
+      body: {
+        error: {
+          code: "internal_error",
+          message: expect.stringContaining("PORTAL_ORIGIN is empty"),
+        },
+      },
+    });
+  });
+
+  test("notes in the audit trail which key called, and for whom", async () => {
+    const { workspaceId } = await openWorkspace();
+    await post("/platform/ledger", { workspaceId, actor: "Ada" }, { token: `old:${OLD}` });
+    expect((await Platform.listAuditTrail({ workspaceId })).items[0]).toMatchObject({
+      method: "ledger",
+      actor: "Ada",
+      via: "https:old",
+      result: "ok",
+    });
+  });
+
+  test.each([
+    ["no key", null],
+    ["another key", btoa("r".repeat(32))],
+    ["a key under another's id", `crm:${OLD}`],
+    ["a shorter key", btoa("p".repeat(31))],
+    ["what is no key", "key_live_0"],
+  ])("refuses %s, before it reads the body", async (_, token) => {
+    const { status, body, headers } = await post("/platform/health", "not JSON", { token });
+    expect({ status, body }).toEqual({ status: 401, body: refusal(401, "invalid_api_key").body });
+    expect(headers["www-authenticate"]).toBe("Bearer");
+  });
+
+  test("counts failures like those of API keys, and lets the valid key through all the same", async () => {
+    const address = freshAddress();
+    const statuses = [];
+    for (let i = 0; i < 22; i++)
+      statuses.push((await post("/platform/health", {}, { token: null, address })).status);
+    expect(new Set(statuses.slice(0, 20))).toEqual(new Set([401]));
+    expect(statuses.at(-1)).toBe(429);
+    expect((await post("/platform/health", {}, { address })).status).toBe(200);
+  });
+
+  test("takes a hundred of the largest records, and no larger body", async () => {
+    const { workspaceId } = await openWorkspace();
+    const leads = Array.from({ length: 100 }, (_, i) =>
+      leadReport(`large-${i}`, { customFields: { note: "x".repeat(65_200) } }),
+    );
+    expect(await post("/platform/recordLeads", { workspaceId, leads })).toMatchObject({
+      status: 200,
+      body: { created: 100 },
+    });
+    expect((await post("/platform/recordLeads", "x".repeat(6_800_000))).status).toBe(413);
+    expect((await post("/platform/health", "{}", { type: "text/plain" })).status).toBe(415);
+    expect((await post("/platform/health", "{")).status).toBe(400);
+  });
+
+  test("does not know other methods", async () => {
+    for (const method of ["toString", "constructor", "__proto__", "fetch", "health/x"])
+      expect([method, (await post(`/platform/${method}`, {})).status]).toEqual([method, 404]);
+    const get = { headers: { Authorization: `Bearer ${KEY}` } };
+    expect((await send("/platform/health", get, fetch)).status).toBe(404);
+  });
+
+  test("is not there unless its secret is set", async () => {
+    for (const PLATFORM_KEYS of [undefined, ""]) {
+      const off = deployedWith({ PLATFORM_KEYS } as Partial<Env>);
+      expect(await post("/platform/health", {}, {}, off)).toEqual(refusal(404, "route_not_found"));
+    }
+    expect("PLATFORM_KEYS" in env).toBe(false);
+  });
+});
