@@ -159,7 +159,8 @@ async function attempt(url: string, label: string, delivery: TestDelivery): Prom
   const startedAt = performance.now();
   const headers = { ...delivery.headers, "X-Service-Test": label };
   const connections = watchConnections();
-  const outcome = await post(url, delivery.body, headers, Date.now());
+  const { outcome, response } = await post(url, delivery.body, headers, Date.now());
+  await response?.body?.cancel();
   const failure = connections.end();
   return { outcome, durationMs: Math.round(performance.now() - startedAt), failure };
 }

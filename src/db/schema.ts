@@ -355,6 +355,12 @@ export const deliveries = sqliteTable(
     lastAt: integer("last_at"),
     lastDurationMs: integer("last_duration_ms"),
     settledAt: integer("settled_at"),
+    /** Number of attempts before it was last sent again, and whether one of them delivered it. */
+    earlierAttempts: integer("earlier_attempts").notNull().default(0),
+    deliveredEarlier: integer("delivered_earlier", { mode: "boolean" }).notNull().default(false),
+    /** What is kept of the last attempt if it succeeded: see webhooks/exchange.ts. */
+    signatures: text(),
+    response: bytes(),
   },
   (table) => [
     primaryKey({ columns: [table.subscriptionId, table.eventId] }),
@@ -368,14 +374,17 @@ export const deliveries = sqliteTable(
   ],
 );
 
-/** Failed attempts. A delivery stores its last attempt itself, so a success writes no row here. */
+/**
+ * Attempts that failed. A success writes no row here: the delivery stores it, until it is sent again and
+ * the success moves here.
+ */
 export const attempts = sqliteTable(
   "attempts",
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
     /**
-     * Number of the failure, from 1; it keeps counting when the delivery is sent again, up to
+     * Number of the attempt, from 1; it keeps counting when the delivery is sent again, up to
      * `ATTEMPTS_KEPT`.
      */
     attempt: integer().notNull(),
@@ -384,6 +393,8 @@ export const attempts = sqliteTable(
     outcome: text().notNull(),
     status: integer(),
     durationMs: integer("duration_ms").notNull(),
+    signatures: text(),
+    response: bytes(),
   },
   (table) => [primaryKey({ columns: [table.subscriptionId, table.eventId, table.attempt] })],
 );

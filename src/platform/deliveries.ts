@@ -60,7 +60,7 @@ export const listDeliveries = operation({
 });
 
 export const readDelivery = operation({
-  about: "Shows a delivery, its failed attempts, and the exact body.",
+  about: "Shows a delivery, its attempts with what was answered, and the exact body.",
   input: z.strictObject({ webhookId: WebhookId, eventId: EventId }),
   output: DeliveryDetails,
   examples: [{ webhookId, eventId }],

@@ -2,9 +2,9 @@ import { and, type Column, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
 import { CLEANUP_MAX, inOrder, type Statements, write } from "../db/client.ts";
-import { erasedLeads, events, leads, runs } from "../db/schema.ts";
+import { attempts, deliveries, erasedLeads, events, leads, runs } from "../db/schema.ts";
 import { deleteDeliveries } from "../webhooks/endings.ts";
-import { resize } from "../webhooks/event-size.ts";
+import { resize, WHOLE_BYTES } from "../webhooks/event-size.ts";
 import { isWritable } from "../workspaces/moves.ts";
 
 /*
@@ -67,11 +67,18 @@ export function forgetErasedLeads(now: number): Statements<unknown> {
 /** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */
 function eraseEvents(workspaceId: string, selected: SQL): Statements<unknown> {
   const isSelected = sql`${events.workspaceId} = ${workspaceId} AND ${events.id} IN (${selected})`;
+  const owed = sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`;
   return inOrder([
-    deleteDeliveries(
-      sql`SELECT o.value, ${events.id} FROM ${events} JOIN json_each(${events.owed}) AS o WHERE ${isSelected}`,
+    resize(-1, sql`FROM ${events} WHERE ${isSelected}`, WHOLE_BYTES),
+    ...[attempts, deliveries].map((table) =>
+      qb
+        .update(table)
+        .set({ response: blank(table.response) })
+        .where(
+          sql`${table.response} IS NOT NULL AND (${table.subscriptionId}, ${table.eventId}) IN (${owed})`,
+        ),
     ),
-    resize(-1, sql`FROM ${events} WHERE ${isSelected}`),
+    deleteDeliveries(owed),
     qb.update(events).set(BLANK_EVENT).where(isSelected),
     qb.delete(events).where(isSelected),
   ]);

@@ -1,4 +1,5 @@
 import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
+import type { DeliveryState } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
@@ -26,10 +27,13 @@ export async function countDays(
     (_, i) => today - (PORTAL_DAYS - 1 - i) * DAY_MS,
   );
   // Event ids are sorted by time: a day is a range of the primary key.
-  const { subscriptionId: id, eventId, state, attempts } = deliveries;
+  const { subscriptionId: id, eventId } = deliveries;
+  // What was delivered stays so, whatever becomes of it when it is sent again.
+  const state = sql<DeliveryState>`iif(${deliveries.deliveredEarlier}, 'delivered', ${deliveries.state})`;
+  const attempts = sql<number>`${deliveries.attempts} + ${deliveries.earlierAttempts}`;
   const counts = days.map((startsAt) => {
     const newest = qb
-      .select({ state, attempts })
+      .select({ state: state.as("state"), attempts: attempts.as("attempts") })
       .from(deliveries)
       .where(
         and(
@@ -46,7 +50,7 @@ export async function countDays(
       qb
         .select({ state: newest.state, deliveries: count(), attempts: sum })
         .from(newest)
-        .groupBy(newest.state),
+        .groupBy(sql`${newest.state}`),
     );
   });
   const found = await commit(db, inOrder(counts));

@@ -1,13 +1,15 @@
-import { and, desc, eq, gte, isNull, lt, sql } from "drizzle-orm";
+import { and, desc, eq, gte, isNull, lt, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
-import { qb } from "../db/builder.ts";
+import { qb, toJsonValue } from "../db/builder.ts";
 import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
 import { type Listing, type PageRequest, toListing } from "../db/page.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody } from "./bodies.ts";
+import { openResponse, requestOf } from "./exchange.ts";
 import { unknownWebhook } from "./health.ts";
 import type { DeliveryDetails, DeliveryView } from "./views.ts";
 
@@ -25,7 +27,7 @@ const SHOWN = {
   type: events.type,
   createdAt: events.createdAt,
   state: deliveries.state,
-  attempts: deliveries.attempts,
+  attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
   dueAt: deliveries.dueAt,
   settledAt: deliveries.settledAt,
   lastAt: deliveries.lastAt,
@@ -34,11 +36,10 @@ const SHOWN = {
   lastDurationMs: deliveries.lastDurationMs,
 };
 
-type DeliveryRow = Omit<
-  typeof deliveries.$inferSelect,
-  "subscriptionId" | "workspaceId" | "generation"
-> &
-  Pick<typeof events.$inferSelect, "type" | "createdAt">;
+type DeliveryRow = Pick<
+  typeof deliveries.$inferSelect & typeof events.$inferSelect,
+  Exclude<keyof typeof SHOWN, "eventId">
+> & { eventId: string };
 
 const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
 
@@ -97,7 +98,7 @@ export async function listDeliveries(
 }
 
 /**
- * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` failed attempts.
+ * One delivery with everything that is stored about it, at most `ATTEMPTS_KEPT` attempts and a success.
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @throws InputError if there is none.
@@ -108,8 +109,8 @@ export async function findDelivery(
   webhookId: string,
   eventId: string,
 ): Promise<DeliveryDetails> {
-  const { at, outcome, status, durationMs } = attempts;
-  const [known, [row], failed] = await commit(
+  const { at, outcome, status, durationMs, signatures } = attempts;
+  const [known, [row], stored] = await commit(
     db,
     inOrder([
       isThere(webhookId),
@@ -117,6 +118,8 @@ export async function findDelivery(
         .select({
           ...SHOWN,
           ...BODY,
+          signatures: deliveries.signatures,
+          response: toJsonValue(deliveries.response) as SQL<string | null>,
           workspaceId: events.workspaceId,
           dataKey: dataKeyOf(events.workspaceId),
         })
@@ -124,7 +127,10 @@ export async function findDelivery(
         .innerJoin(events, IS_ITS_EVENT)
         .where(and(eq(deliveries.subscriptionId, webhookId), eq(deliveries.eventId, eventId))),
       qb
-        .select({ at, outcome, status, durationMs })
+        .select({
+          ...{ at, outcome, status, durationMs, signatures },
+          response: toJsonValue(attempts.response) as SQL<string | null>,
+        })
         .from(attempts)
         .where(and(eq(attempts.subscriptionId, webhookId), eq(attempts.eventId, eventId)))
         .orderBy(attempts.attempt),
@@ -132,8 +138,27 @@ export async function findDelivery(
   );
   if (known.length === 0) throw unknownWebhook();
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
-  const failedAttempts = failed.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) }));
-  return { ...toView(row), failedAttempts, body: (await makeBody(keys, row, row)) ?? "" };
+  const view = toView(row);
+  // A success is stored in the row of its delivery.
+  const { lastAttempt } = row.state === "delivered" ? view : { lastAttempt: null };
+  const log = [
+    ...stored.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) })),
+    ...(lastAttempt
+      ? [{ ...lastAttempt, signatures: row.signatures, response: row.response }]
+      : []),
+  ];
+  const key = await openDataKey(keys, row.workspaceId, row.dataKey);
+  const owner = { subscriptionId: webhookId, eventId };
+  const attemptLog = log.map(async ({ signatures, response, ...attempt }) => ({
+    ...attempt,
+    request: requestOf(eventId, signatures),
+    response: await openResponse(key, owner, response),
+  }));
+  return {
+    ...view,
+    attemptLog: await Promise.all(attemptLog),
+    body: (await makeBody(keys, row, row)) ?? "",
+  };
 }
 
 function isThere(webhookId: string) {

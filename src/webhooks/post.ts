@@ -1,9 +1,22 @@
 import { POST_TIMEOUT_MS } from "../contract/limits.ts";
 import { InvocationLimit, type Outcome } from "./outcome.ts";
 
+/** The headers of every post, beside those of its signature. */
+export const HEADERS = {
+  "Content-Type": "application/json",
+  "User-Agent": "PublicAPI-Webhooks/1.0",
+};
+
+/** How a post ended. */
+export interface Posted {
+  outcome: Outcome;
+  /** The response, if there is one: the caller reads or cancels its body, on which nothing depends. */
+  response: Response | null;
+}
+
 /**
  * Posts `body` to a subscriber. This is the only request the service makes to an address a client
- * chose. Redirects are not followed, and the response body is not read.
+ * chose. Redirects are not followed.
  *
  * @param now Unix milliseconds, for a `Retry-After` that is a date.
  * @param signal aborts the post when it takes too long.
@@ -14,28 +27,22 @@ export async function post(
   headers: Record<string, string>,
   now: number,
   signal = AbortSignal.timeout(POST_TIMEOUT_MS),
-): Promise<Outcome> {
+): Promise<Posted> {
   try {
-    const answer = await fetch(url, {
+    const response = await fetch(url, {
       method: "POST",
       redirect: "manual",
       signal,
-      headers: {
-        "Content-Type": "application/json",
-        "User-Agent": "PublicAPI-Webhooks/1.0",
-        ...headers,
-      },
+      headers: { ...HEADERS, ...headers },
       body,
     });
-    // Not awaited: nothing depends on it.
-    answer.body?.cancel().catch(() => {});
-    const { ok, status } = answer;
-    const retryAfterSeconds = ok ? null : parseRetryAfter(answer.headers.get("Retry-After"), now);
-    return { kind: "answered", status, retryAfterSeconds };
+    const { ok, status } = response;
+    const retryAfterSeconds = ok ? null : parseRetryAfter(response.headers.get("Retry-After"), now);
+    return { outcome: { kind: "answered", status, retryAfterSeconds }, response };
   } catch (error) {
     if (error instanceof Error && /too many subrequests/i.test(error.message))
       throw new InvocationLimit(error.message);
-    return { kind: signal.aborted ? "timed_out" : "unreachable" };
+    return { outcome: { kind: signal.aborted ? "timed_out" : "unreachable" }, response: null };
   }
 }
 

@@ -4,8 +4,7 @@ import { isoTime } from "../contract/time.ts";
 import { log } from "../log.ts";
 import { showPerson } from "../records/person.ts";
 import type { WebhookDelivery } from "./bodies.ts";
-import type { Outcome } from "./outcome.ts";
-import { post } from "./post.ts";
+import { type Posted, post } from "./post.ts";
 import { createGuard } from "./resolve.ts";
 import { openSigner } from "./secrets.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
@@ -28,9 +27,10 @@ export async function sendTestEvent(
   const eventId = newEventId(now);
   const sample: WebhookDelivery = { id: eventId, created_at: isoTime(now), ...sampleOf(type, now) };
   const body = JSON.stringify(sample);
-  const outcome: Outcome = (await createGuard(env)(url))
-    ? { kind: "refused" }
+  const { outcome, response }: Posted = (await createGuard(env)(url))
+    ? { outcome: { kind: "refused" }, response: null }
     : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
+  await response?.body?.cancel();
   const status = outcome.kind === "answered" ? outcome.status : null;
   const durationMs = Date.now() - now;
   const { host } = new URL(url);

@@ -16,6 +16,24 @@ export const AttemptView = z.object({
 });
 export type AttemptView = z.infer<typeof AttemptView>;
 
+/** What was sent in an attempt. */
+export const AttemptRequest = z.object({ headers: z.record(z.string(), z.string()) });
+export type AttemptRequest = z.infer<typeof AttemptRequest>;
+
+/** What the receiver answered, beside the status. */
+export const AttemptResponse = z.object({
+  contentType: z.string().nullable(),
+  body: z.string().nullable().describe("its first 1,024 bytes; null if it is not text"),
+  truncated: z.boolean().describe("there was more"),
+});
+export type AttemptResponse = z.infer<typeof AttemptResponse>;
+
+/** An attempt as the log of its delivery has it. */
+const LoggedAttempt = AttemptView.extend({
+  request: AttemptRequest.nullable().describe("null if nothing was sent"),
+  response: AttemptResponse.nullable().describe("null if nothing was answered but the status"),
+});
+
 /** A subscription and its health. */
 export const WebhookView = z.object({
   webhookId: z.string(),
@@ -38,7 +56,7 @@ export type WebhookView = z.infer<typeof WebhookView>;
 export const DayView = z.object({
   date: z.string().describe("such as 2026-11-21, in UTC"),
   pending: z.int(),
-  delivered: z.int(),
+  delivered: z.int().describe("also those that are being sent again"),
   exhausted: z.int(),
   cancelled: z.int(),
   attempts: z.int(),
@@ -56,7 +74,7 @@ export const DeliveryView = z.object({
   type: WebhookEvent,
   createdAt: Time,
   state: DeliveryState,
-  attempts: z.int().describe("since it was owed, or last owed again"),
+  attempts: z.int().describe("all, also before it was sent again"),
   dueAt: Time.nullable().describe("null unless pending"),
   settledAt: Time.nullable(),
   lastAttempt: AttemptView.nullable(),
@@ -65,9 +83,9 @@ export type DeliveryView = z.infer<typeof DeliveryView>;
 
 /** A delivery with everything that is stored about it. */
 export const DeliveryDetails = DeliveryView.extend({
-  failedAttempts: z
-    .array(AttemptView)
-    .describe("oldest first; of very many, the first ones and the last"),
+  attemptLog: z
+    .array(LoggedAttempt)
+    .describe("oldest first; of more than 100, the first ones and the last"),
   body: z.string().describe("exactly what is signed and posted"),
 });
 export type DeliveryDetails = z.infer<typeof DeliveryDetails>;

@@ -27,6 +27,8 @@ interface Stored {
   secret?: Column[];
   /** Columns that are overwritten before their rows are deleted: see records/erasure.ts. */
   personal?: Column[];
+  /** The column that a row of up to 64 KiB mostly consists of. */
+  bulk?: Column;
 }
 
 /** A table with rows of workspaces. */
@@ -38,8 +40,6 @@ interface Owned extends Stored {
   order: Column[];
   /** SQL conditions: where each is true, another index has the rows. Together they cover all rows. */
   ranges?: SQL[];
-  /** The column that a row of up to 64 KiB mostly consists of. */
-  bulk?: Column;
   /** Whether its rows stay where they are when their workspace moves. */
   stays?: true;
   /** Whether its rows are in the directory, wherever their workspace lives. */
@@ -154,6 +154,10 @@ const MANIFEST = {
     table: deliveries,
     kind: "delivery",
     key: [deliveries.subscriptionId, deliveries.eventId],
+    bulk: deliveries.response,
+    // What its receiver said, which it knows.
+    secret: [deliveries.response],
+    personal: [deliveries.response],
     order: [events.id, deliveries.subscriptionId],
     // Because a delivery may outlive its subscription. IN returns the rows in order; joining the list
     // would sort all remaining rows for each page.
@@ -167,6 +171,9 @@ const MANIFEST = {
     table: attempts,
     kind: "attempt",
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
+    bulk: attempts.response,
+    secret: [attempts.response],
+    personal: [attempts.response],
   },
   notices: {
     table: notices,

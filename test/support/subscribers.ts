@@ -4,6 +4,9 @@
  *
  * - `ok-…`: 200; `status-503-…`: that status; `hang-…`: no answer;
  * - `endless-…`: 200, and a body that never ends;
+ * - `says-200-…`: that status; the body is the `says` of the URL, its `Content-Type` its `type`;
+ * - `echo-500-…`: that status, and what was posted;
+ * - `flood-200-…`: that status, and text that does not end;
  * - `first-fails-…`: 500 to the first request, 200 to the others;
  * - `?retry-after=…` in the URL: the header `Retry-After` of the answer;
  * - `GET https://<host>/received`: what was posted there, oldest first.
@@ -32,16 +35,32 @@ export async function answerAsSubscriber(request: Request): Promise<Response> {
   if (hostname.startsWith("endless-")) return new Response(new ReadableStream({ start }));
   if (hostname.startsWith("first-fails-") && posts.length === 1)
     return new Response(null, { status: 500 });
-  const status = Number(/^status-(\d+)-/.exec(hostname)?.[1] ?? 200);
+  const status = Number(/^(?:status|says|echo|flood)-(\d+)-/.exec(hostname)?.[1] ?? 200);
   const headers = new Headers();
   if (status >= 300 && status < 400) headers.set("Location", "https://ok-elsewhere.example/");
   const retryAfter = searchParams.get("retry-after");
   if (retryAfter !== null) headers.set("Retry-After", retryAfter);
-  return new Response(null, { status, headers });
+  const type = hostname.startsWith("echo-") ? "application/json" : searchParams.get("type");
+  if (type) headers.set("Content-Type", type);
+  if (hostname.startsWith("flood-")) return new Response(flood(), { status, headers });
+  const echo = hostname.startsWith("echo-") ? posts.at(-1)?.body : searchParams.get("says");
+  return new Response(echo ? new TextEncoder().encode(echo) : null, { status, headers });
 }
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Text for ten seconds; the runtime under test does not tell that nobody reads it any more. */
+function flood(): ReadableStream {
+  let chunks = 0;
+  return new ReadableStream({
+    async pull(controller) {
+      controller.enqueue(new TextEncoder().encode("é".repeat(300)));
+      if (++chunks > 10) await sleep(50);
+      if (chunks > 200) controller.close();
+    },
+  });
 }
 
 function start(controller: ReadableStreamDefaultController<Uint8Array>): void {

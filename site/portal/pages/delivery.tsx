@@ -1,12 +1,12 @@
 import type {
-  AttemptView as Attempt,
   DeliveryDetails,
   WorkspaceDetails as Workspace,
 } from "../../../src/webhooks/views.ts";
 import { readDelivery, redeliver } from "../api.ts";
-import { formatExactTime, formatOutcome, isAccepted } from "../format.ts";
+import { formatExactTime } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
+import { Attempts } from "../parts/attempts.tsx";
 import { Badge, Facts, Loading } from "../parts/basics.tsx";
 import { Body } from "../parts/body.tsx";
 import { ActionFault, LoadFault } from "../parts/faults.tsx";
@@ -50,7 +50,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
               {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
             </button>
           </div>
-          <Attempts delivery={delivery} />
+          <Attempts log={delivery.attemptLog} />
           <section>
             <h2>{t.delivery.body}</h2>
             <Body body={delivery.body} />
@@ -76,46 +76,4 @@ function About({ delivery }: { delivery: DeliveryDetails }) {
       Date.parse(dueAt) > Date.now() ? formatExactTime(dueAt) : t.subscription.asap,
     ]);
   return <Facts of={facts} />;
-}
-
-/** Every stored failed attempt, and the last one if it succeeded. */
-function attemptsOf({ failedAttempts, lastAttempt }: DeliveryDetails): Attempt[] {
-  return lastAttempt && isAccepted(lastAttempt) ? [...failedAttempts, lastAttempt] : failedAttempts;
-}
-
-function Attempts({ delivery }: { delivery: DeliveryDetails }) {
-  const attempts = attemptsOf(delivery);
-  return (
-    <section>
-      <h2>{t.delivery.failedAttempts}</h2>
-      {attempts.length === 0 ? (
-        <p class="hint">{t.delivery.noAttempt}</p>
-      ) : (
-        <table class="rows">
-          <thead>
-            <tr>
-              <th scope="col">{t.delivery.time}</th>
-              <th scope="col">{t.delivery.answer}</th>
-              <th scope="col">{t.delivery.duration}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {attempts.map((attempt) => (
-              <tr key={attempt.at}>
-                <th scope="row">{attempt.at ? formatExactTime(attempt.at) : "–"}</th>
-                <td data-name={t.delivery.answer}>
-                  <Badge tone={isAccepted(attempt) ? "delivered" : "exhausted"}>
-                    {formatOutcome(attempt)}
-                  </Badge>
-                </td>
-                <td data-name={t.delivery.duration}>
-                  {attempt.durationMs === null ? "–" : t.milliseconds(attempt.durationMs)}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-    </section>
-  );
 }

@@ -201,16 +201,20 @@ export const en = {
     settled: "Settled",
     due: "Next attempt",
     attempts: "Attempts",
-    failedAttempts: "Attempts",
-    time: "Time",
-    answer: "Answer",
-    duration: "Duration",
     noAttempt: "No attempt has been made yet.",
     body: "Body",
     pretty: "Formatted",
     exact: "Exact",
     exactHint: "These are the bytes that the signature covers.",
     kept: (days: number) => `Events are kept for ${count(days, "day", "days")}.`,
+  },
+
+  exchange: {
+    request: "Headers sent",
+    response: (type: string | null) => (type ? `Response (${type})` : "Response"),
+    cut: "Only its first 1,024 bytes were kept.",
+    notText: (type: string) => `The response (${type}) is not text and was not kept.`,
+    empty: "The response had no body.",
   },
 
   sendAgain: {

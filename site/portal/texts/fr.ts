@@ -195,16 +195,20 @@ export const fr: Texts = {
     settled: "Terminée",
     due: "Prochaine tentative",
     attempts: "Tentatives",
-    failedAttempts: "Tentatives",
-    time: "Heure",
-    answer: "Réponse",
-    duration: "Durée",
     noAttempt: "Aucune tentative n’a encore eu lieu.",
     body: "Contenu",
     pretty: "Mis en forme",
     exact: "Exact",
     exactHint: "Ce sont les octets sur lesquels porte la signature.",
     kept: (days) => `Les événements sont conservés ${count(days, "jour", "jours")}.`,
+  },
+
+  exchange: {
+    request: "En-têtes envoyés",
+    response: (type: string | null) => (type ? `Réponse (${type})` : "Réponse"),
+    cut: "Seuls ses 1 024 premiers octets ont été conservés.",
+    notText: (type: string) => `La réponse (${type}) n’est pas du texte et n’a pas été conservée.`,
+    empty: "La réponse n’avait pas de corps.",
   },
 
   sendAgain: {

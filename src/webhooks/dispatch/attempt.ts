@@ -1,22 +1,26 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
+import { openDataKey } from "../../encryption/personal-data.ts";
 import { log, logError } from "../../log.ts";
 import { Recent } from "../../recent.ts";
 import { makeBody } from "../bodies.ts";
 import { createDeadlines } from "../deadlines.ts";
-import { type Outcome, succeeded } from "../outcome.ts";
+import { keep, RESPONSE_READ_MS, readResponse } from "../exchange.ts";
+import { succeeded } from "../outcome.ts";
 import { post } from "../post.ts";
 import { createGuard } from "../resolve.ts";
 import { openSigner } from "../secrets.ts";
 import type { Signer } from "../signature.ts";
 import type { Target } from "./pipeline.ts";
 import type { Claimed } from "./settle-and-claim.ts";
-import { type DispatchTools, EventErased } from "./tools.ts";
+import { type Attempted, type DispatchTools, EventErased } from "./tools.ts";
 
 /** What is needed to post to a subscription, prepared once per dispatch. */
 interface Prepared {
   host: string;
   /** Rejects if a secret cannot be decrypted. */
   signer: Promise<Signer>;
+  /** The body of one of its responses was late: those of successes are not waited for any more. */
+  isBodyLate: boolean;
 }
 
 /** How many bodies a dispatch keeps: its subscriptions get the same events at about the same time. */
@@ -26,6 +30,7 @@ const BODIES_KEPT = 20;
 export function createAttempt(env: Env): DispatchTools["attempt"] {
   const prepared = new Map<string, Prepared>();
   const withinDeadline = createDeadlines(POST_TIMEOUT_MS);
+  const withinReadTime = createDeadlines(RESPONSE_READ_MS);
   const isRefused = createGuard(env);
   const bodies = new Recent<ReturnType<typeof makeBody>>(BODIES_KEPT);
   const bodyOf = ({ eventId, event }: Claimed, target: Target) => {
@@ -41,23 +46,42 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     const signer = openSigner(env, subscriptionId, target);
     // Handled when it is awaited.
     signer.catch(() => {});
-    const made = { host: new URL(target.url).host, signer };
+    const made = { host: new URL(target.url).host, signer, isBodyLate: false };
     prepared.set(key, made);
     return made;
+  };
+  /** What the receiver said. Ends before the post would have timed out. */
+  const read = async (response: Response, ready: Prepared, startedAt: number) => {
+    const isUnread = response.ok && ready.isBodyLate;
+    if (isUnread || Date.now() - startedAt > POST_TIMEOUT_MS - RESPONSE_READ_MS) {
+      await response.body?.cancel();
+      return null;
+    }
+    return withinReadTime((signal) => {
+      signal.addEventListener("abort", () => {
+        ready.isBodyLate = true;
+      });
+      return readResponse(response, signal);
+    });
   };
   const send = async (
     delivery: Claimed,
     target: Target,
-    { signer }: Prepared,
+    ready: Prepared,
     now: number,
-  ): Promise<Outcome> => {
-    const { url } = target;
+  ): Promise<Attempted> => {
+    const { url, workspaceId, dataKey } = target;
     if (await isRefused(url)) return { kind: "refused" };
-    const sign = await signer;
+    const sign = await ready.signer;
     const body = await bodyOf(delivery, target);
     if (body === null) throw new EventErased();
     const headers = await sign(delivery.eventId, body, now);
-    return withinDeadline((signal) => post(url, body, headers, now, signal));
+    const { outcome, response } = await withinDeadline((signal) =>
+      post(url, body, headers, now, signal),
+    );
+    const said = response ? read(response, ready, now) : Promise.resolve(null);
+    const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
+    return { ...outcome, kept: keep(delivery, headers, said, openKey) };
   };
   return async (delivery, target) => {
     const startedAt = Date.now();

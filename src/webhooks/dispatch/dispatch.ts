@@ -207,8 +207,9 @@ class Dispatch {
     this.#attempts++;
     try {
       const outcome = await attempt(delivery, target);
+      const endedAt = now();
       this.#answers++;
-      pipeline.end(delivery, { outcome, startedAt, endedAt: now() }, random());
+      pipeline.end(delivery, { outcome, startedAt, endedAt }, random(), await outcome.kept);
     } catch (error) {
       // If the limit was hit before any post, another invocation would hit it too.
       if (error instanceof InvocationLimit && this.#answers > 0) {

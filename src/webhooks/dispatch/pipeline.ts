@@ -4,6 +4,7 @@ import {
   POST_TIMEOUT_MS,
 } from "../../contract/limits.ts";
 import type { LastAttempt } from "../../db/schema.ts";
+import { NOTHING_KEPT } from "../exchange.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import type { ClaimRequest, Lease } from "./lease.ts";
 import { type Attempt, adjustPace, decide, type Lane, laneOf, type Pace } from "./policy.ts";
@@ -149,7 +150,7 @@ export class Pipeline {
   }
 
   /** Settles a delivery that was posted. */
-  end(delivery: Claimed, attempt: Attempt, random: number): void {
+  end(delivery: Claimed, attempt: Attempt, random: number, kept = NOTHING_KEPT): void {
     const { outcome, startedAt, endedAt } = attempt;
     const { subscriptionId, eventId, attempts } = delivery;
     this.#inFlight.delete(delivery);
@@ -166,6 +167,7 @@ export class Pipeline {
       startedAt,
       durationMs: Math.max(0, endedAt - startedAt),
       settledAt: isPending ? null : endedAt,
+      ...kept,
     });
     if (this.subscription) this.#setPace(adjustPace(this.subscription, attempt, random));
   }

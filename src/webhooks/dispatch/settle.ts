@@ -1,23 +1,20 @@
 import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../../contract/limits.ts";
-import { assign, each, excluded, fromJson, insertFrom, qb } from "../../db/builder.ts";
-import { inOrder, preparedWrite, type Statements } from "../../db/client.ts";
+import { each, fromJson, insertFrom, qb } from "../../db/builder.ts";
+import { inOrder, jsonParameters, preparedWrite, type Statements } from "../../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
+import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
+import { addKept, attemptBytes, successBytes } from "../event-size.ts";
+import type { Kept } from "../exchange.ts";
 import type { Lease } from "./lease.ts";
 import type { Pace } from "./policy.ts";
 
 /* What a round trip records. All of it only affects what the dispatch still leases. */
 
-/**
- * Maximum failed attempts stored per delivery, which can be sent again any number of times: the first
- * ones and the last.
- */
-export const ATTEMPTS_KEPT = 100;
-
 /** How an attempt ended. */
-export interface Settlement {
+export interface Settlement extends Kept {
   subscriptionId: string;
   eventId: string;
   /** Number of attempts before this one. */
@@ -150,22 +147,24 @@ const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AN
     AND EXISTS (SELECT 1 FROM ${subscriptions}
       WHERE ${subscriptions.id} = ${deliveries.subscriptionId} AND ${subscriptions.heldBy} = ${HOLDER})`;
 
+const outcome = fromJson("o");
+const IS_DELIVERED = sql`o.value->>'state' = 'delivered'`;
+
 const insertFailures = preparedWrite(
-  insertFrom(
-    attempts,
+  insertAttempts(
     {
-      subscriptionId: deliveries.subscriptionId,
-      eventId: deliveries.eventId,
-      attempt: sql`min(${ATTEMPTS_KEPT}, 1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
-        WHERE ${attempts.subscriptionId} = ${deliveries.subscriptionId}
-          AND ${attempts.eventId} = ${deliveries.eventId}), 0))`,
       at: sql`o.value->>'startedAt'`,
-      ...each(attempts, ["outcome", "status", "durationMs"], fromJson("o")),
+      ...each(attempts, ["outcome", "status", "durationMs", "signatures", "response"], outcome),
     },
-    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN} WHERE o.value->>'state' <> 'delivered'
-      ON CONFLICT (subscription_id, event_id, attempt) DO UPDATE SET ${assign(attempts, {
-        ...each(attempts, ["at", "outcome", "status", "durationMs"], excluded),
-      })}`,
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN} WHERE NOT ${IS_DELIVERED}`,
+  ),
+);
+
+const addSizes = preparedWrite(
+  addKept(
+    sql`iif(${IS_DELIVERED}, ${successBytes(outcome(deliveries.response, "response"))},
+      ${attemptBytes(each(attempts, ["signatures", "response"], outcome))} - ${replacedBytes(attemptBytes)})`,
+    sql`FROM ${OUTCOMES} JOIN ${deliveries} ON ${IS_OPEN}`,
   ),
 );
 
@@ -173,7 +172,12 @@ const updateDeliveries = preparedWrite(
   qb
     .update(deliveries)
     .set({
-      ...each(deliveries, ["state", "dueAt", "settledAt"], fromJson("o")),
+      ...each(deliveries, ["state", "dueAt", "settledAt"], outcome),
+      ...each(
+        deliveries,
+        ["signatures", "response"],
+        (column, name) => sql`iif(${IS_DELIVERED}, ${outcome(column, name)}, NULL)`,
+      ),
       attempts: sql`${deliveries.attempts} + 1`,
       lastOutcome: sql`o.value->>'outcome'`,
       lastStatus: sql`o.value->>'status'`,
@@ -186,11 +190,16 @@ const updateDeliveries = preparedWrite(
 
 /** Records outcomes and settles deliveries; applied twice, it changes nothing the second time. */
 export function settle({ holder }: Lease, settlements: Settlement[]): Statements<unknown> {
-  const values = { holder, outcomes: JSON.stringify(settlements) };
   const failed = settlements.some(({ state }) => state !== "delivered");
-  return inOrder([
-    // Before the update: afterwards, neither this nor a second try finds the delivery pending.
-    ...(failed ? [insertFailures(values)] : []),
-    updateDeliveries(values),
-  ]);
+  const saidMore = settlements.some(({ response }) => response !== null);
+  return inOrder(
+    jsonParameters(settlements).map((outcomes) =>
+      inOrder([
+        // Before the update: afterwards, neither these nor a second try finds the delivery pending.
+        ...(failed || saidMore ? [addSizes({ holder, outcomes })] : []),
+        ...(failed ? [insertFailures({ holder, outcomes })] : []),
+        updateDeliveries({ holder, outcomes }),
+      ]),
+    ),
+  );
 }

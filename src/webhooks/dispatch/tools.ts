@@ -1,3 +1,4 @@
+import type { Kept } from "../exchange.ts";
 import type { Outcome } from "../outcome.ts";
 import type { Target } from "./pipeline.ts";
 import type { Claimed, Snapshot } from "./settle-and-claim.ts";
@@ -22,10 +23,13 @@ export interface DispatchTools {
    *   nothing left to post; anything else if the attempt could not be made, through no fault of the
    *   subscriber.
    */
-  attempt(delivery: Claimed, target: Target): Promise<Outcome>;
+  attempt(delivery: Claimed, target: Target): Promise<Attempted>;
   /** Takes a subscription that the dispatch has finished with, and which may have more due. */
   finished(subscription: Finished): void;
 }
+
+/** How an attempt ended, and what is kept of it: of nothing that was not sent. */
+export type Attempted = Outcome & { kept?: Promise<Kept> };
 
 /** A subscription that a dispatch has finished with. */
 export interface Finished {

@@ -2,10 +2,11 @@ import { and, type SQL, sql } from "drizzle-orm";
 import type { RedeliveryState } from "../../contract/enumerations.ts";
 import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
-import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
+import { counted, inOrder, readAs, type Statements, write } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
+import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { IS_ACTIVE } from "../dispatch/lease.ts";
-import { resize } from "../event-size.ts";
+import { addKept, attemptBytes, resize, successBytes } from "../event-size.ts";
 
 /** The time between two redeliveries to a subscription. */
 export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
@@ -63,7 +64,9 @@ export function requeue(requeuing: Requeuing): Statements<number> {
   const named = sql`FROM ${slots} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_ITS_DELIVERY})`;
   const slotAt = sql`${startsAt} + slot.key * ${SPACING_MS}`;
-  const { attempts, dueAt } = deliveries;
+  const again = sql`${named} JOIN ${deliveries} ON ${IS_ITS_DELIVERY}`;
+  const isDelivered = sql`${isWanted} AND ${deliveries.state} = 'delivered' AND ${deliveries.lastAt} IS NOT NULL`;
+  const { dueAt, signatures, response } = deliveries;
   const statements = inOrder([
     resize(-1, sql`${named} WHERE ${isNew}`),
     qb
@@ -72,6 +75,25 @@ export function requeue(requeuing: Requeuing): Statements<number> {
       .from(sql`${slots} JOIN ${subscription}`)
       .where(sql`${isNamed} AND ${isNew}`),
     resize(1, sql`${named} WHERE ${isNew}`),
+    // The success that the delivery stores becomes one of its attempts.
+    write(
+      addKept(
+        sql`${attemptBytes(deliveries)} - ${successBytes(response)} - ${replacedBytes(attemptBytes)}`,
+        again,
+        isDelivered,
+      ),
+    ),
+    insertAttempts(
+      {
+        at: sql`${deliveries.lastAt}`,
+        outcome: sql`${deliveries.lastOutcome}`,
+        status: sql`${deliveries.lastStatus}`,
+        durationMs: sql`coalesce(${deliveries.lastDurationMs}, 0)`,
+        signatures: sql`${signatures}`,
+        response: sql`${response}`,
+      },
+      sql`${again} WHERE ${isDelivered}`,
+    ),
     counted(
       insertFrom(
         deliveries,
@@ -80,16 +102,19 @@ export function requeue(requeuing: Requeuing): Statements<number> {
           eventId: events.id,
           workspaceId: events.workspaceId,
           state: "pending",
-          attempts: sql`iif(${isWaiting}, ${attempts}, 0)`,
+          attempts: sql`iif(${isWaiting}, ${deliveries.attempts}, 0)`,
           dueAt: sql`iif(${isWaiting}, min(${dueAt}, ${slotAt}), ${slotAt})`,
           generation: subscriptions.generation,
+          earlierAttempts: sql`coalesce(${deliveries.earlierAttempts} + iif(${isWaiting}, 0, ${deliveries.attempts}), 0)`,
+          deliveredEarlier: sql`coalesce(${deliveries.deliveredEarlier} OR ${deliveries.state} = 'delivered', 0)`,
         },
         sql`${named} LEFT JOIN ${deliveries} ON ${IS_ITS_DELIVERY} WHERE ${isWanted}
           ON CONFLICT (subscription_id, event_id) DO UPDATE
           SET state = excluded.state, attempts = excluded.attempts, due_at = excluded.due_at,
-            generation = excluded.generation, settled_at = NULL`,
+            generation = excluded.generation, settled_at = NULL, signatures = NULL, response = NULL,
+            earlier_attempts = excluded.earlier_attempts, delivered_earlier = excluded.delivered_earlier`,
       ),
     ),
   ]);
-  return readAs(statements, (results) => results[3]);
+  return readAs(statements, (results) => results[5]);
 }

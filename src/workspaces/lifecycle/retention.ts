@@ -14,7 +14,7 @@ import {
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { deleteDeliveries } from "../../webhooks/endings.ts";
-import { resize } from "../../webhooks/event-size.ts";
+import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { isWritable } from "../moves.ts";
 
 /** An event that is settled later than this after its creation gets an expiry of its own. */
@@ -176,18 +176,18 @@ export async function expire(
   }
   const seen = JSON.stringify(old);
   const isSeen = sql`${events.workspaceId} = x.value->>'workspaceId' AND ${events.id} = x.value->>'id'`;
-  const settled = sql`SELECT o.value, ${events.id} FROM json_each(${seen}) AS x JOIN ${events} ON ${isSeen}
-      JOIN json_each(${events.owed}) AS o
-    WHERE x.value->>'expiresAt' <= ${now}
-      AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
+  const settled = sql`json_each(${seen}) AS x JOIN ${events} ON ${isSeen} AND x.value->>'expiresAt' <= ${now}
+    AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;
   // Evaluated after their deliveries are deleted.
   const going = sql`FROM json_each(${seen}) AS x JOIN ${events} ON ${isSeen}
     WHERE x.value->>'expiresAt' <= ${now} AND NOT EXISTS (SELECT 1 ${OF_EVENT})`;
   const [, , deleted] = await commit(
     db,
     inOrder([
-      deleteDeliveries(settled),
-      resize(-1, going),
+      resize(-1, sql`FROM ${settled} WHERE true`, WHOLE_BYTES),
+      deleteDeliveries(
+        sql`SELECT o.value, ${events.id} FROM ${settled} JOIN json_each(${events.owed}) AS o`,
+      ),
       counted(
         qb
           .delete(events)

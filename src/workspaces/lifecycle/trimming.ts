@@ -5,7 +5,7 @@ import { CLEANUP_MAX, commit, type Database, inOrder, write } from "../../db/cli
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { exhaustEvents } from "../../webhooks/endings.ts";
-import { EVENT_BYTES, type Measured, measureNext } from "../../webhooks/event-size.ts";
+import { type Measured, measureNext, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { isWritable } from "../moves.ts";
 import { expire, OF_EVENT } from "./retention.ts";
 
@@ -187,7 +187,7 @@ async function listOldest(
   return db
     .select({
       id: events.id,
-      bytes: sql<number>`${EVENT_BYTES}`,
+      bytes: sql<number>`${WHOLE_BYTES}`,
       isPending: sql`EXISTS (SELECT 1 ${OF_EVENT} AND ${deliveries.state} = 'pending')`.mapWith(
         Boolean,
       ),

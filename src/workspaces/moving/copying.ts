@@ -4,7 +4,14 @@ import { bare, excluded, fromJson, list, toJsonValue } from "../../db/builder.ts
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../../db/client.ts";
 import { changes, subscriptions } from "../../db/schema.ts";
 import { deleteChildren, eraseRows } from "../lifecycle/erase.ts";
-import { type ChildTable, fieldOf, MOVED, type OwnedTable, referencesOf } from "../manifest.ts";
+import {
+  type ChildTable,
+  fieldOf,
+  isOf,
+  MOVED,
+  type OwnedTable,
+  referencesOf,
+} from "../manifest.ts";
 import {
   childrenAsJson,
   hasKey,
@@ -54,9 +61,15 @@ function toCopied({ children, ...row }: Record<string, unknown>): CopiedRow {
   return { ...row, children: JSON.parse(children as string) };
 }
 
-/** SQL expression: the approximate size of a row in bytes, without reading all of it. */
-function weightOf({ bulk }: OwnedTable): SQL {
-  return sql`(100 + coalesce(2 * octet_length(${bulk ?? sql`NULL`}), 0))`;
+/** SQL expression: the approximate size of a row and its child rows in bytes, without reading all of it. */
+function weightOf({ bulk, children }: OwnedTable): SQL {
+  const own = (column = sql`NULL` as SQL | Column) =>
+    sql`(100 + coalesce(2 * octet_length(${column}), 0))`;
+  const inner = children.map(
+    (child) =>
+      sql`coalesce((SELECT sum(${own(child.bulk)}) FROM ${child.table} WHERE ${isOf(child)}), 0)`,
+  );
+  return sql.join([own(bulk), ...inner], sql` + `);
 }
 
 /** Selects rows from those that `weighed` selects, in order: always the first, and others while they fit. */

@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { attempts, deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
 import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
-import { ATTEMPTS_KEPT } from "../../../src/webhooks/dispatch/settle.ts";
 import { listDeliveries } from "../../../src/webhooks/history.ts";
 import { deleteExpired } from "../../../src/workspaces/lifecycle/retention.ts";
 import { errorOf } from "../../support/api.ts";
@@ -273,7 +273,7 @@ describe("listDeliveries", () => {
 });
 
 describe("readDelivery", () => {
-  test("returns the exact body and every failed attempt", async () => {
+  test("returns the exact body and every attempt", async () => {
     const { id, drafts } = await owed(1, T0);
     const [draft] = drafts;
     const timedOut = { kind: "timed_out" } as const;
@@ -286,14 +286,15 @@ describe("readDelivery", () => {
       state: "delivered",
       attempts: 3,
       body: draft?.body,
-      failedAttempts: [
+      attemptLog: [
         { at: isoTime(T0), outcome: "answered", status: 500, durationMs: 0 },
         { at: isoTime(T0 + MINUTE_MS), outcome: "timed_out", status: null, durationMs: 0 },
+        { at: isoTime(T0 + 10 * MINUTE_MS), outcome: "answered", status: 200, durationMs: 0 },
       ],
     });
   });
 
-  test("returns the first failed attempts and the last, however often it was sent again", async () => {
+  test("returns the first attempts and the last, however often it was sent again", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     await db.insert(attempts).values(
@@ -306,8 +307,8 @@ describe("readDelivery", () => {
       await endWait(id);
       await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], answered(status));
     }
-    const { failedAttempts } = await Platform.readDelivery({ webhookId: id, eventId });
-    expect(failedAttempts.map(({ at, status }) => [at, status])).toEqual([
+    const { attemptLog } = await Platform.readDelivery({ webhookId: id, eventId });
+    expect(attemptLog.map(({ at, status }) => [at, status])).toEqual([
       [isoTime(T0 + ATTEMPTS_KEPT - 2), 500],
       [isoTime(T0 + 3 * HOUR_MS), 503],
     ]);

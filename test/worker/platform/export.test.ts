@@ -125,6 +125,7 @@ describe("the tables of the manifest", () => {
               "idempotencyKey",
               "dataKey",
               "sealed",
+              "response",
             ].includes(name),
         )
         .map((name) => (name === "subscriptionId" ? "webhookId" : name))

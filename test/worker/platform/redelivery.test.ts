@@ -12,6 +12,7 @@ import {
   DAY_MS,
   db,
   deliveriesTo,
+  deliveryTo,
   dispatchAt,
   HOUR_MS,
   owed,
@@ -241,7 +242,7 @@ describe("redeliver", () => {
     await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
   });
 
-  test("starts a full ladder for each, and continues counting its failed attempts", async () => {
+  test("starts a full ladder for each, and keeps every attempt, also what had succeeded", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
     await dispatchAt(T0, [id], answered(500));
@@ -249,8 +250,13 @@ describe("redeliver", () => {
     await redeliver(id, [eventId], T0 + 2 * HOUR_MS);
     await dispatchAt(T0 + 2 * HOUR_MS, [id], answered(502));
     const delivery = await Platform.readDelivery({ webhookId: id, eventId });
-    expect(delivery).toMatchObject({ state: "pending", attempts: 1 });
-    expect(delivery.failedAttempts.map(({ status }) => status)).toEqual([500, 502]);
+    expect(delivery).toMatchObject({ state: "pending", attempts: 3 });
+    expect(await deliveryTo(id)).toMatchObject({ attempts: 1 });
+    expect(delivery.attemptLog.map(({ at, status }) => [at, status])).toEqual([
+      [isoTime(T0), 500],
+      [isoTime(T0 + HOUR_MS), 200],
+      [isoTime(T0 + 2 * HOUR_MS), 502],
+    ]);
   });
 
   test("rejects a subscription that is unknown, disabled or without access", async () => {

@@ -4,8 +4,10 @@ import { answered, receivedBy, subscriberUrl } from "../../support/deliveries.ts
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 
-function postTo(url: string, body = "{}") {
-  return post(url, body, { "webhook-id": "evt_1" }, NOW);
+async function postTo(url: string, body = "{}") {
+  const { outcome, response } = await post(url, body, { "webhook-id": "evt_1" }, NOW);
+  await response?.body?.cancel();
+  return outcome;
 }
 
 describe("a post", () => {

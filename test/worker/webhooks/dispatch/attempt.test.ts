@@ -23,7 +23,8 @@ describe("the attempts of a dispatch", () => {
     const timers = vi.spyOn(globalThis, "setTimeout");
     const timeouts = vi.spyOn(AbortSignal, "timeout");
     const attempt = createAttempt(env);
-    for (let i = 0; i < 20; i++) expect(await attempt(delivery, target)).toEqual(answered(200));
+    for (let i = 0; i < 20; i++)
+      expect(await attempt(delivery, target)).toMatchObject(answered(200));
     expect(await receivedBy({ url })).toHaveLength(20);
     expect(timers.mock.calls.length + timeouts.mock.calls.length).toBeLessThan(20);
   });

@@ -311,7 +311,8 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
   const { id } = await subscribe(workspaceId);
   const drafts = await announceLeads(workspaceId, 2_000, now - HOUR_MS);
   await env.DB.prepare(
-    "UPDATE deliveries SET state = 'delivered', settled_at = 1 WHERE subscription_id = ?",
+    `UPDATE deliveries SET state = 'delivered', settled_at = 1, attempts = 1, last_at = 1,
+      last_outcome = 'answered', last_status = 200, last_duration_ms = 5 WHERE subscription_id = ?`,
   )
     .bind(id)
     .run();

@@ -1,0 +1,41 @@
+import { type SQL, sql } from "drizzle-orm";
+import { assign, each, excluded, insertFrom } from "../db/builder.ts";
+import { attempts, deliveries } from "../db/schema.ts";
+
+/**
+ * Maximum attempts stored per delivery, which can be sent again any number of times: the first ones and
+ * the last.
+ */
+export const ATTEMPTS_KEPT = 100;
+
+const DETAILS = ["at", "outcome", "status", "durationMs", "signatures", "response"] as const;
+
+const IS_OF_DELIVERY = sql`${attempts.subscriptionId} = ${deliveries.subscriptionId}
+  AND ${attempts.eventId} = ${deliveries.eventId}`;
+
+/**
+ * Stores an attempt of each delivery in `source`, as its last one.
+ *
+ * @param details the value of each column.
+ * @param source SQL from FROM on, with a WHERE clause.
+ */
+export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, source: SQL): SQL {
+  return insertFrom(
+    attempts,
+    {
+      subscriptionId: deliveries.subscriptionId,
+      eventId: deliveries.eventId,
+      attempt: sql`min(${ATTEMPTS_KEPT}, 1 + coalesce((SELECT max(${attempts.attempt}) FROM ${attempts}
+        WHERE ${IS_OF_DELIVERY}), 0))`,
+      ...details,
+    },
+    sql`${source} ON CONFLICT (subscription_id, event_id, attempt) DO UPDATE
+      SET ${assign(attempts, each(attempts, [...DETAILS], excluded))}`,
+  );
+}
+
+/** SQL expression: the bytes of an attempt that `insertAttempts` would replace. */
+export function replacedBytes(bytesOf: (table: typeof attempts) => SQL): SQL {
+  return sql`coalesce((SELECT ${bytesOf(attempts)} FROM ${attempts}
+    WHERE ${IS_OF_DELIVERY} AND ${attempts.attempt} = ${ATTEMPTS_KEPT}), 0)`;
+}

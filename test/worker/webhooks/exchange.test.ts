@@ -1,0 +1,216 @@
+import { env, exports } from "cloudflare:workers";
+import { afterEach, expect, test, vi } from "vitest";
+import { openDatabase } from "../../../src/db/client.ts";
+import { createAttempt } from "../../../src/webhooks/dispatch/attempt.ts";
+import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
+import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../../src/webhooks/exchange.ts";
+import type { Draft } from "../../../src/webhooks/outbox.ts";
+import {
+  announceLeads,
+  answered,
+  claimedOf,
+  deliveriesTo,
+  deliveryTo,
+  receivedBy,
+  redeliver,
+  subscribe,
+  subscriberUrl,
+  subscriptionRow,
+  toolsAt,
+} from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
+
+const { Platform } = exports;
+
+afterEach(() => void vi.restoreAllMocks());
+
+/** Makes the attempts that are due by now, or in `laterMs`, over the network. */
+function deliver(id: string, database = env.DB, laterMs = 0) {
+  const tools = toolsAt(() => Date.now() + laterMs, createAttempt(env));
+  return dispatch(openDatabase(database), [id], "fast", tools);
+}
+
+/** A subscriber that behaves so, and what was announced to it. */
+async function withOwed(behaviour: string, query: Record<string, string> = {}, count = 1) {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const url = `${subscriberUrl(behaviour)}&${new URLSearchParams(query)}`;
+  const { id } = await subscribe(workspaceId, { url });
+  const drafts = await announceLeads(workspaceId, count, Date.now());
+  return { workspaceId, id, url, eventId: drafts[0]?.id ?? "" };
+}
+
+async function logOf(webhookId: string, eventId: string) {
+  return (await Platform.readDelivery({ webhookId, eventId })).attemptLog;
+}
+
+async function answerTo(behaviour: string, query: Record<string, string> = {}) {
+  const { id, eventId } = await withOwed(behaviour, query);
+  await deliver(id);
+  const [attempt, ...others] = await logOf(id, eventId);
+  expect(others).toEqual([]);
+  return attempt;
+}
+
+test.each(["says-200", "says-422"])(
+  "the log of an attempt has the headers and the answer of %s",
+  async (behaviour) => {
+    const says = '{"error":"unknown field"}';
+    const { id, eventId, url } = await withOwed(behaviour, { says, type: "application/json" });
+    await deliver(id);
+    const [received] = await receivedBy({ url });
+    const [attempt] = await logOf(id, eventId);
+    expect(attempt).toMatchObject({
+      outcome: "answered",
+      status: Number(behaviour.slice(-3)),
+      response: { contentType: "application/json", body: says, truncated: false },
+    });
+    const { headers = {} } = attempt?.request ?? {};
+    const names = Object.keys(headers).map((name) => name.toLowerCase());
+    expect(names.toSorted()).toEqual([
+      ...["content-type", "user-agent", "webhook-id", "webhook-signature", "webhook-timestamp"],
+      "x-service-signature",
+    ]);
+    for (const [name, value] of Object.entries(headers))
+      expect(received?.headers[name.toLowerCase()]).toBe(value);
+  },
+);
+
+test.each([
+  ["text", "text/html; charset=utf-8", "<b>é</b>", "<b>é</b>"],
+  ["problem details", "application/problem+json", "{}", "{}"],
+  ["XML", "application/xml", "<a/>", "<a/>"],
+  ["text without a type", "", "no", "no"],
+  ["text in an unknown charset", "text/plain; charset=klingon", "no", "no"],
+  ["an image", "image/png", "\x89PNG", null],
+  ["bytes", "application/octet-stream", "text", null],
+])("of a response that is %s, the body is kept if it is text", async (_, type, says, body) => {
+  expect(await answerTo("says-500", { says, type })).toMatchObject({
+    response: { contentType: type || null, body, truncated: false },
+  });
+});
+
+test.each(["status-500", "status-204"])("%s without a body has no response", async (behaviour) => {
+  expect(await answerTo(behaviour)).toMatchObject({ response: null, request: { headers: {} } });
+});
+
+test("of a response that never ends, the first 1,024 bytes are kept, in whole characters", async () => {
+  const startedAt = Date.now();
+  for (const behaviour of ["flood-200", "flood-500"]) {
+    const { response } = (await answerTo(behaviour, { type: "text/plain" })) ?? {};
+    expect(response).toEqual({
+      contentType: "text/plain",
+      body: "é".repeat(RESPONSE_KEPT_BYTES / 2),
+      truncated: true,
+    });
+  }
+  expect(Date.now() - startedAt).toBeLessThan(5_000);
+});
+
+test("a body of exactly 1,024 bytes is not cut", async () => {
+  const says = "x".repeat(RESPONSE_KEPT_BYTES);
+  expect(await answerTo("says-500", { says, type: "text/plain" })).toMatchObject({
+    response: { body: says, truncated: false },
+  });
+});
+
+test("a character that is cut is left out", async () => {
+  const says = `${"x".repeat(RESPONSE_KEPT_BYTES - 1)}é`;
+  expect(await answerTo("says-500", { says, type: "text/plain" })).toMatchObject({
+    response: { body: says.slice(0, -1), truncated: true },
+  });
+});
+
+test("the outcome is known before the body has come", async () => {
+  const { workspaceId, id, url } = await withOwed("endless");
+  const { sealedSecret } = await subscriptionRow(id);
+  const [draft] = await announceLeads(workspaceId, 1, Date.now());
+  const delivery = claimedOf(id, draft as Draft, Date.now());
+  const target = { workspaceId, dataKey: null, url, sealedSecret, earlierSecrets: [] };
+  const { kept, ...outcome } = await createAttempt(env)(delivery, target);
+  expect(outcome).toEqual(answered(200));
+  const startedAt = performance.now();
+  await kept;
+  expect(performance.now() - startedAt).toBeGreaterThan(RESPONSE_READ_MS / 2);
+});
+
+test("a body that never comes is waited for once by a dispatch", async () => {
+  const { id } = await withOwed("endless", {}, 12);
+  await deliver(id);
+  const rows = await deliveriesTo(id);
+  expect(rows.map(({ state }) => state)).toEqual(Array(12).fill("delivered"));
+  const logs = await Promise.all(rows.map((row) => logOf(id, row.eventId)));
+  const responses = logs.map(([attempt]) => attempt?.response);
+  const start = { contentType: null, body: ".", truncated: true };
+  expect(responses).toEqual([start, ...Array(11).fill(null)]);
+});
+
+test("what a receiver echoes is encrypted, and erased with the lead", async () => {
+  const logged = vi.spyOn(console, "log");
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+  const url = subscriberUrl("echo-500");
+  const { id } = await subscribe(workspaceId, { url });
+  const person = { name: "Zoë Canari", email: "canari@example.com", phone: "+33639980042" };
+  const agent = { reference: "a", name: "A" };
+  const lead = { reference: "1", source: "crm" as const, agent, ...person };
+  const { ids } = await Platform.recordLeads({ workspaceId, leads: [lead] });
+  await expect.poll(async () => (await deliveryTo(id)).lastStatus, { timeout: 5_000 }).toBe(500);
+  const { eventId } = await deliveryTo(id);
+  const [attempt] = await logOf(id, eventId);
+  expect(attempt?.response?.body).toContain(person.email);
+
+  const stored = await storedOf(id);
+  expect(stored).toHaveLength(2);
+  for (const [row] of stored) {
+    expect(row).toContain("500");
+    for (const personal of ["canari", "Canari", "39980042"]) expect(row).not.toContain(personal);
+  }
+  const lines = logged.mock.calls.flat().join("\n");
+  expect(lines).toContain("attempt_failed");
+  expect(lines).not.toContain("canari");
+
+  await Platform.eraseLeads({ workspaceId, ids });
+  expect(await storedOf(id)).toEqual([[], []]);
+});
+
+/** The rows of deliveries and attempts, as text. */
+async function storedOf(id: string): Promise<string[][]> {
+  const tables = ["deliveries", "attempts"].map((table) =>
+    env.DB.prepare(
+      `SELECT *, CAST(response AS TEXT) AS text FROM ${table} WHERE subscription_id = ?`,
+    ).bind(id),
+  );
+  return (await env.DB.batch(tables)).map(({ results }) =>
+    results.map((row) => JSON.stringify(row)),
+  );
+}
+
+test("sending again keeps what was said before, and lowers no count", async () => {
+  const { id, eventId } = await withOwed("says-200", { says: "thanks", type: "text/plain" });
+  await deliver(id);
+  const today = async () => (await Platform.readWebhook({ webhookId: id })).days.at(-1);
+  const listed = async () => (await Platform.listDeliveries({ webhookId: id })).items;
+  expect(await today()).toMatchObject({ delivered: 1, pending: 0, attempts: 1 });
+  for (let sent = 1; sent <= 3; sent++) {
+    await redeliver(id, [eventId], Date.now() + sent * 2_000);
+    expect(await today()).toMatchObject({ delivered: 1, pending: 0, attempts: sent });
+    expect(await listed()).toMatchObject([{ state: "pending", attempts: sent }]);
+    expect(await logOf(id, eventId)).toHaveLength(sent);
+    await deliver(id, env.DB, sent * 2_000 + 500);
+  }
+  expect(await today()).toMatchObject({ delivered: 1, pending: 0, attempts: 4 });
+  expect(await listed()).toMatchObject([{ state: "delivered", attempts: 4 }]);
+  const log = await logOf(id, eventId);
+  expect(log.map(({ status, response }) => [status, response?.body])).toEqual(
+    Array(4).fill([200, "thanks"]),
+  );
+  expect(log.map(({ at }) => at)).toEqual(log.map(({ at }) => at).toSorted());
+});
+
+test("a first success writes the rows that it did without what is kept", async () => {
+  const { id } = await withOwed("says-200", { says: "thanks", type: "text/plain" });
+  const { DB, rows } = meteredDatabase();
+  await deliver(id, DB);
+  expect((await deliveryTo(id)).response).not.toBeNull();
+  // Lease, outcome, release.
+  expect(rows.written).toBe(3);
+});
