@@ -19,7 +19,7 @@ export const RECORDS: Fault[] = [
     ["custom-fields.ts", "!Number.isSafeInteger(value) ? fault(UNSAFE)", "false ? fault(UNSAFE)", "no number is changed on its way"],
     ["erasure.ts", "qb.update(leads).set(BLANK_LEAD).where(isOwn),", "", "what is erased is not left in the file"],
     ["erasure.ts", ".set({ leadId: null })", ".set({ leadId: sql`lead_id` })", "a run does not name an erased lead"],
-    ["erasure.ts", "resize(-1, sql`FROM ${events} WHERE ${isSelected}`),", "", "what is erased is no longer measured"],
+    ["erasure.ts", "resize(-1, sql`FROM ${events} WHERE ${isSelected}`, WHOLE_BYTES),", "", "what is erased is no longer measured"],
     ["leads.ts", " ON CONFLICT (id) DO NOTHING`", " ON CONFLICT (id) DO UPDATE SET source = excluded.source`", "a lead is recorded once"],
     ["leads.ts", 'isNamed(leads.id), eq(leads.workspaceId, sql.placeholder("workspaceId"))', "isNamed(leads.id)", "large leads are the workspace's own, too"],
     ["person.ts", "`_${letter.toLowerCase()}`", "letter", "public names are in snake case"],
