@@ -43,6 +43,7 @@ export function renderPage(
 <dialog class="search" aria-label="Search">
   <input role="combobox" aria-label="Search" aria-autocomplete="list" aria-controls="found" aria-expanded="false" placeholder="Guides, operations, fields, errors, code" autocomplete="off" spellcheck="false">
   <ul id="found" role="listbox" aria-label="Found"></ul>
+  <p role="status"></p>
 </dialog>
 <div class="frame">
 <nav class="contents" aria-label="Contents">${renderContents(document, guides)}</nav>

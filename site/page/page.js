@@ -52,6 +52,16 @@ for (const name of document.querySelectorAll(".tab > summary"))
     scrollBy({ top: name.getBoundingClientRect().top - before, behavior: "instant" });
   });
 
+/** A link to an alternative opens it. */
+function openTarget() {
+  const target = document.getElementById(location.hash.slice(1));
+  if (!target?.matches(".tab")) return;
+  target.open = true;
+  target.parentElement.scrollIntoView();
+}
+addEventListener("hashchange", openTarget);
+openTarget();
+
 function showLanguage(language) {
   for (const name of document.querySelectorAll(".request .tab > summary"))
     if (name.textContent === language) name.parentElement.open = true;

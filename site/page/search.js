@@ -84,11 +84,8 @@ input.addEventListener("input", () => {
   const all = index.search(input.value, { combineWith: "AND" });
   const found = (all.length > 0 ? all : index.search(input.value)).slice(0, SHOWN);
   list.replaceChildren(...found.map(optionOf));
-  if (found.length === 0 && input.value.trim() !== "") {
-    const nothing = document.createElement("li");
-    nothing.textContent = "Nothing found.";
-    list.append(nothing);
-  }
+  const isVain = found.length === 0 && input.value.trim() !== "";
+  dialog.querySelector("[role=status]").textContent = isVain ? "Nothing found." : "";
   input.setAttribute("aria-expanded", found.length > 0);
   select(list.querySelector("[role=option]"));
 });
@@ -147,9 +144,8 @@ dialog.addEventListener("click", (event) => {
 
 function go({ dataset: { target } }) {
   dialog.close();
+  // A tab has no box of its own (page.css), and page.js opens it.
   const found = document.getElementById(target);
-  if (found.matches("details")) found.open = true;
   location.hash = target;
-  const shown = found.matches("details") ? found.parentElement : found;
-  shown.scrollIntoView({ behavior: "instant" });
+  (found.closest(".tabs") ?? found).scrollIntoView({ behavior: "instant" });
 }

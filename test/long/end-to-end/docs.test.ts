@@ -143,6 +143,18 @@ describe.skipIf(!executablePath)("the docs page in a browser", () => {
     expect(top).toBeLessThan(300);
   });
 
+  test("has no link to a place that does not exist, and opens the alternative that one leads to", async () => {
+    const { page } = desktop;
+    const broken = await page.evaluate<string[]>(
+      `[...document.querySelectorAll('a[href^="#"]')].map(({ hash }) => hash.slice(1)).filter((id) => !document.getElementById(id))`,
+    );
+    expect(broken).toEqual([]);
+    const code = page.locator("#client-copy-ts pre");
+    expect(await code.isVisible()).toBe(false);
+    await page.getByRole("link", { name: "copy.ts" }).first().click();
+    await code.waitFor();
+  });
+
   test("says that it finds nothing, and lets the search be left", async () => {
     const { page } = desktop;
     await page.getByRole("button", { name: "Search" }).click();

@@ -138,9 +138,14 @@ async function answers(port: number): Promise<boolean> {
 
 /** The Go example, compiled first: `go run` would be another process than the one that listens. */
 async function startGo(port: number, secret: string): Promise<RunningExample> {
-  const binary = join(tmpdir(), `webhook-receiver-${process.pid}`);
-  execFileSync("go", ["build", "-o", binary, join(EXAMPLES, "receiver.go")]);
-  return run(binary, [], port, secret);
+  const built = mkdtempSync(join(tmpdir(), "built-"));
+  execFileSync("go", ["build", "-o", built, join(EXAMPLES, "receiver.go")]);
+  const receiver = await run(join(built, "receiver"), [], port, secret);
+  const stop = async () => {
+    await receiver.stop();
+    rmSync(built, { recursive: true });
+  };
+  return { ...receiver, stop };
 }
 
 /** The Workers example in workerd, with its own configuration. */
