@@ -425,7 +425,9 @@ describe("moveWorkspace", () => {
   test("is not done when somebody else has ended the move", async () => {
     const { workspaceId } = await openWithLeads();
     let isEnded = false;
-    const slow = hangingBefore((name, sql) => name === "DB_3" && /INSERT INTO "leads"/.test(sql));
+    const slow = hangingBefore(
+      (name, sql) => name === "DB_3" && /INSERT OR REPLACE INTO "leads"/.test(sql),
+    );
     const moving = moveWorkspace(slow.env, workspaceId, "DB_3", () => !isEnded);
     await slow.hung;
     await expireLeases();

@@ -2,7 +2,7 @@ import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizz
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { bare, excluded, fromJson, list, toJsonValue } from "../../db/builder.ts";
 import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../../db/client.ts";
-import { changes, subscriptions } from "../../db/schema.ts";
+import { changes } from "../../db/schema.ts";
 import { deleteChildren, eraseRows } from "../lifecycle/erase.ts";
 import {
   type ChildTable,
@@ -110,10 +110,9 @@ type Key = (string | number)[];
 
 /** Rows written since copying began, in their current state; each list is by index into `MOVED`. */
 export interface ChangedRows {
-  /** The rows that exist. */
+  /** The rows that exist, and their keys. */
   rows: CopiedRow[][];
-  /** The keys of all rows. */
-  keys: Key[][];
+  kept: Key[][];
   /** The keys of the rows that no longer exist. */
   gone: Key[][];
   /** The number of the last change included; null if there are none. */
@@ -156,17 +155,20 @@ export function findChanges(workspaceId: string): Statements<ChangedRows> {
   ]);
   return readAs(statements, ([noted, [more], found]) => {
     const there = found.map((kept) => kept.map(toCopied));
-    const keys = MOVED.map(({ kind }) =>
-      noted.filter((change) => change.kind === kind).map(({ key }) => JSON.parse(key) as Key),
-    );
-    const gone = MOVED.map(({ key }, i) => {
+    const kept = MOVED.map(({ key }, i) => {
       const fields = key.map(fieldOf);
-      const kept = new Set(there[i]?.map((row) => fields.map((field) => row[field]).join()));
-      return keys[i]?.filter((one) => !kept.has(one.join())) ?? [];
+      return there[i]?.map((row) => fields.map((field) => row[field]) as Key) ?? [];
+    });
+    const gone = MOVED.map(({ kind }, i) => {
+      const found = new Set(kept[i]?.map((key) => key.join()));
+      const changed = noted.filter((change) => change.kind === kind);
+      return changed
+        .map(({ key }) => JSON.parse(key) as Key)
+        .filter((key) => !found.has(key.join()));
     });
     const through = noted.reduce((most, { number }) => Math.max(most, number), 0);
     const isAll = more?.isMore === 0;
-    return { rows: there, keys, gone, through: noted.length === 0 ? null : through, isAll };
+    return { rows: there, kept, gone, through: noted.length === 0 ? null : through, isAll };
   });
 }
 
@@ -189,7 +191,8 @@ export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknow
     jsonParameters(copied).map((chunk) => {
       const source = sql`FROM json_each(${chunk}) AS r`;
       return inOrder([
-        sql`INSERT INTO ${table} (${list(own.map(([, column]) => bare(column)))})
+        // In place of a row that had another of its unique keys: that row has changed, too, and follows.
+        sql`INSERT OR REPLACE INTO ${table} (${list(own.map(([, column]) => bare(column)))})
           SELECT ${list(own.map(([name, column]) => fromJson("r")(column, name)))} ${source}
           WHERE ${sql.join([sql`true`, ...refersToCopied], sql` AND `)}
           ON CONFLICT (${list(key.map(bare))}) DO UPDATE
@@ -219,24 +222,15 @@ function insertChildren(child: ChildTable, { table, key }: OwnedTable, source: S
 }
 
 /** Applies changes: upserts the rows that exist, and deletes those that no longer do. */
-export function applyChanges({ rows: there, keys, gone }: ChangedRows): Statements<unknown> {
-  const tables = [...MOVED.entries()];
+export function applyChanges({ rows: there, kept, gone }: ChangedRows): Statements<unknown> {
   const forRows = (
     of: Key[][],
     make: (owned: OwnedTable, isSelected: SQL) => Statements<unknown>,
-  ) =>
-    tables.map(([i, owned]) => (of[i]?.length ? make(owned, hasKey(owned, of[i])) : inOrder([])));
-  const changed = MOVED.findIndex(({ table }) => table === subscriptions);
+  ) => MOVED.map((owned, i) => (of[i]?.length ? make(owned, hasKey(owned, of[i])) : inOrder([])));
   return inOrder([
-    // A new subscription may have the `Idempotency-Key` that a deleted one still has here.
-    keys[changed]?.length
-      ? write(
-          sql`UPDATE ${subscriptions} SET ${bare(subscriptions.idempotencyKey)} = NULL WHERE ${hasKey(MOVED[changed] as OwnedTable, keys[changed])}`,
-        )
-      : inOrder([]),
     // Child rows are written again, because some may no longer exist.
-    ...forRows(keys, deleteChildren),
-    ...tables.map(([i]) => upsertRows(i, there[i] ?? [])),
+    ...forRows(kept, deleteChildren),
+    ...there.map((rows, i) => upsertRows(i, rows)),
     ...forRows(gone, eraseRows).reverse(),
   ]);
 }
