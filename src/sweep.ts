@@ -115,8 +115,7 @@ async function expireEvents(
     now,
     hasTime,
   );
-  for (const { workspaceId, bytes } of overBound)
-    log("events_over_bound", { workspace: workspaceId, bytes });
+  for (const { workspaceId, bytes } of overBound) log("events_over_bound", { workspaceId, bytes });
   const expired = await deleteExpired(db, parseRetention(env), now, hasTime);
   if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });
 }

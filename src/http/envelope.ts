@@ -50,8 +50,8 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
     route: matchedRoutes(c).at(-1)?.path,
     status: c.res.status,
     durationMs: Date.now() - startedAt,
-    workspace: c.get("workspaceId"),
-    key: c.get("keyId"),
+    workspaceId: c.get("workspaceId"),
+    keyId: c.get("keyId"),
     address: c.get("address"),
   });
 });

@@ -153,7 +153,7 @@ async function usageOf(
   try {
     return await callObject(env, env.KEY_GATE, keyHash, (gate) => gate.usage());
   } catch (error) {
-    logError("usage_unknown", error, { key: id });
+    logError("usage_unknown", error, { keyId: id });
     return null;
   }
 }

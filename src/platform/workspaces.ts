@@ -4,6 +4,7 @@ import { WebhookEvent } from "../contract/enumerations.ts";
 import { randomId } from "../contract/ids.ts";
 import {
   AGREED_SUBSCRIPTIONS_MAX,
+  PAGE_LIMIT,
   PORTAL_LINK_MINUTES,
   PORTAL_LINK_OPENS_MS,
   SUBSCRIPTIONS_MAX,
@@ -141,19 +142,35 @@ export const updateWorkspace = operation({
   },
 });
 
+/** Maximum pages of workspaces that one call searches for a name. */
+const SEARCHED_PAGES = 20;
+
 export const listWorkspaces = operation({
   about:
-    "Lists workspaces, newest first, 100 per page. If a database does not answer, what it knows is null.",
-  input: z.strictObject({ cursor: cursorOf(WORKSPACES_LIST) }),
+    "Lists workspaces, newest first, 100 per page. With a name, a page examines 2,000, so it may be empty and still have a next one. If a database does not answer, what it knows is null.",
+  input: z.strictObject({
+    name: Name.nullish().describe("only those whose name contains this, in any case"),
+    cursor: cursorOf(WORKSPACES_LIST),
+  }),
   output: pageOf(WorkspaceView),
-  examples: [{}],
-  async run({ env }, { cursor }) {
-    const found = await listStored(
-      openDirectory(env),
-      (database, find) => queryIfReachable(env, database, find),
-      pageAfter(cursor),
-    );
-    return toPage(WORKSPACES_LIST, found);
+  examples: [{}, { name: "lumière" }],
+  async run({ env }, { name, cursor }) {
+    const wanted = name?.toLowerCase();
+    const items: z.infer<typeof WorkspaceView>[] = [];
+    let request = pageAfter(cursor);
+    for (let pages = 1; ; pages++) {
+      const found = await listStored(
+        openDirectory(env),
+        (database, find) => queryIfReachable(env, database, find),
+        request,
+      );
+      items.push(
+        ...found.items.filter((each) => !wanted || each.name?.toLowerCase().includes(wanted)),
+      );
+      const isFull = !wanted || items.length >= PAGE_LIMIT.max || pages === SEARCHED_PAGES;
+      if (isFull || !found.next) return toPage(WORKSPACES_LIST, { items, next: found.next });
+      request = { ...request, after: found.next };
+    }
   },
 });
 

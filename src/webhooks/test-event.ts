@@ -34,7 +34,7 @@ export async function sendTestEvent(
   const status = outcome.kind === "answered" ? outcome.status : null;
   const durationMs = Date.now() - now;
   const { host } = new URL(url);
-  log("test_event", { subscription: id, host, outcome: outcome.kind, status, durationMs });
+  log("test_event", { webhookId: id, host, outcome: outcome.kind, status, durationMs });
   return { eventId, outcome: outcome.kind, status, durationMs };
 }
 

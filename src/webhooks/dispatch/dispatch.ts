@@ -196,7 +196,7 @@ class Dispatch {
       pipeline.takeBack(delivery);
     } catch (error) {
       const { eventId, subscriptionId } = delivery;
-      logError("attempt_impossible", error, { delivery: eventId, subscription: subscriptionId });
+      logError("attempt_impossible", error, { eventId, webhookId: subscriptionId });
       pipeline.postpone(delivery, this.#tools.now());
     }
   }

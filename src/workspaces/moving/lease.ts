@@ -120,7 +120,7 @@ export class Lease {
   }
 
   logState(state: MoveState | "cancelled" | "done"): void {
-    log("move", { workspace: this.workspaceId, from: this.from, to: this.to, state });
+    log("move", { workspaceId: this.workspaceId, from: this.from, to: this.to, state });
   }
 
   /** Repeats an act that fails, until the deadline. @throws what it failed with first. */
@@ -132,7 +132,7 @@ export class Lease {
       } catch (error) {
         if (error instanceof Overtaken) throw error;
         first ??= error;
-        logError("move_failed", error, { workspace: this.workspaceId });
+        logError("move_failed", error, { workspaceId: this.workspaceId });
         if (performance.now() + RETRY_MS > deadline) throw first;
         await sleep(RETRY_MS);
       }

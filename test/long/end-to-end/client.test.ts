@@ -13,7 +13,7 @@ const AGENT = { reference: "lyon", name: "Agence Lumière Lyon" };
 let runtime: Runtime;
 let built: BuiltClient;
 /** The requests, as logged by the service. */
-const requests: { workspace: string; route: string; status: number }[] = [];
+const requests: { workspaceId: string; route: string; status: number }[] = [];
 
 beforeAll(async () => {
   runtime = await startRuntime({
@@ -21,8 +21,8 @@ beforeAll(async () => {
     onLog: (line) => {
       // The runtime itself also prints lines.
       if (!line.startsWith("{")) return;
-      const { event, workspace, route, status } = JSON.parse(line);
-      if (event === "request") requests.push({ workspace, route, status });
+      const { event, workspaceId, route, status } = JSON.parse(line);
+      if (event === "request") requests.push({ workspaceId, route, status });
     },
   });
   const client = await buildClient(runtime.url.origin);
@@ -99,7 +99,7 @@ async function idsOf(items: AsyncIterable<{ id: string }>): Promise<string[]> {
 /** The statuses of `count` requests on a route: their log may come after the responses. */
 async function statusesOf(workspaceId: string, route: string, count: number): Promise<number[]> {
   const logged = () =>
-    requests.filter((one) => one.workspace === workspaceId && one.route === route);
+    requests.filter((one) => one.workspaceId === workspaceId && one.route === route);
   await until(() => logged().length >= count, 5_000).catch(() => {});
   return logged().map(({ status }) => status);
 }

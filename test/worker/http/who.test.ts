@@ -33,7 +33,7 @@ describe("the log line of a request", () => {
     const logged = requests();
     expect(logged.map(({ status }) => status)).toEqual([200, 400, 404, 429, 429, 403]);
     for (const line of logged) {
-      expect(line).toMatchObject({ key: keyId, workspace: workspaceId });
+      expect(line).toMatchObject({ keyId, workspaceId });
       expect(line).not.toHaveProperty("address");
     }
   });
@@ -50,7 +50,7 @@ describe("the log line of a request", () => {
     expect(new Set(logged.map(({ status }) => status))).toEqual(new Set([401, 429]));
     for (const line of logged) {
       expect(line.address).toMatch(/^[0-9a-f]{16}$/);
-      expect(line).not.toHaveProperty("key");
+      expect(line).not.toHaveProperty("keyId");
     }
     const names = logged.map((line) => line.address);
     expect(new Set(names.slice(0, -1)).size).toBe(1);

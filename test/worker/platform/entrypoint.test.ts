@@ -288,3 +288,23 @@ describe("ledger", () => {
     );
   });
 });
+
+describe("listWorkspaces", () => {
+  test("finds by a part of the name, in any case, however many others are newer", async () => {
+    const { workspaceId } = await Platform.createWorkspace({ name: "Maison ÉTOILE du Nord" });
+    await env.DB.prepare(
+      `INSERT INTO workspaces (id, name, admin_emails, created_at)
+        WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 2100)
+        SELECT 'wks_named' || n, 'Agence ' || n, '[]', 9e12 + n FROM numbers`,
+    ).run();
+    const first = await Platform.listWorkspaces({ name: "étoile DU" });
+    expect(first).toEqual({ items: [], nextCursor: expect.any(String) });
+    const second = await Platform.listWorkspaces({ name: "étoile DU", cursor: first.nextCursor });
+    expect(second).toMatchObject({ items: [{ workspaceId }], nextCursor: null });
+    const full = await Platform.listWorkspaces({ name: "agence" });
+    expect(full.items).toHaveLength(100);
+    const { items } = await Platform.listWorkspaces({ name: "Agence 2099" });
+    expect(items.map((each) => each.workspaceId)).toEqual(["wks_named2099"]);
+    await env.DB.prepare("DELETE FROM workspaces WHERE id LIKE 'wks_named%'").run();
+  });
+});

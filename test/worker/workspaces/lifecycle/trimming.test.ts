@@ -215,7 +215,7 @@ test("settled events behind many pending ones are found, a limited distance per 
   const log = vi.spyOn(console, "log");
   await sweep(isolated({ WORKSPACE_EVENTS_MAX_MB: 0.001 }).env, NOW);
   const lines = log.mock.calls.map(([line]) => JSON.parse(String(line)));
-  expect(lines).toContainEqual({ event: "events_over_bound", workspace: workspaceId, bytes });
+  expect(lines).toContainEqual({ event: "events_over_bound", workspaceId, bytes });
   expect(await statesOf(id)).toEqual({ pending: wall });
   // Once cancelled, they are deleted, oldest first.
   await settle(id, NOW);
