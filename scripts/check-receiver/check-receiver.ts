@@ -20,8 +20,8 @@ const COMMAND =
 
 const USAGE = `${COMMAND} URL [--local]
 
-Sends eight test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
-receiver handles them correctly. Three of them are valid: the receiver will process two invented leads.
+Sends ten test deliveries to URL, labelled in the header X-Service-Test, and reports whether the
+receiver handles them correctly. Five of them are valid: the receiver will process four invented leads.
 
   --local         allow http and private addresses
   WEBHOOK_SECRET  environment variable: the secret that the receiver verifies with, as returned by

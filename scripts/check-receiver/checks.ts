@@ -4,7 +4,7 @@ import { DELIVERIES } from "../../src/http/routes/examples.ts";
 import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { type Outcome, succeeded } from "../../src/webhooks/outcome.ts";
 import { post } from "../../src/webhooks/post.ts";
-import { mintSecret, signatureHeaders } from "../../src/webhooks/signature.ts";
+import { createSigner, mintSecret } from "../../src/webhooks/signature.ts";
 import { watchConnections } from "./connection.ts";
 
 /**
@@ -115,6 +115,21 @@ const OTHERS: Trial[] = [
       return [await signed(secret, lead, now), await signed(secret, lead, now)];
     },
   },
+  {
+    label: "rotated",
+    check: "accepts a rotated secret",
+    sent: "two v1, in both orders",
+    expected: "2xx, 2xx",
+    consequence:
+      "once the secret is rotated, every delivery is refused: the header has several v1, and any may be the valid one",
+    make: async (secret, now) => {
+      const other = mintSecret();
+      return [
+        await signed([other, secret], testLead(now), now),
+        await signed([secret, other], testLead(now), now),
+      ];
+    },
+  },
 ];
 
 const PROMPTNESS: Check = {
@@ -201,13 +216,15 @@ function describe({ outcome, durationMs, failure }: Attempt): string {
   return `${outcome.status}${redirects ? " (not followed)" : ""} in ${durationMs} ms`;
 }
 
+/** @param secrets all of them sign, in order. */
 async function signed(
-  secret: string,
+  secrets: string | string[],
   delivery: WebhookDelivery,
   now: number,
 ): Promise<TestDelivery> {
   const body = JSON.stringify(delivery);
-  return { headers: await signatureHeaders(secret, delivery.id, body, now), body };
+  const sign = await createSigner(...[secrets].flat());
+  return { headers: await sign(delivery.id, body, now), body };
 }
 
 /** The document's example, with new ids and times. */

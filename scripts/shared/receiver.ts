@@ -61,7 +61,7 @@ export async function startReceiver(
 /**
  * Why a delivery's signature is rejected; `null` if it is accepted.
  *
- * @param header `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`.
+ * @param header `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`, with several `v1` while the secret is being rotated.
  * @param body the exact bytes received: the signature covers them, not what they mean.
  * @param now Unix milliseconds.
  */
@@ -72,12 +72,13 @@ export function signatureFault(
   now: number,
 ): string | null {
   if (secret === null) return "no subscription yet";
-  const [, time, digest] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(String(header)) ?? [];
-  if (!time || !digest) return "no signature";
+  const [, time, digests] = /^t=(\d+)((?:,v1=[0-9a-f]{64})+)$/.exec(String(header)) ?? [];
+  if (!time || !digests) return "no signature";
   if (Math.abs(now / 1000 - Number(time)) > TOLERANCE_SECONDS) return "more than 5 minutes away";
   const expected = createHmac("sha256", secret).update(`${time}.`).update(body).digest();
-  if (!timingSafeEqual(expected, Buffer.from(digest, "hex"))) return "signature does not match";
-  return null;
+  const given = digests.split(",v1=").slice(1);
+  const isValid = given.some((digest) => timingSafeEqual(expected, Buffer.from(digest, "hex")));
+  return isValid ? null : "signature does not match";
 }
 
 async function readBody(request: IncomingMessage): Promise<Buffer> {

@@ -28,10 +28,11 @@ const WORDS: Record<WebhookEvent, { operationId: string; summary: string; descri
 
 const HEADERS: Record<string, string> = {
   "X-Service-Signature":
-    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. Reject a `t` that differs from your clock by more than 5 minutes.",
+    "`t=<unix seconds>,v1=<hex>`: the HMAC-SHA256 of `{t}.{raw body}`, keyed with the whole secret, `whsec_` included. While a secret is being rotated there are several `v1` (`t=…,v1=…,v1=…`), in any order: accept the delivery if one of them is valid. Reject a `t` that differs from your clock by more than 5 minutes.",
   "webhook-id": "The `id` of the event, for Standard Webhooks libraries.",
   "webhook-timestamp": "Unix seconds, for Standard Webhooks libraries.",
-  "webhook-signature": "`v1,<base64>`, for Standard Webhooks libraries.",
+  "webhook-signature":
+    "`v1,<base64>`, for Standard Webhooks libraries; several, separated by spaces, while a secret is being rotated.",
 };
 
 const HOW = `Verify the signature, deduplicate by \`id\`, and answer with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds.`;

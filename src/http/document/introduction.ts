@@ -135,7 +135,7 @@ Subscribe with \`POST /v1/webhooks\`, giving your URL (HTTPS, a public host, no 
 Each event is a \`POST\` with a JSON body. Before you process one:
 
 1. **Check its age.** \`X-Service-Signature\` is \`t=<unix seconds>,v1=<hex>\`. Reject it if \`t\` differs from your clock by more than 5 minutes, in either direction.
-2. **Check its signature.** Compute the HMAC-SHA256 of \`{t}.{raw body}\`, keyed with the whole secret, over the exact bytes received. Compare it with \`v1\` in constant time.
+2. **Check its signature.** Compute the HMAC-SHA256 of \`{t}.{raw body}\`, keyed with the whole secret, over the exact bytes received. Compare it with \`v1\` in constant time. While a secret is being rotated, the header has several \`v1\`: accept the delivery if one of them is valid.
 3. **Check that it is new.** The same event can be delivered more than once: remember each \`id\`.
 4. **Answer** with any 2xx within ${POST_TIMEOUT_MS / 1000} seconds, and do the work afterwards. The body of your answer is ignored; redirects count as failures.
 

@@ -66,7 +66,7 @@ test.runIf(process.platform === "linux")(
     child.stdin.write(`${SECRET}\r`);
     await once(child, "close");
     await receiver.close();
-    expect(shown).toContain("8 of 8 checks passed.");
+    expect(shown).toContain("9 of 9 checks passed.");
     expect(shown).not.toContain(SECRET.slice(6));
   },
 );
@@ -95,7 +95,7 @@ test("the docs page offers the checker as a single file, which also runs on Node
   const help = await checkWith("", [file, "--help"]);
   await receiver.close();
   rmSync(folder, { recursive: true });
-  expect(stdout).toContain("8 of 8 checks passed.");
+  expect(stdout).toContain("9 of 9 checks passed.");
   expect(code).toBe(0);
   expect(help.stdout).toMatch(/^node check-receiver\.mjs URL /);
 });

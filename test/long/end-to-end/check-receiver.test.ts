@@ -20,8 +20,17 @@ const CHANGED = "refuses a changed body";
 const OLD = "refuses an old timestamp";
 const AHEAD = "refuses a future timestamp";
 const REPEATED = "accepts a repeated event";
+const ROTATED = "accepts a rotated secret";
 const PROMPT = "answers within 10 s";
-const ALL = [VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD, REPEATED, PROMPT];
+const ALL = [VALID, UNSIGNED, WRONG, CHANGED, OLD, AHEAD, REPEATED, ROTATED, PROMPT];
+
+/** The delivery as it is seen by a receiver that reads one `v1` of several. */
+function withOneV1(post: Post, index: number): Post {
+  const header = String(post.headers["x-service-signature"]);
+  const parts = header.split(",").filter((part) => part.startsWith("v1="));
+  const signature = [header.split(",")[0], parts.at(index)].join();
+  return { ...post, headers: { ...post.headers, "x-service-signature": signature } };
+}
 
 /** The time that a delivery claims, in Unix milliseconds. */
 function timeOf({ headers }: Post): number {
@@ -40,9 +49,9 @@ describe.concurrent("all checks pass for", () => {
       await receiver.stop();
       expect(stderr).toBe("");
       expect(checks("passed")).toEqual(ALL);
-      expect(stdout).toContain("8 of 8 checks passed.");
+      expect(stdout).toContain("9 of 9 checks passed.");
       expect(code).toBe(0);
-      expect(receiver.lines).toHaveLength(2);
+      expect(receiver.lines).toHaveLength(4);
     });
   }
 });
@@ -88,6 +97,12 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
       (post) => (!isGenuine(post) ? 401 : isRepeated(post) ? 409 : 204),
       [REPEATED],
     ],
+    [
+      "reads the header into a dictionary, which keeps the last v1",
+      (post) => (isGenuine(withOneV1(post, -1)) ? 204 : 401),
+      [ROTATED],
+    ],
+    ["reads the first v1 only", (post) => (isGenuine(withOneV1(post, 0)) ? 204 : 401), [ROTATED]],
     [
       "fails with 500 instead of refusing",
       (post) => (isGenuine(post) ? 204 : 500),
@@ -177,7 +192,7 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     const { code, stdout, checks } = await check(url, "--local");
     server?.close();
     expect(stdout).toContain(`  ${why}`);
-    expect(stdout).toContain(`\n0 of 8 checks passed, 1 failed, 7 not tested.\n${advice}`);
+    expect(stdout).toContain(`\n0 of 9 checks passed, 1 failed, 8 not tested.\n${advice}`);
     expect(checks("failed")).toEqual([VALID]);
     expect(checks("not tested")).toEqual(ALL.slice(1));
     expect(code).toBe(1);
@@ -187,9 +202,9 @@ describe.concurrent("the checker reports what is wrong with a receiver that", ()
     const receiver = await startReceiver((post) => (isGenuine(post) ? 204 : 0));
     const { code, stdout, checks } = await check(receiver.url, "--local");
     await receiver.close();
-    expect(checks("passed")).toEqual([VALID, REPEATED]);
+    expect(checks("passed")).toEqual([VALID, REPEATED, ROTATED]);
     expect(checks("unclear")).toEqual([UNSIGNED, WRONG, CHANGED, OLD, AHEAD, PROMPT]);
-    expect(stdout).toContain("\n2 of 8 checks passed, 6 unclear.\n");
+    expect(stdout).toContain("\n3 of 9 checks passed, 6 unclear.\n");
     expect(code).toBe(1);
   });
 });
@@ -202,7 +217,7 @@ async function selfSigned() {
 test("a refusal proves nothing if valid deliveries are refused too, or requests are limited", async () => {
   for (const [answer, passed] of [
     [() => 401, [PROMPT]],
-    [(post: Post) => (isGenuine(post) ? 204 : 429), [VALID, REPEATED, PROMPT]],
+    [(post: Post) => (isGenuine(post) ? 204 : 429), [VALID, REPEATED, ROTATED, PROMPT]],
   ] as const) {
     const receiver = await startReceiver(answer);
     const { code, checks } = await check(receiver.url, "--local");
@@ -222,16 +237,16 @@ test("test deliveries are labelled, and their two signatures are both valid or b
   const labels = receiver.posts.map(({ headers }) => headers["x-service-test"]);
   expect(labels).toEqual([
     ...["valid", "no-signature", "wrong-signature", "tampered-body", "stale", "future"],
-    ...["repeated", "repeated"],
+    ...["repeated", "repeated", "rotated", "rotated"],
   ]);
   const ids = receiver.posts.map(({ body }) => WebhookDelivery.parse(JSON.parse(String(body))).id);
-  expect(new Set(ids).size).toBe(7);
+  expect(new Set(ids).size).toBe(9);
   expect(ids[6]).toBe(ids[7]);
   expect(String(receiver.posts[6]?.body)).toBe(String(receiver.posts[7]?.body));
 
   const standard = new Webhook(SECRET);
   for (const { headers, body } of receiver.posts) {
-    const isValid = ["valid", "repeated"].includes(String(headers["x-service-test"]));
+    const isValid = ["valid", "repeated", "rotated"].includes(String(headers["x-service-test"]));
     const at = Number(/^t=(\d+)/.exec(String(headers["x-service-signature"]))?.[1]);
     const tooFarAhead = at - Date.now() / 1000 > 300;
     const service = () => {
