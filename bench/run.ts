@@ -24,6 +24,7 @@ import { describeFigures, type Figures } from "./figures.ts";
 import { measureFramework } from "./framework.ts";
 import { measureHostile } from "./hostile.ts";
 import { measureFairness, measureIsolation, prepareIsolation } from "./isolation.ts";
+import { monthTable } from "./month.ts";
 import { measureMoves } from "./moves.ts";
 import { measurePages } from "./pages.ts";
 import { measureReads, READS } from "./reads.ts";
@@ -31,7 +32,7 @@ import { measureDelivering, measureRecording } from "./recording.ts";
 import { measureShedding } from "./shedding.ts";
 import { measureSizes } from "./sizes.ts";
 
-const USAGE = `npm run bench -- [--quick] [--only hostile|framework|by-hand] [--json FILE] [--chart FILE]
+const USAGE = `npm run bench -- [--quick] [--only hostile|framework|by-hand|month] [--json FILE] [--chart FILE]
 
 Measures how fast the service reads, records and delivers, what that costs, and how well clients and
 subscribers are isolated from each other.
@@ -39,6 +40,7 @@ subscribers are isolated from each other.
   --quick           fewer and shorter measurements
   --only hostile    only deliveries to hostile receivers, which --quick otherwise omits
   --only framework  only the framework's share of a read
+  --only month      only what a month costs (docs/performance.md), which measures nothing
   --only by-hand    only the comparison with a Worker written by hand
   --json FILE       also writes the figures to FILE
   --chart FILE      draws a chart of the reads, as SVG
@@ -51,8 +53,12 @@ const { values } = parseArguments(USAGE, {
   chart: { type: "string" },
 });
 const { quick, only } = values;
-if (only !== undefined && !["hostile", "framework", "by-hand"].includes(only))
-  throw new Error("--only accepts hostile, framework or by-hand");
+if (only !== undefined && !["hostile", "framework", "by-hand", "month"].includes(only))
+  throw new Error("--only accepts hostile, framework, by-hand or month");
+if (only === "month") {
+  console.log(monthTable().join("\n"));
+  process.exit();
+}
 const vars = { QUOTA_REQUESTS: 100_000_000 };
 
 const step = openSteps();

@@ -1,5 +1,9 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { describeFigures, FIGURES, type Figures } from "../../bench/figures.ts";
+import { monthTable } from "../../bench/month.ts";
+import { ROOT } from "../../scripts/shared/checkout.ts";
 
 const NAMES = Object.keys(FIGURES) as (keyof Figures)[];
 
@@ -37,4 +41,9 @@ test("each figure of the benchmark is a line with its unit and what it is compar
     expect(cells).toHaveLength(5);
     expect(cells.every((cell) => cell.length > 0)).toBe(true);
   }
+});
+
+test("docs/performance.md has the month that the constants beside the benchmark make", () => {
+  const page = readFileSync(join(ROOT, "docs/performance.md"), "utf8");
+  expect(page).toContain(`\n\n${monthTable().join("\n")}\n\n`);
 });

@@ -101,6 +101,18 @@ test("no command of the docs writes npm's own output into a file", () => {
 });
 
 describe("docs/operations.md", () => {
+  test("says what to do for each of the ten alarms that page", () => {
+    const alarms: { name: string; count?: number }[] = JSON.parse(
+      readFileSync(join(ROOT, "scripts/alarms/alarms.json"), "utf8"),
+    );
+    const page = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
+    const [, section = ""] = page.split(/^### What pages$/m);
+    const [own = ""] = section.split(/^###? /m);
+    const told = [...own.matchAll(/^- (?:`(\w+)`|\*\*(\w+)\*\*)/gm)].map(([, a, b]) => a ?? b);
+    expect(told).toEqual(alarms.map(({ name }) => name));
+    expect(told).toHaveLength(10);
+  });
+
   test("lists every event that the code logs, and no other", () => {
     const files = readdirSync(join(ROOT, "src"), { recursive: true, encoding: "utf8" });
     const logged = files

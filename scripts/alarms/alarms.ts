@@ -1,0 +1,105 @@
+/**
+ * The alarms that page, of alarms.json: prints them, or creates those that Cloudflare's API has.
+ *
+ *     npm run alarms
+ *     npm run alarms -- --apply --email ops@example.com
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "@hono/zod-openapi";
+import { ROOT } from "../shared/checkout.ts";
+import { fail, parseArguments } from "../shared/command.ts";
+import { readConfig } from "../shared/databases.ts";
+import { align } from "../shared/table.ts";
+import { openApi } from "./api.ts";
+
+const USAGE = `npm run alarms -- [--env NAME] [--apply --email ADDRESS]
+
+Prints the alarms that page somebody: when, and for those on log lines, the filter to alert on.
+
+  --apply          create or update those that Cloudflare's notifications have: a health check of
+                   PORTAL_ORIGIN/health in its zone, and Cloudflare's incidents
+  --email ADDRESS  whom they notify
+  --origin URL     the address to check, if PORTAL_ORIGIN is another
+  --env NAME       for the Worker that was deployed with --env NAME
+
+  CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID
+                   environment variables that --apply needs; the token with permission to edit
+                   notifications and health checks
+`;
+
+const Alarms = z.array(
+  z.union([
+    // A condition that Cloudflare notifies of.
+    z.strictObject({ name: z.string(), notification: z.string(), page: z.string() }),
+    // So many log lines of the event with this name.
+    z.strictObject({ name: z.string(), count: z.int(), minutes: z.int() }),
+  ]),
+);
+
+const { values } = parseArguments(USAGE, {
+  env: { type: "string" },
+  apply: { type: "boolean", default: false },
+  email: { type: "string" },
+  origin: { type: "string" },
+});
+try {
+  const { name, vars } = await readConfig(join(ROOT, "wrangler.toml"), values.env);
+  if (!values.apply) show(String(name));
+  else if (!values.email) throw new Error("--apply needs --email ADDRESS");
+  else await apply(String(name), values.origin ?? String(vars.PORTAL_ORIGIN), values.email);
+} catch (error) {
+  fail(error);
+}
+
+function show(worker: string): void {
+  const alarms = Alarms.parse(
+    JSON.parse(readFileSync(join(import.meta.dirname, "alarms.json"), "utf8")),
+  );
+  const rows = alarms.map((alarm) => [
+    alarm.name,
+    "page" in alarm
+      ? alarm.page
+      : `${alarm.count} or more in ${alarm.minutes} minutes of: $workers.scriptName = "${worker}" AND event = "${alarm.name}"`,
+  ]);
+  console.log(align(rows).join("\n"));
+  console.log("\nWhat to do: docs/operations.md, What pages.");
+}
+
+/** Creates or updates the notifications. @throws Error if the API refuses. */
+async function apply(worker: string, origin: string, email: string): Promise<void> {
+  if (!URL.canParse(origin))
+    throw new Error("Set PORTAL_ORIGIN in wrangler.toml: the health check needs the address.");
+  const api = openApi(process.env);
+  const { hostname } = new URL(origin);
+  const zone = await api.findZone(hostname);
+  const checkId = await api.put(`/zones/${zone}/healthchecks`, {
+    name: `${worker}-health`,
+    address: hostname,
+    type: "HTTPS",
+    interval: 60,
+    timeout: 10,
+    retries: 1,
+    consecutive_fails: 3,
+    consecutive_successes: 1,
+    http_config: { method: "GET", path: "/health", port: 443, expected_codes: ["200"] },
+  });
+  const notify = (name: string, alert_type: string, filters: object) =>
+    api.put("/alerting/v3/policies", {
+      name: `${worker}: ${name}`,
+      description: "docs/operations.md, What pages",
+      enabled: true,
+      alert_type,
+      filters,
+      mechanisms: { email: [{ id: email }] },
+    });
+  await notify("health", "health_check_status_notification", {
+    health_check_id: [checkId],
+    status: ["Unhealthy", "Healthy"],
+  });
+  await notify("incident", "incident_alert", {
+    incident_impact: ["INCIDENT_IMPACT_MAJOR", "INCIDENT_IMPACT_CRITICAL"],
+  });
+  console.log(`${email} is notified if ${hostname} is not healthy, and of Cloudflare's incidents.`);
+  console.log("The alarms on log lines are up to you: npm run alarms prints them.");
+}

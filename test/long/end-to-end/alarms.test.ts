@@ -1,0 +1,118 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { json, text } from "node:stream/consumers";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { ROOT } from "../../../scripts/shared/checkout.ts";
+
+/** The lists of Cloudflare's API, by path; each item as it was last written. */
+let lists: Record<string, { id: string; name: string }[]>;
+let writes: string[];
+let server: Server;
+let base: string;
+
+const CHECKS = "/zones/z1/healthchecks";
+const POLICIES = "/accounts/a1/alerting/v3/policies";
+
+beforeAll(async () => {
+  server = createServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? "/", "http://api");
+    const answer = (result: unknown) =>
+      response.end(JSON.stringify({ success: true, errors: [], result }));
+    if (request.headers.authorization !== "Bearer token") {
+      response.statusCode = 403;
+      return response.end('{ "success": false, "errors": [{ "message": "Forbidden" }] }');
+    }
+    if (pathname === "/zones")
+      return answer(
+        searchParams.get("name") === "example.com" ? [{ id: "z1", name: "example.com" }] : [],
+      );
+    const [path = ""] = Object.keys(lists).filter((list) => pathname.startsWith(list));
+    const list = lists[path] ?? [];
+    if (request.method === "GET") return answer(list);
+    writes.push(`${request.method} ${pathname}`);
+    const item = (await json(request)) as { name: string };
+    const id = request.method === "PUT" ? pathname.slice(path.length + 1) : `id-${list.length}`;
+    lists[path] = [...list.filter((each) => each.id !== id), { id, ...item }];
+    answer({ id });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  lists = { [CHECKS]: [], [POLICIES]: [{ id: "theirs", name: "another" }] };
+  writes = [];
+});
+
+async function alarms(args: string[], token = "token") {
+  const child = spawn(process.execPath, ["--no-warnings", "scripts/alarms/alarms.ts", ...args], {
+    cwd: ROOT,
+    env: {
+      ...process.env,
+      CLOUDFLARE_API_BASE_URL: base,
+      CLOUDFLARE_API_TOKEN: token,
+      CLOUDFLARE_ACCOUNT_ID: "a1",
+    },
+  });
+  const [out, err, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "close"),
+  ]);
+  return { code, output: out + err };
+}
+
+const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api.example.com"];
+
+test("npm run alarms prints the ten alarms, for the Worker of an environment", async () => {
+  const { code, output } = await alarms(["--env", "staging"]);
+  expect(code).toBe(0);
+  expect(output.trim().split("\n")).toHaveLength(12);
+  expect(output).toContain(
+    '$workers.scriptName = "public-api-staging" AND event = "request_failed"',
+  );
+  expect(writes).toEqual([]);
+});
+
+test("npm run alarms --apply creates what Cloudflare notifies of, and updates it the next time", async () => {
+  const first = await alarms(APPLY);
+  expect(first.output).toContain("ops@example.com is notified if api.example.com is not healthy");
+  expect(first.code).toBe(0);
+  expect(writes).toEqual([`POST ${CHECKS}`, `POST ${POLICIES}`, `POST ${POLICIES}`]);
+  expect(lists[CHECKS]).toMatchObject([
+    {
+      name: "public-api-health",
+      address: "api.example.com",
+      http_config: { path: "/health", expected_codes: ["200"] },
+    },
+  ]);
+  expect(lists[POLICIES]).toMatchObject([
+    { name: "another" },
+    {
+      alert_type: "health_check_status_notification",
+      filters: { health_check_id: ["id-0"] },
+      mechanisms: { email: [{ id: "ops@example.com" }] },
+    },
+    { alert_type: "incident_alert" },
+  ]);
+  writes = [];
+  expect((await alarms(APPLY)).code).toBe(0);
+  expect(writes).toEqual([`PUT ${CHECKS}/id-0`, `PUT ${POLICIES}/id-1`, `PUT ${POLICIES}/id-2`]);
+});
+
+test.each([
+  [["--apply"], "token", "--apply needs --email ADDRESS"],
+  [["--apply", "--email", "ops@example.com"], "token", "Set PORTAL_ORIGIN in wrangler.toml"],
+  [[...APPLY.slice(0, 3), "--origin", "https://other.test"], "token", "has no zone for other.test"],
+  [APPLY, "wrong", "Cloudflare refuses GET /zones?name=api.example.com&account.id=a1: Forbidden"],
+  [["--env", "nope"], "token", "wrangler.toml has no [env.nope]"],
+])("npm run alarms %j with a %s stops with a sentence", async (args, token, sentence) => {
+  const { code, output } = await alarms(args, token);
+  expect(output).toContain(sentence);
+  expect(output.trim().split("\n")).toHaveLength(1);
+  expect(code).toBe(1);
+  expect(writes).toEqual([]);
+});
