@@ -289,7 +289,7 @@ describe("readDelivery", () => {
       attemptLog: [
         { at: isoTime(T0), outcome: "answered", status: 500, durationMs: 0 },
         { at: isoTime(T0 + MINUTE_MS), outcome: "timed_out", status: null, durationMs: 0 },
-        { at: isoTime(T0 + 10 * MINUTE_MS), outcome: "answered", status: 200, durationMs: 0 },
+        { at: isoTime(T0 + HOUR_MS), outcome: "answered", status: 200, durationMs: 0 },
       ],
     });
   });
