@@ -63,7 +63,7 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],
     ["api-keys.ts", "isNull(revokedAt), isNull(expiresAt));", "isNull(revokedAt));", "a key is rolled once"],
     ["api-keys.ts", "coalesce(${apiKeys.revokedAt}, ${now})", "${now}", "a key keeps the time of its revocation"],
-    ["data-keys.ts", "isNull(workspaces.dataKey)", "sql`true`", "a workspace's data key is made once"],
+    ["data-keys.ts", " WHERE ${workspaces.id} = ${workspaceId})", ")", "each workspace has its own data key"],
     ["lifecycle/retention.ts", "CASE WHEN sum(${state} = 'pending') > 0 THEN", "CASE WHEN 0 THEN", "what is pending is not deleted"],
     ["lifecycle/retention.ts", "AND NOT EXISTS (SELECT 1 ${OF_EVENT} WHERE ${deliveries.state} = 'pending')`;", "`;", "what is redelivered meanwhile is not deleted"],
     ["lifecycle/retention.ts", "THEN ${undeliveredMs} ELSE ${deliveredMs} END END", "THEN ${deliveredMs} ELSE ${deliveredMs} END END", "what was not delivered is kept longer"],
