@@ -79,7 +79,6 @@ export function useFolders(): void {
   let server: Server;
   beforeAll(async () => {
     worker = await startRuntime();
-    await worker.scheduled();
     server = await serve(worker);
   });
   afterAll(async () => {
@@ -88,7 +87,7 @@ export function useFolders(): void {
   });
 
   beforeEach(() => {
-    replaced = { "/health": (_, response) => response.end('{ "status": "ok" }') };
+    replaced = {};
     folder = mkdtempSync(join(tmpdir(), "deploy-test-"));
     const fake = join(import.meta.dirname, "fake-wrangler.ts");
     const script = `#!/bin/sh\nexec '${process.execPath}' --no-warnings '${fake}' "$@"\n`;
