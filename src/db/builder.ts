@@ -42,30 +42,18 @@ type Assigned<T extends SQLiteTable> = {
   [K in keyof T["$inferInsert"]]?: T["$inferInsert"][K] | SQL | Column | Placeholder;
 };
 
-function assignments<T extends SQLiteTable>(table: T, values: Assigned<T>): [SQL, SQL][] {
-  const columns = getTableColumns(table);
-  return Object.entries<unknown>(values).map(([key, value]) => {
-    const column = columns[key] as Column;
-    return [bare(column), sql`${bindIfParam(value, column)}`];
-  });
-}
-
 /**
- * An `INSERT … SELECT` with each column next to its value. Drizzle's own version only takes a whole
- * query whose columns match the table's.
+ * Drizzle's `INSERT … SELECT`, which takes a value for each column of the table, with the defaults of those
+ * that are not named.
  *
  * @param source the query from its `FROM` clause on.
  */
-export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>, source: SQL): SQL {
-  const pairs = assignments(table, values);
-  const names = pairs.map(([name]) => name);
-  const listed = pairs.map(([, value]) => value);
-  return sql`INSERT INTO ${table} (${list(names)}) SELECT ${list(listed)} ${source}`;
-}
-
-/** The assignments of a `SET` clause. */
-export function assign<T extends SQLiteTable>(table: T, values: Assigned<T>): SQL {
-  return list(assignments(table, values).map(([name, value]) => sql`${name} = ${value}`));
+export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>, source: SQL) {
+  const named: Record<string, unknown> = values;
+  const selected = Object.entries<Column>(getTableColumns(table)).map(
+    ([name, column]) => sql`${bindIfParam(named[name] ?? column.default ?? null, column)}`,
+  );
+  return qb.insert(table).select(sql`SELECT ${list(selected)} ${source}`);
 }
 
 /** Joins columns or expressions with commas. */

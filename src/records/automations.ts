@@ -5,16 +5,7 @@ import { AutomationStatus, AutomationType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isServed } from "../contract/served.ts";
 import { isoTime } from "../contract/time.ts";
-import {
-  assign,
-  bare,
-  columnsBut,
-  each,
-  excluded,
-  fromJson,
-  insertFrom,
-  qb,
-} from "../db/builder.ts";
+import { bare, columnsBut, each, excluded, fromJson, insertFrom, qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -211,22 +202,21 @@ export function upsertAutomations(
         },
         sql`FROM json_each(${chunk}) AS r LEFT JOIN ${automations} AS known ON ${known.id} = r.value->>'id'
             WHERE ${isNew} OR ${IS_IN_ORDER}
-              AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})
-            ON CONFLICT (${bare(automations.id)}) DO UPDATE SET ${MERGED}`,
-      ),
+              AND (NOT ${isSame} OR r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt})`,
+      ).onConflictDoUpdate({ target: automations.id, set: MERGED }),
     ),
   ]);
   return readAs(statements, ([[counted]]) => counted?.created ?? 0);
 }
 
 /** The columns that a report sets in a stored automation; one that was removed starts over. */
-const MERGED = assign(automations, {
+const MERGED = {
   createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
   generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
   removedAt: null,
   ...each(automations, ["updatedAt", ...TOLD], excluded),
   revision: sql`${automations.revision} + 1`,
-});
+};
 
 /** SQL condition: report `r` is not older than the automation `known`. */
 const IS_IN_ORDER = sql`coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)`;

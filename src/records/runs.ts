@@ -5,8 +5,6 @@ import { RunStatus, TriggerType } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
 import {
-  assign,
-  bare,
   columnsBut,
   each,
   excluded,
@@ -226,16 +224,15 @@ export function insertRuns(workspaceId: string, found: FoundRun[]): Statements<n
           },
           sql`FROM json_each(${chunk}) AS r
               LEFT JOIN ${automations} ON ${automations.id} = r.value->>'automationId' AND ${automations.removedAt} IS NULL
-            WHERE r.value->>'id' NOT IN (${recordedOf(found)})
-            ON CONFLICT (${bare(runs.id)}) DO UPDATE SET ${RENEWED}`,
-        ),
+            WHERE r.value->>'id' NOT IN (${recordedOf(found)})`,
+        ).onConflictDoUpdate({ target: runs.id, set: RENEWED }),
       ),
     ),
   );
 }
 
 /** The columns set when a run that was removed with its automation is recorded again. */
-const RENEWED = assign(runs, each(runs, [...REPORTED, "crm", "generation"], excluded));
+const RENEWED = each(runs, [...REPORTED, "crm", "generation"], excluded);
 
 /** SQL condition on a draft: its run does not exist yet. Evaluated before the run is written. */
 export function isNewRun(found: FoundRun[]): SQL {

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { assign, each, excluded, insertFrom } from "../db/builder.ts";
+import { each, excluded, insertFrom } from "../db/builder.ts";
 import { attempts, deliveries } from "../db/schema.ts";
 
 /**
@@ -19,7 +19,7 @@ const IS_OF_DELIVERY = sql`${attempts.subscriptionId} = ${deliveries.subscriptio
  * @param details the value of each column.
  * @param source SQL from FROM on, with a WHERE clause.
  */
-export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, source: SQL): SQL {
+export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, source: SQL) {
   return insertFrom(
     attempts,
     {
@@ -29,9 +29,11 @@ export function insertAttempts(details: Record<(typeof DETAILS)[number], SQL>, s
         WHERE ${IS_OF_DELIVERY}), 0))`,
       ...details,
     },
-    sql`${source} ON CONFLICT (subscription_id, event_id, attempt) DO UPDATE
-      SET ${assign(attempts, each(attempts, [...DETAILS], excluded))}`,
-  );
+    source,
+  ).onConflictDoUpdate({
+    target: [attempts.subscriptionId, attempts.eventId, attempts.attempt],
+    set: each(attempts, [...DETAILS], excluded),
+  });
 }
 
 /** SQL expression: the bytes of an attempt that `insertAttempts` would replace. */

@@ -7,7 +7,7 @@ import type { Isolate, World } from "./world.ts";
 const BEFORE_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "before");
 const AFTER_COMMIT = D1_FAULTS.filter(({ moment }) => moment === "after");
 
-const LOGS_ATTEMPTS = /INSERT INTO "attempts"/;
+const LOGS_ATTEMPTS = /insert into "attempts"/;
 
 const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 

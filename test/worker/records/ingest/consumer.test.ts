@@ -45,7 +45,7 @@ describe("a batch", () => {
     expect(dead).toEqual([]);
     expect(trips).toHaveLength(2);
     expect(trips[0]?.filter((sql) => !/^\s*SELECT/i.test(sql))).toEqual([]);
-    expect(trips[1]?.filter((sql) => /INSERT INTO "leads"/.test(sql))).toHaveLength(100);
+    expect(trips[1]?.filter((sql) => /insert into "leads"/.test(sql))).toHaveLength(100);
     for (const [i, workspace] of workspaces.entries()) {
       expect(await listed<Lead>(workspace, "leads")).toHaveLength(50);
       expect(await eventsOf(workspace.workspaceId)).toHaveLength(50);
@@ -114,7 +114,7 @@ describe("a batch", () => {
     const { DB, trips } = observedDatabase();
     const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
     expect(acknowledged).toEqual(range(30));
-    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
+    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('into "leads"')).length);
     expect(inserted).toEqual([0, 9, 0, 9, 0, 9, 0, 3]);
     expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
   });
@@ -131,7 +131,7 @@ describe("a batch", () => {
     const { DB, trips } = observedDatabase();
     const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
     expect(acknowledged).toEqual(range(25));
-    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('INTO "leads"')).length);
+    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('into "leads"')).length);
     expect(inserted).toEqual([0, 11, 11, 3]);
     const stored = WORKSPACE_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
     expect(await stored.bind(workspaceId).first("n")).toBe(2_250);
