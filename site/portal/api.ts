@@ -114,6 +114,8 @@ export const enableWebhook = (id: string, body: { redeliverSince?: string }) =>
 export const renewSecret = (id: string, overlapSeconds: number) =>
   call<NewSecret>("POST", `${webhook(id)}/secret`, { overlapSeconds });
 
+export const endOverlap = (id: string) => call<object>("POST", `${webhook(id)}/overlap`, {});
+
 export const sendTest = (id: string, type: Kind) =>
   call<TestResult>("POST", `${webhook(id)}/test`, { type });
 

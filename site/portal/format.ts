@@ -70,9 +70,9 @@ export function isAccepted({ outcome, status }: Pick<Attempt, "outcome" | "statu
   return outcome === "answered" && status !== null && status >= 200 && status < 300;
 }
 
-/** The host of a URL, and what follows it. */
+/** The scheme and host of a URL, and what follows them. */
 export function splitUrl(url: string): { host: string; path: string } {
-  const { host, pathname, search } = new URL(url);
+  const { protocol, host, pathname, search } = new URL(url);
   const path = pathname + search;
-  return { host, path: path === "/" ? "" : path };
+  return { host: `${protocol}//${host}`, path: path === "/" ? "" : path };
 }

@@ -9,7 +9,7 @@ import { wake } from "../webhooks/dispatch/wake.ts";
 import { findHealth, listHealth, unknownWebhook } from "../webhooks/health.ts";
 import { enableAgain } from "../webhooks/redelivery/redelivery.ts";
 import { Resealed, resealSecrets as reseal } from "../webhooks/reseal.ts";
-import { rotateSecret } from "../webhooks/rotation.ts";
+import { endOverlap, rotateSecret } from "../webhooks/rotation.ts";
 import {
   deleteAnySubscription,
   disableSubscription,
@@ -144,6 +144,18 @@ export const rotateWebhookSecret = operation({
     const overlap = overlapSeconds ?? SECRET_OVERLAP_SECONDS.default;
     const placement = await openPlacementOfWebhook(env, webhookId);
     return rotateSecret(placement.db, env.ENCRYPTION_KEYS, webhookId, overlap, Date.now());
+  },
+});
+
+export const endSecretOverlap = operation({
+  about: "Ends the overlap of a rotated secret: only the newest secret signs from now on.",
+  input: ofWebhook,
+  output: Nothing,
+  examples: [{ webhookId }],
+  async run({ env }, { webhookId }) {
+    const { db } = await openPlacementOfWebhook(env, webhookId);
+    if (!(await commit(db, endOverlap(webhookId)))) throw unknownWebhook();
+    return {};
   },
 });
 

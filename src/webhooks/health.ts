@@ -5,7 +5,7 @@ import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
 import { type Database, query } from "../db/client.ts";
 import { newestFirst } from "../db/page.ts";
-import { deliveries, type LastAttempt, subscriptions } from "../db/schema.ts";
+import { deliveries, earlierSecrets, type LastAttempt, subscriptions } from "../db/schema.ts";
 import type { WebhookView } from "./views.ts";
 
 /**
@@ -36,6 +36,8 @@ const HEALTH = {
     WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
   pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
+  overlapEndsAt: sql<number | null>`(SELECT max(${earlierSecrets.until}) FROM ${earlierSecrets}
+    WHERE ${earlierSecrets.subscriptionId} = ${subscriptions.id})`,
 };
 
 const healthOf = (whose: SQL) =>
@@ -77,6 +79,7 @@ function toView(row: HealthRow): WebhookView {
     nextAttemptAt:
       row.disabledAt !== null || dueAt === null ? null : isoTime(Math.max(dueAt, nextAt)),
     lastAttempt: last && { ...last, at: isoTime(last.at) },
+    overlapEndsAt: isoTimeOrNull((row.overlapEndsAt ?? 0) > Date.now() ? row.overlapEndsAt : null),
   };
 }
 

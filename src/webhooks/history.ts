@@ -22,23 +22,27 @@ export interface DeliveryFilter {
   type?: WebhookEvent | null | undefined;
 }
 
-const SHOWN = {
+/** What to select of a subscription's deliveries. */
+const shownOf = (webhookId: string) => ({
   eventId: deliveries.eventId,
   type: events.type,
   createdAt: events.createdAt,
   state: deliveries.state,
   attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
-  dueAt: deliveries.dueAt,
+  // When its post may start: the subscription may wait for longer.
+  dueAt:
+    sql<number>`max(${deliveries.dueAt}, coalesce((SELECT ${subscriptions.nextAt} FROM ${subscriptions}
+    WHERE ${subscriptions.id} = ${webhookId}), 0))`.as("next_due"),
   settledAt: deliveries.settledAt,
   lastAt: deliveries.lastAt,
   lastOutcome: deliveries.lastOutcome,
   lastStatus: deliveries.lastStatus,
   lastDurationMs: deliveries.lastDurationMs,
-};
+});
 
 type DeliveryRow = Pick<
   typeof deliveries.$inferSelect & typeof events.$inferSelect,
-  Exclude<keyof typeof SHOWN, "eventId">
+  Exclude<keyof ReturnType<typeof shownOf>, "eventId">
 > & { eventId: string };
 
 const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
@@ -73,7 +77,7 @@ export async function listDeliveries(
       isThere(webhookId),
       lookedThrough,
       qb
-        .select(SHOWN)
+        .select(shownOf(webhookId))
         .from(deliveries)
         // CROSS JOIN makes SQLite walk the deliveries in order, whatever it estimates about events.
         .crossJoin(events)
@@ -116,7 +120,7 @@ export async function findDelivery(
       isThere(webhookId),
       qb
         .select({
-          ...SHOWN,
+          ...shownOf(webhookId),
           ...BODY,
           signatures: deliveries.signatures,
           response: toJsonValue(deliveries.response) as SQL<string | null>,

@@ -2,7 +2,14 @@ import { and, eq, isNull, lte, not, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { type Database, inOrder, prepared, readAs, type Statements } from "../db/client.ts";
+import {
+  counted,
+  type Database,
+  inOrder,
+  prepared,
+  readAs,
+  type Statements,
+} from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
@@ -129,6 +136,24 @@ function rotate(
     if (!row) return { verdict: "unknown", isLeased };
     return { verdict: row.sealedSecret === sealed ? "done" : "too_many", isLeased };
   });
+}
+
+/**
+ * Ends the overlap of a rotation: only the current secret signs from now on. Touches the subscription,
+ * so that a move of its workspace notes it.
+ */
+export function endOverlap(subscriptionId: string): Statements<boolean> {
+  const { sealedSecret } = subscriptions;
+  const statements = inOrder([
+    qb.delete(earlierSecrets).where(eq(earlierSecrets.subscriptionId, subscriptionId)),
+    counted(
+      qb
+        .update(subscriptions)
+        .set({ sealedSecret: sql`${sealedSecret}` })
+        .where(isThere(subscriptionId)),
+    ),
+  ]);
+  return readAs(statements, ([, found]) => found > 0);
 }
 
 /** The assumed result of a rotation whose reply was lost. */

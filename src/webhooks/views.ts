@@ -49,6 +49,9 @@ export const WebhookView = z.object({
     "when the next post may start, in the past if it is due; null if none is scheduled",
   ),
   lastAttempt: AttemptView.nullable(),
+  overlapEndsAt: Time.nullable().describe(
+    "until when earlier secrets sign, too; null if none does",
+  ),
 });
 export type WebhookView = z.infer<typeof WebhookView>;
 

@@ -39,6 +39,13 @@ export function Usage({ cursor }: { cursor: string | null }) {
   );
 }
 
+/** When a key was last used, which is recorded hourly: its requests may tell more. */
+function lastUseOf({ lastUsedAt, hours }: Key): ComponentChildren {
+  const last = hours?.at(-1);
+  if (last && last.requests + last.refused > 0) return t.usagePage.thisHour;
+  return lastUsedAt ? <Time at={lastUsedAt} /> : t.never;
+}
+
 function KeyUsage({ of: key }: { of: Key }) {
   const { requestsPerWindow, windowSeconds } = key;
   const hours = key.hours ?? [];
@@ -46,7 +53,7 @@ function KeyUsage({ of: key }: { of: Key }) {
     hours.reduce((count, hour) => count + hour[name], 0);
   const all = sum("requests") + sum("refused");
   const facts: [string, ComponentChildren][] = [
-    [t.usagePage.lastUsed, key.lastUsedAt ? <Time at={key.lastUsedAt} /> : t.never],
+    [t.usagePage.lastUsed, lastUseOf(key)],
     [t.usagePage.quota, t.usagePage.quotaValue(requestsPerWindow, windowSeconds)],
   ];
   if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} hours={hours} />]);

@@ -1,15 +1,17 @@
+import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { WebhookView as Subscription } from "../../../src/webhooks/views.ts";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
 import { SecretDialog } from "../actions/secret.tsx";
 import { TestDialog } from "../actions/test.tsx";
-import { listDeliveries, readWebhook } from "../api.ts";
+import { endOverlap, listDeliveries, readWebhook } from "../api.ts";
 import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
-import { useLoad } from "../load.ts";
-import { Badge, Facts, Kinds, Loading, Time } from "../parts/basics.tsx";
+import { useAction, useLoad } from "../load.ts";
+import { announce } from "../parts/announce.tsx";
+import { Facts, Kinds, Loading, State, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
-import { LoadFault } from "../parts/faults.tsx";
+import { ActionFault, LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { t } from "../text.ts";
 import { Days } from "./days.tsx";
@@ -40,6 +42,7 @@ export function Webhook({ id, query }: { id: string; query: URLSearchParams }) {
           <Title webhook={webhook} />
           <LoadFault loaded={loaded} />
           <Trouble webhook={webhook} />
+          <Overlap webhook={webhook} onDone={reload} />
           <Actions webhook={webhook} onDone={reload} />
           <About webhook={webhook} />
           <Days days={webhook.days} />
@@ -58,7 +61,7 @@ function Title({ webhook }: { webhook: Subscription }) {
         {host}
         <span class="path">{path}</span>
       </Heading>
-      <Badge tone={webhook.state}>{t.states[webhook.state]}</Badge>
+      <State webhook={webhook} />
     </div>
   );
 }
@@ -67,10 +70,39 @@ function Title({ webhook }: { webhook: Subscription }) {
 function Trouble({ webhook }: { webhook: Subscription }) {
   const { state, failingSince, disabledAt, failures } = webhook;
   if (state === "disabled" && disabledAt !== null)
-    return <p class="note bad">{t.subscription.disabled(formatTime(disabledAt))}</p>;
+    return <p class="note bad">{whyDisabled(webhook, disabledAt)}</p>;
   if (state === "failing" && failingSince !== null)
     return <p class="note bad">{t.subscription.failing(failures, formatTime(failingSince))}</p>;
   return state === "slow" ? <p class="note warn">{t.subscription.slow}</p> : null;
+}
+
+/** By its failures, or by somebody. */
+function whyDisabled({ failingSince, failures }: Subscription, disabledAt: string): string {
+  const failedMs = failingSince === null ? 0 : Date.parse(disabledAt) - Date.parse(failingSince);
+  const failed = failures >= DISABLE_AFTER_FAILURES && failedMs >= DISABLE_AFTER_MS;
+  const text = failed ? t.subscription.disabledFailing : t.subscription.disabled;
+  return text(formatTime(disabledAt));
+}
+
+/** While a rotated secret still signs, until when, and a way to end that. */
+function Overlap({ webhook, onDone }: { webhook: Subscription; onDone(): void }) {
+  const { isBusy, fault, run } = useAction();
+  if (webhook.overlapEndsAt === null) return null;
+  const end = () =>
+    run(async () => {
+      await endOverlap(webhook.webhookId);
+      announce(t.subscription.overlapEnded);
+      onDone();
+    });
+  return (
+    <div class="note">
+      <p>{t.subscription.overlap(formatTime(webhook.overlapEndsAt))}</p>
+      <ActionFault fault={fault} />
+      <button type="button" disabled={isBusy} onClick={end}>
+        {t.subscription.endOverlap}
+      </button>
+    </div>
+  );
 }
 
 function Actions({ webhook, onDone }: { webhook: Subscription; onDone(): void }) {
@@ -133,6 +165,12 @@ function About({ webhook }: { webhook: Subscription }) {
           ),
         ],
         [t.subscription.created, formatTime(createdAt)],
+        [
+          t.subscription.id,
+          <span key="" class="mono">
+            {webhook.webhookId}
+          </span>,
+        ],
       ]}
     />
   );

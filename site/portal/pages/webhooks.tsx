@@ -5,7 +5,7 @@ import type {
 import { listWebhooks } from "../api.ts";
 import { formatOutcome, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";
-import { Badge, Empty, Kinds, Loading, Time } from "../parts/basics.tsx";
+import { Empty, Kinds, Loading, State, Time } from "../parts/basics.tsx";
 import { LoadFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
@@ -54,7 +54,7 @@ function SubscribeLink() {
 
 function Card({ webhook }: { webhook: Webhook }) {
   const { host, path } = splitUrl(webhook.url);
-  const { state, disabledAt, failingSince, lastAttempt, pending } = webhook;
+  const { disabledAt, failingSince, lastAttempt, pending } = webhook;
   return (
     <li class="card">
       <div class="card-head">
@@ -64,7 +64,7 @@ function Card({ webhook }: { webhook: Webhook }) {
             <span class="path">{path}</span>
           </a>
         </h2>
-        <Badge tone={state}>{t.states[state]}</Badge>
+        <State webhook={webhook} />
       </div>
       <Kinds kinds={webhook.events} />
       <p class="card-foot">

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
+import type { WebhookView } from "../../../src/webhooks/views.ts";
 import { formatExactTime, formatRelative } from "../format.ts";
 import { t } from "../text.ts";
 
@@ -18,6 +19,13 @@ export function Time({ at }: { at: string }) {
 /** The colour of a state, which always accompanies its name. */
 export function Badge({ tone, children }: { tone: string; children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+/** The state of a subscription, which is not known to be healthy until something was sent. */
+export function State({ webhook: { state, lastAttempt } }: { webhook: WebhookView }) {
+  if (state === "healthy" && lastAttempt === null)
+    return <Badge tone="cancelled">{t.untried}</Badge>;
+  return <Badge tone={state}>{t.states[state]}</Badge>;
 }
 
 /** Kinds of events, as words. */

@@ -117,6 +117,7 @@ export const en = {
     toSubscriptions: "See the subscriptions",
   },
 
+  untried: "Nothing sent yet",
   states: { healthy: "Healthy", slow: "Slow", failing: "Failing", disabled: "Disabled" },
   deliveryStates: {
     pending: "Waiting",
@@ -147,6 +148,7 @@ export const en = {
   },
 
   subscription: {
+    id: "Id",
     created: "Created",
     events: "Events",
     pending: "Waiting",
@@ -156,8 +158,12 @@ export const en = {
     failing: (failures: number, since: string) =>
       `${count(failures, "failed attempt", "failed attempts")} in a row since ${since}. Deliveries are retried with growing waits; without a success for three days the subscription is disabled.`,
     slow: "The server is slow to answer, so deliveries go out one by one. It should answer first and process events afterwards.",
-    disabled: (time: string) =>
+    disabled: (time: string) => `Disabled ${time}. Nothing is sent until you enable it.`,
+    disabledFailing: (time: string) =>
       `Disabled ${time}, after failing for too long. Nothing is sent until you enable it.`,
+    overlap: (until: string) => `The previous secret also signs until ${until}.`,
+    endOverlap: "End this now",
+    overlapEnded: "Only the current secret signs from now on.",
     truncated: "On days with very many deliveries, only the newest are counted.",
     lastDays: (n: number) => `Last ${n} days`,
     byDay: "Deliveries by day",
@@ -323,6 +329,7 @@ export const en = {
     emptyText: "Create a key in your product’s settings; its requests are counted here.",
     created: "Created",
     lastUsed: "Last used",
+    thisHour: "Within the last hour",
     quota: "Quota",
     quotaValue: (requests: number, seconds: number) =>
       seconds === 60

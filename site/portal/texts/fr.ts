@@ -110,6 +110,7 @@ export const fr: Texts = {
     toSubscriptions: "Voir les abonnements",
   },
 
+  untried: "Aucun envoi",
   states: { healthy: "En bon état", slow: "Lent", failing: "En échec", disabled: "Désactivé" },
   deliveryStates: {
     pending: "En attente",
@@ -140,6 +141,7 @@ export const fr: Texts = {
   },
 
   subscription: {
+    id: "Identifiant",
     created: "Créé le",
     events: "Événements",
     pending: "En attente",
@@ -150,6 +152,11 @@ export const fr: Texts = {
       `${count(failures, "tentative échouée", "tentatives échouées")} d’affilée depuis le ${since}. Les livraisons sont retentées à intervalles croissants ; après trois jours sans succès, l’abonnement est désactivé.`,
     slow: "Le serveur tarde à répondre : les livraisons partent une par une. Il devrait répondre d’abord, et traiter les événements ensuite.",
     disabled: (time) =>
+      `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
+    overlap: (until) => `L’ancien secret signe aussi jusqu’au ${until}.`,
+    endOverlap: "Y mettre fin maintenant",
+    overlapEnded: "Seul le secret actuel signe désormais.",
+    disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
     truncated:
       "Lorsqu’une journée compte un très grand nombre de livraisons, seules les plus récentes sont prises en compte.",
@@ -329,6 +336,7 @@ export const fr: Texts = {
       "Créez une clé dans les paramètres de votre produit ; ses requêtes seront comptées ici.",
     created: "Créée le",
     lastUsed: "Dernière utilisation",
+    thisHour: "Il y a moins d’une heure",
     quota: "Quota",
     quotaValue: (requests, seconds) =>
       seconds === 60

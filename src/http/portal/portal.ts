@@ -7,6 +7,7 @@ import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveri
 import type { Operation } from "../../platform/operation.ts";
 import {
   enableWebhook,
+  endSecretOverlap,
   listWebhooks,
   readWebhook,
   rotateWebhookSecret,
@@ -57,6 +58,7 @@ const ALLOWED = [
   ["GET", "/webhooks/:webhookId", readWebhook],
   ["POST", "/webhooks/:webhookId/enable", enableWebhook],
   ["POST", "/webhooks/:webhookId/secret", rotateWebhookSecret],
+  ["POST", "/webhooks/:webhookId/overlap", endSecretOverlap],
   ["POST", "/webhooks/:webhookId/test", sendTestEvent],
   ["GET", "/webhooks/:webhookId/deliveries", listDeliveries],
   ["GET", "/webhooks/:webhookId/deliveries/:eventId", readDelivery],

@@ -66,6 +66,29 @@ function earlierOf(id: string) {
   return db.select().from(earlierSecrets).where(sql`subscription_id = ${id}`);
 }
 
+describe("endSecretOverlap", () => {
+  test("leaves the newest secret alone", async () => {
+    const workspaceId = await createWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const { id } = subscription;
+    const shown = async () => (await Platform.readWebhook({ webhookId: id })).overlapEndsAt;
+    expect(await shown()).toBeNull();
+    const { secret, overlapEndsAt } = await Platform.rotateWebhookSecret({ webhookId: id });
+    expect(await shown()).toBe(overlapEndsAt);
+    expect(await Platform.endSecretOverlap({ webhookId: id })).toEqual({});
+    expect(await shown()).toBeNull();
+    const delivery = await deliver(workspaceId, subscription);
+    expect(signaturesOf(delivery)).toEqual(await signaturesBy([secret], delivery));
+    expect(await Platform.endSecretOverlap({ webhookId: id })).toEqual({});
+  });
+
+  test("rejects an unknown subscription", async () => {
+    expect(await errorOf(Platform.endSecretOverlap({ webhookId: "whk_none" }))).toContain(
+      "webhookId",
+    );
+  });
+});
+
 describe("rotateWebhookSecret", () => {
   test("returns a new secret, and from then on deliveries are signed with both, the old one first", async () => {
     const workspaceId = await createWorkspace();
