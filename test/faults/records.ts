@@ -9,7 +9,7 @@ export const RECORDS: Fault[] = [
     ["automations.ts", "r.value->>'dated' AND r.value->>'updatedAt' > ${known.updatedAt}", "true", "a report of what is known changes nothing"],
     ["automations.ts", "coalesce(r.value->>'asOf' >= ${known.updatedAt}, true)", "true", "an older report changes nothing"],
     ["automations.ts", "WHERE ${known.status} <> r.value->>'status' AND", "WHERE", "a status that stays is not announced"],
-    ["automations.ts", "revision: sql`${automations.revision} + 1`,\n});", "});", "a report in between is not overwritten by a PATCH"],
+    ["automations.ts", "revision: sql`${automations.revision} + 1`", "revision: sql`${automations.revision}`", "a report in between is not overwritten by a PATCH"],
     ["automations.ts", "generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,", "", "a removed automation that is back has no earlier runs"],
     ["control.ts", 'if (row.status === status) return { result: "done", row, wakes: [] };', "", "an automation that has the status already is not announced"],
     ["control.ts", 'if (row.status === "draft" || row.status === "error")', 'if (row.status === "draft")', "an automation in error cannot be activated"],

@@ -211,6 +211,11 @@ test.each<[string, object | null, ErrorDetails]>([
     { overlapSeconds: -1 },
     { parameter: "overlapSeconds", reason: "out_of_range", min: 0 },
   ],
+  [
+    "secret",
+    { overlapSeconds: 604_801 },
+    { parameter: "overlapSeconds", reason: "out_of_range", max: 604_800 },
+  ],
   ["test", {}, { parameter: "type", reason: "required" }],
   ["redeliver", {}, { parameter: "eventIds", reason: "required" }],
   [

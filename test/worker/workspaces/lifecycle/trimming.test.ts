@@ -14,6 +14,7 @@ import {
   TRIM_PENDING_MAX,
   trimEvents,
 } from "../../../../src/workspaces/lifecycle/trimming.ts";
+import { leadReport } from "../../../support/api.ts";
 import {
   announceLeads,
   createWorkspace,
@@ -146,6 +147,17 @@ test("a workspace's size is known to the byte, whatever happens to its events", 
   const retention = { deliveredMs: HOUR_MS, undeliveredMs: HOUR_MS };
   for (const later of [1, 2]) await deleteExpired(db, retention, NOW + later * 2 * HOUR_MS, ALWAYS);
   expect(await sizeOf(workspaceId)).toMatchObject({ bytes: null, known: 0 });
+});
+
+test("what is erased no longer counts", async () => {
+  const { workspaceId } = await owed(1, NOW);
+  const leads = [leadReport("1"), leadReport("2")];
+  const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
+  await trimEvents(db, 100 * MB, Date.now() + DAY_MS, ALWAYS);
+  await exports.Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
+  const { known, bytes } = await sizeOf(workspaceId);
+  expect(bytes).toBeGreaterThan(0);
+  expect(known).toBe(bytes);
 });
 
 test("the estimated size of an event is within a tenth of the file's growth", async () => {
