@@ -56,7 +56,7 @@ function inWorkerd(
             API_KEY_CHECKSUM_KEYS: "test:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "test:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             PORTAL_ORIGIN: "https://api.example",
-            // workerd has none.
+            // Tests have objects of their own, which have no jurisdictions.
             JURISDICTION: "",
             ...more.bindings,
           },

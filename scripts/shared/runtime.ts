@@ -110,8 +110,6 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             PORTAL_ORIGIN: "http://localhost",
-            // workerd has none.
-            JURISDICTION: "",
             ...options.vars,
           },
           serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },

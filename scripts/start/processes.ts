@@ -87,8 +87,7 @@ export function serve(
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
       ...(process.env.PLATFORM_KEYS ? ["--var", `PLATFORM_KEYS:${process.env.PLATFORM_KEYS}`] : []),
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),
-      // workerd has no jurisdictions.
-      ...["JURISDICTION:", "--env="],
+      "--env=",
       "--show-interactive-dev-session=false",
     ],
     output,

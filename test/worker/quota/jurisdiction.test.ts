@@ -34,3 +34,9 @@ test("with JURISDICTION, every Durable Object is one of that jurisdiction", asyn
   expect(keys).toEqual(["eu", "eu"]);
   expect(addresses).toEqual(["eu"]);
 });
+
+test("the local runtime, which has no jurisdictions, does without", async () => {
+  const { apiKey } = await openWorkspace();
+  const fetch = deployedWith({ JURISDICTION: "eu" });
+  expect((await openApi(apiKey, fetch).get("/v1/leads")).status).toBe(200);
+});
