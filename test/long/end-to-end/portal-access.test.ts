@@ -90,7 +90,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       page.evaluate<string>(
         "document.activeElement === document.body ? '' : document.activeElement.textContent",
       );
-    await page.getByText("Healthy").waitFor();
+    await page.locator(".card").waitFor();
     await page.keyboard.press("Tab");
     expect(await focused()).toBe("Skip to the content");
     const reach = async (text: string) => {
@@ -135,7 +135,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       await page.getByRole("dialog").waitFor({ state: "hidden" });
     }
     await page.locator("tbody th a").first().click();
-    await page.locator("pre").waitFor();
+    await page.locator(".body pre").waitFor();
     yield "a delivery";
     await page.evaluate(`location.hash = "#/subscribe"`);
     await page.locator("form").waitFor();
@@ -181,9 +181,13 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       [
         "fr-CA",
         "fr",
-        ["Abonnements", "En bon état", "Livraisons", "Aucune livraison", "S’abonner"],
+        ["Abonnements", "Aucun envoi", "Livraisons", "Aucune livraison", "S’abonner"],
       ],
-      ["de-DE", "en", ["Subscriptions", "Healthy", "Deliveries", "No delivery yet", "Subscribe"]],
+      [
+        "de-DE",
+        "en",
+        ["Subscriptions", "Nothing sent yet", "Deliveries", "No delivery yet", "Subscribe"],
+      ],
     ] as const) {
       const { page, faults, close } = await stage.open(workspaceId, { locale });
       expect(await page.locator("html").getAttribute("lang")).toBe(lang);
