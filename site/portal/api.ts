@@ -108,6 +108,8 @@ export const createWebhook = (body: { url: string; events: Kind[] }) =>
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
+export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
+
 export const enableWebhook = (id: string, body: { redeliverSince?: string }) =>
   call<Redelivered>("POST", `${webhook(id)}/enable`, body);
 

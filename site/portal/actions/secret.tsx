@@ -26,15 +26,10 @@ export function SecretDialog({ webhook, onClose }: { webhook: Webhook; onClose()
       {(close) =>
         made ? (
           <>
-            <Secret secret={made.secret} />
             <p>
               {made.overlapEndsAt ? t.secret.until(formatTime(made.overlapEndsAt)) : t.secret.ended}
             </p>
-            <div class="buttons">
-              <button type="button" class="primary" onClick={close}>
-                {t.secret.stored}
-              </button>
-            </div>
+            <Secret secret={made.secret} stored={t.secret.stored} onStored={close} />
           </>
         ) : (
           <DialogForm

@@ -2,11 +2,12 @@ import { useId, useState } from "preact/hooks";
 import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import type { WorkspaceDetails as Workspace } from "../../../src/webhooks/views.ts";
 import { createWebhook, type Fault, type NewWebhook } from "../api.ts";
+import { allowsLocalWebhooks } from "../deployment.ts";
 import { useAction } from "../load.ts";
 import { ActionFault, describeFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Secret } from "../parts/secret.tsx";
-import { webhookHref } from "../route.ts";
+import { goTo, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
 
 type Field = "url" | "events";
@@ -24,12 +25,11 @@ export function Subscribe({ workspace }: { workspace: Workspace }) {
         <div class="narrow" key="made">
           <Heading>{t.subscribe.doneTitle}</Heading>
           <p class="lead breakable">{made.url}</p>
-          <Secret secret={made.secret} />
-          <div class="buttons">
-            <a class="button primary" href={webhookHref(made.id)}>
-              {t.subscribe.open}
-            </a>
-          </div>
+          <Secret
+            secret={made.secret}
+            stored={t.subscribe.open}
+            onStored={() => goTo(webhookHref(made.id))}
+          />
         </div>
       ) : (
         <div class="narrow" key="form">
@@ -87,7 +87,7 @@ function Form({ kinds, onMade }: FormProps) {
         />
       </label>
       <p id={urlFaultId} class={faults.url ? "fault" : "hint"} aria-live="polite">
-        {faults.url ?? t.subscribe.urlHint}
+        {faults.url ?? (allowsLocalWebhooks ? t.subscribe.urlHintLocal : t.subscribe.urlHint)}
       </p>
       <fieldset aria-describedby={eventsFaultId}>
         <legend>{t.subscribe.events}</legend>

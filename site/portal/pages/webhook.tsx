@@ -1,5 +1,6 @@
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { WebhookView as Subscription } from "../../../src/webhooks/views.ts";
+import { DisableDialog } from "../actions/disable.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
@@ -45,8 +46,8 @@ export function Webhook({ id, query }: { id: string; query: URLSearchParams }) {
           <Overlap webhook={webhook} onDone={reload} />
           <Actions webhook={webhook} onDone={reload} />
           <About webhook={webhook} />
-          <Days days={webhook.days} />
           <Deliveries webhook={webhook} query={query} loaded={deliveries} onDone={reload} />
+          <Days days={webhook.days} />
         </>
       )}
     </>
@@ -125,6 +126,11 @@ function Actions({ webhook, onDone }: { webhook: Subscription; onDone(): void })
       <DialogButton label={t.secret.button}>
         {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
       </DialogButton>
+      {!isDisabled && (
+        <DialogButton label={t.disable.button}>
+          {(onClose) => <DisableDialog {...{ webhook, onClose, onDone }} />}
+        </DialogButton>
+      )}
       <DialogButton label={t.remove.button} class="danger-quiet">
         {(onClose) => <RemoveDialog {...{ webhook, onClose }} />}
       </DialogButton>
@@ -150,7 +156,7 @@ function About({ webhook }: { webhook: Subscription }) {
               )}
             </>
           ) : (
-            t.never
+            t.none
           ),
         ],
         [t.subscription.pending, formatPending(pending)],

@@ -68,7 +68,7 @@ function Card({ webhook }: { webhook: Webhook }) {
       </div>
       <Kinds kinds={webhook.events} />
       <p class="card-foot">
-        {lastAttempt ? (
+        {lastAttempt && (
           <span>
             {t.list.lastAttempt} {formatOutcome(lastAttempt)}
             {lastAttempt.at && (
@@ -77,8 +77,6 @@ function Card({ webhook }: { webhook: Webhook }) {
               </>
             )}
           </span>
-        ) : (
-          <span>{t.list.noAttempt}</span>
         )}
         {pending > 0 && <span>{t.list.pending(pending)}</span>}
         {disabledAt !== null ? (

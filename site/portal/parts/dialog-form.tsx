@@ -21,6 +21,15 @@ interface Props {
 /** The form in a dialog: it does one thing, says why that failed, and can be closed. */
 export function DialogForm(props: Props) {
   const { action, isDangerous = false, isIncomplete = false } = props;
+  const submit = (
+    <button
+      type="submit"
+      class={isDangerous ? "danger" : "primary"}
+      disabled={action.isBusy || isIncomplete}
+    >
+      {props.submit}
+    </button>
+  );
   return (
     <form
       noValidate
@@ -32,16 +41,12 @@ export function DialogForm(props: Props) {
       {props.children}
       {props.fault ?? <ActionFault fault={action.fault} />}
       <div class="buttons">
-        <button
-          type="submit"
-          class={isDangerous ? "danger" : "primary"}
-          disabled={action.isBusy || isIncomplete}
-        >
-          {props.submit}
-        </button>
+        {!isDangerous && submit}
         <button type="button" onClick={props.close}>
           {props.cancel ?? t.cancel}
         </button>
+        {/* Second: a dialog gives its first control the focus. */}
+        {isDangerous && submit}
       </div>
     </form>
   );

@@ -125,6 +125,13 @@ export const en = {
     exhausted: "Failed",
     cancelled: "Cancelled",
   },
+  /** In the legend of a chart. */
+  chartStates: {
+    pending: "Waiting",
+    delivered: "Delivered",
+    exhausted: "Failed",
+    cancelled: "Cancelled",
+  },
   outcomes: {
     answered: (status: number) => `Answered ${status}`,
     timed_out: "No answer in time",
@@ -142,7 +149,6 @@ export const en = {
       "Subscribe a URL of your server, and every new lead, run or automation change is posted to it, signed, within seconds.",
     pending: (n: number) => count(n, "delivery waiting", "deliveries waiting"),
     lastAttempt: "Last attempt:",
-    noAttempt: "Nothing sent yet",
     failingSince: (time: string) => `Failing since ${time}`,
     disabledAt: (time: string) => `Disabled ${time}`,
   },
@@ -167,12 +173,9 @@ export const en = {
     truncated: "On days with very many deliveries, only the newest are counted.",
     lastDays: (n: number) => `Last ${n} days`,
     byDay: "Deliveries by day",
-    attemptsByDay: "Attempts by day",
-    attempts: "Attempts",
     day: "Day",
     chart: (delivered: number, failed: number, pending: number) =>
       `Deliveries by day: ${delivered} delivered, ${failed} failed, ${pending} waiting.`,
-    attemptsChart: (n: number) => `Attempts by day: ${count(n, "attempt", "attempts")}.`,
   },
 
   deliveries: {
@@ -269,6 +272,14 @@ export const en = {
     notSent: "Nothing was sent: the address of this subscription is not allowed.",
   },
 
+  disable: {
+    button: "Disable…",
+    title: "Disable this subscription?",
+    text: "Nothing is sent until you enable it. Events that happen meanwhile are kept, and can be sent then.",
+    submit: "Disable",
+    result: "The subscription is disabled.",
+  },
+
   enable: {
     button: "Enable…",
     title: "Enable the subscription",
@@ -297,6 +308,7 @@ export const en = {
       "Too many earlier secrets are still valid. Choose “Not at all”, or wait until one has expired.",
     ended: "The previous secret no longer signs.",
     stored: "I have stored it",
+    leave: "The secret is not shown again. Have you stored it?",
   },
 
   remove: {
@@ -315,6 +327,8 @@ export const en = {
     lead: "Each event is posted to your URL as JSON, signed. Your server answers with a status from 200 to 299 within 10 seconds.",
     url: "URL of your server",
     urlHint: "Reachable from the internet, starting with https://.",
+    urlHintLocal:
+      "On this local service, http://, private addresses and unknown hosts are accepted. A deployed one refuses them.",
     events: "Events to receive",
     eventsRequired: "Choose at least one event.",
     urlRequired: "Enter the URL of your server.",

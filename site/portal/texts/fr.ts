@@ -6,14 +6,14 @@ const count = counter("fr");
 /** Every text of the portal in French. */
 export const fr: Texts = {
   errors: {
-    invalid_request: "La demande n’est pas valide.",
+    invalid_request: "La requête n’est pas valide.",
     invalid_api_key: "La session n’est plus valide.",
     workspace_access_denied: "L’espace de travail n’a pas accès à ce service.",
     automation_not_found: "Cette automatisation n’existe pas dans l’espace de travail.",
     webhook_not_found: "Cet abonnement n’existe pas dans l’espace de travail.",
     route_not_found: "Ce déploiement ne propose pas cette fonction.",
     automation_not_controllable: "Cette automatisation ne peut être ni activée ni mise en pause.",
-    rate_limited: "Trop de demandes à la fois.",
+    rate_limited: "Trop de requêtes.",
     internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
   },
   reasons: {
@@ -22,15 +22,15 @@ export const fr: Texts = {
     unknown_value: "Cette valeur ne fait pas partie des choix.",
     out_of_range: "Cette valeur est hors des bornes admises.",
     unreadable: "Cette page de la liste n’est plus lisible.",
-    unknown_property: "La demande contient une propriété inconnue.",
+    unknown_property: "La requête contient une propriété inconnue.",
     invalid_url: "Cette URL n’est pas valide.",
     https_required: "L’URL doit commencer par https://.",
     credentials_not_allowed: "L’URL ne doit contenir ni identifiant ni mot de passe.",
     private_address: "L’URL ne doit pas désigner une adresse privée ou locale.",
     unresolvable_host: "Le nom d’hôte de cette URL est introuvable.",
-    invalid_json: "La demande est illisible.",
-    body_too_large: "La demande est trop volumineuse.",
-    unsupported_media_type: "La demande n’est pas au format JSON.",
+    invalid_json: "La requête est illisible.",
+    body_too_large: "La requête est trop volumineuse.",
+    unsupported_media_type: "La requête n’est pas au format JSON.",
     subscription_limit_reached: "L’espace de travail a atteint son nombre maximal d’abonnements.",
     idempotency_key_reused: "Cette clé d’idempotence a déjà servi à une autre requête.",
   },
@@ -47,7 +47,7 @@ export const fr: Texts = {
   sessionUntil: (time) => `Cette session prend fin le ${time}`,
   loading: "Chargement…",
   never: "Jamais",
-  none: "Aucun",
+  none: "Aucune",
   orMore: (n) => `${n} ou plus`,
   retry: "Réessayer",
   newer: "Plus récentes",
@@ -81,7 +81,7 @@ export const fr: Texts = {
   },
 
   arrival: {
-    title: (name) => `Ouvrir ${name} ?`,
+    title: (name) => `Ouvrir ${name} ?`,
     text: (name, current) =>
       `Le lien que vous avez suivi ouvre ${name}. Cet onglet affiche ${current}.`,
     accept: (name) => `Ouvrir ${name}`,
@@ -100,9 +100,9 @@ export const fr: Texts = {
   faults: {
     offline: "Le serveur est injoignable. Vérifiez votre connexion.",
     rateLimited: (seconds) =>
-      `Trop de demandes à la fois. Nouvel essai automatique dans ${count(seconds, "seconde", "secondes")}.`,
+      `Trop de requêtes. Nouvel essai automatique dans ${count(seconds, "seconde", "secondes")}.`,
     waitBefore: (seconds) =>
-      `Trop de demandes à la fois. Réessayez dans ${count(seconds, "seconde", "secondes")}.`,
+      `Trop de requêtes. Réessayez dans ${count(seconds, "seconde", "secondes")}.`,
     stale: "Les données affichées ne sont peut-être plus à jour.",
     reference: (id) => `Référence : ${id}`,
     notFound: "Il n’y a rien ici",
@@ -111,18 +111,24 @@ export const fr: Texts = {
   },
 
   untried: "Aucun envoi",
-  states: { healthy: "En bon état", slow: "Lent", failing: "En échec", disabled: "Désactivé" },
+  states: { healthy: "Opérationnel", slow: "Lent", failing: "En échec", disabled: "Désactivé" },
   deliveryStates: {
     pending: "En attente",
-    delivered: "Livrée",
+    delivered: "Réussie",
     exhausted: "Échouée",
     cancelled: "Annulée",
   },
+  chartStates: {
+    pending: "En attente",
+    delivered: "Réussies",
+    exhausted: "Échouées",
+    cancelled: "Annulées",
+  },
   outcomes: {
     answered: (status) => `Réponse ${status}`,
-    timed_out: "Pas de réponse à temps",
+    timed_out: "Délai de réponse dépassé",
     unreachable: "Injoignable",
-    refused: "Non envoyée : adresse refusée",
+    refused: "Rien n’a été envoyé : adresse refusée",
   },
 
   list: {
@@ -135,7 +141,6 @@ export const fr: Texts = {
       "Abonnez une URL de votre serveur : chaque nouveau lead, chaque exécution et chaque changement d’automatisation lui sont envoyés, signés, en quelques secondes.",
     pending: (n) => count(n, "livraison en attente", "livraisons en attente"),
     lastAttempt: "Dernière tentative :",
-    noAttempt: "Rien n’a encore été envoyé",
     failingSince: (time) => `En échec depuis le ${time}`,
     disabledAt: (time) => `Désactivé le ${time}`,
   },
@@ -153,8 +158,8 @@ export const fr: Texts = {
     slow: "Le serveur tarde à répondre : les livraisons partent une par une. Il devrait répondre d’abord, et traiter les événements ensuite.",
     disabled: (time) =>
       `Désactivé le ${time}. Rien n’est envoyé tant que vous ne le réactivez pas.`,
-    overlap: (until) => `L’ancien secret signe aussi jusqu’au ${until}.`,
-    endOverlap: "Y mettre fin maintenant",
+    overlap: (until) => `Le secret précédent signe aussi jusqu’au ${until}.`,
+    endOverlap: "Ne plus l’utiliser dès maintenant",
     overlapEnded: "Seul le secret actuel signe désormais.",
     disabledFailing: (time) =>
       `Désactivé le ${time}, après des échecs prolongés. Rien n’est envoyé tant que vous ne le réactivez pas.`,
@@ -162,12 +167,9 @@ export const fr: Texts = {
       "Lorsqu’une journée compte un très grand nombre de livraisons, seules les plus récentes sont prises en compte.",
     lastDays: (n) => `${n} derniers jours`,
     byDay: "Livraisons par jour",
-    attemptsByDay: "Tentatives par jour",
-    attempts: "Tentatives",
     day: "Jour",
     chart: (delivered, failed, pending) =>
-      `Livraisons par jour : ${delivered} livrées, ${failed} échouées, ${pending} en attente.`,
-    attemptsChart: (n) => `Tentatives par jour : ${count(n, "tentative", "tentatives")}.`,
+      `Livraisons par jour : ${count(delivered, "réussie", "réussies")}, ${count(failed, "échouée", "échouées")}, ${pending} en attente.`,
   },
 
   deliveries: {
@@ -175,7 +177,7 @@ export const fr: Texts = {
     state: "État",
     kind: "Événement",
     all: "Tous",
-    recorded: "Enregistré",
+    recorded: "Date",
     attempts: "Tentatives",
     lastAnswer: "Dernière réponse",
     next: "prochaine tentative",
@@ -198,8 +200,8 @@ export const fr: Texts = {
   delivery: {
     back: "Toutes les livraisons",
     id: "Événement",
-    recorded: "Enregistré",
-    settled: "Terminée",
+    recorded: "Enregistré le",
+    settled: "Terminée le",
     due: "Prochaine tentative",
     attempts: "Tentatives",
     noAttempt: "Aucune tentative n’a encore eu lieu.",
@@ -207,7 +209,7 @@ export const fr: Texts = {
     pretty: "Mis en forme",
     exact: "Exact",
     exactHint: "Ce sont les octets sur lesquels porte la signature.",
-    kept: (days) => `Les événements sont conservés ${count(days, "jour", "jours")}.`,
+    kept: (days) => `Les événements sont conservés pendant ${count(days, "jour", "jours")}.`,
   },
 
   exchange: {
@@ -224,15 +226,15 @@ export const fr: Texts = {
     button: "Renvoyer les échecs…",
     title: "Renvoyer les livraisons échouées",
     text: "Elles gardent leur identifiant et leur contenu, et partent de la plus ancienne à la plus récente, dix par seconde.",
-    which: "Lesquelles",
-    exhausted: "Échouées : toutes les tentatives ont été épuisées",
+    which: "Livraisons à renvoyer",
+    exhausted: "Échouées : toutes les tentatives ont échoué",
     cancelled: "Annulées : l’abonnement a été désactivé entre-temps",
     missed: "Manquées : enregistrées pendant que l’abonnement était désactivé",
     submit: "Renvoyer",
-    more: "La recherche est en cours ; les livraisons trouvées sont renvoyées, dix par seconde.",
+    more: "La recherche est en cours ; les livraisons trouvées sont renvoyées, dix par seconde.",
     result: (n) =>
       n === 0
-        ? "Il n’y a rien à renvoyer ; ce qui attend est tenté maintenant."
+        ? "Il n’y a rien à renvoyer ; ce qui attend est tenté maintenant."
         : n === 1
           ? "1 livraison sera renvoyée."
           : `${count(n, "", "livraisons")} seront renvoyées.`,
@@ -241,12 +243,12 @@ export const fr: Texts = {
   since: {
     label: "Depuis",
     failing: (time) => `Le début des échecs (${time})`,
-    hour: "Il y a une heure",
-    day: "Il y a 24 heures",
-    week: "Il y a 7 jours",
+    hour: "Une heure",
+    day: "24 heures",
+    week: "7 jours",
     other: "Un autre moment…",
     time: "Date et heure",
-    hint: "Il y a 30 jours au plus.",
+    hint: "30 jours au plus.",
     required: "Choisissez un moment des 30 derniers jours.",
   },
 
@@ -266,13 +268,21 @@ export const fr: Texts = {
     notSent: "Rien n’a été envoyé : l’adresse de cet abonnement n’est pas admise.",
   },
 
+  disable: {
+    button: "Désactiver…",
+    title: "Désactiver cet abonnement ?",
+    text: "Rien ne sera envoyé tant que vous ne le réactiverez pas. Les événements survenus entre-temps sont conservés et pourront être envoyés à ce moment-là.",
+    submit: "Désactiver",
+    result: "L’abonnement est désactivé.",
+  },
+
   enable: {
     button: "Réactiver…",
     title: "Réactiver l’abonnement",
     text: "Les livraisons reprennent dès le prochain événement.",
     missed: "Envoyer aussi ce qui a été manqué",
     submit: "Réactiver",
-    more: "L’abonnement est réactivé ; ce qui a été manqué est envoyé, dix événements par seconde.",
+    more: "L’abonnement est réactivé ; ce qui a été manqué est envoyé, dix événements par seconde.",
     result: (n) =>
       n === 0
         ? "L’abonnement est réactivé."
@@ -284,10 +294,10 @@ export const fr: Texts = {
   secret: {
     button: "Nouveau secret…",
     title: "Créer un nouveau secret",
-    text: "Les livraisons sont aussitôt signées avec le nouveau secret. Le secret actuel peut signer en parallèle pendant un temps, pour que vous changiez votre serveur sans perdre d’événement.",
-    overlap: "Le secret actuel signe encore",
+    text: "Les livraisons sont aussitôt signées avec le nouveau secret. Le secret actuel peut signer en parallèle pendant un temps, pour que vous mettiez votre serveur à jour sans perdre d’événement.",
+    overlap: "Le secret actuel continue de signer",
     overlaps: {
-      now: "Plus du tout",
+      now: "Pas du tout",
       hour: "Pendant 1 heure",
       day: "Pendant 24 heures",
       week: "Pendant 7 jours",
@@ -298,16 +308,17 @@ export const fr: Texts = {
     howTo: "Comment vérifier les signatures",
     until: (time) => `Le secret précédent signe aussi jusqu’au ${time}.`,
     tooMany:
-      "Trop de secrets précédents signent encore. Choisissez « Plus du tout », ou attendez que l’un d’eux ait pris fin.",
+      "Trop de secrets précédents signent encore. Choisissez « Pas du tout », ou attendez que l’un d’eux ait pris fin.",
     ended: "Le secret précédent ne signe plus.",
-    stored: "Je l’ai conservé",
+    stored: "Je l’ai enregistré",
+    leave: "Le secret ne sera plus affiché. L’avez-vous enregistré ?",
   },
 
   remove: {
     button: "Supprimer…",
     title: "Supprimer cet abonnement ?",
     text: (host) =>
-      `Plus rien ne sera envoyé à ${host}. L’historique de ses livraisons disparaît avec lui. Cette action est irréversible.`,
+      `Plus rien ne sera envoyé à ${host}. L’historique de ses livraisons sera lui aussi supprimé. Cette action est irréversible.`,
     pending: (n) =>
       n === 1
         ? "1 livraison en attente sera annulée."
@@ -321,12 +332,14 @@ export const fr: Texts = {
     lead: "Chaque événement est envoyé à votre URL en JSON, signé. Votre serveur répond par un statut de 200 à 299 dans les 10 secondes.",
     url: "URL de votre serveur",
     urlHint: "Accessible depuis Internet, commençant par https://.",
+    urlHintLocal:
+      "Sur ce service local, http://, les adresses privées et les hôtes inconnus sont acceptés. Un service déployé les refuse.",
     events: "Événements à recevoir",
     eventsRequired: "Choisissez au moins un événement.",
     urlRequired: "Saisissez l’URL de votre serveur.",
     submit: "S’abonner",
     doneTitle: "Abonnement créé",
-    open: "Je l’ai conservé : ouvrir l’abonnement",
+    open: "Je l’ai enregistré : ouvrir l’abonnement",
   },
 
   usagePage: {
@@ -341,7 +354,7 @@ export const fr: Texts = {
     quotaValue: (requests, seconds) =>
       seconds === 60
         ? `${count(requests, "requête", "requêtes")} par minute`
-        : `${count(requests, "requête", "requêtes")} par ${count(seconds, "seconde", "secondes")}`,
+        : `${count(requests, "requête", "requêtes")} en ${count(seconds, "seconde", "secondes")}`,
     peak: "Heure la plus chargée",
     peakValue: (requests, share) =>
       `${count(requests, "requête", "requêtes")}, soit ${share} de ce que permet le quota`,
@@ -351,11 +364,11 @@ export const fr: Texts = {
     active: "Active",
     unused: "Aucune requête au cours des dernières 24 heures.",
     unknown: "Ses requêtes ne peuvent pas être comptées pour l’instant. Réessayez dans un moment.",
-    requests: "Servies",
+    requests: "Acceptées",
     refused: "Refusées (429)",
     hour: "Heure",
     chart: (requests, refused) =>
-      `Requêtes par heure : ${requests} en 24 heures, dont ${refused} refusées.`,
+      `Requêtes par heure : ${requests} en 24 heures, dont ${count(refused, "refusée", "refusées")}.`,
     byHour: "Requêtes par heure",
     pages: "Pages des clés",
   },

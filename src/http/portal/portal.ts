@@ -6,6 +6,7 @@ import { listKeyUsage } from "../../platform/api-keys.ts";
 import { listDeliveries, readDelivery, redeliver } from "../../platform/deliveries.ts";
 import type { Operation } from "../../platform/operation.ts";
 import {
+  disableWebhook,
   enableWebhook,
   endSecretOverlap,
   listWebhooks,
@@ -35,11 +36,22 @@ portal.use("/portal/*", async (c, next) => {
   await next();
 });
 
+/** What the page is told about the deployment: its `meta` elements, by name. */
+function metaOf({ ALLOW_LOCAL_WEBHOOKS = "" }: Env): Record<string, string> {
+  return { "local-webhooks": ALLOW_LOCAL_WEBHOOKS };
+}
+
 portal.get("/portal", async (c) => {
   const type = "text/html; charset=utf-8";
   const page = await readAsset(c, "/portal/index.html");
   if (!page) return c.notFound();
-  return new Response(page.body, { headers: { "Content-Type": type, ...policyOf(type) } });
+  const rewriter = new HTMLRewriter();
+  for (const [name, value] of Object.entries(metaOf(c.env)))
+    rewriter.on(`meta[name="${name}"]`, {
+      element: (meta) => void meta.setAttribute("content", value),
+    });
+  const headers = { "Content-Type": type, ...policyOf(type) };
+  return rewriter.transform(new Response(page.body, { headers }));
 });
 
 portal.use("/portal/api/*", authenticatePortal);
@@ -56,6 +68,7 @@ const ALLOWED = [
   ["GET", "/keys", listKeyUsage],
   ["GET", "/webhooks", listWebhooks],
   ["GET", "/webhooks/:webhookId", readWebhook],
+  ["POST", "/webhooks/:webhookId/disable", disableWebhook],
   ["POST", "/webhooks/:webhookId/enable", enableWebhook],
   ["POST", "/webhooks/:webhookId/secret", rotateWebhookSecret],
   ["POST", "/webhooks/:webhookId/overlap", endSecretOverlap],

@@ -4,6 +4,7 @@ import { gzipSync } from "node:zlib";
 import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, test } from "vitest";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
+import { fr } from "../../../site/portal/texts/fr.ts";
 import {
   findBrowser,
   PHONE_WIDTH,
@@ -24,6 +25,20 @@ test("the page is smaller than 60 KB, compressed", () => {
   ]);
   const sizes = files.map((file) => gzipSync(readFileSync(join(folder, file))).length);
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
+});
+
+test("French has nothing in the singular, and no line break before a sign", () => {
+  expect(fr.subscription.chart(0, 0, 0)).toBe(
+    "Livraisons par jour\u00a0: 0\u00a0réussie, 0\u00a0échouée, 0 en attente.",
+  );
+  expect(fr.usagePage.chart(0, 0)).toContain("dont 0\u00a0refusée.");
+  expect(fr.list.pending(0)).toBe("0\u00a0livraison en attente");
+  const texts = (value: unknown): string[] => {
+    if (typeof value === "function") return texts(value("x", "x", "x"));
+    return typeof value === "string" ? [value] : Object.values(value as object).flatMap(texts);
+  };
+  expect(texts(fr).length).toBeGreaterThan(200);
+  expect(texts(fr).filter((text) => / [:;?!»]|« /.test(text))).toEqual([]);
 });
 
 describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, () => {
@@ -181,7 +196,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       [
         "fr-CA",
         "fr",
-        ["Abonnements", "Aucun envoi", "Livraisons", "Aucune livraison", "S’abonner"],
+        ["Aucun envoi", "Prochaine tentative\nAucune", "Aucune livraison", "S’abonner"],
       ],
       [
         "de-DE",

@@ -133,13 +133,14 @@ test("invalid webhooks are rejected as by POST /v1/webhooks", async () => {
 });
 
 describe("a webhook in the portal", () => {
-  test("is re-enabled, and gets what it has missed if requested", async () => {
+  test("is disabled and re-enabled, and gets what it has missed if requested", async () => {
     const { webhookId, portal, path } = await openOwed();
     for (const [body, count] of [
       [{}, 0],
       [{ redeliverSince: TWO_HOURS_AGO }, 3],
     ] as const) {
-      await Platform.disableWebhook({ webhookId });
+      expect(await portal.post(`${path}/disable`, {})).toEqual(portalSuccess(200, {}));
+      expect((await Platform.readWebhook({ webhookId })).state).toBe("disabled");
       const answer = await portal.post(`${path}/enable`, body);
       expect(answer).toEqual(portalSuccess(200, { count, more: false }));
     }

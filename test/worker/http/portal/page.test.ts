@@ -34,6 +34,21 @@ test("the page has a strict policy, is never stored and calls no gate", async ()
   expect(text).toContain("<!doctype html>");
 });
 
+test("the page is told what the deployment is set to", async () => {
+  const page = `<!doctype html><meta name="local-webhooks">`;
+  const ASSETS = { fetch: async () => new Response(page) } as unknown as Fetcher;
+  const told = async (vars: Partial<Env>) => {
+    const fetch = deployedWith({ ASSETS, ...vars });
+    return (await fetch(new Request("https://api.example/portal"))).text();
+  };
+  expect(await told({ ALLOW_LOCAL_WEBHOOKS: "true" })).toContain(
+    `<meta name="local-webhooks" content="true">`,
+  );
+  expect(await told({ ALLOW_LOCAL_WEBHOOKS: "" })).toContain(
+    `<meta name="local-webhooks" content="">`,
+  );
+});
+
 test("its files are cached for ever, under names with a hash", async () => {
   const asset = new Response("let x;", { headers: { "Content-Type": "text/javascript" } });
   const asked: string[] = [];
