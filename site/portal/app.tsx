@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { WorkspaceDetails as Workspace } from "../../src/webhooks/views.ts";
 import { readWorkspace } from "./api.ts";
-import { formatTime } from "./format.ts";
+import { formatTime, timeZone } from "./format.ts";
 import { useLoad } from "./load.ts";
 import { Delivery } from "./pages/delivery.tsx";
 import { Subscribe } from "./pages/subscribe.tsx";
@@ -14,7 +14,7 @@ import { Loading } from "./parts/basics.tsx";
 import { LoadFault, NotFound } from "./parts/faults.tsx";
 import { parseRoute, type Route, usageHref } from "./route.ts";
 import { readSession, readSessionEnd, resume, type SessionState, watchSession } from "./session.ts";
-import { t } from "./text.ts";
+import { chooseLanguage, otherLanguages, t } from "./text.ts";
 
 /** The portal: who may see it, and the place named by the address. */
 export function App({ icon }: { icon: string }) {
@@ -97,7 +97,9 @@ function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
       </main>
       {workspace && (
         <footer>
-          <p>{t.sessionUntil(formatTime(readSessionEnd()))}.</p>
+          <p>
+            {t.sessionUntil(formatTime(readSessionEnd()))}. {t.timeZone(timeZone)}
+          </p>
         </footer>
       )}
       {workspace && offer && <OfferDialog offer={offer} current={workspace.name} />}
@@ -140,8 +142,24 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
         <nav aria-label={t.sections}>
           {link("#/webhooks", t.subscriptions, route.page !== "usage")}
           {link(usageHref(null), t.usage, route.page === "usage")}
+          <a href="/docs" target="_blank" rel="noopener noreferrer">
+            {t.docs}
+          </a>
         </nav>
       )}
+      <div class="languages">
+        {otherLanguages.map(({ name, languageName }) => (
+          <button
+            key={name}
+            type="button"
+            class="quiet"
+            lang={name}
+            onClick={() => chooseLanguage(name)}
+          >
+            {languageName}
+          </button>
+        ))}
+      </div>
     </header>
   );
 }

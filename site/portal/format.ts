@@ -10,6 +10,9 @@ const number = new Intl.NumberFormat(locale);
 const percent = new Intl.NumberFormat(locale, { style: "percent", maximumSignificantDigits: 2 });
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
 
+/** The reader's time zone, such as `Europe/Paris`. */
+export const { timeZone } = dateTime.resolvedOptions();
+
 /** Seconds of each unit, largest first. */
 const UNITS = [
   ["day", 86_400],

@@ -1,19 +1,49 @@
 import { en, type Texts } from "./texts/en.ts";
 import { fr } from "./texts/fr.ts";
 
-const LANGUAGES: Record<string, Texts> = { en, fr };
+const LANGUAGES = new Map<string, Texts>([
+  ["en", en],
+  ["fr", fr],
+]);
+const KEPT_AS = "portal-language";
 
 function languageOf(tag: string): string {
   return tag.split("-")[0]?.toLowerCase() ?? "";
 }
 
-/**
- * The browser's first language tag that the portal supports, such as `fr-CA`; otherwise English.
- */
-export const locale = navigator.languages.find((tag) => languageOf(tag) in LANGUAGES) ?? "en";
+/** The language that the reader chose; null without one, or if the browser blocks storage. */
+function readChoice(): string | null {
+  try {
+    return localStorage.getItem(KEPT_AS);
+  } catch {
+    return null;
+  }
+}
 
-/** Its language, such as `fr`. */
-export const language = languageOf(locale);
+/** Remembers the choice of a language in this browser, and shows the page in it. */
+export function chooseLanguage(name: string): void {
+  try {
+    localStorage.setItem(KEPT_AS, name);
+  } catch {
+    // The session is not kept either: a reload would end it.
+    return;
+  }
+  location.reload();
+}
 
-/** The texts in that language. */
-export const t: Texts = LANGUAGES[language] ?? en;
+const choice = readChoice() ?? "";
+
+/** The language of the page, such as `fr`: the reader's choice, or the browser's first one that the portal supports. */
+export const language =
+  [choice, ...navigator.languages].map(languageOf).find((name) => LANGUAGES.has(name)) ?? "en";
+
+/** The browser's tag for this language, such as `fr-CA`. */
+export const locale = navigator.languages.find((tag) => languageOf(tag) === language) ?? language;
+
+/** The texts in this language. */
+export const t: Texts = LANGUAGES.get(language) ?? en;
+
+/** The other languages, and what they are called in themselves. */
+export const otherLanguages = [...LANGUAGES]
+  .filter(([name]) => name !== language)
+  .map(([name, { languageName }]) => ({ name, languageName }));

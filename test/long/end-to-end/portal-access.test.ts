@@ -188,6 +188,26 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     },
   );
 
+  test("is in the language that the reader chose, from then on", async () => {
+    const device = { locale: "en-GB", timezoneId: "America/Montreal" };
+    const { page, faults, close } = await stage.open(await stage.makeWorkspace(), device);
+    await page.getByText("Times are in the time zone America/").waitFor();
+    const docs = page.getByRole("link", { name: "Documentation" });
+    expect(await docs.getAttribute("href")).toBe("/docs");
+    await page.getByRole("link", { name: "Usage" }).click();
+    await heading(page, "Usage").waitFor();
+    await page.getByRole("button", { name: "Français" }).click();
+    await heading(page, "Utilisation").waitFor();
+    await page.getByText("celles du fuseau horaire America/").waitFor();
+    await page.reload();
+    await heading(page, "Utilisation").waitFor();
+    expect(await page.locator("html").getAttribute("lang")).toBe("fr");
+    await page.getByRole("button", { name: "English" }).click();
+    await heading(page, "Usage").waitFor();
+    expect(await faults()).toEqual([]);
+    await close();
+  });
+
   test("is in French for French readers, and in English for everyone else", async () => {
     const workspaceId = await stage.makeWorkspace();
     const id = await stage.subscribe(workspaceId);
