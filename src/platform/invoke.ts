@@ -1,4 +1,5 @@
 import { z } from "@hono/zod-openapi";
+import { ID_PREFIXES, type IdKind, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { parseInput } from "../contract/parse.ts";
 import { text } from "../contract/text.ts";
@@ -16,8 +17,7 @@ export type WithActor = z.input<typeof Actor>;
 
 /** Maximum ids in an entry of the audit trail. */
 const IDS_MAX = 200;
-/** What our ids look like; API keys, secrets and personal data do not. */
-const ID = /^[a-z]{3}_[0-9a-z]{1,40}$/;
+const KINDS = Object.keys(ID_PREFIXES) as IdKind[];
 
 /**
  * Calls an operation for the platform or an operator, and notes that in the log and in the audit trail.
@@ -28,7 +28,20 @@ const ID = /^[a-z]{3}_[0-9a-z]{1,40}$/;
  * @throws InputError whose message begins with the method, because a log may show the message alone;
  *   or the error of the operation.
  */
-export async function invoke(
+export function invoke(
+  method: string,
+  operation: Operation,
+  call: Call,
+  given: unknown,
+  via: string,
+): Promise<object> {
+  const noted = runNoted(method, operation, call, given, via);
+  // Also if the caller hangs up, when the runtime ends all that nothing waits for.
+  call.ctx.waitUntil(noted.catch(() => {}));
+  return noted;
+}
+
+async function runNoted(
   method: string,
   operation: Operation,
   { env, ctx }: Call,
@@ -113,7 +126,10 @@ async function ownerOf(env: Env, given: unknown): Promise<string | null> {
 function idsIn(value: unknown, name: RegExp): string[] {
   if (!isObject(value)) return [];
   const found = Object.entries(value).flatMap(([key, held]) => (name.test(key) ? held : []));
-  return found.filter((each): each is string => typeof each === "string" && ID.test(each));
+  // API keys, secrets and personal data are no ids, even where one was expected.
+  return found.filter(
+    (each): each is string => typeof each === "string" && KINDS.some((kind) => isId(kind, each)),
+  );
 }
 
 function idIn(value: unknown, name: string): string | null {

@@ -47,7 +47,7 @@ export const findLeads = operation({
       phone: text(100)
         .regex(/\d/, "must have a digit")
         .nullish()
-        .describe("in any spelling: its last nine digits are compared"),
+        .describe("in any spelling, with or without country code"),
       reference: Reference.nullish().describe("your own id of the lead, found directly"),
       cursor: cursorOf(FOUND_LEADS_LIST),
     })

@@ -14,8 +14,8 @@ const READ_AT_ONCE = 500;
 const QUERIES_MAX = 10;
 /** A page of a search is full at this many leads; those read last may exceed it. */
 const FOUND_MAX = 100;
-/** Of a phone number, the part that all its spellings have: neither country code nor leading zero. */
-const PHONE_DIGITS = 9;
+/** Two spellings of a phone number have at least so many digits in common, unless they are equal. */
+const PHONE_DIGITS_MIN = 7;
 
 /** A lead with everything known about its person. */
 export const FoundLead = z.object({
@@ -58,7 +58,7 @@ export async function findPerson(
   const isWanted = (lead: FoundLead) =>
     email != null
       ? lead.email !== null && sameEmail(lead.email) === sameEmail(email)
-      : lead.phone !== null && samePhone(lead.phone) === samePhone(phone ?? "");
+      : lead.phone !== null && isSamePhone(lead.phone, phone ?? "");
   const items: FoundLead[] = [];
   let next = after;
   for (let queries = 0; queries < QUERIES_MAX && items.length < FOUND_MAX; queries++) {
@@ -82,7 +82,26 @@ function sameEmail(address: string): string {
   return address.trim().normalize("NFC").toLowerCase();
 }
 
-/** The same for all spellings of a phone number, and perhaps for one of another country. */
-function samePhone(number: string): string {
-  return number.replace(/\D/g, "").slice(-PHONE_DIGITS);
+/**
+ * Whether two phone numbers may be spellings of one, with or without country code, trunk zero and
+ * extension. Numbers of different countries may seem the same.
+ */
+function isSamePhone(one: string, other: string): boolean {
+  const [short, long] = [digitsOf(one), digitsOf(other)].toSorted((a, b) => a.length - b.length);
+  if (short === undefined || long === undefined || short === "") return false;
+  return short === long || (short.length >= PHONE_DIGITS_MIN && long.endsWith(short));
+}
+
+/** The digits of a phone number, without leading zeros, an optional trunk zero and an extension. */
+function digitsOf(number: string): string {
+  return (
+    number
+      .normalize("NFKC")
+      // Arabic digits and Persian ones.
+      .replace(/[\u0660-\u0669\u06F0-\u06F9]/g, (digit) => String(digit.charCodeAt(0) & 15))
+      .replace(/\(0\)/, "")
+      .replace(/\s*(#|;|x|ext|poste).*$/i, "")
+      .replace(/\D/g, "")
+      .replace(/^0+/, "")
+  );
 }

@@ -152,14 +152,24 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
 }
 
 /** The leads among those named that exist in the named workspace. */
-export function findLeads(named: { workspaceId: string; id: string }[]) {
-  return rows(
+export const findLeads = (named: NamedLead[]) => findNamed(leads, named);
+
+/** The leads among those named that were erased from the named workspace. */
+export const findErasedLeads = (named: NamedLead[]) => findNamed(erasedLeads, named);
+
+interface NamedLead {
+  workspaceId: string;
+  id: string;
+}
+
+function findNamed(table: typeof leads | typeof erasedLeads, named: NamedLead[]) {
+  return rows<NamedLead>(
     qb
-      .select({ workspaceId: leads.workspaceId, id: leads.id })
+      .select({ workspaceId: table.workspaceId, id: table.id })
       .from(sql`json_each(${JSON.stringify(named)}) AS named`)
       .innerJoin(
-        leads,
-        sql`${leads.id} = named.value->>'id' AND ${leads.workspaceId} = named.value->>'workspaceId'`,
+        table,
+        sql`${table.id} = named.value->>'id' AND ${table.workspaceId} = named.value->>'workspaceId'`,
       ),
   );
 }

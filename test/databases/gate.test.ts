@@ -195,15 +195,23 @@ describe("bookmarks of different databases are never compared: one", () => {
 /** Makes a workspace live elsewhere: moves its row, and updates the directory. */
 async function relocate(workspaceId: string, to: DatabaseName): Promise<void> {
   const line = to === "DB" ? null : to;
+  const keys = await Promise.all(
+    NAMES.map((name) =>
+      databaseOf(name)
+        .prepare("SELECT data_key FROM workspaces WHERE id = ?")
+        .bind(workspaceId)
+        .first<string>("data_key"),
+    ),
+  );
   await env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
     .bind(line, workspaceId)
     .run();
   if (line === null) return;
   await databaseOf(to)
     .prepare(
-      "INSERT INTO workspaces (id, name, admin_emails, created_at) VALUES (?, 'Agence', '[]', 1)",
+      "INSERT INTO workspaces (id, name, admin_emails, data_key, created_at) VALUES (?, 'Agence', '[]', ?, 1)",
     )
-    .bind(workspaceId)
+    .bind(workspaceId, keys.find((key) => key !== null) ?? null)
     .run();
 }
 

@@ -133,6 +133,8 @@ describe("every method works for a workspace of DB_2", () => {
       status: 200,
     });
     expect((await all.rotateWebhookSecret({ webhookId })).secret).toMatch(/^whsec_/);
+    await all.endSecretOverlap({ webhookId });
+    expect(await all.readWebhook({ webhookId })).toMatchObject({ overlapEndsAt: null });
     await all.disableWebhook({ webhookId });
     expect((await api.get("/v1/webhooks")).body).toMatchObject({
       data: [{ disabled_at: expect.any(String) }],

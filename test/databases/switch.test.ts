@@ -37,7 +37,7 @@ const record = (workspaceId: string, reference = "more") =>
 const entered = (workspaceId: string) =>
   lines
     .map((line) => JSON.parse(line))
-    .filter(({ event, workspace }) => event === "move" && workspace === workspaceId)
+    .filter((line) => line.event === "move" && line.workspaceId === workspaceId)
     .map(({ state }) => state);
 
 /** The deployment whose databases lose the reply to each transaction of a kind, the first time. */

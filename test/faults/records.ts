@@ -43,7 +43,7 @@ export const RECORDS: Fault[] = [
     ["recording/inputs.ts", "<= RECORD_MAX_BYTES,", "<= 2 * RECORD_MAX_BYTES,", "a record has 64 KiB"],
     ["recording/leads.ts", "eventId: newEventId(now)", "eventId: newEventId(0)", "events sort by time"],
     ["recording/recording.ts", "first.get(record.id) === record", "true", "a reference twice in a call is one record"],
-    ["recording/references.ts", "if (!there.has(inWorkspace(workspaceId, id)))", "if (false)", "a foreign automation is an error"],
+    ["recording/references.ts", "if (!isThere)", "if (false)", "a foreign automation is an error"],
     ["recording/references.ts", "return `${workspaceId}/${id}`;", "return id;", "messages of two workspaces do not share references"],
     ["recording/runs.ts", ".filter((run) => shows(visibility, automationOf(run)?.type))", "", "runs of a CRM are not announced until they are served"],
     ["recording/runs.ts", "leadId: report.leadId ?? null,", "leadId: null,", "a run names its lead"],

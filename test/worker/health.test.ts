@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { DAY_MS, MINUTE_MS } from "../../src/contract/time.ts";
 import { findHealth } from "../../src/health.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -177,5 +177,25 @@ describe("GET /health", () => {
     expect(once).toBeGreaterThan(0);
     await Promise.all(Array.from({ length: 20 }, () => ask({ DB })));
     expect(queries).toBeLessThanOrEqual(2 * once);
+  });
+
+  test("repeats what it knows while somebody else looks, and never waits for that", async () => {
+    let isHanging = false;
+    const DB = new Proxy(env.DB, {
+      get(target, name) {
+        const value = Reflect.get(isHanging ? HANGING : target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    await ask({ DB });
+    isHanging = true;
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 1_001 });
+    const looking = ask({ DB });
+    const startedAt = performance.now();
+    expect((await ask({ DB })).status).toBe(200);
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    expect((await looking).status).toBe(503);
+    vi.useRealTimers();
+    expect((await ask({ DB })).status).toBe(503);
   });
 });

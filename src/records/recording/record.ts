@@ -63,7 +63,12 @@ export async function record<M extends RecordingMethod>(
   return { ids, changed, database: placement.database, wakes };
 }
 
-const NOTHING_KNOWN: Known = { workspaces: new Map(), automations: new Map(), leads: new Set() };
+const NOTHING_KNOWN: Known = {
+  workspaces: new Map(),
+  automations: new Map(),
+  leads: new Set(),
+  erasedLeads: new Set(),
+};
 
 /** Finds what a recording refers to. @throws InputError for a missing reference. */
 async function findReferences(db: Database, recording: Recording): Promise<Known> {
@@ -76,15 +81,19 @@ async function findReferences(db: Database, recording: Recording): Promise<Known
  * The statements of a recording, with the personal data encrypted under its workspace's data key.
  *
  * @param known what it refers to.
- * @throws InputError for an unknown workspace; Error if the data key cannot be decrypted.
+ * @throws InputError for an unknown workspace; Error if it has just moved, or its data key cannot be
+ *   decrypted.
  */
 export async function toStatements(
   env: Env,
   { hasPersonalData, workspaceId, statements }: Recording,
-  { automations, workspaces }: Known,
+  { automations, erasedLeads, workspaces }: Known,
 ): Promise<Statements<number>> {
-  if (!hasPersonalData) return statements({ automations, dataKey: null });
-  const sealed = workspaces.get(workspaceId) ?? null;
-  const dataKey = await openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealed);
-  return statements({ automations, dataKey });
+  if (!hasPersonalData) return statements({ automations, erasedLeads, dataKey: null });
+  const sealed = workspaces.get(workspaceId);
+  // Not an InputError: whoever tries again finds where it lives now.
+  if (sealed === null && !knownDataKey(workspaceId))
+    throw new Error("workspace_moving: the workspace does not live in this database any more");
+  const dataKey = await openDataKey(env.ENCRYPTION_KEYS, workspaceId, sealed ?? null);
+  return statements({ automations, erasedLeads, dataKey });
 }

@@ -32,6 +32,8 @@ export interface Recording extends References {
 interface Needs {
   /** The automations it refers to. */
   automations: KnownAutomations;
+  /** Leads that were erased: runs lose their link to them. Keys from `inWorkspace`. */
+  erasedLeads: Set<string>;
   /** The data key of its workspace; null if it contains no personal data, or the workspace is unknown. */
   dataKey: CryptoKey | null;
 }

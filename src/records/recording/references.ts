@@ -5,7 +5,7 @@ import { commit, type Database, inOrder } from "../../db/client.ts";
 import { causeOf } from "../../db/errors.ts";
 import { findWorkspaces } from "../../workspaces/workspaces.ts";
 import { findAutomations } from "../automations.ts";
-import { findLeads } from "../leads.ts";
+import { findErasedLeads, findLeads } from "../leads.ts";
 
 /** A record that another record refers to. */
 export interface Reference {
@@ -19,6 +19,7 @@ export interface Reference {
 export interface References {
   workspaceId: string;
   references: Reference[];
+  leaves: Leftovers;
 }
 
 /** What a recording adds or removes, for later recordings in the batch. */
@@ -35,6 +36,8 @@ export interface Known {
   automations: KnownAutomations;
   /** Keys from `inWorkspace`. */
   leads: Set<string>;
+  /** Leads that were erased, also those that the recordings bring again. Keys from `inWorkspace`. */
+  erasedLeads: Set<string>;
 }
 
 /** Automations that runs may refer to, keyed by `inWorkspace`. */
@@ -64,13 +67,17 @@ export async function findReferenced(db: Database, recordings: References[]): Pr
       ...new Map(pairs.map((pair) => [inWorkspace(pair.workspaceId, pair.id), pair])).values(),
     ];
   };
+  const recordedLeads = recordings.flatMap(({ workspaceId, leaves }) =>
+    (leaves.leadIds ?? []).map((id) => ({ workspaceId, id })),
+  );
   const workspaceIds = new Set(recordings.map(({ workspaceId }) => workspaceId));
-  const [workspaces, automations, leads] = await commit(
+  const [workspaces, automations, leads, erasedLeads] = await commit(
     db,
     inOrder([
       findWorkspaces([...workspaceIds].filter((id) => isId("workspace", id))),
       findAutomations(pairsOf("automation")),
       findLeads(pairsOf("lead")),
+      findErasedLeads([...pairsOf("lead"), ...recordedLeads]),
     ]),
   );
   return {
@@ -82,6 +89,7 @@ export async function findReferenced(db: Database, recordings: References[]): Pr
       ]),
     ),
     leads: new Set(leads.map(({ workspaceId, id }) => inWorkspace(workspaceId, id))),
+    erasedLeads: new Set(erasedLeads.map(({ workspaceId, id }) => inWorkspace(workspaceId, id))),
   };
 }
 
@@ -93,12 +101,18 @@ export class MissingReference extends InputError {}
  *
  * @throws InputError for an unknown workspace; MissingReference for a missing record.
  */
-export function checkReferences({ workspaceId, references }: References, known: Known): void {
+export function checkReferences(
+  { workspaceId, references }: Pick<References, "workspaceId" | "references">,
+  known: Known,
+): void {
   if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
   for (const { kind, id, path } of references) {
-    const there = kind === "lead" ? known.leads : known.automations;
-    if (!there.has(inWorkspace(workspaceId, id)))
-      throw new MissingReference(path, `no such ${kind} in this workspace`);
+    const key = inWorkspace(workspaceId, id);
+    const isThere =
+      kind === "lead"
+        ? known.leads.has(key) || known.erasedLeads.has(key)
+        : known.automations.has(key);
+    if (!isThere) throw new MissingReference(path, `no such ${kind} in this workspace`);
   }
 }
 

@@ -25,14 +25,17 @@ export async function toRunRecording(
     hasPersonalData: false,
     once: false,
     missing: new InputError("runs", "an automation that they name has just been removed"),
-    statements({ automations }) {
+    statements({ automations, erasedLeads }) {
       const automationOf = ({ automationId }: ReportedRun) =>
         automations.get(inWorkspace(workspaceId, automationId));
+      const isErased = ({ leadId }: ReportedRun) =>
+        leadId !== null && erasedLeads.has(inWorkspace(workspaceId, leadId));
       const found = fresh.map((run) => ({
         ...run,
+        leadId: isErased(run) ? null : run.leadId,
         generation: automationOf(run)?.generation ?? null,
       }));
-      const drafts = fresh
+      const drafts = found
         .filter((run) => shows(visibility, automationOf(run)?.type))
         .map((run) => draftEvent("run.completed", toRun(run), moment.now));
       const statements = inOrder([

@@ -1,8 +1,9 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { derivedId } from "../../../src/contract/ids.ts";
+import { derivedId, randomId } from "../../../src/contract/ids.ts";
 import { DAY_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
+import { listApiKeys } from "../../../src/platform/api-keys.ts";
 import { invoke } from "../../../src/platform/invoke.ts";
 import { createWorkspace } from "../../../src/platform/workspaces.ts";
 import { sweep } from "../../../src/sweep.ts";
@@ -122,12 +123,12 @@ describe("the audit trail", () => {
       "createApiKey",
       "createWorkspace",
     ]);
-    for (let i = 0; i < 101; i++)
-      await Platform.ledger({ workspaceId: "wks_0pages" }).catch(() => {});
-    const first = await Platform.listAuditTrail({ workspaceId: "wks_0pages" });
+    const unknown = randomId("workspace");
+    for (let i = 0; i < 101; i++) await Platform.ledger({ workspaceId: unknown }).catch(() => {});
+    const first = await Platform.listAuditTrail({ workspaceId: unknown });
     expect(first.items).toHaveLength(100);
     const second = await Platform.listAuditTrail({
-      workspaceId: "wks_0pages",
+      workspaceId: unknown,
       cursor: first.nextCursor,
     });
     // The first page was a call about it, too, but is newer.
@@ -190,4 +191,21 @@ describe("the audit trail", () => {
     for (let i = 0; i < 2; i++) await insertAuditEntry(openDatabase(env.DB), entry);
     expect(await trailOf("wks_0retried")).toHaveLength(1);
   });
+});
+
+test("a call is noted even if its caller hangs up: the runtime is asked to wait for all of it", async () => {
+  const { workspaceId } = await openWorkspace();
+  const waitedFor: Promise<unknown>[] = [];
+  const ctx = { waitUntil: (promise: Promise<unknown>) => void waitedFor.push(promise) };
+  void invoke("listApiKeys", listApiKeys, { env, ctx }, { workspaceId }, "rpc");
+  expect(waitedFor).toHaveLength(1);
+  await Promise.all(waitedFor);
+  expect((await trailOf(workspaceId))[0]).toMatchObject({ method: "listApiKeys", result: "ok" });
+});
+
+test("what only looks like an id is neither stored nor logged", async () => {
+  const { workspaceId } = await openWorkspace();
+  await Platform.eraseLeads({ workspaceId, ids: ["tel_33612345678", "lea_camilledurand"] });
+  expect((await trailOf(workspaceId))[0]).toMatchObject({ method: "eraseLeads", ids: [] });
+  expect(lines.join()).not.toMatch(/33612345678|camilledurand/);
 });

@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { derivedId } from "../../../src/contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
@@ -223,24 +223,6 @@ describe("eraseLeads", () => {
     expect(await shown()).toHaveLength(4);
   });
 
-  test("refuses a run of an erased lead, whose record arrives in the same batch", async () => {
-    const { workspaceId } = await withLeads();
-    await Platform.eraseLeads({ workspaceId, references: ["first"] });
-    const automationId = await recordAutomation(workspaceId);
-    const leadId = await derivedId("lead", workspaceId, "first");
-    const { env: bindings } = deployment();
-    const { acknowledged } = await ingestBodies(
-      [
-        call("recordLeads", { workspaceId, leads: [leadReport("first", PERSON)] }),
-        call("recordRuns", { workspaceId, runs: [runReport("late", automationId, { leadId })] }),
-        call("recordLeads", { workspaceId, leads: [leadReport("another")] }),
-      ],
-      bindings,
-    );
-    // The run comes back, until it is set aside.
-    expect(acknowledged).toEqual([0, 2]);
-  });
-
   test("says which parameter is wrong", async () => {
     const unknown = Platform.eraseLeads({ workspaceId: "wks_none", ids: ["lea_1"] });
     expect(await errorOf(unknown)).toContain("workspaceId");
@@ -377,5 +359,49 @@ describe("eraseWorkspace", () => {
     await commit(db, closeWorkspace(workspaceId, Date.now()));
     await Platform.eraseWorkspace({ workspaceId });
     expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+});
+
+describe("what names a lead that was erased", () => {
+  test("is recorded without that link, with the rest of its message", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("l")] });
+    const leadId = ids[0] as string;
+    await Platform.eraseLeads({ workspaceId, ids: [leadId] });
+    const { env: bindings, dead } = deployment();
+    const queued = [
+      runReport("other", automationId),
+      runReport("queued", automationId, { leadId }),
+    ];
+    const runs = call("recordRuns", { workspaceId, runs: queued });
+    await ingestBodies([runs], bindings, 9, new Date(Date.now() - 901_000));
+    const called = [runReport("called", automationId, { leadId })];
+    await Platform.recordRuns({ workspaceId, runs: called });
+    expect(dead).toEqual([]);
+    const { data } = (await api.get<{ data: { lead_id: string | null }[] }>("/v1/runs")).body;
+    expect(data.map(({ lead_id }) => lead_id)).toEqual([null, null, null]);
+  });
+
+  test("keeps neither its own batch nor others' from being recorded", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    await Platform.eraseLeads({ workspaceId, references: ["l"] });
+    const leadId = await derivedId("lead", workspaceId, "l");
+    const other = await openWorkspace();
+    const batch = [
+      call("recordLeads", { workspaceId, leads: [leadReport("l")] }),
+      call("recordRuns", { workspaceId, runs: [runReport("r", automationId, { leadId })] }),
+      call("recordLeads", { workspaceId: other.workspaceId, leads: [leadReport("x")] }),
+    ];
+    const errors = vi.spyOn(console, "error");
+    expect(await ingestBodies(batch, deployment().env)).toEqual({
+      acknowledged: [0, 1, 2],
+      retried: {},
+    });
+    expect(errors).not.toHaveBeenCalled();
+    errors.mockRestore();
+    expect((await api.get("/v1/runs")).body).toMatchObject({ data: [{ lead_id: null }] });
+    expect((await other.api.get("/v1/leads")).body).toMatchObject({ data: [{}] });
   });
 });

@@ -133,3 +133,28 @@ describe("findLeads", () => {
     expect(await errorOf(unknown)).toBe("findLeads: workspaceId: no such workspace");
   });
 });
+
+test.each([
+  ["a Danish number with and without country code", "12 34 56 78", "+45 12 34 56 78"],
+  ["a Belgian one", "02 123 45 67", "+32 2 123 45 67"],
+  ["a Luxembourg one", "621 123 456", "+352 621 123 456"],
+  ["an optional trunk zero", "+33 (0)6 12 34 56 78", "+33612345678"],
+  ["an extension", "01 23 45 67 89 poste 12", "+33 1 23 45 67 89"],
+  [
+    "full-width digits",
+    "\uff10\uff16\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18",
+    "0612345678",
+  ],
+  ["Arabic digits", "\u0660\u0666\u0661\u0662\u0663\u0664\u0665\u0666\u0667\u0668", "0612345678"],
+])("a person is found by the other spelling of %s", async (_, stored, asked) => {
+  const { workspaceId } = await openWorkspace();
+  const leads = [leadReport("x", { phone: stored }), leadReport("y", { phone: "+33699999999" })];
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  expect((await findAll({ workspaceId, phone: asked })).found).toEqual([ids[0]]);
+});
+
+test("a few digits do not find all numbers that end in them", async () => {
+  const { workspaceId } = await openWorkspace();
+  await Platform.recordLeads({ workspaceId, leads: [leadReport("x", { phone: "0612345678" })] });
+  expect((await findAll({ workspaceId, phone: "5678" })).found).toEqual([]);
+});
