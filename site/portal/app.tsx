@@ -1,6 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { WorkspaceDetails as Workspace } from "../../src/webhooks/views.ts";
 import { readWorkspace } from "./api.ts";
+import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";
 import { useLoad } from "./load.ts";
 import { Delivery } from "./pages/delivery.tsx";
@@ -80,8 +81,9 @@ interface PortalProps {
 function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
   const loaded = useLoad(readWorkspace, "", WORKSPACE_REFRESH_MS);
   const workspace = loaded.data;
+  const product = platformName || t.product;
   useEffect(() => {
-    document.title = workspace ? `${workspace.name} – ${t.product}` : t.product;
+    document.title = workspace ? `${workspace.name} – ${product}` : product;
   }, [workspace?.name]);
   return (
     <>
@@ -135,8 +137,8 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
   return (
     <header class="bar">
       <p class="brand">
-        <img src={icon} alt="" width="26" height="26" />
-        <span>{workspace?.name ?? t.product}</span>
+        {platformName === "" && <img src={icon} alt="" width="26" height="26" />}
+        <span>{[platformName, workspace?.name].filter(Boolean).join(" · ") || t.product}</span>
       </p>
       {workspace && route && (
         <nav aria-label={t.sections}>

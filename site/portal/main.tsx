@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app.tsx";
+import { platformColor, platformName } from "./deployment.ts";
 import { openSession } from "./session.ts";
 import { language, t } from "./text.ts";
 
@@ -9,5 +10,9 @@ if (!root || !icon) throw new Error("the page is not whole");
 // Before anything else: removes the token from the address.
 openSession();
 document.documentElement.lang = language;
-document.title = t.product;
+document.title = platformName || t.product;
+if (platformColor !== "") {
+  document.documentElement.classList.add("branded");
+  document.documentElement.style.setProperty("--brand", platformColor);
+}
 render(<App icon={icon.href} />, root);

@@ -37,8 +37,13 @@ portal.use("/portal/*", async (c, next) => {
 });
 
 /** What the page is told about the deployment: its `meta` elements, by name. */
-function metaOf({ ALLOW_LOCAL_WEBHOOKS = "" }: Env): Record<string, string> {
-  return { "local-webhooks": ALLOW_LOCAL_WEBHOOKS };
+function metaOf(env: Env): Record<string, string> {
+  const { PORTAL_NAME: name, PORTAL_COLOR: color, ALLOW_LOCAL_WEBHOOKS: local = "" } = env;
+  return {
+    "application-name": name,
+    "theme-color": /^#[\da-f]{6}$/i.test(color) ? color : "",
+    "local-webhooks": local,
+  };
 }
 
 portal.get("/portal", async (c) => {

@@ -188,6 +188,33 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     },
   );
 
+  test("carries the platform's name, and its colour so that everything can be read", async () => {
+    const vars = { PORTAL_NAME: "Acme <b>", PORTAL_COLOR: "#ffe000" };
+    const branded = await setStage(String(executablePath), vars);
+    try {
+      const workspaceId = await branded.makeWorkspace();
+      const accents = new Set<string>();
+      for (const colorScheme of ["light", "dark"] as const) {
+        const visit = await branded.open(workspaceId, { colorScheme });
+        await visit.page.getByText("Acme <b> · Groupe Horizon").waitFor();
+        expect(await visit.page.title()).toBe("Groupe Horizon – Acme <b>");
+        expect(await visit.faults()).toEqual([]);
+        await visit.close();
+        const read = await branded.open(workspaceId, { colorScheme, bypassCSP: true });
+        const add = read.page.locator(".button.primary").first();
+        accents.add(await add.evaluate((button) => getComputedStyle(button).backgroundColor));
+        expect(await violationsIn(read.page)).toEqual([]);
+        await read.close();
+      }
+      expect([...accents]).toEqual([
+        expect.stringMatching(/^oklch\(0\.45 /),
+        expect.stringMatching(/^oklch\(0\.[89]/),
+      ]);
+    } finally {
+      await branded.stop();
+    }
+  });
+
   test("is in the language that the reader chose, from then on", async () => {
     const device = { locale: "en-GB", timezoneId: "America/Montreal" };
     const { page, faults, close } = await stage.open(await stage.makeWorkspace(), device);

@@ -28,11 +28,14 @@ export interface Stage {
   stop(): Promise<void>;
 }
 
-/** Sets the stage, with the browser at `executablePath`. */
-export async function setStage(executablePath: string): Promise<Stage> {
+/** Sets the stage, with the browser at `executablePath` and variables of the deployment. */
+export async function setStage(
+  executablePath: string,
+  vars: Record<string, string> = {},
+): Promise<Stage> {
   let answer: Answer = 204;
   let leads = 0;
-  const runtime = await startRuntime({ vars: { PORTAL_SIGNING_KEYS } });
+  const runtime = await startRuntime({ vars: { PORTAL_SIGNING_KEYS, ...vars } });
   const receiver = await startReceiver(() => answer);
   const browser = await chromium.launch({ executablePath });
   const { PLATFORM } = runtime.env;

@@ -35,18 +35,24 @@ test("the page has a strict policy, is never stored and calls no gate", async ()
 });
 
 test("the page is told what the deployment is set to", async () => {
-  const page = `<!doctype html><meta name="local-webhooks">`;
+  const names = ["application-name", "theme-color", "local-webhooks"];
+  const page = names.map((name) => `<meta name="${name}">`).join("");
   const ASSETS = { fetch: async () => new Response(page) } as unknown as Fetcher;
   const told = async (vars: Partial<Env>) => {
     const fetch = deployedWith({ ASSETS, ...vars });
-    return (await fetch(new Request("https://api.example/portal"))).text();
+    const text = await (await fetch(new Request("https://api.example/portal"))).text();
+    return [...text.matchAll(/content="([^"]*)"/g)].map(([, content]) => content);
   };
-  expect(await told({ ALLOW_LOCAL_WEBHOOKS: "true" })).toContain(
-    `<meta name="local-webhooks" content="true">`,
-  );
-  expect(await told({ ALLOW_LOCAL_WEBHOOKS: "" })).toContain(
-    `<meta name="local-webhooks" content="">`,
-  );
+  const set = (name: string, color: string, local: string) =>
+    told({
+      PORTAL_NAME: name as never,
+      PORTAL_COLOR: color as never,
+      ALLOW_LOCAL_WEBHOOKS: local,
+    });
+  expect(await set("", "", "")).toEqual(["", "", ""]);
+  expect(await set("Acme", "#0B5d51", "true")).toEqual(["Acme", "#0B5d51", "true"]);
+  for (const color of ["red", "#12345", "#123456;", "url(x)"])
+    expect(await set(`A"><script>`, color, "")).toEqual(["A&quot;><script>", "", ""]);
 });
 
 test("its files are cached for ever, under names with a hash", async () => {
