@@ -9,11 +9,26 @@ const MAX_AGE_MS = 30 * 24 * HOUR_MS;
 /** How long ago each choice is. */
 const AGES_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 
+/**
+ * When the trouble began, and how to say so; null if all is well. Disabling also cancels what was
+ * pending then, hence the hour before it. What was delivered is not sent again.
+ */
+function beginningOf({
+  failingSince,
+  disabledAt,
+}: Webhook): { time: string; label: string } | null {
+  if (failingSince !== null)
+    return { time: failingSince, label: t.since.failing(formatTime(failingSince)) };
+  if (disabledAt === null) return null;
+  const time = new Date(Date.parse(disabledAt) - HOUR_MS).toISOString();
+  return { time, label: t.since.disabled(formatTime(time)) };
+}
+
 /** Asks for the time since when to redeliver; the surrounding form reads it with `parseSince`. */
 export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string | null }) {
-  const began = webhook.failingSince;
-  const isRecent = began !== null && Date.parse(began) > Date.now() - MAX_AGE_MS;
-  const [choice, setChoice] = useState(isRecent ? "failing" : "day");
+  const began = beginningOf(webhook);
+  const isRecent = began !== null && Date.parse(began.time) > Date.now() - MAX_AGE_MS;
+  const [choice, setChoice] = useState(isRecent ? "beginning" : "day");
   const faultId = useId();
   return (
     <>
@@ -24,7 +39,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
           value={choice}
           onInput={({ currentTarget }) => setChoice(currentTarget.value)}
         >
-          {isRecent && <option value="failing">{t.since.failing(formatTime(began))}</option>}
+          {isRecent && <option value="beginning">{began.label}</option>}
           <option value="hour">{t.since.hour}</option>
           <option value="day">{t.since.day}</option>
           <option value="week">{t.since.week}</option>
@@ -54,7 +69,7 @@ export function SinceField({ webhook, fault }: { webhook: Webhook; fault: string
 /** The time in a form's `SinceField`, in ISO 8601; null if there is no valid one. */
 export function parseSince(form: FormData, webhook: Webhook, now: number): string | null {
   const choice = String(form.get("since"));
-  if (choice === "failing") return webhook.failingSince;
+  if (choice === "beginning") return beginningOf(webhook)?.time ?? null;
   if (choice !== "other")
     return new Date(now - AGES_MS[choice as keyof typeof AGES_MS]).toISOString();
   const time = Date.parse(String(form.get("time")));

@@ -52,7 +52,7 @@ export const en = {
   sections: "Sections",
   subscriptions: "Subscriptions",
   usage: "Usage",
-  docs: "Documentation",
+  docs: "Docs",
   timeZone: (zone: string) => `Times are in the time zone ${zone}; the days of a chart are in UTC.`,
   sessionUntil: (time: string) => `This session ends on ${time}`,
   loading: "Loading…",
@@ -249,6 +249,7 @@ export const en = {
 
   since: {
     label: "Since",
+    disabled: (time: string) => `An hour before it was disabled (${time})`,
     failing: (time: string) => `The failures began (${time})`,
     hour: "One hour ago",
     day: "24 hours ago",

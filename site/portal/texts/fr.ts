@@ -45,7 +45,7 @@ export const fr: Texts = {
   sections: "Rubriques",
   subscriptions: "Abonnements",
   usage: "Utilisation",
-  docs: "Documentation",
+  docs: "Docs",
   timeZone: (zone) =>
     `Les heures sont celles du fuseau horaire ${zone} ; les jours des graphiques sont en UTC.`,
   sessionUntil: (time) => `Cette session prend fin le ${time}`,
@@ -246,6 +246,7 @@ export const fr: Texts = {
 
   since: {
     label: "Depuis",
+    disabled: (time) => `Une heure avant la désactivation (${time})`,
     failing: (time) => `Le début des échecs (${time})`,
     hour: "Une heure",
     day: "24 heures",

@@ -219,7 +219,7 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
     const device = { locale: "en-GB", timezoneId: "America/Montreal" };
     const { page, faults, close } = await stage.open(await stage.makeWorkspace(), device);
     await page.getByText("Times are in the time zone America/").waitFor();
-    const docs = page.getByRole("link", { name: "Documentation" });
+    const docs = page.getByRole("link", { name: "Docs" });
     expect(await docs.getAttribute("href")).toBe("/docs");
     await page.getByRole("link", { name: "Usage" }).click();
     await heading(page, "Usage").waitFor();

@@ -249,6 +249,13 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await page.getByText("The subscription is disabled.").waitFor();
     await button("Enable…").waitFor();
     expect(await stateOf()).toBe("disabled");
+    await stage.recordLeads(workspaceId);
+    await button("Enable…").click();
+    const since = page.getByLabel("Since").locator("option:checked");
+    expect(await since.textContent()).toContain("An hour before it was disabled");
+    await button("Enable", page.getByRole("dialog")).click();
+    await page.getByText("1 missed event will be sent.").waitFor();
+    await until(() => stage.receiver.posts.length === 1);
   });
 
   test("a disabled subscription is re-enabled, and only gets what it has missed if requested", async () => {
