@@ -1,3 +1,4 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { expect, test } from "vitest";
@@ -75,7 +76,7 @@ test("the error of an awaited query is judged by its cause", async () => {
 
 test("an error that leaves the Platform API has no parameters of a query", async () => {
   const { DB } = failing(Number.POSITIVE_INFINITY);
-  const platform = new Platform({} as ExecutionContext, { ...env, DB });
+  const platform = new Platform(createExecutionContext(), { ...env, DB });
   await expect(platform.revokeApiKey({ keyId: "key_unheard_of" })).rejects.toThrow(new Error(LOST));
 });
 
