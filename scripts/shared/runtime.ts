@@ -110,6 +110,8 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
             API_KEY_CHECKSUM_KEYS: "local:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=",
             PORTAL_SIGNING_KEYS: "local:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=",
             PORTAL_ORIGIN: "http://localhost",
+            // The bindings that chaos and benches wrap have no jurisdictions.
+            JURISDICTION: "",
             ...options.vars,
           },
           serviceBindings: { PLATFORM: { name: "public-api", entrypoint: "Platform" } },
