@@ -16,7 +16,10 @@ const HEX_VALUES = Uint8Array.from({ length: 128 }, (_, code) =>
   Number.parseInt(String.fromCharCode(code), 16),
 );
 
-/** Decodes hexadecimal. What is no digit counts as 0. Several times as fast as V8's method, which took a quarter of a page of large leads. */
+/**
+ * Decodes hexadecimal. What is no digit counts as 0. Several times as fast as V8's method, which took a
+ * quarter of the CPU time of a page of large leads.
+ */
 export function fromHex(text: string): Uint8Array<ArrayBuffer> {
   const codes = new TextEncoder().encode(text);
   const bytes = new Uint8Array(codes.length >> 1);

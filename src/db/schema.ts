@@ -305,9 +305,9 @@ export const earlierSecrets = sqliteTable(
 );
 
 /*
- * Leads, erased leads, events, deliveries, attempts, earlier secrets and the audit trail are WITHOUT ROWID tables: each row is written
- * once rather than again for its primary key's index. drizzle-kit does not know that: whenever it makes
- * such a table, add it to the migration.
+ * Leads, erased leads, events, deliveries, attempts, earlier secrets and the audit trail are WITHOUT ROWID
+ * tables: each row is written once rather than again for its primary key's index. drizzle-kit does not
+ * know that: whenever it makes such a table, add it to the migration.
  */
 
 export const events = sqliteTable(

@@ -31,7 +31,10 @@ export interface Leftovers {
 
 /** What recordings may refer to: stored rows, and what earlier recordings in the batch add. */
 export interface Known {
-  /** The data keys of the workspaces that exist, encrypted, by workspace id; null if there is none yet. */
+  /**
+   * The data keys of the workspaces that the database knows, encrypted, by workspace id; null for those
+   * that do not live there.
+   */
   workspaces: Map<string, string | null>;
   automations: KnownAutomations;
   /** Keys from `inWorkspace`. */
