@@ -14,48 +14,84 @@ export const REFERENCE = "docs/platform.md";
 
 const HEAD = `# The Platform API
 
-What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, and in a
-terminal as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https). Each takes one object and answers one; fields without
-a type are strings. Invalid input is refused with an error that says what is wrong and where, and
-nothing is written.
+What the platform and operators can do: as RPC methods of the entrypoint \`Platform\`, in a terminal
+as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https). Each takes one object
+and answers one; \`METHOD --help\` shows examples. Invalid input is refused with an error that says what
+is wrong and where, and nothing is written.
 
-Next to its input, each takes an \`actor\` of up to 100 characters, for the
-[audit trail](operations.md#audit-trail): who it is that calls.
+- Fields without a type are strings; an input with \`?\` may be left out.
+- A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
+- Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
+  who it is that calls.
 
-This page is made from the operations in [\`src/platform/\`](../src/platform/) by \`npm run reference\`.
+\`npm run reference\` makes this page from the operations in [\`src/platform/\`](../src/platform/).
 `;
 
 /** The page's text. */
 export function platformReference(): string {
-  return [HEAD, ...BY_NAME.map(([name, operation]) => describe(name, operation))].join("\n");
+  const shown: Shown = new Map();
+  return [HEAD, ...BY_NAME.map(([name, operation]) => describe(name, operation, shown))].join("\n");
 }
 
-function describe(name: string, { about, input, output, examples }: Operation): string {
-  return [
+/** The method that showed a list of fields first, by the list's lines. */
+type Shown = Map<string, string>;
+
+/** Lists with at least this many fields are shown once, and then referred to. */
+const REFERRED_TO_MIN = 3;
+
+function describe(name: string, { about, input, output }: Operation, shown: Shown): string {
+  const taken = fieldsOf(input, "input").filter(({ path }) => path[0] !== "cursor");
+  const answered = fieldsOf(output, "output");
+  const isPage = answered.some(({ path }) => path[0] === "nextCursor");
+  const items = answered.filter(({ path }) => path[0] === "items");
+  const show = (fields: Field[]) => referTo(name, linesOf(fields), shown);
+  const parts = [
     `## ${name}`,
-    "",
     about,
-    "",
-    ...listOf("Input", fieldsOf(input, "input")),
-    ...listOf("Answer", fieldsOf(output, "output")),
-    "```sh",
-    ...examples.map((example) => `npm run platform -- ${name} '${JSON.stringify(example)}'`),
-    "```",
-    "",
-  ].join("\n");
+    section("Input", show(taken)),
+    isPage
+      ? section("Answer, a page of", show(items.slice(1).map(within)))
+      : section("Answer", show(answered)),
+  ];
+  return parts
+    .filter((part) => part !== "")
+    .map((part) => `${part}\n`)
+    .join("\n");
+}
+
+function section(title: string, lines: string[]): string {
+  return lines.length === 0 ? "" : `${title}:\n\n${lines.join("\n")}`;
+}
+
+/** A field, as the object that it is in has it. */
+function within(field: Field): Field {
+  return { ...field, path: field.path.slice(1) };
 }
 
 /** A list of fields, nested like the object that they describe. */
-function listOf(title: string, fields: Field[]): string[] {
-  if (fields.length === 0) return [`${title}: \`{}\``, ""];
-  const lines = fields.map(({ path, isRequired, isNullable, type, about }) => {
-    // Whatever may be left out may be null as well.
-    const orNull = isRequired && isNullable ? " or null" : "";
+function linesOf(fields: Field[]): string[] {
+  return fields.map(({ path, isRequired, isNullable, type, about }) => {
     const name = `${"  ".repeat(path.length - 1)}- \`${path.at(-1)}${isRequired ? "" : "?"}\``;
-    const typed = type === "string" && !orNull ? name : `${name} (${type}${orNull})`;
-    return about ? `${typed}: ${about}` : typed;
+    // Whatever may be left out may be null as well.
+    const orNull = isRequired && isNullable ? ["or null"] : [];
+    const typed = [...(type === "string" ? [] : [type]), ...orNull].join(" ");
+    return `${name}${typed && ` (${typed})`}${about && `: ${about}`}`;
   });
-  return [`${title}:`, "", ...lines, ""];
+}
+
+/** Replaces the lists that another method has shown by a reference to it. */
+function referTo(method: string, lines: string[], shown: Shown): string[] {
+  const text = `${lines.join("\n")}\n`;
+  const [known, first] = [...shown].find(([list]) => text.startsWith(list)) ?? ["", ""];
+  const rest = lines.slice(known.split("\n").length - 1);
+  const own = rest.filter((line) => line.startsWith("- "));
+  if (known === "" && own.length >= REFERRED_TO_MIN) shown.set(text, method);
+  const nested = own.flatMap((line, i) => {
+    const [from, to] = [rest.indexOf(line), rest.indexOf(own[i + 1] ?? "")];
+    const inner = rest.slice(from + 1, to < 0 ? undefined : to).map((each) => each.slice(2));
+    return [line, ...referTo(method, inner, shown).map((each) => `  ${each}`)];
+  });
+  return first === "" ? nested : [`- as in [${first}](#${first.toLowerCase()})`, ...nested];
 }
 
 if (import.meta.main) writeFileSync(join(ROOT, REFERENCE), platformReference());

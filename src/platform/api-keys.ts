@@ -112,15 +112,11 @@ export const rollApiKey = operation({
 });
 
 export const revokeApiKey = operation({
-  about: "Revokes an API key for good, with immediate effect. Returns whose key it was.",
+  about: "Revokes an API key for good, with immediate effect.",
   input: z
     .strictObject({
       keyId: KeyId.nullish(),
-      apiKey: z
-        .string()
-        .max(100)
-        .nullish()
-        .describe("instead of keyId: the key itself, for instance one that has leaked"),
+      apiKey: z.string().max(100).nullish().describe("instead of keyId, the key itself"),
     })
     .refine(
       ({ keyId, apiKey }) => (keyId == null) !== (apiKey == null),

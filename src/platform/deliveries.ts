@@ -43,8 +43,8 @@ export const listDeliveries = operation({
   about: "Lists a subscription's deliveries, newest first.",
   input: z.strictObject({
     webhookId: WebhookId,
-    state: DeliveryState.nullish().describe("only deliveries in this state"),
-    type: WebhookEvent.nullish().describe("only deliveries of this kind of event"),
+    state: DeliveryState.nullish(),
+    type: WebhookEvent.nullish(),
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
       .describe(`default: ${PAGE_LIMIT.default}`),
@@ -72,7 +72,7 @@ export const readDelivery = operation({
 
 export const redeliver = operation({
   about:
-    "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second. Returns how many are about to be sent, and whether there may be more in the range.",
+    "Delivers events again, even delivered ones, with the same ids and bytes, at 10 per second.",
   input: z
     .strictObject({
       webhookId: WebhookId,
@@ -81,7 +81,7 @@ export const redeliver = operation({
       until: Instant.nullish().describe("and before this time; default: no end"),
       states: several(RedeliveryState, RedeliveryState.options.length)
         .nullish()
-        .describe("only deliveries in these states; missed: never owed. Default: all"),
+        .describe("default: all; missed: never owed"),
     })
     .superRefine(({ eventIds, since, until, states }, context) => {
       const fault = (path: string, message: string, reason: string) =>

@@ -21,8 +21,7 @@ const Recorded = z.object({
 });
 
 export const recordAutomations = operation({
-  about:
-    "Inserts or updates automations and announces activations and pauses. Returns the ids and how many are new.",
+  about: "Inserts or updates automations and announces activations and pauses.",
   input: RECORDING_INPUTS.recordAutomations,
   output: Recorded,
   examples: [
@@ -43,7 +42,7 @@ export const recordAutomations = operation({
 });
 
 export const removeAutomations = operation({
-  about: "Removes automations and their runs from the API. Returns how many were removed.",
+  about: "Removes automations and their runs from the API.",
   input: RECORDING_INPUTS.removeAutomations,
   output: z.object({ removed: z.int() }),
   examples: [{ workspaceId, ids: ["aut_…"] }],
@@ -54,8 +53,7 @@ export const removeAutomations = operation({
 });
 
 export const recordLeads = operation({
-  about:
-    "Inserts leads and announces them; a known reference changes nothing. Returns the ids and how many are new.",
+  about: "Inserts leads and announces them; a known reference changes nothing.",
   input: RECORDING_INPUTS.recordLeads,
   output: Recorded,
   examples: [
@@ -65,8 +63,7 @@ export const recordLeads = operation({
 });
 
 export const recordRuns = operation({
-  about:
-    "Inserts finished runs and announces them; a known reference changes nothing. Returns the ids and how many are new.",
+  about: "Inserts finished runs and announces them; a known reference changes nothing.",
   input: RECORDING_INPUTS.recordRuns,
   output: Recorded,
   examples: [

@@ -205,7 +205,7 @@ export const setWorkspaceAccess = operation({
 
 export const createPortalLink = operation({
   about:
-    "Creates a portal link, to be opened within two minutes. Whoever opens it can manage the workspace's webhooks until the session ends; create a new link each time.",
+    "Creates a portal link, to be opened within two minutes. Whoever opens it can manage the workspace's webhooks until the session ends.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     validMinutes: integer(1, PORTAL_LINK_MINUTES.max)
