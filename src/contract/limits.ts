@@ -24,6 +24,9 @@ export const AGREED_SUBSCRIPTIONS_MAX = 100;
 /** Maximum length of a webhook URL, in characters. */
 export const URL_MAX_LENGTH = 2048;
 
+/** Maximum length of a subscription's description, in characters. */
+export const DESCRIPTION_MAX_LENGTH = 200;
+
 /** Maximum items per call of the Platform API. */
 export const RECORDS_MAX = 100;
 

@@ -211,11 +211,13 @@ export const subscriptions = sqliteTable(
       .references(() => workspaces.id),
     url: text().notNull(),
     events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
+    /** What its owner calls it; null for nothing. */
+    description: text(),
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
     /**
      * The `Idempotency-Key` of the request that created it; null once it was deleted, its
-     * secret was rotated, or the key was used for another one a day later.
+     * secret was rotated, its events were changed, or the key was used for another one a day later.
      */
     idempotencyKey: text("idempotency_key"),
     disabledAt: integer("disabled_at"),

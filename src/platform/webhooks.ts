@@ -1,8 +1,9 @@
 import { z } from "@hono/zod-openapi";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
-import { SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
-import { commit } from "../db/client.ts";
+import { DESCRIPTION_MAX_LENGTH, SECRET_OVERLAP_SECONDS } from "../contract/limits.ts";
+import { text } from "../contract/text.ts";
+import { commit, withoutRetries } from "../db/client.ts";
 import { parseEncryptionKeys } from "../encryption/seal.ts";
 import { countDays } from "../webhooks/days.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
@@ -14,6 +15,7 @@ import {
   deleteAnySubscription,
   disableSubscription,
   findSubscription,
+  updateSubscription,
 } from "../webhooks/subscriptions.ts";
 import { sendTestEvent as post } from "../webhooks/test-event.ts";
 import {
@@ -58,6 +60,36 @@ export const readWebhook = operation({
       countDays(db, webhookId, Date.now()),
     ]);
     return { ...view, days };
+  },
+});
+
+export const updateWebhook = operation({
+  about:
+    "Changes a subscription's events or description. Events recorded before are still sent to it; those of a kind it no longer lists are not sent again.",
+  input: z
+    .strictObject({
+      webhookId: WebhookId,
+      events: z.array(WebhookEvent).min(1).nullish(),
+      description: text(DESCRIPTION_MAX_LENGTH).nullish().describe("null or empty: none"),
+    })
+    .refine(
+      ({ events, description }) => events != null || description !== undefined,
+      "expected events or a description",
+    ),
+  output: Nothing,
+  examples: [
+    { webhookId, events: ["lead.created"] },
+    { webhookId, description: "CRM import" },
+  ],
+  async run({ env }, { webhookId, events, description }) {
+    const { db } = await openPlacementOfWebhook(env, webhookId);
+    const updated = updateSubscription(webhookId, {
+      ...(events ? { events: [...new Set(events)] } : {}),
+      ...(description === undefined ? {} : { description: description || null }),
+    });
+    // Not retried: a second try would undo what somebody else changed in between.
+    if (!(await commit(withoutRetries(db), updated))) throw unknownWebhook();
+    return {};
   },
 });
 

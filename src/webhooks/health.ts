@@ -20,6 +20,7 @@ const HEALTH = {
   webhookId: subscriptions.id,
   url: subscriptions.url,
   events: subscriptions.events,
+  description: subscriptions.description,
   createdAt: subscriptions.createdAt,
   disabledAt: subscriptions.disabledAt,
   failingSince: subscriptions.failingSince,
@@ -65,12 +66,12 @@ export async function findHealth(db: Database, webhookId: string): Promise<Webho
 }
 
 function toView(row: HealthRow): WebhookView {
-  const { webhookId, url, events, failures, pending, nextAt, dueAt } = row;
+  const { webhookId, url, events, description, failures, pending, nextAt, dueAt } = row;
   const [last = null] = [row.noted, row.recent]
     .filter((attempt) => attempt !== null)
     .toSorted((a, b) => b.at - a.at);
   return {
-    ...{ webhookId, url, events },
+    ...{ webhookId, url, events, description },
     createdAt: isoTime(row.createdAt),
     disabledAt: isoTimeOrNull(row.disabledAt),
     state: stateOf(row),

@@ -1,10 +1,9 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, gt, isNotNull, isNull, lte, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
-import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
-import { DAY_MS, isoTime } from "../contract/time.ts";
-import { insertFrom, qb } from "../db/builder.ts";
+import { isoTime } from "../contract/time.ts";
+import { qb } from "../db/builder.ts";
 import {
   counted,
   type Database,
@@ -18,7 +17,6 @@ import {
 } from "../db/client.ts";
 import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
-import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 import { IS_ACTIVE } from "./dispatch/lease.ts";
 import { type Lane, laneOf } from "./dispatch/policy.ts";
 import { CANCEL_PENDING, cancelVoid, cancelVoidOf } from "./endings.ts";
@@ -26,15 +24,6 @@ import { unknownWebhook } from "./health.ts";
 import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
 
 type SubscriptionRow = typeof subscriptions.$inferSelect;
-
-const CREATED = {
-  id: subscriptions.id,
-  workspaceId: subscriptions.workspaceId,
-  url: subscriptions.url,
-  events: subscriptions.events,
-  sealedSecret: subscriptions.sealedSecret,
-  createdAt: subscriptions.createdAt,
-};
 
 const page = prepared(
   qb
@@ -62,83 +51,6 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
   return listPage(db, page, { workspaceId }, request, byCreation, toWebhook);
 }
 
-/** A subscription as it is created. */
-export type NewSubscription = Pick<
-  SubscriptionRow,
-  "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
->;
-
-/** The subscription that a request with this `Idempotency-Key` created within a day. */
-export function findCreated(
-  workspaceId: string,
-  idempotencyKey: string,
-  now: number,
-): Statements<NewSubscription | undefined> {
-  return created(
-    and(
-      eq(subscriptions.workspaceId, workspaceId),
-      eq(subscriptions.idempotencyKey, idempotencyKey),
-      gt(subscriptions.createdAt, now - DAY_MS),
-    ),
-  );
-}
-
-/** Forgets an `Idempotency-Key` that is a day old, so that it can be used again. */
-function forgetKey(workspaceId: string, idempotencyKey: string, now: number): Statements<unknown> {
-  return write(
-    qb
-      .update(subscriptions)
-      .set({ idempotencyKey: null })
-      .where(
-        and(
-          eq(subscriptions.workspaceId, workspaceId),
-          eq(subscriptions.idempotencyKey, idempotencyKey),
-          lte(subscriptions.createdAt, now - DAY_MS),
-        ),
-      ),
-  );
-}
-
-function created(condition: SQL | undefined): Statements<NewSubscription | undefined> {
-  return readAs(rows(qb.select(CREATED).from(subscriptions).where(condition)), ([one]) => one);
-}
-
-/**
- * Inserts a subscription, unless the workspace is at its limit or has one with the same
- * `Idempotency-Key`. Reads the one that is stored now, if any, and that limit.
- */
-export function insertSubscription(
-  row: NewSubscription,
-  idempotencyKey: string | null = null,
-): Statements<{ stored: NewSubscription | undefined; max: number }> {
-  const { id, workspaceId, deletedAt } = subscriptions;
-  const isWorkspace = eq(workspaces.id, row.workspaceId);
-  const [forget, find] =
-    idempotencyKey === null
-      ? [inOrder([]), created(eq(id, row.id))]
-      : [
-          forgetKey(row.workspaceId, idempotencyKey, row.createdAt),
-          findCreated(row.workspaceId, idempotencyKey, row.createdAt),
-        ];
-  const inserted = inOrder([
-    forget,
-    insertFrom(
-      subscriptions,
-      { ...row, idempotencyKey },
-      sql`FROM ${workspaces}
-          WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
-            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
-          ON CONFLICT DO NOTHING`,
-    ),
-    find,
-    qb.select({ max: WEBHOOKS_MAX }).from(workspaces).where(isWorkspace),
-  ]);
-  return readAs(inserted, ([, , stored, [found]]) => ({
-    stored,
-    max: found?.max ?? SUBSCRIPTIONS_MAX,
-  }));
-}
-
 /**
  * Deletes a subscription of the workspace and withdraws its pending deliveries. Reads whether it
  * existed, and whether deliveries remain to be cancelled.
@@ -157,6 +69,22 @@ export function deleteAnySubscription(
   now: number,
 ): Statements<{ found: boolean; left: boolean }> {
   return deletion(id, now);
+}
+
+/** Changes what is given of a subscription. Reads whether it exists. */
+export function updateSubscription(
+  id: string,
+  changed: Partial<Pick<SubscriptionRow, "events" | "description">>,
+): Statements<boolean> {
+  // With other events, it is no longer the one that a repeated request asks for.
+  const idempotencyKey = changed.events ? { idempotencyKey: null } : {};
+  const updated = counted(
+    qb
+      .update(subscriptions)
+      .set({ ...changed, ...idempotencyKey })
+      .where(and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt))),
+  );
+  return readAs(updated, (count) => count > 0);
 }
 
 /**

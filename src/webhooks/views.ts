@@ -39,6 +39,7 @@ export const WebhookView = z.object({
   webhookId: z.string(),
   url: z.string(),
   events: z.array(WebhookEvent),
+  description: z.string().nullable(),
   createdAt: Time,
   disabledAt: Time.nullable(),
   state: z.enum(["healthy", "slow", "failing", "disabled"]),

@@ -17,6 +17,7 @@ import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/d
 import type { D1Client } from "../../src/db/session.ts";
 import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
 import { showPerson } from "../../src/records/person.ts";
+import { insertSubscription } from "../../src/webhooks/creation.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { dispatch } from "../../src/webhooks/dispatch/dispatch.ts";
 import { type Lane, laneOf } from "../../src/webhooks/dispatch/policy.ts";
@@ -28,7 +29,6 @@ import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
-import { insertSubscription } from "../../src/webhooks/subscriptions.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
 

@@ -13,6 +13,7 @@ import {
   readWebhook,
   rotateWebhookSecret,
   sendTestEvent,
+  updateWebhook,
 } from "../../platform/webhooks.ts";
 import { readWorkspace } from "../../platform/workspaces.ts";
 import { answerHashed, policyOf, readAsset } from "../assets.ts";
@@ -73,6 +74,7 @@ const ALLOWED = [
   ["GET", "/keys", listKeyUsage],
   ["GET", "/webhooks", listWebhooks],
   ["GET", "/webhooks/:webhookId", readWebhook],
+  ["POST", "/webhooks/:webhookId/update", updateWebhook],
   ["POST", "/webhooks/:webhookId/disable", disableWebhook],
   ["POST", "/webhooks/:webhookId/enable", enableWebhook],
   ["POST", "/webhooks/:webhookId/secret", rotateWebhookSecret],

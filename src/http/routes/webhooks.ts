@@ -7,15 +7,13 @@ import { isId, randomId } from "../../contract/ids.ts";
 import { SUBSCRIPTIONS_MAX, URL_MAX_LENGTH } from "../../contract/limits.ts";
 import { commit, query, withoutRetries } from "../../db/client.ts";
 import { open, parseEncryptionKeys, seal } from "../../encryption/seal.ts";
+import { findCreated, insertSubscription, type NewSubscription } from "../../webhooks/creation.ts";
 import { wake } from "../../webhooks/dispatch/wake.ts";
 import { mustCheckNames, resolveHost } from "../../webhooks/resolve.ts";
 import { mintSecret } from "../../webhooks/signature.ts";
 import {
   deleteSubscription,
-  findCreated,
-  insertSubscription,
   listSubscriptions,
-  type NewSubscription,
   toWebhook,
   Webhook,
 } from "../../webhooks/subscriptions.ts";

@@ -50,8 +50,9 @@ interface Requeuing {
 }
 
 /**
- * Makes the events' deliveries pending, spaced out. Does nothing if the subscription has ended in
- * the meantime, because nobody would cancel them. Reads how many there were.
+ * Makes the deliveries of the events pending, spaced out, unless the subscription no longer lists
+ * their kind. Does nothing if the subscription has ended in the meantime, because nobody would cancel
+ * them. Reads how many there were.
  */
 export function requeue(requeuing: Requeuing): Statements<number> {
   const { subscriptionId, eventIds, condition, isWanted, startsAt, isWaiting = sql`0` } = requeuing;
@@ -60,7 +61,8 @@ export function requeue(requeuing: Requeuing): Statements<number> {
   const pairs = JSON.stringify(eventIds.map((eventId) => [subscriptionId, eventId]));
   const slots = sql`json_each(${pairs}) AS slot`;
   const subscription = sql`${subscriptions} ON ${and(sql`${subscriptions.id} = slot.value->>0`, IS_ACTIVE, condition)}`;
-  const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>1`;
+  const isNamed = sql`${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = slot.value->>1
+    AND ${IS_LISTED}`;
   const named = sql`FROM ${slots} JOIN ${subscription} JOIN ${events} ON ${isNamed}`;
   const isNew = sql`NOT EXISTS (SELECT 1 FROM ${deliveries} WHERE ${IS_ITS_DELIVERY})`;
   const slotAt = sql`${startsAt} + slot.key * ${SPACING_MS}`;

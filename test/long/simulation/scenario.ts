@@ -36,7 +36,7 @@ export interface LoadedWorker {
   commit: typeof import("../../../src/db/client.ts").commit;
   openDatabase: typeof import("../../../src/db/client.ts").openDatabase;
   withoutRetries: typeof import("../../../src/db/client.ts").withoutRetries;
-  insertSubscription: typeof import("../../../src/webhooks/subscriptions.ts").insertSubscription;
+  insertSubscription: typeof import("../../../src/webhooks/creation.ts").insertSubscription;
   deleteSubscription: typeof import("../../../src/webhooks/subscriptions.ts").deleteSubscription;
 }
 
@@ -51,6 +51,7 @@ export async function loadWorker(src: string): Promise<LoadedWorker> {
     load("webhooks/dispatch/consumer.ts"),
     load("sweep.ts"),
     load("db/client.ts"),
+    load("webhooks/creation.ts"),
     load("webhooks/subscriptions.ts"),
   ]);
   return Object.assign({}, ...modules);

@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { subscriptions } from "../../../src/db/schema.ts";
+import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
 import { sendTestEvent } from "../../../src/webhooks/test-event.ts";
@@ -11,12 +11,16 @@ import {
   announceLeads,
   answered,
   createWorkspace,
+  DAY_MS,
   db,
   dispatchAt,
+  endWait,
   expectedSignatures,
+  failAt,
   noticesOf,
   owed,
   receivedBy,
+  redeliver,
   statesOf,
   subscribe,
   subscriberUrl,
@@ -123,6 +127,60 @@ describe("sendTestEvent", () => {
     );
     const unknown = { webhookId: "whk_none", type: "lead.lost" as typeof type };
     expect(await errorOf(Platform.sendTestEvent(unknown))).toContain("type");
+  });
+});
+
+describe("updateWebhook", () => {
+  test("changes which events are owed from then on: what was recorded before is sent, and no other is sent again", async () => {
+    const { id, workspaceId, drafts } = await owed(2, T0);
+    const events = ["run.completed", "automation.status_changed"] as const;
+    await failAt(id, [T0]);
+    await db
+      .update(deliveries)
+      .set({ state: "exhausted", settledAt: T0 })
+      .where(sql`event_id = ${drafts[0]?.id}`);
+    expect(
+      await Platform.updateWebhook({ webhookId: id, events: [...events, "run.completed"] }),
+    ).toEqual({});
+    await announceLeads(workspaceId, 1, T0);
+    expect(await statesOf(id)).toEqual({ exhausted: 1, pending: 1 });
+    for (const states of [["exhausted"], ["exhausted", "missed"]] as const)
+      expect(await redeliver(id, { since: T0, until: null, states }, T0)).toBe(0);
+    await endWait(id);
+    await dispatchAt(T0 + DAY_MS, [id], answered(200));
+    expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1 });
+    await Platform.updateWebhook({ webhookId: id, events: ["lead.created"] });
+    await announceLeads(workspaceId, 1, T0);
+    expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1, pending: 1 });
+    expect(await redeliver(id, { since: T0, until: null, states: ["missed"] }, T0)).toBe(0);
+  });
+
+  test("changes only what is given, and nothing else that GET /v1/webhooks shows", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const shown = async () => (await Platform.listWebhooks({ workspaceId })).items[0];
+    const read = async () => (await api.get<{ data: object[] }>("/v1/webhooks")).body.data[0];
+    const before = await read();
+    await Platform.updateWebhook({ webhookId, description: "CRM" });
+    expect(await shown()).toMatchObject({ description: "CRM", events: ["lead.created"] });
+    expect(await read()).toEqual(before);
+    await Platform.updateWebhook({ webhookId, events: ["run.completed"] });
+    expect(await shown()).toMatchObject({ description: "CRM", events: ["run.completed"] });
+    expect(await read()).toEqual({ ...before, events: ["run.completed"] });
+    for (const description of ["", null]) {
+      await Platform.updateWebhook({ webhookId, description });
+      expect(await shown()).toMatchObject({ description: null, events: ["run.completed"] });
+    }
+  });
+
+  test.each([
+    [{ webhookId: "whk_none", description: "CRM" }, "webhookId: no such subscription"],
+    [{ webhookId: "whk_none" }, "expected events or a description"],
+    [{ webhookId: "whk_none", events: [] }, "events"],
+    [{ webhookId: "whk_none", description: "x".repeat(201) }, "description"],
+    [{ webhookId: "whk_none", url: "https://a.example/" }, "url"],
+  ])("refuses %j", async (input, problem) => {
+    expect(await errorOf(Platform.updateWebhook(input))).toContain(problem);
   });
 });
 

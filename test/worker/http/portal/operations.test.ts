@@ -147,6 +147,13 @@ describe("a webhook in the portal", () => {
     await until(async () => (await statesOf(webhookId)).delivered === 3);
   });
 
+  test("is described, and gets other events", async () => {
+    const { webhookId, portal, path } = await openOwed();
+    const changed = { description: "CRM", events: ["run.completed"] };
+    expect(await portal.post(`${path}/update`, changed)).toEqual(portalSuccess(200, {}));
+    expect(await Platform.readWebhook({ webhookId })).toMatchObject(changed);
+  });
+
   test("gets events again by their ids", async () => {
     const { webhookId, subscription, eventIds, portal, path } = await openOwed();
     await Platform.disableWebhook({ webhookId });

@@ -121,7 +121,7 @@ describe("POST /webhooks", () => {
       expect((await create(one.api, "e")).body.id).not.toBe(first.body.id);
     });
 
-    test("is forgotten after 24 hours, and when the secret is rotated", async () => {
+    test("is forgotten after 24 hours, when the secret is rotated or the events are changed", async () => {
       const { api } = await openWorkspace();
       const first = await create(api, "f");
       const age = (ms: number) =>
@@ -137,6 +137,9 @@ describe("POST /webhooks", () => {
       await exports.Platform.rotateWebhookSecret({ webhookId: second.body.id });
       const third = await create(api, "f", { ...BODY, events: ["lead.created"] });
       expect([first.body.id, second.body.id]).not.toContain(third.body.id);
+      await exports.Platform.updateWebhook({ webhookId: third.body.id, events: ["run.completed"] });
+      const fourth = await create(api, "f", { ...BODY, events: ["lead.created"] });
+      expect([third.body.id, undefined]).not.toContain(fourth.body.id);
     });
 
     test.each([" ", "a b", "é", "a".repeat(256), ""])("refuses the key %j", async (key) => {

@@ -1,0 +1,93 @@
+import { and, eq, gt, lte, type SQL, sql } from "drizzle-orm";
+import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
+import { DAY_MS } from "../contract/time.ts";
+import { insertFrom, qb } from "../db/builder.ts";
+import { inOrder, readAs, rows, type Statements, write } from "../db/client.ts";
+import { subscriptions, workspaces } from "../db/schema.ts";
+import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
+
+const CREATED = {
+  id: subscriptions.id,
+  workspaceId: subscriptions.workspaceId,
+  url: subscriptions.url,
+  events: subscriptions.events,
+  sealedSecret: subscriptions.sealedSecret,
+  createdAt: subscriptions.createdAt,
+};
+
+/** A subscription as it is created. */
+export type NewSubscription = Pick<
+  typeof subscriptions.$inferSelect,
+  "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
+>;
+
+/** The subscription that a request with this `Idempotency-Key` created within a day. */
+export function findCreated(
+  workspaceId: string,
+  idempotencyKey: string,
+  now: number,
+): Statements<NewSubscription | undefined> {
+  return created(
+    and(
+      eq(subscriptions.workspaceId, workspaceId),
+      eq(subscriptions.idempotencyKey, idempotencyKey),
+      gt(subscriptions.createdAt, now - DAY_MS),
+    ),
+  );
+}
+
+/** Forgets an `Idempotency-Key` that is a day old, so that it can be used again. */
+function forgetKey(workspaceId: string, idempotencyKey: string, now: number): Statements<unknown> {
+  return write(
+    qb
+      .update(subscriptions)
+      .set({ idempotencyKey: null })
+      .where(
+        and(
+          eq(subscriptions.workspaceId, workspaceId),
+          eq(subscriptions.idempotencyKey, idempotencyKey),
+          lte(subscriptions.createdAt, now - DAY_MS),
+        ),
+      ),
+  );
+}
+
+function created(condition: SQL | undefined): Statements<NewSubscription | undefined> {
+  return readAs(rows(qb.select(CREATED).from(subscriptions).where(condition)), ([one]) => one);
+}
+
+/**
+ * Inserts a subscription, unless the workspace is at its limit or has one with the same
+ * `Idempotency-Key`. Reads the one that is stored now, if any, and that limit.
+ */
+export function insertSubscription(
+  row: NewSubscription,
+  idempotencyKey: string | null = null,
+): Statements<{ stored: NewSubscription | undefined; max: number }> {
+  const { id, workspaceId, deletedAt } = subscriptions;
+  const isWorkspace = eq(workspaces.id, row.workspaceId);
+  const [forget, find] =
+    idempotencyKey === null
+      ? [inOrder([]), created(eq(id, row.id))]
+      : [
+          forgetKey(row.workspaceId, idempotencyKey, row.createdAt),
+          findCreated(row.workspaceId, idempotencyKey, row.createdAt),
+        ];
+  const inserted = inOrder([
+    forget,
+    insertFrom(
+      subscriptions,
+      { ...row, idempotencyKey },
+      sql`FROM ${workspaces}
+          WHERE ${isWorkspace} AND (SELECT count(*) FROM ${subscriptions}
+            WHERE ${workspaceId} = ${row.workspaceId} AND ${deletedAt} IS NULL) < ${WEBHOOKS_MAX}
+          ON CONFLICT DO NOTHING`,
+    ),
+    find,
+    qb.select({ max: WEBHOOKS_MAX }).from(workspaces).where(isWorkspace),
+  ]);
+  return readAs(inserted, ([, , stored, [found]]) => ({
+    stored,
+    max: found?.max ?? SUBSCRIPTIONS_MAX,
+  }));
+}
