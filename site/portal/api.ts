@@ -108,6 +108,9 @@ export const createWebhook = (body: { url: string; events: Kind[] }) =>
 
 export const deleteWebhook = (id: string) => call<null>("DELETE", webhook(id));
 
+export const updateWebhook = (id: string, body: { events: Kind[]; description: string }) =>
+  call<object>("POST", `${webhook(id)}/update`, body);
+
 export const disableWebhook = (id: string) => call<object>("POST", `${webhook(id)}/disable`, {});
 
 export const enableWebhook = (id: string, body: { redeliverSince?: string }) =>

@@ -115,7 +115,7 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
     case "webhooks":
       return <Webhooks workspace={workspace} />;
     case "webhook":
-      return <Webhook key={route.id} id={route.id} query={route.query} />;
+      return <Webhook key={route.id} kinds={workspace.events} {...route} />;
     case "delivery":
       return <Delivery key={route.eventId} {...{ workspace, ...route }} />;
     case "subscribe":

@@ -6,6 +6,7 @@ import { allowsLocalWebhooks } from "../deployment.ts";
 import { useAction } from "../load.ts";
 import { ActionFault, describeFault } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
+import { KindFields } from "../parts/kind-fields.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { goTo, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
@@ -51,7 +52,6 @@ function Form({ kinds, onMade }: FormProps) {
   const { isBusy, fault, run } = useAction();
   const [missing, setMissing] = useState<FieldFaults>({});
   const urlFaultId = useId();
-  const eventsFaultId = useId();
   const faults = { ...faultsOf(fault), ...missing };
   const submit = (form: HTMLFormElement) => {
     const entries = new FormData(form);
@@ -89,20 +89,7 @@ function Form({ kinds, onMade }: FormProps) {
       <p id={urlFaultId} class={faults.url ? "fault" : "hint"} aria-live="polite">
         {faults.url ?? (allowsLocalWebhooks ? t.subscribe.urlHintLocal : t.subscribe.urlHint)}
       </p>
-      <fieldset aria-describedby={eventsFaultId}>
-        <legend>{t.subscribe.events}</legend>
-        {kinds.map((kind) => (
-          <label class="check" key={kind}>
-            <input type="checkbox" name="events" value={kind} defaultChecked />
-            <span>
-              {t.kinds[kind] ?? kind} <span class="mono small">{kind}</span>
-            </span>
-          </label>
-        ))}
-        <p id={eventsFaultId} class="fault" aria-live="polite">
-          {faults.events}
-        </p>
-      </fieldset>
+      <KindFields kinds={kinds} chosen={kinds} fault={faults.events} />
       <ActionFault fault={fault && Object.keys(faultsOf(fault)).length === 0 ? fault : null} />
       <div class="buttons">
         <button type="submit" class="primary" disabled={isBusy}>

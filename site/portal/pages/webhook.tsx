@@ -1,6 +1,8 @@
+import type { WebhookEvent as Kind } from "../../../src/contract/enumerations.ts";
 import { DISABLE_AFTER_FAILURES, DISABLE_AFTER_MS } from "../../../src/contract/limits.ts";
 import type { WebhookView as Subscription } from "../../../src/webhooks/views.ts";
 import { DisableDialog } from "../actions/disable.tsx";
+import { EditDialog } from "../actions/edit.tsx";
 import { EnableDialog } from "../actions/enable.tsx";
 import { RedeliverDialog } from "../actions/redeliver.tsx";
 import { RemoveDialog } from "../actions/remove.tsx";
@@ -19,7 +21,8 @@ import { Days } from "./days.tsx";
 import { Deliveries } from "./deliveries.tsx";
 
 /** One subscription: its health, actions, last days and deliveries. */
-export function Webhook({ id, query }: { id: string; query: URLSearchParams }) {
+export function Webhook(props: { id: string; query: URLSearchParams; kinds: Kind[] }) {
+  const { id, query, kinds } = props;
   const loaded = useLoad(() => readWebhook(id));
   const deliveries = useLoad(() => listDeliveries(id, query), query.toString());
   const reload = () => {
@@ -41,10 +44,11 @@ export function Webhook({ id, query }: { id: string; query: URLSearchParams }) {
       ) : (
         <>
           <Title webhook={webhook} />
+          {webhook.description && <p class="lead">{webhook.description}</p>}
           <LoadFault loaded={loaded} />
           <Trouble webhook={webhook} />
           <Overlap webhook={webhook} onDone={reload} />
-          <Actions webhook={webhook} onDone={reload} />
+          <Actions webhook={webhook} kinds={kinds} onDone={reload} />
           <About webhook={webhook} />
           <Deliveries webhook={webhook} query={query} loaded={deliveries} onDone={reload} />
           <Days days={webhook.days} />
@@ -106,7 +110,13 @@ function Overlap({ webhook, onDone }: { webhook: Subscription; onDone(): void })
   );
 }
 
-function Actions({ webhook, onDone }: { webhook: Subscription; onDone(): void }) {
+interface ActionsProps {
+  webhook: Subscription;
+  kinds: Kind[];
+  onDone(): void;
+}
+
+function Actions({ webhook, kinds, onDone }: ActionsProps) {
   const isDisabled = webhook.state === "disabled";
   return (
     <div class="buttons">
@@ -123,6 +133,9 @@ function Actions({ webhook, onDone }: { webhook: Subscription; onDone(): void })
           {(onClose) => <RedeliverDialog {...{ webhook, onClose, onDone }} />}
         </DialogButton>
       )}
+      <DialogButton label={t.edit.button}>
+        {(onClose) => <EditDialog {...{ webhook, kinds, onClose, onDone }} />}
+      </DialogButton>
       <DialogButton label={t.secret.button}>
         {(onClose) => <SecretDialog {...{ webhook, onClose }} />}
       </DialogButton>

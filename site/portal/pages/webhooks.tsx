@@ -66,6 +66,7 @@ function Card({ webhook }: { webhook: Webhook }) {
         </h2>
         <State webhook={webhook} />
       </div>
+      {webhook.description && <p class="card-text">{webhook.description}</p>}
       <Kinds kinds={webhook.events} />
       <p class="card-foot">
         {lastAttempt && (

@@ -276,6 +276,16 @@ export const en = {
     notSent: "Nothing was sent: the address of this subscription is not allowed.",
   },
 
+  edit: {
+    button: "Edit…",
+    title: "Edit the subscription",
+    description: "Description",
+    descriptionHint: "Only shown here.",
+    text: "Changes apply to events from now on. Deliveries that are waiting are still sent.",
+    submit: "Save",
+    result: "The subscription is saved.",
+  },
+
   disable: {
     button: "Disable…",
     title: "Disable this subscription?",

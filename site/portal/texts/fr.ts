@@ -273,6 +273,16 @@ export const fr: Texts = {
     notSent: "Rien n’a été envoyé : l’adresse de cet abonnement n’est pas admise.",
   },
 
+  edit: {
+    button: "Modifier…",
+    title: "Modifier l’abonnement",
+    description: "Description",
+    descriptionHint: "Visible uniquement ici.",
+    text: "Les changements s’appliquent aux événements à venir. Les livraisons déjà en attente sont tout de même envoyées.",
+    submit: "Enregistrer",
+    result: "L’abonnement a été enregistré.",
+  },
+
   disable: {
     button: "Désactiver…",
     title: "Désactiver cet abonnement ?",
