@@ -50,7 +50,7 @@ export async function keep(
       said && key && (await sealPersonalData(key, ownerOf({ subscriptionId, eventId }), said));
     return { signatures, response: sealed };
   } catch (error) {
-    logError("response_not_kept", error, { delivery: eventId, subscription: subscriptionId });
+    logError("response_not_kept", error, { eventId, webhookId: subscriptionId });
     return { signatures, response: null };
   }
 }

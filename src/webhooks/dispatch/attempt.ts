@@ -52,7 +52,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
   };
   /** What the receiver said. Ends before the post would have timed out. */
   const read = async (response: Response, ready: Prepared, startedAt: number) => {
-    const isUnread = response.ok && ready.isBodyLate;
+    const isUnread = !response.body || (response.ok && ready.isBodyLate);
     if (isUnread || Date.now() - startedAt > POST_TIMEOUT_MS - RESPONSE_READ_MS) {
       await response.body?.cancel();
       return null;
@@ -87,7 +87,7 @@ export function createAttempt(env: Env): DispatchTools["attempt"] {
     const startedAt = Date.now();
     const { subscriptionId, eventId, attempts } = delivery;
     const ready = prepare(subscriptionId, target);
-    const about = { delivery: eventId, subscription: subscriptionId, host: ready.host };
+    const about = { eventId, webhookId: subscriptionId, host: ready.host };
     try {
       const outcome = await send(delivery, target, ready, startedAt);
       // Successes are counted in the dispatch's log line: a line for each would cost more than

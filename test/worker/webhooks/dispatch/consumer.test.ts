@@ -190,6 +190,8 @@ describe("a batch", () => {
     await announceLeads(workspaceId, 5, Date.now());
     const { DB, trips } = observedDatabase();
     const ids = subscribed.map(({ id }) => id);
+    // On a busy machine, posts take long enough for outcomes to be recorded meanwhile.
+    jumpTo(Date.now());
     await consumeFor(ids, isolated({ DB }).env);
     expect(trips.length).toBeLessThanOrEqual(5);
     for (const { id, url } of subscribed) {
