@@ -64,7 +64,7 @@ function typeOf(field: JsonSchema): string {
     return `array${count}${items.properties ? "" : `: ${typeOf(items)}`}`;
   }
   if (field.type === "integer") return integerType(field);
-  if (field.format === "date-time") return "date and time, ISO 8601";
+  if (field.format === "date-time") return "time, ISO 8601";
   if (field.format === "email") return "e-mail address";
   if (field.maxLength) return `${field.type}, up to ${field.maxLength} characters`;
   return String([field.type ?? "object"].flat()[0]);

@@ -19,7 +19,8 @@ as \`npm run platform -- METHOD 'JSON'\`, and [over HTTPS](recording.md#by-https
 and answers one; \`METHOD --help\` shows examples. Invalid input is refused with an error that says what
 is wrong and where, and nothing is written.
 
-- Fields without a type are strings; an input with \`?\` may be left out.
+- Fields without a type are strings; an input with \`?\` may be left out. Ids begin with their kind:
+  \`wks_…\`, \`key_…\`, \`whk_…\`, \`evt_…\`, \`aut_…\`, \`lea_…\`, \`run_…\`.
 - A page is \`items\` and \`nextCursor\`: pass that as \`cursor?\` for the next page; it is null on the last.
 - Any input may have an \`actor\` of up to 100 characters, for the [audit trail](operations.md#audit-trail):
   who it is that calls.
@@ -36,7 +37,7 @@ export function platformReference(): string {
 /** The method that showed a list of fields first, by the list's lines. */
 type Shown = Map<string, string>;
 
-/** Lists with at least this many fields are shown once, and then referred to. */
+/** Lists of at least this many lines are shown once, and then referred to. */
 const REFERRED_TO_MIN = 3;
 
 function describe(name: string, { about, input, output }: Operation, shown: Shown): string {
@@ -60,7 +61,9 @@ function describe(name: string, { about, input, output }: Operation, shown: Show
 }
 
 function section(title: string, lines: string[]): string {
-  return lines.length === 0 ? "" : `${title}:\n\n${lines.join("\n")}`;
+  const [line = "", ...others] = lines;
+  if (others.length > 0) return `${title}:\n\n${lines.join("\n")}`;
+  return line && `${title}: ${line.slice("- ".length)}`;
 }
 
 /** A field, as the object that it is in has it. */
@@ -68,15 +71,25 @@ function within(field: Field): Field {
   return { ...field, path: field.path.slice(1) };
 }
 
-/** A list of fields, nested like the object that they describe. */
+/** A list of fields, nested like the object that they describe. Those without a description share a line. */
 function linesOf(fields: Field[]): string[] {
-  return fields.map(({ path, isRequired, isNullable, type, about }) => {
-    const name = `${"  ".repeat(path.length - 1)}- \`${path.at(-1)}${isRequired ? "" : "?"}\``;
+  const lines: { names: string[]; indent: string; rest: string }[] = [];
+  for (const [i, { path, isRequired, isNullable, type, about }] of fields.entries()) {
     // Whatever may be left out may be null as well.
     const orNull = isRequired && isNullable ? ["or null"] : [];
     const typed = [...(type === "string" ? [] : [type]), ...orNull].join(" ");
-    return `${name}${typed && ` (${typed})`}${about && `: ${about}`}`;
-  });
+    // A prefix of ids says what their name says.
+    const said = about && !/^\w{3}_…$/.test(about) ? `: ${about}` : "";
+    const indent = "  ".repeat(path.length - 1);
+    const rest = `${typed && ` (${typed})`}${said}`;
+    const last = lines.at(-1);
+    const isParent = (fields[i + 1]?.path.length ?? 0) > path.length;
+    const shares = !said && !isParent && last?.indent === indent && last.rest === rest;
+    const name = `\`${path.at(-1)}${isRequired ? "" : "?"}\``;
+    if (shares) last.names.push(name);
+    else lines.push({ names: [name], indent, rest });
+  }
+  return lines.map(({ names, indent, rest }) => `${indent}- ${names.join(", ")}${rest}`);
 }
 
 /** Replaces the lists that another method has shown by a reference to it. */
