@@ -47,6 +47,9 @@ const faults = named.slice(0, readMax());
 
 copyProject();
 process.chdir(COPY);
+const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
+  .filter((path) => path.endsWith(".test.ts"))
+  .map((path) => join("test", path));
 let vitest = await openVitest();
 const unnoticed: Fault[] = [];
 for (const [i, fault] of faults.entries()) {
@@ -89,10 +92,11 @@ async function plant(fault: Fault): Promise<string | null> {
     sound.replace(fault.text, () => fault.replacement),
   );
   vitest.invalidateFile(path);
+  const passed = new Set<string>();
   try {
     const all = values.near ? [] : [[]];
     for (const filters of [...mirrorsOf(fault.file), ...all]) {
-      const noticed = await firstFailureInTime(filters);
+      const noticed = await firstFailureInTime(filters, passed);
       if (noticed) return noticed;
     }
     return fault.simulated && !values.near ? simulate(fault.simulated) : null;
@@ -103,13 +107,20 @@ async function plant(fault: Fault): Promise<string | null> {
 }
 
 /**
- * The tests with a file's name, those of its folder, and those of moves for what is about workspaces.
+ * The tests with a file's name, those that import it, those of its folder, and those of moves for what
+ * is about workspaces.
  */
 function mirrorsOf(file: string): string[][] {
   const folder = join("test/worker", dirname(file), "/");
   const namesakes = `/${basename(file, ".ts")}.test.ts`;
-  const moves = file.startsWith("workspaces/") ? [["test/databases/"]] : [];
-  return [[namesakes], ...(folder === "test/worker/" ? [] : [[folder]]), ...moves];
+  const importers = TESTS.filter((path) => readFileSync(path, "utf8").includes(`/src/${file}"`));
+  const folders = [
+    ...(folder === "test/worker/" ? [] : [folder]),
+    ...(file.startsWith("workspaces/") ? ["test/databases/"] : []),
+  ];
+  return [[namesakes], importers, ...folders.map((each) => [each])].filter(
+    ({ length }) => length > 0,
+  );
 }
 
 function openVitest(): Promise<Vitest> {
@@ -123,11 +134,11 @@ function openVitest(): Promise<Vitest> {
 }
 
 /** Like `firstFailure`, but notices a fault that makes the code run without an end, too. */
-async function firstFailureInTime(filters: string[]): Promise<string | null> {
+async function firstFailureInTime(filters: string[], passed: Set<string>): Promise<string | null> {
   const patienceMs = filters.length > 0 ? NEAR_MAX_MS : ALL_MAX_MS;
   const endless = `has no end within ${patienceMs / 1000} s`;
   const timeout = sleep(patienceMs, endless, { ref: false });
-  const noticed = await Promise.race([firstFailure(filters), timeout]);
+  const noticed = await Promise.race([firstFailure(filters, passed), timeout]);
   if (noticed !== endless) return noticed;
   // The second call ends what the first one waits for.
   for (let i = 0; i < 2; i++) void vitest.cancelCurrentRun("keyboard-input").catch(() => {});
@@ -136,17 +147,22 @@ async function firstFailureInTime(filters: string[]): Promise<string | null> {
   return endless;
 }
 
-async function firstFailure(filters: string[]): Promise<string | null> {
+/** Runs the test files that match and have not `passed` yet, and adds them to those. */
+async function firstFailure(filters: string[], passed: Set<string>): Promise<string | null> {
   // Otherwise failures of the runs before count.
   vitest.state.filesMap.clear();
   vitest.state.idMap.clear();
-  const specifications = await vitest.globTestSpecifications(filters);
+  const specifications = (await vitest.globTestSpecifications(filters)).filter(
+    ({ project, moduleId }) => !passed.has(`${project.name} ${moduleId}`),
+  );
+  if (specifications.length === 0) return null;
   const { testModules, unhandledErrors } = await vitest.runTestSpecifications(specifications);
   for (const testModule of testModules) {
     for (const { fullName } of testModule.children.allTests("failed"))
       return `${placeOf(testModule)} > ${fullName}`;
     if (testModule.state() === "failed") return `${placeOf(testModule)}: does not load`;
   }
+  for (const { project, moduleId } of specifications) passed.add(`${project.name} ${moduleId}`);
   return unhandledErrors.length > 0 ? "an unhandled error" : null;
 }
 

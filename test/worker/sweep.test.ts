@@ -176,39 +176,6 @@ describe("the retention of 30 days", () => {
     await sweep(isolated().env, NOW);
     expect(await eventsOf(workspaceId)).toHaveLength(1);
   });
-
-  test("keeps what is pending, however old, and what was settled since", async () => {
-    const pending = await owed(1, NOW - 300 * DAY_MS);
-    const recent = await owed(1, NOW - 300 * DAY_MS);
-    // Later, it will be overdue for too long (see the tests of dispatches): it waits for its
-    // subscription.
-    await db.update(deliveries).set({ dueAt: before }).where(sql`subscription_id = ${recent.id}`);
-    await dispatchAt(before + 1, [recent.id], answered(200));
-    await sweep(isolated().env, NOW);
-    expect(await statesOf(pending.id)).toEqual({ pending: 1 });
-    expect(await statesOf(recent.id)).toEqual({ delivered: 1 });
-    for (const { workspaceId } of [pending, recent])
-      expect(await eventsOf(workspaceId)).toHaveLength(1);
-    await sweep(isolated().env, NOW + 1);
-    expect(await statesOf(recent.id)).toEqual({});
-    expect(await eventsOf(recent.workspaceId)).toEqual([]);
-  });
-
-  test("keeps an event complete while one of its deliveries is kept", async () => {
-    const workspaceId = await createWorkspace();
-    const [done, waiting] = [await subscribe(workspaceId), await subscribe(workspaceId)];
-    await announceLeads(workspaceId, 1, NOW - 40 * DAY_MS);
-    await dispatchAt(NOW - 40 * DAY_MS, [done.id], answered(200));
-    await sweep(isolated().env, NOW);
-    expect(await statesOf(done.id)).toEqual({ delivered: 1 });
-    expect(await statesOf(waiting.id)).toEqual({ pending: 1 });
-    const ledger = await exports.Platform.ledger({ workspaceId });
-    expect(ledger).toMatchObject({ created: 2, delivered: 1, pending: 1, addsUp: true });
-  });
-
-  test("leaves a ledger that adds up", async () => {
-    expect(await exports.Platform.ledger({})).toMatchObject({ addsUp: true });
-  });
 });
 
 describe("a part of the sweep that fails", () => {

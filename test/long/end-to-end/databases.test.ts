@@ -75,45 +75,6 @@ describe("the built Worker with three databases", () => {
       .poll(async () => JSON.parse(JSON.stringify(await PLATFORM.ledger({}))))
       .toMatchObject({ created: 75, delivered: 75, pending: 0, addsUp: true });
   });
-
-  test("pauses an automation, and tells its subscriber", async () => {
-    const { workspaceId, api, receiver } = await openIn("DB_3");
-    const automation = { reference: "a-1", type: "lead_ads" as const, provider: "facebook" };
-    const { ids } = await runtime.env.PLATFORM.recordAutomations({
-      workspaceId,
-      automations: [{ ...automation, agent: AGENT, status: "active" }],
-    });
-    const [id] = JSON.parse(JSON.stringify(ids));
-    await api("PATCH", `/v1/automations/${id}`, { status: "paused" });
-    expect(await api("GET", `/v1/automations/${id}`)).toMatchObject({ status: "paused" });
-    // The platform's own activation is an event, too.
-    await until(() =>
-      receiver.posts.some(({ body }) => JSON.parse(String(body)).data.status === "paused"),
-    );
-  });
-
-  test("records what the queue of other platforms holds, each in its database", async () => {
-    const spaces = await Promise.all(NAMES.map(openIn));
-    await runtime.env.RECORDS.sendBatch(
-      spaces.map(({ workspaceId }) => ({
-        body: {
-          method: "recordLeads",
-          input: { workspaceId, leads: [{ reference: "q", source: "crm", agent: AGENT }] },
-        },
-      })),
-    );
-    for (const { receiver } of spaces) await until(() => receiver.posts.length >= 1);
-  });
-
-  test("sweeps each of them, which notes its size", async () => {
-    const sizesIn = async (name: (typeof NAMES)[number]) => {
-      const db = (runtime.env as unknown as Record<string, D1Database>)[name] as D1Database;
-      return (await db.prepare("SELECT day FROM sizes").all()).results;
-    };
-    for (const name of NAMES) expect(await sizesIn(name)).toEqual([]);
-    await runtime.scheduled();
-    for (const name of NAMES) expect(await sizesIn(name)).toHaveLength(1);
-  });
 });
 
 describe("npm start with one more [[d1_databases]] block, and nothing else", () => {

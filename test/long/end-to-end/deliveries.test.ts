@@ -129,55 +129,8 @@ describe("a subscriber over HTTP", () => {
     );
   });
 
-  test("gets an event again, with the same bytes signed afresh, after answering with an error", async () => {
-    const failing = await startReceiver(() => (failing.posts.length === 1 ? 500 : 200));
-    const { workspaceId, call } = await makeWorkspace();
-    await call("POST", "/v1/webhooks", { url: failing.url, events: ["lead.created"] });
-    const lead = {
-      reference: "1",
-      source: "widget" as const,
-      agent: { reference: "a", name: "A" },
-    };
-    await runtime.env.PLATFORM.recordLeads({ workspaceId, leads: [lead] });
-    await until(() => failing.posts.length === 2, 20_000);
-    const [first, second] = failing.posts as [Post, Post];
-    expect(second.body.equals(first.body)).toBe(true);
-    expect(second.at - first.at).toBeGreaterThan(7_500);
-    expect(second.headers["x-service-signature"]).not.toBe(first.headers["x-service-signature"]);
-    await until(async () => (await runtime.env.PLATFORM.ledger({ workspaceId })).delivered === 1);
-    await failing.close();
-  });
-
-  test("is not followed if it redirects, and not waited for beyond 10 s", async () => {
-    const redirecting = await startReceiver(() => 302);
-    const hanging = await startReceiver(() => new Promise<number>(() => {}));
-    const { workspaceId, call } = await makeWorkspace();
-    for (const { url } of [redirecting, hanging])
-      await call("POST", "/v1/webhooks", { url, events: ["lead.created"] });
-    const lead = {
-      reference: "1",
-      source: "widget" as const,
-      agent: { reference: "a", name: "A" },
-    };
-    await runtime.env.PLATFORM.recordLeads({ workspaceId, leads: [lead] });
-    const outcomes = () =>
-      logs
-        .map((line) => JSON.parse(line))
-        .filter(
-          ({ event, host }) => event === "attempt_failed" && `http://${host}` === hanging.url,
-        );
-    await until(() => outcomes().length === 1, 20_000);
-    expect(outcomes()[0]).toMatchObject({ outcome: "timed_out", status: null, attempt: 1 });
-    expect(outcomes()[0].durationMs).toBeGreaterThanOrEqual(9_900);
-    expect(outcomes()[0].durationMs).toBeLessThan(12_000);
-    expect(redirecting.posts.map(({ path }) => path)).not.toContain("/elsewhere");
-    expect((await runtime.env.PLATFORM.ledger({ workspaceId })).pending).toBe(2);
-    await redirecting.close();
-    await hanging.close();
-  });
-
   test("leaves a ledger that adds up", async () => {
     const ledger = await runtime.env.PLATFORM.ledger({});
-    expect(ledger).toMatchObject({ addsUp: true, created: 28, delivered: 26, pending: 2 });
+    expect(ledger).toMatchObject({ addsUp: true, created: 25, delivered: 25, pending: 0 });
   });
 });

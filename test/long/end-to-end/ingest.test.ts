@@ -108,34 +108,6 @@ describe("the ingest queue", () => {
     await until(async () => (await runtime.env.PLATFORM.ledger({ workspaceId })).pending === 0);
     expect(receiver.posts).toHaveLength(2);
   });
-
-  test("accepts a run before its automation, once the automation has arrived", async () => {
-    const { workspaceId, call } = await makeWorkspace();
-    const automation = { reference: "a", type: "lead_ads", provider: "facebook", agent: AGENT };
-    const run = { reference: "r", status: "success", triggerType: "lead_ads" };
-    const automationId = await derivedId("automation", workspaceId, "a");
-    const runs = [{ ...run, automationId }];
-    await runtime.env.RECORDS.send({ method: "recordRuns", input: { workspaceId, runs } });
-    await until(() => logs.some((line) => line.includes('"early":1')));
-    const automations = [{ ...automation, status: "active" }];
-    const input = { workspaceId, automations };
-    await runtime.env.RECORDS.send({ method: "recordAutomations", input });
-    await until(async () => (await call("/v1/runs")).data.length === 1);
-    expect((await call("/v1/runs")).data[0].automation_id).toBe(automationId);
-  });
-
-  test("accepts a hundred messages in one batch", async () => {
-    const { workspaceId, call } = await makeWorkspace();
-    logs.length = 0;
-    const messages = Array.from({ length: 100 }, (_, i) => ({
-      body: leadMessage(workspaceId, `lead-${i}`),
-    }));
-    await runtime.env.RECORDS.sendBatch(messages);
-    await until(async () => (await call("/v1/leads?limit=100")).data.length === 100);
-    await until(() => logs.some((line) => line.includes('"records"')));
-    const line = logs.find((text) => text.includes('"records"')) ?? "";
-    expect(JSON.parse(line)).toMatchObject({ messages: 100, recorded: 100 });
-  });
 });
 
 describe("the Python code in the documentation", () => {

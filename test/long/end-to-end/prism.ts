@@ -52,18 +52,11 @@ export async function startPrism(upstream: URL): Promise<Service> {
   };
 }
 
-/** A response that none of our services gives. */
-export interface Lie {
-  status: number;
-  headers: Record<string, string>;
-  body: string;
-}
-
 /**
  * Starts one upstream for several services: the header `X-Upstream` of a request names the one that
  * answers it.
  */
-export async function startSwitchboard(upstreams: Record<string, URL | Lie>): Promise<Service> {
+export async function startSwitchboard(upstreams: Record<string, URL>): Promise<Service> {
   const server = createServer(async (request, response) => {
     const { authorization, "content-type": type, "x-upstream": name } = request.headers;
     const upstream = upstreams[String(name)];
@@ -71,10 +64,6 @@ export async function startSwitchboard(upstreams: Record<string, URL | Lie>): Pr
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const body = Buffer.concat(chunks);
-    if (!(upstream instanceof URL)) {
-      response.writeHead(upstream.status, upstream.headers).end(upstream.body);
-      return;
-    }
     const answer = await fetch(new URL(request.url ?? "", upstream), {
       method: request.method ?? "GET",
       headers: {

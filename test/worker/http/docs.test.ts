@@ -1,6 +1,5 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { ERRORS, REASONS } from "../../../src/contract/errors.ts";
 import { deployedWith, EVERY_ANSWER, rateLimitOf, refusal, send } from "../../support/api.ts";
 
 const NOT_FOUND = refusal(404, "route_not_found");
@@ -239,57 +238,6 @@ describe("a path that is not a file of the page", () => {
   test("has the API's policy, which allows nothing", async () => {
     const { headers } = await send("/docs/assets/unknown.js");
     expect(headers["content-security-policy"]).toBe(EVERY_ANSWER["content-security-policy"]);
-  });
-});
-
-describe("the introduction", () => {
-  async function introduction(): Promise<string> {
-    const { body } = await send<{ info: { description: string } }>("/openapi.json");
-    return body.info.description;
-  }
-
-  test("explains what clients and subscribers must know", async () => {
-    expect((await introduction()).match(/^## .*$/gm)).toEqual([
-      "## Authentication",
-      "## Errors",
-      "## Pagination",
-      "## Quota",
-      "## Versioning",
-      "## Webhooks",
-    ]);
-  });
-
-  test("lists every code with its statuses, when it occurs, what to do, and its French message", async () => {
-    const text = await introduction();
-    for (const [code, { statuses, message }] of Object.entries(ERRORS)) {
-      const row = new RegExp(
-        `^\\| \`${code}\` \\| ${statuses.join(", ")} \\| (.+) \\| (.+) \\| (.+) \\|$`,
-        "m",
-      );
-      const [, when = "", todo = "", shown] = row.exec(text) ?? [];
-      expect(shown, code).toBe(message);
-      expect(when.length, code).toBeGreaterThan(20);
-      expect(todo.length, code).toBeGreaterThan(20);
-    }
-  });
-
-  test("lists every reason with its meaning and its French message", async () => {
-    const text = await introduction();
-    for (const [reason, message] of Object.entries(REASONS)) {
-      const row = new RegExp(`^\\| \`${reason}\` \\| (.+) \\| (.+) \\|$`, "m");
-      const [, meaning = "", shown] = row.exec(text) ?? [];
-      expect(shown, reason).toBe(message);
-      expect(meaning.length, reason).toBeGreaterThan(20);
-    }
-  });
-
-  test("gives the waits and limits that deliveries have", async () => {
-    const text = await introduction();
-    expect(text).toContain(
-      "10 s, 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h, each lengthened by up to 20 %: 11 attempts in all",
-    );
-    expect(text).toContain("any 2xx within 10 seconds");
-    expect(text).toContain("for 72 h and at least 10 times");
   });
 });
 

@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import {
   EMPTY_LEDGER,
@@ -254,38 +254,6 @@ describe("ledger", () => {
     await Platform.recordRuns({ workspaceId, runs: [runReport("1", automationId)] });
     expect(await eventsOf(workspaceId)).toHaveLength(events);
     expect(await Platform.ledger({ workspaceId })).toEqual(EMPTY_LEDGER);
-  });
-
-  test("counts the deliveries of a workspace by state, and cancels them with its access", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    for (const host of ["ok-ledger.example", "status-500-ledger.example"])
-      await api.post("/v1/webhooks", { url: `https://${host}/`, events: ["lead.created"] });
-    await Platform.recordLeads({ workspaceId, leads: [leadReport("1"), leadReport("2")] });
-    await vi.waitFor(
-      async () =>
-        expect(await Platform.ledger({ workspaceId })).toEqual({
-          ...EMPTY_LEDGER,
-          created: 4,
-          pending: 2,
-          delivered: 2,
-          oldestPendingSeconds: expect.any(Number),
-        }),
-      { timeout: 5_000 },
-    );
-    const other = await openWorkspace();
-    expect(await Platform.ledger({ workspaceId: other.workspaceId })).toEqual(EMPTY_LEDGER);
-    expect(await Platform.ledger({})).toMatchObject({ created: 4, addsUp: true });
-    await Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    await vi.waitFor(
-      async () =>
-        expect(await Platform.ledger({ workspaceId })).toEqual({
-          ...EMPTY_LEDGER,
-          created: 4,
-          delivered: 2,
-          cancelled: 2,
-        }),
-      { timeout: 5_000 },
-    );
   });
 });
 

@@ -21,7 +21,6 @@ import {
   statesOf,
   subscribe,
   subscriberUrl,
-  sweepRanges,
 } from "../../support/deliveries.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
@@ -91,49 +90,6 @@ describe("redeliver", () => {
     expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 3, addsUp: true });
   });
 
-  test("for a time range includes delivered, exhausted, cancelled and missed events, oldest first, ten per second", async () => {
-    const { id, ids, workspaceId } = await inEveryState(T0);
-    const now = T0 + HOUR_MS;
-    const range = {
-      since: T0,
-      until: null,
-      states: ["delivered", "exhausted", "cancelled", "missed"] as const,
-    };
-    expect(await redeliver(id, range, now)).toBe(4);
-    expect(await schedule(id, ids, now)).toEqual([
-      ["delivered", 0],
-      ["exhausted", 100],
-      ["cancelled", 200],
-      ["missed", 300],
-    ]);
-    expect(await redeliver(id, range, now)).toBe(0);
-    expect(await Platform.ledger({ workspaceId })).toMatchObject({
-      created: 5,
-      pending: 5,
-      addsUp: true,
-    });
-  });
-
-  test("for several ranges sends ten per second in total, and each event once, however many calls", async () => {
-    const { workspaceId, id } = await owed(150, T0);
-    await announceLeads(workspaceId, 150, T0 + 1_000);
-    await dispatchAt(T0 + 1_000, [id], answered(200));
-    const now = T0 + HOUR_MS;
-    const range = { since: T0, until: null, states: ["delivered"] as const };
-    const counts = await Promise.all([
-      redeliver(id, { ...range, until: T0 + 1_000 }, now),
-      redeliver(id, range, now + 3),
-      redeliver(id, range, now + 3),
-    ]);
-    expect(Math.max(...counts)).toBeGreaterThanOrEqual(150);
-    await sweepRanges(now + 3, now + 3);
-    const due = (await deliveriesTo(id)).map(({ dueAt }) => dueAt).toSorted((a, b) => a - b);
-    for (const [i, at] of due.entries())
-      if (i > 0) expect(at - (due[i - 1] ?? 0)).toBeGreaterThanOrEqual(100);
-    expect(await statesOf(id)).toEqual({ pending: 300 });
-    expect((due.at(-1) ?? 0) - now).toBeLessThan(30_100);
-  });
-
   test("for a range waits for scheduled redeliveries, but not for a retry that is hours away", async () => {
     const { id, drafts } = await owed(4, T0);
     await dispatchAt(T0, [id], answered(200));
@@ -177,20 +133,6 @@ describe("redeliver", () => {
     const states = { delivered: 2, cancelled: 1, pending: 1 };
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual(states);
     expect((await deliveriesTo(id)).some(({ eventId }) => eventId === ids.missed)).toBe(false);
-  });
-
-  test("for the same named events sends ten per second, however often it is called", async () => {
-    const now = T0 + HOUR_MS;
-    const { id, drafts } = await owed(10, T0);
-    await dispatchAt(T0, [id], answered(200));
-    const eventIds = drafts.map((draft) => draft.id).toSorted();
-    const counts = await Promise.all(
-      [0, 0, 0, 1, 2].map((later) => redeliver(id, eventIds, now + later)),
-    );
-    expect(counts).toEqual([10, 0, 0, 0, 0]);
-    expect(await redeliver(id, eventIds, now + 350)).toBe(0);
-    const due = (await deliveriesTo(id)).map(({ eventId, dueAt }) => [eventId, dueAt - now]);
-    expect(due.toSorted()).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
   });
 
   test("does not resend what was delivered after the call began", async () => {

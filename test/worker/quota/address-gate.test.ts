@@ -18,29 +18,6 @@ function stored(gate: ReturnType<typeof openGate>): Promise<unknown[]> {
 }
 
 describe("an address", () => {
-  test("may fail as often as the limit says, and is blocked from then on", async () => {
-    const gate = openGate();
-    const now = Date.now();
-    for (let remaining = LIMIT - 1; remaining >= 0; remaining--)
-      expect(await gate.fail(BLOCK, now)).toEqual({
-        blocked: null,
-        rateLimit: { limit: LIMIT, remaining, resetMs: 300_000 },
-      });
-    const blocked = {
-      blocked: "block",
-      rateLimit: { limit: LIMIT, remaining: 0, resetMs: 300_000 },
-    };
-    expect(await gate.fail(BLOCK, now)).toEqual(blocked);
-    expect(await gate.fail(BLOCK, now)).toEqual(blocked);
-  });
-
-  test("is blocked after exactly that many failures, however many come at once", async () => {
-    const gate = openGate();
-    const now = Date.now();
-    const failures = await Promise.all(Array.from({ length: 100 }, () => gate.fail(BLOCK, now)));
-    expect(failures.filter(({ blocked }) => !blocked)).toHaveLength(LIMIT);
-  });
-
   test("is free again when the window opened by its first failure is over", async () => {
     const gate = openGate();
     const now = Date.now();

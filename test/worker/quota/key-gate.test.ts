@@ -149,27 +149,6 @@ describe("the standing of a key", () => {
   });
 });
 
-describe("a workspace without access", () => {
-  test("is refused with the key's rate limit, and counts against its quota until nothing is left", async () => {
-    const { workspaceId, keyId, admit } = await openGate(3);
-    await admit();
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    const denied = (remaining: number) => ({
-      verdict: "access_denied",
-      keyId,
-      workspaceId,
-      rateLimit: { limit: 3, remaining, resetMs: 60_000 },
-      expiresAt: null,
-    });
-    expect(await admit()).toEqual(denied(1));
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    expect(await admit()).toEqual(admitted(workspaceId, 3, 0, 60));
-    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-    expect(await admit()).toEqual(denied(0));
-    expect(await admit()).toEqual(denied(0));
-  });
-});
-
 describe("a standing that was being read when `forget` came", () => {
   /**
    * Lets a gate read the standing, changes it during the read, and returns the next two verdicts.

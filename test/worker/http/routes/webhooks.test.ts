@@ -247,43 +247,18 @@ describe("POST /webhooks", () => {
     expect(await refused.post("/v1/webhooks", body)).toEqual(expected);
   });
 
-  // One or two of each kind; test/worker/webhooks/target.test.ts has all of them.
+  // One of each reason; test/worker/webhooks/target.test.ts has all of them.
   test.each<[url: string, reason: Reason]>([
-    ["", "invalid_url"],
     ["example", "invalid_url"],
-    ["https://", "invalid_url"],
-    ["https://example.com:99999/", "invalid_url"],
-    [`https://example.com/${"a".repeat(2_048)}`, "invalid_url"],
-    ["https://example.com/\n", "invalid_url"],
+    ["https://example.com/\ud800", "invalid_url"],
     ["http://example.com/", "https_required"],
-    ["ftp://example.com/", "https_required"],
-    ["file:///etc/passwd", "https_required"],
     ["https://user:password@example.com/", "credentials_not_allowed"],
-    ["https://@example.com/", "credentials_not_allowed"],
     ["https://localhost/", "private_address"],
-    ["https://localhost:8443/", "private_address"],
-    ["https://printer.local/", "private_address"],
-    ["https://hooks.onion/", "private_address"],
-    ["https://intranet/", "private_address"],
-    ["https://metadata.google.internal/", "private_address"],
-    ["https://127.0.0.1/", "private_address"],
-    ["https://2130706433/", "private_address"],
     ["https://10.0.0.1/", "private_address"],
-    ["https://169.254.169.254/latest/meta-data", "private_address"],
-    ["https://[::1]/", "private_address"],
-    ["https://[fc00::1]/", "private_address"],
     ["https://[::ffff:127.0.0.1]/", "private_address"],
-    ["https://１２７.０.０.１/", "private_address"],
-  ])("rejects %s: %s", async (url, reason) => {
+  ])("rejects %j: %s", async (url, reason) => {
     expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
       badRequest("url", reason),
-    );
-  });
-
-  test("rejects a lone surrogate, which could not be returned unchanged", async () => {
-    const url = "https://example.com/\ud800";
-    expect(await refused.post("/v1/webhooks", { url, events: ["lead.created"] })).toEqual(
-      badRequest("url", "invalid_url"),
     );
   });
 
@@ -341,36 +316,28 @@ describe("the subscription limit", () => {
     max: 20,
   });
 
-  test("is 20 per workspace, exact under 40 concurrent requests", async () => {
-    const { api } = await openWorkspace();
-    const answers = await Promise.all(
-      Array.from({ length: 40 }, () => api.post<Created>("/v1/webhooks", body)),
-    );
-    const created = answers.filter(({ status }) => status === 201);
-    const refused = answers.filter(({ status }) => status !== 201);
-    expect([created.length, refused.length]).toEqual([20, 20]);
-    for (const answer of refused) expect(answer).toEqual(reached);
-    const page = await api.get<{ data: Webhook[] }>("/v1/webhooks?limit=100");
-    expect(page.body.data.map(({ id }) => id).toSorted()).toEqual(
-      created.map((answer) => answer.body.id).toSorted(),
-    );
-  });
-
-  test.each([3, 45])(
-    "is %i where that is agreed, exact under 60 concurrent requests",
-    async (max) => {
+  test.each([
+    [20, undefined],
+    [3, 3],
+    [45, 45],
+  ])(
+    "is %i per workspace if %s is agreed, exact under 60 concurrent requests",
+    async (max, webhooksMax) => {
       const { workspaceId, api } = await openWorkspace();
-      await exports.Platform.updateWorkspace({ workspaceId, webhooksMax: max });
+      await exports.Platform.updateWorkspace({ workspaceId, webhooksMax });
       const answers = await Promise.all(
         Array.from({ length: 60 }, () => api.post<Created>("/v1/webhooks", body)),
       );
+      const created = answers.filter(({ status }) => status === 201);
       const refused = answers.filter(({ status }) => status !== 201);
-      expect(refused).toHaveLength(60 - max);
+      expect([created.length, refused.length]).toEqual([max, 60 - max]);
       const details = { reason: "subscription_limit_reached", max } as const;
       for (const answer of refused)
         expect(answer).toEqual(refusal(400, "invalid_request", details));
       const page = await api.get<{ data: Webhook[] }>("/v1/webhooks?limit=100");
-      expect(page.body.data).toHaveLength(max);
+      expect(page.body.data.map(({ id }) => id).toSorted()).toEqual(
+        created.map((answer) => answer.body.id).toSorted(),
+      );
     },
   );
 

@@ -14,10 +14,10 @@ import {
   answered,
   createWorkspace,
   db,
-  deliveriesTo,
   dispatchAt,
   draftLeads,
   HOUR_MS,
+  heldDispatch,
   observedDatabase,
   owed,
   statesOf,
@@ -64,6 +64,49 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
       ),
   ],
 ];
+
+describe("a subscription that", () => {
+  test.each(ENDS)(
+    "%s before the claim gets nothing more: its deliveries are cancelled",
+    async (_, end) => {
+      const withdrawn = await owed(3, NOW);
+      const { id, workspaceId } = withdrawn;
+      await end(withdrawn, NOW);
+      const { posts, attempt } = subscriber();
+      await dispatchAt(NOW + 1000, [id], attempt);
+      expect(posts).toEqual([]);
+      expect(await statesOf(id)).toEqual({ cancelled: 3 });
+      const ledger = await exports.Platform.ledger({ workspaceId });
+      expect(ledger).toMatchObject({ created: 3, cancelled: 3, addsUp: true });
+    },
+  );
+
+  test.each(ENDS)("%s during a post has it recorded as acknowledged", async (_, end) => {
+    const withdrawn = await owed(1, NOW);
+    await dispatchAt(NOW, [withdrawn.id], async () => {
+      await end(withdrawn, NOW);
+      return OK;
+    });
+    expect(await statesOf(withdrawn.id)).toEqual({ delivered: 1 });
+  });
+
+  test.each(ENDS)(
+    "%s during a dispatch that crashes has the rest cancelled after the hold",
+    async (_, end) => {
+      const withdrawn = await owed(3, NOW);
+      const { id } = withdrawn;
+      const crashed = await heldDispatch(NOW, id);
+      await end(withdrawn, NOW);
+      expect(await statesOf(id)).toEqual({ pending: 3 });
+      const { posts, attempt } = subscriber();
+      await dispatchAt(NOW + LEASE_MS, [id], attempt);
+      expect(posts).toEqual([]);
+      expect(await statesOf(id)).toEqual({ cancelled: 3 });
+      await crashed.finish(OK);
+      expect(await statesOf(id)).toEqual({ cancelled: 3 });
+    },
+  );
+});
 
 describe("a subscription that, while a long body is read,", () => {
   test.each(ENDS)("%s does not get it, however long the read takes", async (_, end) => {
@@ -214,11 +257,4 @@ describe("a large backlog that is withdrawn", () => {
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 5_003, pending: 0, addsUp: true });
   });
-});
-
-test("what is withdrawn while nobody holds it is cancelled when the call returns", async () => {
-  const { workspaceId, id } = await owed(10, NOW);
-  await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
-  expect(await statesOf(id)).toEqual({ cancelled: 10 });
-  for (const { generation } of await deliveriesTo(id)) expect(generation).toBe(0);
 });

@@ -99,14 +99,6 @@ describe("a delivery", () => {
     });
   });
 
-  test.each([301, 302, 307, 308])("fails if it is redirected with %i", async (status) => {
-    const { id, url } = await owed(1, Date.now(), { behaviour: `status-${status}` });
-    await consumeFor([id], isolated().env);
-    expect(await receivedBy({ url })).toHaveLength(1);
-    expect(await receivedBy({ url: "https://ok-elsewhere.example/" })).toEqual([]);
-    expect(await deliveryTo(id)).toMatchObject({ state: "pending", lastStatus: status });
-  });
-
   test("waits as long as Retry-After asks, up to twice the rung, and so does its subscription", async () => {
     const waits: number[] = [];
     for (const seconds of [(1.7 * FIRST_WAIT_MS) / 1000, 3600]) {

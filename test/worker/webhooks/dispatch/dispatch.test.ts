@@ -135,19 +135,6 @@ describe("a dispatch", () => {
     expect(trips).toHaveLength(roundTrips);
   });
 
-  test("asks once whether there is more, however long its subscriber takes", async () => {
-    const { id } = await owed(400, NOW);
-    await earn(id, 6);
-    const { DB, trips } = observedDatabase();
-    const { posts, attempt } = subscriber(async () => {
-      await new Promise((resolve) => setTimeout(resolve, 5));
-      return OK;
-    });
-    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, attempt));
-    expect(posts).toHaveLength(400);
-    expect(trips).toHaveLength(3);
-  });
-
   test("probes with two round trips, even if more is due", async () => {
     const { id } = await owed(20, NOW);
     await db.update(subscriptions).set({ backoff: 3 }).where(sql`id = ${id}`);

@@ -8,7 +8,6 @@ import {
   db,
   dispatchAt,
   FIRST_WAIT_MS,
-  heldDispatch,
   isolated,
   owed,
   statesOf,
@@ -61,17 +60,6 @@ describe("the concurrent posts to a subscription", () => {
     const { attempt, underWay } = counting(5);
     await dispatchAt(NOW, [id], attempt);
     expect(underWay.slice(0, 4)).toEqual([1, 2, 3, 4]);
-  });
-
-  test("never exceed what is earned while another dispatch holds it", async () => {
-    const { id } = await owed(10, NOW);
-    await set(id, { postsAtOnce: 2 });
-    const held = await heldDispatch(NOW, id);
-    const { posts, attempt } = subscriber();
-    for (let i = 0; i < 5; i++) await dispatchAt(NOW + i, [id], attempt);
-    expect(posts).toEqual([]);
-    await held.finish(OK);
-    expect(await statesOf(id)).toEqual({ delivered: 10 });
   });
 });
 

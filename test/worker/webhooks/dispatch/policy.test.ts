@@ -69,27 +69,12 @@ describe("an attempt fails", () => {
 });
 
 describe("the wait after a failed attempt", () => {
-  test.each(LADDER)("number %i is %i ms", (attempt, waitMs) => {
-    expect(decide(answered(500), attempt, NONE)).toEqual(wait(waitMs));
-  });
-
-  test("leads to a last attempt", () => {
-    expect(decide(answered(500), LAST_ATTEMPT, NONE)).toEqual({ state: "exhausted" });
-  });
-
   test.each(LADDER)("number %i is lengthened by up to 20 %, uniformly", (attempt, waitMs) => {
     const failed = (random: number) => decide(answered(500), attempt, random);
     expect(failed(0)).toEqual(wait(waitMs));
     expect(failed(0.25)).toEqual(wait(1.05 * waitMs));
     expect(failed(0.75)).toEqual(wait(1.15 * waitMs));
     expect(failed(1)).toEqual(wait(1.2 * waitMs));
-  });
-
-  test.each([0, 0.01, 0.5, 1])("is never shortened, by any jitter: %d", (random) => {
-    for (const [attempt, waitMs] of LADDER) {
-      const decision = decide(answered(500), attempt, random);
-      expect(decision.state === "pending" && decision.waitMs).toBeGreaterThanOrEqual(waitMs);
-    }
   });
 });
 

@@ -7,7 +7,7 @@ import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
 import type { Page } from "../../../../src/http/paging.ts";
 import { listHealth } from "../../../../src/webhooks/health.ts";
 import { announce, type Draft } from "../../../../src/webhooks/outbox.ts";
-import { enableAgain, redeliverAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
+import { redeliverAgain } from "../../../../src/webhooks/redelivery/redelivery.ts";
 import {
   deleteSubscription,
   disableSubscription,
@@ -204,24 +204,6 @@ describe("a redelivery", () => {
     expect(await ledgerOf(elsewhere)).toMatchObject({ created: 0, addsUp: true });
   });
 
-  test("is the same if requested twice, even after part of it was delivered", async () => {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
-    await disable(id);
-    await announceLeads(workspaceId, 5, T0);
-    const now = T0 + HOUR_MS;
-    await exports.Platform.enableWebhook({ webhookId: id });
-    await comeBack(id, T0, now);
-    const once = await deliveriesTo(id);
-    await comeBack(id, T0, now + 500);
-    expect(await deliveriesTo(id)).toEqual(once);
-    await dispatchAt(now + 250, [id], answered(200));
-    expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
-    await comeBack(id, T0, now + 1000);
-    expect(await statesOf(id)).toEqual({ delivered: 3, pending: 2 });
-    expect(await ledgerOf(workspaceId)).toMatchObject({ created: 5, addsUp: true });
-  });
-
   test("is only owed while the subscription is active and its workspace has access", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
@@ -332,16 +314,4 @@ test("a redelivery reads the events that it sends, and a deletion what is pendin
   await commit(metered, deleteSubscription(workspaceId, id, now));
   expect(await statesOf(id)).toEqual({ cancelled: 20, delivered: 1_980 });
   expect(rows.read).toBeLessThan(50 * eventIds.length);
-});
-
-test("a redelivery of a range reads the events of that range, whatever is older", async () => {
-  const now = Date.now();
-  const workspaceId = await createWorkspace();
-  const { id } = await subscribe(workspaceId);
-  await disable(id, now);
-  await announceLeads(workspaceId, 2_000, now - 2 * HOUR_MS);
-  await announceLeads(workspaceId, 3, now - HOUR_MS);
-  const { DB, rows } = meteredDatabase();
-  expect(await enableAgain(openDatabase(DB), id, now - HOUR_MS, now)).toMatchObject({ count: 3 });
-  expect(rows.read).toBeLessThan(200);
 });
