@@ -97,6 +97,21 @@ describe("the size of a body", () => {
     expect(await patch(stream(...full, padded(1_024), " "))).toEqual(TOO_LARGE);
   });
 
+  test("of up to a mebibyte does not matter to a route that takes none: all of it is read", async () => {
+    const { api } = await openAutomation();
+    let chunks = 0;
+    const body = new ReadableStream({
+      pull(controller) {
+        chunks++;
+        if (chunks > 60) controller.close();
+        else controller.enqueue(new Uint8Array(16_384).fill(32));
+      },
+    });
+    const answer = await api.send("/v1/leads", { method: "POST", headers: JSON_TYPE, body });
+    expect(answer).toEqual(refusal(404, "route_not_found"));
+    expect(chunks).toBe(61);
+  });
+
   test("is at most a mebibyte if it is read but not used", async () => {
     const { patch } = await openAutomation();
     let chunks = 0;
