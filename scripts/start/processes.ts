@@ -83,7 +83,8 @@ export function serve(
   };
   const child = runNode(
     [
-      ...["--import", LEASH, WRANGLER, "dev", "--port", String(port), "--inspector-port", "0"],
+      ...["--import", LEASH, WRANGLER, "dev", join(ROOT, "scripts/start/worker.ts")],
+      ...["--port", String(port), "--inspector-port", "0"],
       ...["--var", `PORTAL_ORIGIN:http://localhost:${port}`],
       ...(process.env.PLATFORM_KEYS ? ["--var", `PLATFORM_KEYS:${process.env.PLATFORM_KEYS}`] : []),
       ...Object.entries(rules).map(([name, value]) => `${name}:${value}`),

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
@@ -74,6 +75,53 @@ describe("the terminal of npm start", () => {
     expect(log.match(/^refused: ledger: workspaceId: no such workspace$/gm)).toHaveLength(3);
     expect(log).not.toMatch(/^ +at /m);
     expect(log).not.toContain("had hung");
+  });
+});
+
+describe("publishing to npm start", () => {
+  const text = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
+  const byQueue = text.slice(text.indexOf("## By queue"));
+  const [settings = "", curl = ""] = ["api=http://localhost", "curl"].map(
+    (start) =>
+      byQueue
+        .split("```sh\n")
+        .find((block) => block.startsWith(start))
+        ?.split("```")[0],
+  );
+
+  test.skipIf(spawnSync("curl", ["--version"]).error)(
+    "as the documentation does: the lead is in GET /v1/leads",
+    async () => {
+      const { workspaceId, apiKey } = server.state;
+      const script = `${settings}\n${curl}`
+        .replace("http://localhost:8787", server.base)
+        .replaceAll("wks_…", workspaceId);
+      const { stdout, stderr } = spawnSync("bash", ["-euc", script], { encoding: "utf8" });
+      expect(JSON.parse(stdout), stderr).toMatchObject({ success: true, errors: [] });
+      const api = openApi(server.base, String(apiKey));
+      const newest = async () => (await api<Page<Lead>>("GET", "/v1/leads?limit=1")).data[0]?.name;
+      await until(async () => (await newest()) === "Camille Durand");
+    },
+  );
+
+  const body = { method: "recordLeads", input: {} };
+  test.each([
+    ["a batch", "/batch", { messages: [{ body, content_type: "json" }, { body: "{}" }] }, 200],
+    ["a batch of 101", "/batch", { messages: Array(101).fill({ body }) }, 400],
+    ["a message over 128 KB", "", { body: "x".repeat(128_001) }, 400],
+    ["a batch as a message", "", { messages: [] }, 400],
+    ["what is not JSON", "", "{", 400],
+    ["another path", "/pull", { body }, 404],
+  ])("answers %s to …/messages%s", async (_what, path, content, status) => {
+    const url = `${server.base}/client/v4/accounts/local/queues/platform-records/messages${path}`;
+    const post = (headers: HeadersInit) =>
+      fetch(url, {
+        method: "POST",
+        headers,
+        body: typeof content === "string" ? content : JSON.stringify(content),
+      });
+    expect((await post({ Authorization: "Bearer any" })).status).toBe(status);
+    expect((await post({})).ok).toBe(false);
   });
 });
 
