@@ -10,12 +10,11 @@ import { z } from "@hono/zod-openapi";
 import { ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
 import { readConfig } from "../shared/databases.ts";
-import { align } from "../shared/table.ts";
 import { openApi } from "./api.ts";
 
 const USAGE = `npm run alarms -- [--env NAME] [--apply --email ADDRESS]
 
-Prints the alarms that page somebody: when, and for those on log lines, the filter to alert on.
+Prints the alarms that page somebody: when, and for those on log lines, the query of a Custom Alert.
 
   --apply          create or update those that Cloudflare's notifications have: a health check of
                    PORTAL_ORIGIN/health in its zone, and Cloudflare's incidents
@@ -24,16 +23,18 @@ Prints the alarms that page somebody: when, and for those on log lines, the filt
   --env NAME       for the Worker that was deployed with --env NAME
 
   CLOUDFLARE_API_TOKEN, CLOUDFLARE_ACCOUNT_ID
-                   environment variables that --apply needs; the token with permission to edit
-                   notifications and health checks
+                   environment variables that --apply needs, the token with permission to edit
+                   notifications and health checks; the account is also part of the queries
 `;
 
+/** So many log lines of the event with this name. */
+const LogAlarm = z.strictObject({ name: z.string(), count: z.int(), minutes: z.int() });
+type LogAlarm = z.infer<typeof LogAlarm>;
 const Alarms = z.array(
   z.union([
     // A condition that Cloudflare notifies of.
     z.strictObject({ name: z.string(), notification: z.string(), page: z.string() }),
-    // So many log lines of the event with this name.
-    z.strictObject({ name: z.string(), count: z.int(), minutes: z.int() }),
+    LogAlarm,
   ]),
 );
 
@@ -56,14 +57,21 @@ function show(worker: string): void {
   const alarms = Alarms.parse(
     JSON.parse(readFileSync(join(import.meta.dirname, "alarms.json"), "utf8")),
   );
-  const rows = alarms.map((alarm) => [
-    alarm.name,
-    "page" in alarm
-      ? alarm.page
-      : `${alarm.count} or more in ${alarm.minutes} minutes of: $workers.scriptName = "${worker}" AND event = "${alarm.name}"`,
-  ]);
-  console.log(align(rows).join("\n"));
+  for (const alarm of alarms) {
+    console.log(`${alarm.name}: ${"page" in alarm ? alarm.page : conditionOf(alarm)}`);
+    if (!("page" in alarm)) console.log(`  ${queryOf(worker, alarm)}`);
+  }
   console.log("\nWhat to do: docs/operations.md, What pages.");
+}
+
+function conditionOf({ count, minutes }: LogAlarm): string {
+  return `threshold >= ${count}, evaluation window ${minutes} minutes, of`;
+}
+
+/** The query of a Custom Alert, in the dialect of Cloudflare's SQL API. */
+function queryOf(worker: string, { name, minutes }: LogAlarm): string {
+  const account = process.env.CLOUDFLARE_ACCOUNT_ID ?? "ACCOUNT_ID";
+  return `SELECT COUNT(*) AS value FROM logs.workersLogs WHERE accountTag = '${account}' AND scriptName = '${worker}' AND attributes['event'] = '${name}' AND timestamp >= NOW() - INTERVAL '${minutes}' MINUTE`;
 }
 
 /** Creates or updates the notifications. @throws Error if the API refuses. */

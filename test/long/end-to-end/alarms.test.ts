@@ -70,10 +70,10 @@ const APPLY = ["--apply", "--email", "ops@example.com", "--origin", "https://api
 test("npm run alarms prints the ten alarms, for the Worker of an environment", async () => {
   const { code, output } = await alarms(["--env", "staging"]);
   expect(code).toBe(0);
-  expect(output.trim().split("\n")).toHaveLength(12);
-  expect(output).toContain(
-    '$workers.scriptName = "public-api-staging" AND event = "request_failed"',
-  );
+  expect(output.match(/^[a-z_]+: /gm)).toHaveLength(10);
+  expect(output).toContain(`request_failed: threshold >= 10, evaluation window 5 minutes, of
+  SELECT COUNT(*) AS value FROM logs.workersLogs WHERE accountTag = 'a1' AND scriptName = 'public-api-staging' AND attributes['event'] = 'request_failed' AND timestamp >= NOW() - INTERVAL '5' MINUTE
+`);
   expect(writes).toEqual([]);
 });
 
