@@ -45,11 +45,13 @@ export async function findAll(platform: PlatformClient, input: PlatformInput<"fi
   const meter = openMeter(null, "Searching");
   let { cursor = null } = input;
   const items: PlatformOutput<"findLeads">["items"] = [];
+  const unreadable: string[] = [];
   for (let calls = 1; ; calls++) {
     const page = await platform.call("findLeads", { ...input, cursor });
     items.push(...page.items);
+    unreadable.push(...page.unreadable);
     cursor = page.nextCursor;
-    if (cursor === null) return { items, nextCursor: null };
+    if (cursor === null) return { items, unreadable, nextCursor: null };
     const found = items.length.toLocaleString("en-US");
     meter.show(calls, `${found} found; call ${calls + 1}, up to 5,000 leads each`);
   }

@@ -1,12 +1,15 @@
 /**
  * A plain object as a table for people: one line per field, lists below their names. A page of a list,
- * such as `{ items, nextCursor }`, has one row per item, below the names of its fields. Programs should
- * use JSON.
+ * such as `{ items, nextCursor }`, has one row per item, below the names of its fields, and then what
+ * else it has to tell. Programs should use JSON.
  */
 export function toTable(value: object): string {
-  const { items, nextCursor, ...others } = value as { items?: unknown; nextCursor?: unknown };
-  if (!Array.isArray(items) || Object.keys(others).length > 0) return toFields(value);
-  return [toRows(items), ...(nextCursor == null ? [] : [toFields({ nextCursor })])].join("\n\n");
+  const { items, ...others } = value as { items?: unknown };
+  if (!Array.isArray(items)) return toFields(value);
+  const told = Object.entries(others).filter(([, field]) => linesOf(field ?? []).length > 0);
+  return [toRows(items), ...(told.length > 0 ? [toFields(Object.fromEntries(told))] : [])].join(
+    "\n\n",
+  );
 }
 
 function toFields(value: object): string {

@@ -56,7 +56,9 @@ export const findLeads = operation({
         [email, phone, reference].filter((one) => one != null).length === 1,
       "expected one of email, phone and reference",
     ),
-  output: pageOf(FoundLead),
+  output: pageOf(FoundLead).extend({
+    unreadable: z.array(z.string()).describe("the leads that no key decrypts: they may be theirs"),
+  }),
   examples: [
     { workspaceId, email: "camille.durand@example.com" },
     { workspaceId, phone: "+33600000000" },
@@ -64,7 +66,7 @@ export const findLeads = operation({
   async run({ env }, { workspaceId, cursor, ...wanted }) {
     const { db } = await findKnownPlacement(env, workspaceId);
     const found = await find(db, env.ENCRYPTION_KEYS, workspaceId, wanted, cursor ?? null);
-    return toPage(FOUND_LEADS_LIST, found);
+    return { ...toPage(FOUND_LEADS_LIST, found), unreadable: found.unreadable };
   },
 });
 

@@ -41,7 +41,8 @@ interface Wanted {
  *
  * @param keys `ENCRYPTION_KEYS`.
  * @param after where the previous page ended.
- * @throws Error if a lead cannot be decrypted.
+ * @returns also the ids of leads that cannot be decrypted, and may be about that person.
+ * @throws Error if the workspace's data key cannot be decrypted.
  */
 export async function findPerson(
   db: Database,
@@ -49,11 +50,17 @@ export async function findPerson(
   workspaceId: string,
   { email, phone, reference }: Wanted,
   after: Position | null,
-): Promise<Listing<FoundLead>> {
+): Promise<Listing<FoundLead> & { unreadable: string[] }> {
+  const unreadable: string[] = [];
+  const read = (dataKey: CryptoKey | null, row: LeadRow) =>
+    readFound(dataKey, row).catch(() => {
+      unreadable.push(row.id);
+      return null;
+    });
   if (reference != null) {
     const id = await derivedId("lead", workspaceId, reference);
-    const found = await findLeadAs(readFound, db, keys, workspaceId, id);
-    return { items: found ? [found] : [], next: null };
+    const found = await findLeadAs(read, db, keys, workspaceId, id);
+    return { items: found ? [found] : [], unreadable, next: null };
   }
   const isWanted = (lead: FoundLead) =>
     email != null
@@ -63,12 +70,12 @@ export async function findPerson(
   let next = after;
   for (let queries = 0; queries < QUERIES_MAX && items.length < FOUND_MAX; queries++) {
     const request = { limit: READ_AT_ONCE, after: next };
-    const read = await listLeadsAs(readFound, db, keys, workspaceId, request);
-    items.push(...read.items.filter(isWanted));
-    next = read.next;
+    const page = await listLeadsAs(read, db, keys, workspaceId, request);
+    items.push(...page.items.filter((lead) => lead !== null).filter(isWanted));
+    next = page.next;
     if (next === null) break;
   }
-  return { items, next };
+  return { items, unreadable, next };
 }
 
 async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<FoundLead> {

@@ -1,6 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
 const CAMILLE = {
@@ -58,8 +59,9 @@ describe("findLeads", () => {
         },
       ],
       nextCursor: null,
+      unreadable: [],
     });
-    const none = { items: [], nextCursor: null };
+    const none = { items: [], nextCursor: null, unreadable: [] };
     expect(await Platform.findLeads({ workspaceId, reference: "FIRST" })).toEqual(none);
   });
 
@@ -91,6 +93,20 @@ describe("findLeads", () => {
       expect((await findAll({ workspaceId, ...person })).found).toEqual([]);
   });
 
+  test("names a lead that cannot be decrypted, and finds the others", async () => {
+    const { workspaceId, ids } = await withPeople();
+    await WORKSPACE_DB.prepare("UPDATE leads SET sealed = zeroblob(60) WHERE id = ?")
+      .bind(ids[1])
+      .run();
+    const damaged = { unreadable: [ids[1]], nextCursor: null };
+    expect(await Platform.findLeads({ workspaceId, email: CAMILLE.email })).toEqual({
+      items: [expect.objectContaining({ id: ids[0] })],
+      ...damaged,
+    });
+    const named = await Platform.findLeads({ workspaceId, reference: "second" });
+    expect(named).toEqual({ items: [], ...damaged });
+  });
+
   test("reads a bounded number of leads per call, so that pages may be empty", async () => {
     const { workspaceId, ids } = await withPeople();
     for (let i = 0; i < 52; i++) {
@@ -98,7 +114,7 @@ describe("findLeads", () => {
       await Platform.recordLeads({ workspaceId, leads });
     }
     const first = await Platform.findLeads({ workspaceId, email: CAMILLE.email });
-    expect(first).toEqual({ items: [], nextCursor: expect.any(String) });
+    expect(first).toEqual({ items: [], nextCursor: expect.any(String), unreadable: [] });
     const { found, pages } = await findAll({ workspaceId, email: CAMILLE.email });
     expect({ found, pages }).toEqual({ found: [ids[1], ids[0]], pages: 2 });
   });
