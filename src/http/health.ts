@@ -1,10 +1,20 @@
 import { findHealth } from "../health.ts";
+import { sleep } from "../timing.ts";
 import { newApp } from "./context.ts";
 
 /** How long an isolate repeats its last answer, so that a flood costs the databases nothing. */
 const REMEMBERED_MS = 1_000;
 
-const remembered = new WeakMap<D1Database, { until: number; healthy: boolean }>();
+/** How often a request looks whether another one has its first answer. */
+const WAIT_MS = 50;
+
+interface Remembered {
+  /** When the next request looks. */
+  until: number;
+  /** Null until the first one has looked. */
+  healthy: boolean | null;
+}
+const remembered = new WeakMap<D1Database, Remembered>();
 
 /** For monitors: whether the service works. Only operators are told what is wrong. */
 export const health = newApp();
@@ -15,14 +25,19 @@ health.get("/health", async (c) => {
   return (await isHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 
+/** One request a second looks, and the others repeat what is known, in a new isolate once it is. */
 async function isHealthy(env: Env): Promise<boolean> {
-  const now = Date.now();
-  const known = remembered.get(env.DB);
-  if (known && now < known.until) return known.healthy;
-  // One request looks, and the others repeat what was known. They do not wait for it: the runtime may
-  // cancel it when its client hangs up.
-  if (known) known.until = now + REMEMBERED_MS;
-  const { healthy } = await findHealth(env, now);
-  remembered.set(env.DB, { until: now + REMEMBERED_MS, healthy });
-  return healthy;
+  const known = remembered.get(env.DB) ?? { until: 0, healthy: null };
+  remembered.set(env.DB, known);
+  for (;;) {
+    const now = Date.now();
+    if (now >= known.until) {
+      known.until = now + REMEMBERED_MS;
+      known.healthy = (await findHealth(env, now)).healthy;
+      known.until = Date.now() + REMEMBERED_MS;
+    }
+    if (known.healthy !== null) return known.healthy;
+    // Not for the other request's promise: the runtime cancels that if its client hangs up.
+    await sleep(WAIT_MS);
+  }
 }
