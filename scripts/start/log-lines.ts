@@ -47,6 +47,6 @@ const REASONS: Record<string, string> = {
 /** A failed attempt to deliver a webhook, in words; null for any other line. */
 function failedAttempt(line: string): string | null {
   if (!line.startsWith('{"event":"attempt_failed"')) return null;
-  const { delivery, host, attempt, outcome, status } = JSON.parse(line);
-  return `${delivery} was not delivered to ${host}: ${status ?? REASONS[outcome]}, attempt ${attempt}`;
+  const { eventId, host, attempt, outcome, status } = JSON.parse(line);
+  return `${eventId} was not delivered to ${host}: ${status ?? REASONS[outcome]}, attempt ${attempt}`;
 }

@@ -106,7 +106,8 @@ export function parseCall<Input extends z.ZodType>(
 }
 
 async function note(env: Env, entry: AuditEntry): Promise<void> {
-  const { id: _1, at: _2, ids, ...fields } = entry;
+  // The actor may be a person, whom no log names.
+  const { id: _1, at: _2, actor: _3, ids, ...fields } = entry;
   log("platform_call", { ...fields, ids: ids.join(" ") });
   try {
     await inTime(DIRECTORY, insertAuditEntry(openDirectory(env), entry));

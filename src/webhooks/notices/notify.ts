@@ -78,9 +78,9 @@ async function trySending(
   email: OwedEmail,
   now: number,
 ): Promise<number | null> {
-  const { noticeId: notice, kind, subscriptionId: subscription, tries, recipient } = email;
+  const { noticeId, kind, subscriptionId: webhookId, tries, recipient } = email;
   const record = (outcome: Statements<number>) => recordOutcome(db, env, email, outcome);
-  const about = { notice, kind, subscription, tries };
+  const about = { noticeId, kind, webhookId, tries };
   const sending = await sendEmail(env, { to: recipient, ...composeNotice(email) });
   if (sending.kind === "sent") {
     await record(settleEmail(email, "sent", now));
