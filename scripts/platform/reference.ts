@@ -45,14 +45,18 @@ function describe(name: string, { about, input, output }: Operation, shown: Show
   const answered = fieldsOf(output, "output");
   const isPage = answered.some(({ path }) => path[0] === "nextCursor");
   const items = answered.filter(({ path }) => path[0] === "items");
+  const others = answered.filter(({ path }) => !["items", "nextCursor"].includes(path[0] ?? ""));
   const show = (fields: Field[]) => referTo(name, linesOf(fields), shown);
   const parts = [
     `## ${name}`,
     about,
     section("Input", show(taken)),
-    isPage
-      ? section("Answer, a page of", show(items.slice(1).map(within)))
-      : section("Answer", show(answered)),
+    ...(isPage
+      ? [
+          section("Answer, a page of", show(items.slice(1).map(within))),
+          section("And beside it", linesOf(others)),
+        ]
+      : [section("Answer", show(answered))]),
   ];
   return parts
     .filter((part) => part !== "")
