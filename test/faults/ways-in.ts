@@ -66,7 +66,6 @@ export const WAYS_IN: Fault[] = [
     ["envelope.ts", 'headers.set("X-Request-Id", requestId);', "", "every answer names its request"],
     ["envelope.ts", "RAY.test(ray) ? ray", "ray ? ray", "a request is named by us"],
     ["envelope.ts", "String(seconds) };", "String(0) };", "Retry-After says when to come back"],
-    ["envelope.ts", "const error = causeOf(thrown);", "const error = thrown;", "a refusal is an answer wherever it is thrown"],
     ["envelope.ts", "    return { limit: Number(c.env.AUTH_FAILURES), remaining: 0, resetMs };", "    throw error;", "an address's gate that fails loses no answer"],
     ["envelope.ts", "c.json(internal.toBody(), internal.status)", "c.json({ error: String(error) }, 500)", "an error of ours tells nothing of it"],
     ["envelope.ts", 'if (!headers.has("Content-Security-Policy"))', "if (false)", "no answer of the API is a page"],

@@ -164,6 +164,23 @@ describe("another workspace's", () => {
     expect((await own.get<{ items: [] }>("/webhooks")).body.items).toEqual([]);
   });
 
+  test("workspace or webhook is not reached by naming it in a query or a body", async () => {
+    const [foreign, own] = [await openOwed(), await openOwed()];
+    const portal = await openPortal(own.workspaceId);
+    const before = await stored(foreign.id);
+    const names = { workspaceId: foreign.workspaceId, webhookId: foreign.id };
+    for (const [name, value] of Object.entries(names))
+      for (const [method, path, body] of own.all) {
+        const named = { ...body, [name]: value };
+        const answer = await call(
+          portal,
+          body ? [method, path, named] : [method, `${path}?${name}=${value}`],
+        );
+        for (const id of Object.values(names)) expect(JSON.stringify(answer)).not.toContain(id);
+      }
+    expect(await stored(foreign.id)).toEqual(before);
+  });
+
   test("event is answered like an unknown one", async () => {
     const [foreign, own] = [await openOwed(), await openOwed()];
     const portal = await openPortal(own.workspaceId);

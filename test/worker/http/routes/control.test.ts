@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { AutomationStatus } from "../../../../src/contract/enumerations.ts";
 import type { Automation } from "../../../../src/records/automations.ts";
 import {
+  deployedAs,
   deployedWith,
   eventsOf,
   openApi,
@@ -11,6 +12,7 @@ import {
   success,
   withoutRateLimit,
 } from "../../../support/api.ts";
+import { isolated, subscribe } from "../../../support/deliveries.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 import { slowDatabase } from "../../../support/slow-database.ts";
 
@@ -31,6 +33,16 @@ async function openAutomation(status: AutomationStatus) {
 }
 
 describe("PATCH /automations/{id}", () => {
+  test("wakes those who are owed the change as soon as it has answered", async () => {
+    const { workspaceId, apiKey } = await openListeningWorkspace();
+    const { id } = await subscribe(workspaceId, { events: ["automation.status_changed"] });
+    const automationId = await recordAutomation(workspaceId, { status: "active" });
+    const { env, fast } = isolated();
+    const api = openApi(apiKey, deployedAs(env));
+    await api.patch(`/v1/automations/${automationId}`, { status: "paused" });
+    expect(fast).toMatchObject([{ subscriptionId: id, delaySeconds: 0 }]);
+  });
+
   test.each([
     ["active", "paused"],
     ["paused", "active"],

@@ -12,6 +12,7 @@ import {
   success,
   withoutRateLimit,
 } from "../../../support/api.ts";
+import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../../support/placement.ts";
 
 type Created = Webhook & { secret: string };
@@ -460,6 +461,17 @@ describe("DELETE /webhooks/{id}", () => {
     });
     expect(await api.delete(`/v1/webhooks/${gone.id}`)).toEqual(NOT_FOUND);
     expect(await api.get("/v1/webhooks")).toEqual(success(200, { ...EMPTY_PAGE, data: [kept] }));
+  });
+
+  test("is not tried again if the database's reply is lost: the second try would answer 404", async () => {
+    const { api, apiKey } = await openWorkspace();
+    const { body } = await api.post<Created>("/v1/webhooks", {
+      url: URL_OF_OURS,
+      events: ["lead.created"],
+    });
+    const lossy = openApi(apiKey, deployedWith({ DB: lossyDatabase("reply", async () => {}) }));
+    expect((await lossy.delete(`/v1/webhooks/${body.id}`)).status).toBe(500);
+    expect(await api.delete(`/v1/webhooks/${body.id}`)).toEqual(NOT_FOUND);
   });
 
   test("succeeds for one of several concurrent clients, and the others get 404", async () => {
