@@ -1,15 +1,12 @@
-import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import { createServer as createTcp } from "node:net";
-import { join } from "node:path";
 import { generate } from "selfsigned";
 import { Webhook } from "standardwebhooks";
 import Stripe from "stripe";
 import { describe, expect, test } from "vitest";
-import { ROOT } from "../../../scripts/shared/checkout.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
-import { type Example, freePort, RECEIVERS, reasonToSkip } from "../../node/support/examples.ts";
+import { freePort, RECEIVERS, reasonToSkip } from "../../node/support/examples.ts";
 import { type Post, startReceiver } from "../../node/support/receiver.ts";
 import { check, isGenuine, SECRET } from "../../support/checker.ts";
 
@@ -54,18 +51,6 @@ describe.concurrent("all checks pass for", () => {
       expect(receiver.lines).toHaveLength(4);
     });
   }
-});
-
-test("docs/webhooks.md shows what the checker prints", async () => {
-  const [example] = RECEIVERS as [Example];
-  const port = await freePort();
-  const receiver = await example.start(port, SECRET);
-  const url = `http://127.0.0.1:${port}/webhooks`;
-  const { stdout } = await check(url, "--local");
-  await receiver.stop();
-  const shown = /```\n(check [^`]+)```/.exec(readFileSync(join(ROOT, "docs/webhooks.md"), "utf8"));
-  const withoutTimes = (text = "") => text.replace(/\d+ ms/g, "ms").replace(/ {2,}/g, "  ");
-  expect(withoutTimes(stdout)).toBe(withoutTimes(shown?.[1]));
 });
 
 describe.concurrent("the checker reports what is wrong with a receiver that", () => {
