@@ -3,8 +3,7 @@ import { each, excluded, insertFrom } from "../db/builder.ts";
 import { attempts, deliveries } from "../db/schema.ts";
 
 /**
- * Maximum attempts stored per delivery, which can be sent again any number of times: the first ones and
- * the last.
+ * Maximum attempts stored per delivery, however often it is sent again: the first ones and the last.
  */
 export const ATTEMPTS_KEPT = 100;
 

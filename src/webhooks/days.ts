@@ -28,7 +28,7 @@ export async function countDays(
   );
   // Event ids are sorted by time: a day is a range of the primary key.
   const { subscriptionId: id, eventId } = deliveries;
-  // What was delivered stays so, whatever becomes of it when it is sent again.
+  // Once delivered, it counts as delivered, even while it is being sent again.
   const state = sql<DeliveryState>`iif(${deliveries.deliveredEarlier}, 'delivered', ${deliveries.state})`;
   const attempts = sql<number>`${deliveries.attempts} + ${deliveries.earlierAttempts}`;
   const counts = days.map((startsAt) => {

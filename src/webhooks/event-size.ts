@@ -3,7 +3,7 @@ import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, type Database, type Statements, write } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 
-/** A delivery's row without what its subscriber said. */
+/** A delivery's row without its response. */
 const DELIVERY_BYTES = 290;
 
 /** SQLite moves a row of more than a quarter page to overflow pages. */
@@ -95,7 +95,7 @@ export function resize(sign: 1 | -1, measured: SQL, bytes: SQL = EVENT_BYTES): S
 
 /**
  * Adds `bytes` of each delivery in `source` to the total of its workspace, if its event has been
- * measured: what is stored later is not measured. Writes nothing for a new event.
+ * measured already: events are measured once. Writes nothing for a new event.
  */
 export function addKept(bytes: SQL, source: SQL, condition = sql`true`) {
   return qb

@@ -10,7 +10,7 @@ import type { AttemptRequest, AttemptResponse } from "./views.ts";
 
 /** Maximum bytes of a response body that are kept. */
 export const RESPONSE_KEPT_BYTES = 1_024;
-/** Maximum time that they are waited for once the response has begun. It does not count as its time. */
+/** How long to wait for them once the response has begun; not part of its duration. */
 export const RESPONSE_READ_MS = 250;
 const CONTENT_TYPE_MAX = 200;
 
@@ -18,7 +18,7 @@ const CONTENT_TYPE_MAX = 200;
 export interface Kept {
   /** The values of its two signature headers, separated by a space; null if it was not sent. */
   signatures: string | null;
-  /** What the receiver said, encrypted, in hexadecimal; null if that was nothing. */
+  /** The response, encrypted, in hexadecimal; null if there was none. */
   response: string | null;
 }
 
@@ -55,7 +55,7 @@ export async function keep(
   }
 }
 
-/** What the receiver said; null if nothing was kept, or the workspace's data key is gone. */
+/** The response; null if none was kept, or the workspace's data key is gone. */
 export async function openResponse(
   key: CryptoKey | null,
   owner: Owner,
@@ -117,7 +117,7 @@ async function readStart(reader: Reader, signal: AbortSignal) {
   const bytes: number[] = [];
   const taken = (isWhole: boolean) => ({ bytes: new Uint8Array(bytes), isWhole });
   for (;;) {
-    // A body that breaks off ends as if it had been cut.
+    // A body that breaks off is treated like one that was cut.
     const chunk = await reader.read().catch(() => null);
     if (!chunk || signal.aborted) return taken(false);
     if (chunk.done) return taken(true);

@@ -10,7 +10,7 @@ export const HEADERS = {
 /** How a post ended. */
 export interface Posted {
   outcome: Outcome;
-  /** The response, if there is one: the caller reads or cancels its body, on which nothing depends. */
+  /** The response, if any. The caller must read or cancel its body. */
   response: Response | null;
 }
 

@@ -88,7 +88,7 @@ export function countUnderOtherKeys(keyId: string): Statements<number> {
 function underOthers(keyId: string) {
   const isUnderOther = (sealedSecret: Column) =>
     sql`substr(${sealedSecret}, 1, ${keyId.length + 1}) <> ${`${keyId}.`}`;
-  // Those of a workspace that changes its database are sealed anew where it lives.
+  // The secrets of a workspace that has moved are resealed where it lives now.
   const isHere = isWritable(subscriptions.workspaceId);
   return qb
     .select({ id: subscriptions.id, sealedSecret: subscriptions.sealedSecret })
@@ -119,7 +119,7 @@ export function updateSecret(
   sealed: string,
 ): Statements<unknown> {
   return inOrder([
-    // Also for an earlier one: while the workspace moves, that is what tells of it.
+    // Also for an earlier secret: a trigger notes the write, if the workspace is moving.
     qb
       .update(subscriptions)
       .set({

@@ -52,7 +52,7 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
 }
 
 /**
- * Deletes a subscription of the workspace and withdraws its pending deliveries. Reads whether it
+ * Deletes a subscription of the workspace and cancels its pending deliveries. Reads whether it
  * existed, and whether deliveries remain to be cancelled.
  */
 export function deleteSubscription(
@@ -71,12 +71,12 @@ export function deleteAnySubscription(
   return deletion(id, now);
 }
 
-/** Changes what is given of a subscription. Reads whether it exists. */
+/** Changes the given fields of a subscription. Reads whether it exists. */
 export function updateSubscription(
   id: string,
   changed: Partial<Pick<SubscriptionRow, "events" | "description">>,
 ): Statements<boolean> {
-  // With other events, it is no longer the one that a repeated request asks for.
+  // With other events, it is no longer what a repeated request asks for.
   const idempotencyKey = changed.events ? { idempotencyKey: null } : {};
   const updated = counted(
     qb
@@ -88,7 +88,7 @@ export function updateSubscription(
 }
 
 /**
- * Disables a subscription and withdraws its pending deliveries. Reads whether it exists, and
+ * Disables a subscription and cancels its pending deliveries. Reads whether it exists, and
  * whether deliveries remain to be cancelled.
  */
 export function disableSubscription(
@@ -125,7 +125,7 @@ function deletion(
     counted(
       qb
         .update(subscriptions)
-        // A repeated request makes a new one: this one's secret is gone.
+        // A repeated request creates a new one, because this one's secret is gone.
         .set({ deletedAt: now, idempotencyKey: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
@@ -141,7 +141,7 @@ function deletion(
 }
 
 /**
- * Withdraws the pending deliveries of a workspace's subscriptions. Reads the ids of those with
+ * Cancels the pending deliveries of a workspace's subscriptions. Reads the ids of those with
  * deliveries that remain to be cancelled.
  */
 export function cancelPendingOf(workspaceId: string, now: number): Statements<string[]> {

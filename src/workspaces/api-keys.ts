@@ -214,8 +214,8 @@ export interface WorkspaceStanding {
 }
 
 /**
- * What a gate must know about a key. If its workspace lives in another database, only that one knows what
- * `WorkspaceStanding` says.
+ * What a gate must know about a key. If its workspace lives in another database, its `WorkspaceStanding`
+ * is there.
  */
 export interface Standing extends WorkspaceStanding {
   keyId: string;

@@ -44,7 +44,7 @@ interface Owned extends Stored {
   stays?: true;
   /** Whether its rows are in the directory, wherever their workspace lives. */
   isInDirectory?: true;
-  /** Whose rows lead to its own, and are erased together with them. `ranges` joins the two. */
+  /** The table through whose rows its own are found, and with which they are erased. `ranges` joins the two. */
   through?: typeof events;
 }
 
@@ -116,7 +116,7 @@ const MANIFEST = {
     ],
     bulk: automations.name,
   },
-  // Which of its runs wait to be deleted: what matters of that, the automation tells.
+  // Which runs wait to be deleted: the automation itself says what matters.
   removals: { table: removals, kind: null, links: { automationId: automations.id } },
   leads: {
     table: leads,
@@ -155,7 +155,7 @@ const MANIFEST = {
     kind: "delivery",
     key: [deliveries.subscriptionId, deliveries.eventId],
     bulk: deliveries.response,
-    // What its receiver said, which it knows.
+    // The response, which its receiver knows.
     secret: [deliveries.response],
     personal: [deliveries.response],
     order: [events.id, deliveries.subscriptionId],
@@ -232,7 +232,7 @@ export const MOVED = OWNED.filter(({ stays }) => !stays);
 /** What exports call the rows of each table, in order. */
 export const EXPORT_KINDS = entries.flatMap(({ kind }) => kind ?? []) as ExportKind[];
 
-// What is left out is about the database that the row is in.
+// What is left out concerns the database that the row is in.
 const {
   database: _1,
   movedBy: _2,
@@ -264,7 +264,7 @@ export function referencesOf(
   });
 }
 
-/** The columns in which rows refer to rows of a table, and could as well refer to none. */
+/** The nullable columns in which rows refer to rows of a table. */
 export function referencesTo(table: SQLiteTable): { column: Column; to: Column }[] {
   const all = OWNED.flatMap((owned) => referencesOf(owned.table));
   return all.filter((reference) => reference.in === table && !reference.column.notNull);

@@ -4,14 +4,14 @@ import { inOrder, readAs, rows, type Statements, write } from "../db/client.ts";
 import { changes, type MovePosition, type MoveState, moves, workspaces } from "../db/schema.ts";
 import { MOVED_FIELDS } from "./manifest.ts";
 
-/** How long a process that moves a workspace owns the move, unless it renews that. */
+/** How long a mover owns a move, unless it renews that. */
 const MOVER_MS = 15_000;
 
 /*
  * Moving a workspace from one database, the source, to another, the target (moving/arrivals.ts). `MoveState`
  * explains the states. Only the mover that owns the move changes them. Each of its writes checks, in the
- * same transaction, that it still owns the move: it may have hung, and another one taken over. What marks
- * that a workspace lives elsewhere is its entry in `workspaces`; a move that is over leaves no row.
+ * same transaction, that it still owns the move: it may have hung, and another one taken over. Once a move
+ * is over, its row is gone, and only the entry in `workspaces` says that a workspace lives elsewhere.
  */
 
 /** A move, as stored in the source. */

@@ -112,7 +112,7 @@ const subscription = prepared(
   qb
     .select({ id: subscriptions.id })
     .from(subscriptions)
-    // While its workspace moves, both databases have it.
+    // While its workspace moves, both databases have the row.
     .innerJoin(
       workspaces,
       and(eq(workspaces.id, subscriptions.workspaceId), isNull(workspaces.database)),

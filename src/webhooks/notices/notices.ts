@@ -143,7 +143,7 @@ export function readdress(
   ]);
 }
 
-/** SQL condition: the e-mail, if it is owed. The number of its notice is another in each database. */
+/** SQL condition: the e-mail, if it is owed; not by its notice's number, which differs between databases. */
 function isOwedTo(email: OwedEmail) {
   const { workspaceId, subscriptionId, failingSince, kind, recipient } = email;
   const notice = qb

@@ -48,10 +48,10 @@ export async function sendNotices(
   if (unrecorded[0]) throw unrecorded[0].cause;
 }
 
-/** The outcome of an e-mail could not be recorded where its workspace lives by now. */
+/** The outcome of an e-mail could not be recorded in the database that its workspace lives in. */
 class Unrecorded extends Error {}
 
-/** Records the outcome of an e-mail; if its workspace has moved since, where it lives by now. */
+/** Records the outcome of an e-mail; if its workspace has moved since, in its new database. */
 async function recordOutcome(
   db: Database,
   env: Env,

@@ -58,8 +58,8 @@ export function tooManyRanges(): InputError {
 }
 
 /**
- * Adds a range to those that a subscription is redelivered, unless it is one of them already. Reads
- * whether it is then among them: it is not if there are too many, or the subscription has ended.
+ * Adds a range to those that a subscription is redelivered, unless it is there already. Reads whether it
+ * is there now: it is not if there are too many, or the subscription has ended.
  *
  * @param createdAt when the subscription was created; it gets nothing from before that.
  */
@@ -186,7 +186,7 @@ async function examine(
     and(gt(column, after), before === null ? undefined : lt(column, before));
   const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
   const next = states.every(isFailed)
-    ? // Few among many; without INDEXED BY, SQLite would take the primary key, which has them all.
+    ? // Few deliveries fail; without INDEXED BY, SQLite would scan all of them by the primary key.
       sql`SELECT ${eventId} AS id, ${state} IN (SELECT value FROM json_each(${JSON.stringify(states)})) AS isRequeueable
         FROM ${deliveries} INDEXED BY deliveries_failed
         WHERE ${eq(deliveries.subscriptionId, subscriptionId)} AND ${isWithin(eventId)}

@@ -96,8 +96,8 @@ async function redeliverRange(
 }
 
 /**
- * Redelivers events by id, whatever their state; those that are waiting are brought forward. They are
- * due after what is already scheduled, of ranges at most `REDELIVERY_AHEAD_MS`.
+ * Redelivers events by id, whatever their state; those that are waiting are brought forward. They become
+ * due after what is already scheduled, which of ranges is at most `REDELIVERY_AHEAD_MS`.
  *
  * @returns how many it made pending or brought forward.
  * @throws InputError for an event of another workspace, or of a kind the subscription does not
@@ -140,8 +140,8 @@ async function redeliverEvents(
 }
 
 /**
- * SQL condition: the delivery waits for a retry, or its subscription is backing off. One that has a
- * slot of the schedule keeps it.
+ * SQL condition: the delivery waits for a retry, or its subscription is backing off. False for one that
+ * has a slot in the schedule, which it keeps.
  */
 function isWaiting(now: number): SQL {
   const { state, generation, dueAt } = deliveries;

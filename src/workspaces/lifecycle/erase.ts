@@ -128,7 +128,7 @@ function eraseChunk(id: string): Statements<boolean> {
  */
 function eraseNext(tables: OwnedTable[], id: string): Statements<unknown> {
   const erased = tables.map((owned, i) => {
-    // Through the rows of another table, which is about to erase them.
+    // Rows found through those of another table are erased with them.
     if (owned.through) return inOrder([]);
     const isNext = sql`AND ${isEmpty(tables.slice(i + 1), id)}`;
     const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
@@ -144,7 +144,7 @@ function eraseNext(tables: OwnedTable[], id: string): Statements<unknown> {
   return inOrder(erased.reverse());
 }
 
-/** SQL condition: the row is found through one of the rows of the other table that are selected. */
+/** SQL condition: the row is found through a selected row of the other table. */
 function isReached({ table, through, key, ranges }: OwnedTable, isSelected: SQL): SQL {
   return sql`(${list([...key])}) IN (SELECT ${list([...key])} FROM ${through} CROSS JOIN ${table}
     WHERE ${isSelected} AND ${ranges?.[0]})`;
@@ -152,7 +152,7 @@ function isReached({ table, through, key, ranges }: OwnedTable, isSelected: SQL)
 
 /** SQL condition: a workspace has no rows in these tables. */
 function isEmpty(tables: OwnedTable[], id: string): SQL {
-  // Those that are found through the rows of another table are erased with them.
+  // Rows found through those of another table are erased with them.
   const sources = tables.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
   const absent = sources.map((source) => sql`NOT EXISTS (SELECT 1 FROM ${source})`);
   return sql`(${sql.join([sql`true`, ...absent], sql` AND `)})`;
@@ -185,7 +185,7 @@ export function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<u
   );
 }
 
-/** SQL condition: the row belongs to one of the rows of the other table that are selected. */
+/** SQL condition: the row belongs to a selected row of the other table. */
 function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected: SQL): SQL {
   const columns = getTableColumns(table) as Record<string, Column>;
   const own = Object.keys(links).map((name) => columns[name] as Column);

@@ -133,7 +133,7 @@ function toItem(exported: OwnedTable | ChildTable, row: Row): ExportItem {
   return { ...Object.fromEntries(fields), ...(row.personal as object), kind: exported.kind };
 }
 
-/** Columns that the Platform API calls differently, or that would clash with `kind`. */
+/** Columns with another name in the Platform API, or whose name would clash with `kind`. */
 const NAMES: Record<string, string> = { subscriptionId: "webhookId", kind: "about" };
 
 const TIME = /^(at|until)$|(At|Since|Until|Through)$/;

@@ -12,8 +12,8 @@ import { insertEntry } from "../workspaces.ts";
  * Takes over a move at the target: from now on, earlier movers can no longer write there. If nothing has
  * been copied yet, first inserts an entry for the workspace.
  *
- * @returns the move as stored in the target afterwards. It is another one, or none, if the workspace
- *   lives there, or if what it left there is still being deleted.
+ * @returns the move that the target then has: another one, or none, if the workspace lives there, or what
+ *   it left there is still being deleted.
  */
 export function takeArrival(
   move: Move,
@@ -67,7 +67,7 @@ export function openArrived(move: Move): Statements<unknown> {
   return write(qb.delete(moves).where(isMoveIn(move, ["arrived"])));
 }
 
-/** Ends an arrival whose move was cancelled: the copied rows are to be deleted, which nobody has read. */
+/** Ends an arrival whose move was cancelled. Its copied rows, which nobody has read, can be deleted. */
 export function voidArrival(move: Move): Statements<unknown> {
   const isArrived = sql`EXISTS (SELECT 1 FROM ${moves} WHERE ${isMoveIn(move, ["arrived"])})`;
   return inOrder([
@@ -90,7 +90,7 @@ export function voidArrival(move: Move): Statements<unknown> {
 export function takeDirectoryEntry(workspaceId: string, mover: string): Statements<string> {
   const statements = inOrder([
     qb.update(workspaces).set({ movedBy: mover }).where(eq(workspaces.id, workspaceId)),
-    // Where the directory's database is the source or the target.
+    // If the directory's database is also the source or the target.
     updateMove(workspaceId, { movedBy: mover }),
     findEntry(workspaceId),
   ]);

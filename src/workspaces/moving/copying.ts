@@ -180,7 +180,7 @@ export function findChanges(workspaceId: string): Statements<ChangedRows> {
  */
 export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
   const { table, key, children } = MOVED[kind] as OwnedTable;
-  // A number that is the row's in one database only is given by each database.
+  // Without a primary key that is only a number: each database assigns its own.
   const own = columnsOf({ table }).filter(([, column]) => !column.primary || key.includes(column));
   const kept = own.filter(([, column]) => !key.includes(column));
   const refersToCopied = referencesOf(table).map(({ column, to, in: other }) => {
@@ -191,7 +191,7 @@ export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknow
     jsonParameters(copied).map((chunk) => {
       const source = sql`FROM json_each(${chunk}) AS r`;
       return inOrder([
-        // In place of a row that had another of its unique keys: that row has changed, too, and follows.
+        // OR REPLACE: a row in the way has one of its unique keys, so it has changed, too, and follows.
         sql`INSERT OR REPLACE INTO ${table} (${list(own.map(([, column]) => bare(column)))})
           SELECT ${list(own.map(([name, column]) => fromJson("r")(column, name)))} ${source}
           WHERE ${sql.join([sql`true`, ...refersToCopied], sql` AND `)}
@@ -209,7 +209,7 @@ function insertChildren(child: ChildTable, { table, key }: OwnedTable, source: S
   const values = columns.map(([name, column]) => {
     const link = child.links[name];
     if (!link?.primary || key.includes(link)) return fromJson("c")(column, name);
-    // The number of the row that it belongs to in the target.
+    // The number that its parent row has in the target.
     const ofParent = key.map((column) => sql.raw(`r.value->>'${fieldOf(column)}'`));
     return sql`(SELECT ${link} FROM ${table} WHERE (${list(key)}) = (${list(ofParent)}))`;
   });
@@ -228,7 +228,7 @@ export function applyChanges({ rows: there, kept, gone }: ChangedRows): Statemen
     make: (owned: OwnedTable, isSelected: SQL) => Statements<unknown>,
   ) => MOVED.map((owned, i) => (of[i]?.length ? make(owned, hasKey(owned, of[i])) : inOrder([])));
   return inOrder([
-    // Child rows are written again, because some may no longer exist.
+    // Child rows are deleted and written again, because some may no longer exist.
     ...forRows(kept, deleteChildren),
     ...there.map((rows, i) => upsertRows(i, rows)),
     ...forRows(gone, eraseRows).reverse(),

@@ -20,10 +20,10 @@ const MOVER_PATIENCE_MS = 10_000;
 /** Another mover has taken over, or the move is over. */
 export class Overtaken extends Error {}
 
-/** How long to wait before something that writes wait for is tried again. */
+/** How long to wait before another try, while writes wait for it. */
 const RETRY_MS = 100;
 
-/** A mover's ownership of a move. Each has an identity of its own. */
+/** A mover's ownership of a move. Each mover has its own identity. */
 export class Lease {
   readonly mover = crypto.randomUUID();
   /** The names of the source and of the target. */

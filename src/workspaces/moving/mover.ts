@@ -35,16 +35,16 @@ const MOVE_GATE_PATIENCE_MS = 5_000;
 const SWITCH_MAX_MS = 2_000;
 /** How long to wait after a failed switch before the sweep tries again; doubles each time. */
 const SWITCH_WAIT_MS = { first: MINUTE_MS, max: HOUR_MS } as const;
-/** How long to wait, once no subscription is held, for the last outcomes of dispatches. */
+/** How long to wait, once no subscription is leased, for the last outcomes of dispatches. */
 const DRAINED_MS = 300;
 /** How long after a move what the workspace left behind is deleted: reads in progress have ended. */
 const LEFT_BEHIND_MS = MINUTE_MS;
 
-/** One try to continue a move. Another one has another identity. */
+/** One try to continue a move, with its own identity. */
 export class Mover {
   readonly #env: Env;
   readonly #lease: Lease;
-  /** The keys whose gates are to be told, by hash; once they have been listed. */
+  /** The keys whose gates must be told, by hash; undefined until they are listed. */
   #keys: GatedKey[] | undefined;
   /** When the sweep may continue the move. */
   #waitsUntil = 0;
@@ -63,8 +63,8 @@ export class Mover {
   }
 
   /**
-   * Works on the move while there is time. A switch is made, or goes back, in any case, because writes
-   * are waiting.
+   * Works on the move while there is time. A switch that has begun is finished or undone in any case,
+   * because writes are waiting.
    *
    * @param isUrgent whether to do so even if the move is waiting after a failed switch.
    */
@@ -118,7 +118,7 @@ export class Mover {
       await this.#cancel();
       throw new Error(`${this.#lease.to} has not kept what was copied: the move was cancelled`);
     }
-    // An earlier mover went back after that.
+    // An earlier mover got that far, and then went back.
     if (entry.state === "arrived")
       await this.#lease.commit(
         this.#lease.to,
@@ -132,7 +132,7 @@ export class Mover {
     switch (this.#move.state) {
       case "copying":
         if (this.#move.position) await this.#copyPiece(this.#move.position);
-        // A busy workspace always has some: the last ones are copied while it drains.
+        // A busy workspace always has more changes: the last ones are copied while it drains.
         else if (!(await this.#copyChanges()) && !(await this.#tellGates()))
           await this.#lease.enter("draining");
         return true;
@@ -165,12 +165,12 @@ export class Mover {
 
   /**
    * Tells the next gates of the workspace's keys to forget their standing. Until the move is over, they
-   * keep none that they read, so that nobody has to be told at the switch.
+   * read it each time, so that nobody has to be told at the switch.
    *
    * @returns whether there may be more.
    */
   async #tellGates(): Promise<boolean> {
-    // Before any is told, and before the keys are listed: gates that are not told have yet to read this.
+    // Before the keys are listed: a gate that is not told reads this with its key's standing.
     if (this.#move.gatesTold === null) await this.#lease.update({ gatesTold: "" });
     const told = this.#move.gatesTold ?? "";
     this.#keys ??= await this.#listKeys();
@@ -195,7 +195,7 @@ export class Mover {
       .sort((a, b) => (a.keyHash < b.keyHash ? -1 : 1));
   }
 
-  /** Waits until none of the workspace's subscriptions is held, while no new holds begin; then switches. */
+  /** Waits until none of the workspace's subscriptions is leased, while no new lease begins; then switches. */
   async #drain(): Promise<void> {
     const now = Date.now();
     if (await this.#lease.ask(this.#lease.from, hasLeases(this.#id, now))) {
@@ -211,7 +211,7 @@ export class Mover {
 
   /** Switches the workspace to the target, while writes wait. If that fails, it goes back. */
   async #switch(): Promise<void> {
-    // First, so that databases that do not answer are noticed before writes wait.
+    // First, to notice a database that does not answer before writes wait.
     await this.#takeTarget();
     if (this.#isBetweenOthers)
       await this.#lease.ask(DIRECTORY, takeDirectoryEntry(this.#id, this.#lease.mover));
@@ -220,7 +220,7 @@ export class Mover {
       await this.#lease.enter("closed");
       await this.#lease.insist(() => this.#point());
     } catch (error) {
-      // Another mover, so that nothing of this one that is still on its way takes effect.
+      // A new mover, so that no write of this one that is still on its way takes effect.
       const next = new Mover(this.#env, this.#lease.from, this.#move);
       next.#lease.deadline = performance.now() + MOVING_WAIT_MS;
       await next.#lease.insist(async () => {

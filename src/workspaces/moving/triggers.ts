@@ -47,7 +47,7 @@ function ofTable(owned: OwnedTable, operation: Operation): string {
   return create(getTableName(owned.table), operation, source, owned, row);
 }
 
-/** The parent row has the same position as `NEW` has otherwise. */
+/** A trigger of child rows: the change is that of the parent row. */
 function ofChild(owned: OwnedTable, { table, links }: ChildTable, operation: Operation): string {
   const columns = getTableColumns(table);
   const isParent = Object.entries(links).map(
