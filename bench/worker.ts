@@ -1,10 +1,12 @@
 /**
  * The shipped Worker with metered bindings: it counts what each call costs in Cloudflare's billed
- * units, and can make every call to a binding take as long as it would from far away.
+ * units, and can make every call to a binding take as long as it would from far away. Its consumers have
+ * as many connections as Cloudflare gives them.
  */
 
 import shipped, { AddressGate, KeyGate, Platform as ShippedPlatform } from "../src/index.ts";
 import { moveWorkspace } from "../src/workspaces/moving/move.ts";
+import { connected, withConnections } from "./connections.ts";
 import { answerControl, holdQueue } from "./control.ts";
 import { distant } from "./distance.ts";
 import { answerFloor } from "./floors.ts";
@@ -78,7 +80,7 @@ function meterQueue(queue: Queue): Queue {
   const sendBatch = (messages: MessageSendRequest[]) => {
     meters.queueSends++;
     meters.queueMessages += messages.length;
-    return queue.sendBatch(messages);
+    return connected(() => queue.sendBatch(messages));
   };
   return {
     sendBatch,
@@ -98,7 +100,8 @@ async function answerMove(request: Request, env: Env): Promise<Response> {
 async function consumeToEnd(batch: MessageBatch, env: Env, ctx: ExecutionContext): Promise<void> {
   const underWay: Promise<unknown>[] = [];
   const waitUntil = (work: Promise<unknown>) => void underWay.push(work);
-  await worker.queue(batch, metered(env), Object.assign(Object.create(ctx), { waitUntil }));
+  const waiting = Object.assign(Object.create(ctx), { waitUntil });
+  await withConnections(() => worker.queue(batch, metered(env), waiting));
   await Promise.all(underWay);
 }
 
@@ -130,7 +133,7 @@ export default {
   },
   queue(batch, env, ctx) {
     meters.queueBatches++;
-    return worker.queue(batch, metered(env), ctx);
+    return withConnections(() => worker.queue(batch, metered(env), ctx));
   },
   scheduled: (controller, env, ctx) => worker.scheduled(controller, metered(env), ctx),
 } satisfies ExportedHandler<Env>;

@@ -91,9 +91,11 @@ export async function startRuntime(options: RuntimeOptions = {}): Promise<Runtim
   delete config.modulesRules;
   if (options.withoutAssets) delete config.assets;
   const { withoutFlags = [] } = options;
-  config.compatibilityFlags = settings.compatibility_flags.filter(
-    (flag: string) => !withoutFlags.includes(flag),
-  );
+  config.compatibilityFlags = [
+    ...settings.compatibility_flags.filter((flag: string) => !withoutFlags.includes(flag)),
+    // A bench's Worker tells its invocations apart.
+    ...(options.bundle ? ["nodejs_als"] : []),
+  ];
   const bundle = options.bundle ?? join(BUNDLE, "index.js");
   const modules = options.wrapper ? [options.wrapper, bundle] : [bundle];
   const miniflare = new Miniflare(

@@ -38,7 +38,7 @@ const GATES_TIMEOUT_MS = 1_000;
 
 /**
  * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes up to ten
- * statements, and up to six once it claims no more. After these round trips, an invocation that was not
+ * statements, more while it cancels, and up to six once it claims no more. After these round trips, an invocation that was not
  * able to post more makes at most three others: one when no post has started or ended for each of
  * `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the end.
  */
