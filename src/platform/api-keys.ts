@@ -172,10 +172,11 @@ export const listKeyUsage = operation({
         windowSeconds: Number(env.QUOTA_WINDOW_SECONDS),
         hours:
           usage &&
-          lastHours(usage, now).map(({ startsAt, requests, refused }) => ({
+          lastHours(usage, now).map(({ startsAt, requests, refused, busiest = 0 }) => ({
             hour: isoTime(startsAt).replace(".000", ""),
             requests,
             refused,
+            busiest,
           })),
       };
     });

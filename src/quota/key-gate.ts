@@ -114,7 +114,10 @@ export class KeyGate extends DurableObject<Env> {
     const taken = take(window, rule);
     if (taken) {
       this.#counted.window = taken;
-      this.#counted.hours = countUsage(this.#counted.hours, now, { requests: 1 });
+      this.#counted.hours = countUsage(this.#counted.hours, now, {
+        requests: 1,
+        busiest: taken.count,
+      });
       this.#saveCounts();
     }
     const known = { keyId, workspaceId, rateLimit: rateLimitOf(taken ?? window, rule, now) };

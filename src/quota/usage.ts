@@ -11,27 +11,34 @@ export interface HourUsage {
   requests: number;
   /** Requests beyond the quota, answered 429. */
   refused: number;
+  /** The most requests in one window; absent from what an earlier version has stored. */
+  busiest?: number;
 }
 
 /**
  * Adds requests to their hour. Updates `hours` in place if the hour is already there.
  *
  * @param at when they were made: Unix milliseconds.
+ * @param counts `busiest`: the requests in the window so far.
  * @returns the hours to keep, at most 24, oldest first.
  */
 export function countUsage(
   hours: HourUsage[],
   at: number,
-  { requests = 0, refused = 0 }: { requests?: number; refused?: number },
+  counts: Partial<Omit<HourUsage, "startsAt">>,
 ): HourUsage[] {
+  const { requests = 0, refused = 0, busiest = 0 } = counts;
   const startsAt = Math.floor(at / HOUR_MS) * HOUR_MS;
   const hour = hours.find((known) => known.startsAt === startsAt);
   if (hour) {
     hour.requests += requests;
     hour.refused += refused;
+    hour.busiest = Math.max(hour.busiest ?? 0, busiest);
     return hours;
   }
-  const all = [...hours, { startsAt, requests, refused }].sort((a, b) => a.startsAt - b.startsAt);
+  const all = [...hours, { startsAt, requests, refused, busiest }].sort(
+    (a, b) => a.startsAt - b.startsAt,
+  );
   return all.slice(-USAGE_HOURS);
 }
 

@@ -144,6 +144,7 @@ export const KeyUsage = z.object({
         hour: Time,
         requests: z.int().describe("within the quota"),
         refused: z.int().describe("beyond it"),
+        busiest: z.int().describe("the most in one window"),
       }),
     )
     .nullable()

@@ -11,8 +11,6 @@ import { Pages } from "../parts/pages.tsx";
 import { usageHref } from "../route.ts";
 import { t } from "../text.ts";
 
-const HOUR_SECONDS = 3_600;
-
 /** The usage of each key, compared with its quota, a page at a time. */
 export function Usage({ cursor }: { cursor: string | null }) {
   const loaded = useLoad(() => listKeys(cursor), cursor ?? "");
@@ -56,7 +54,8 @@ function KeyUsage({ of: key }: { of: Key }) {
     [t.usagePage.lastUsed, lastUseOf(key)],
     [t.usagePage.quota, t.usagePage.quotaValue(requestsPerWindow, windowSeconds)],
   ];
-  if (all > 0) facts.push([t.usagePage.peak, <Peak key="" of={key} hours={hours} />]);
+  if (all > 0)
+    facts.push([t.usagePage.peak(windowSeconds), <Peak key="" of={key} hours={hours} />]);
   facts.push([t.usagePage.created, formatTime(key.createdAt)]);
   return (
     <section class="key">
@@ -93,10 +92,10 @@ function KeyUsage({ of: key }: { of: Key }) {
   );
 }
 
-/** The busiest hour, in words and as a bar, compared with an hour's quota. */
+/** The most requests in one window, in words and as a bar, compared with the quota. */
 function Peak({ of: key, hours }: { of: Key; hours: NonNullable<Key["hours"]> }) {
-  const requests = Math.max(...hours.map((hour) => hour.requests));
-  const share = requests / ((key.requestsPerWindow * HOUR_SECONDS) / key.windowSeconds);
+  const requests = Math.max(...hours.map(({ busiest }) => busiest));
+  const share = requests / key.requestsPerWindow;
   return (
     <>
       {t.usagePage.peakValue(requests, formatShare(share))}

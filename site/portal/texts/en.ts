@@ -35,6 +35,14 @@ const reasons: Record<Reason, string> = {
   idempotency_key_reused: "This idempotency key has been used for another request.",
 };
 
+const when: Record<WebhookEvent, string> = {
+  "lead.created": "When a new lead is captured, from any source. “data” is the lead.",
+  "run.completed":
+    "When an automation finishes a run, as success, partial or failed. “data” is the run.",
+  "automation.status_changed":
+    "When an automation is activated or paused. “data” is the automation after the change.",
+};
+
 const kinds: Record<WebhookEvent, string> = {
   "lead.created": "New lead",
   "run.completed": "Run completed",
@@ -120,13 +128,14 @@ export const en = {
     toSubscriptions: "See the subscriptions",
   },
 
-  untried: "Nothing sent yet",
+  untried: "Waiting for a first event",
   states: { healthy: "Healthy", slow: "Slow", failing: "Failing", disabled: "Disabled" },
   deliveryStates: {
     pending: "Waiting",
     delivered: "Delivered",
     exhausted: "Failed",
     cancelled: "Cancelled",
+    test: "Test",
   },
   /** In the legend of a chart. */
   chartStates: {
@@ -263,10 +272,12 @@ export const en = {
   test: {
     button: "Send a test event…",
     title: "Send a test event",
-    text: "One sample event is posted now, signed like any other, with the header X-Service-Test: true. It is not recorded.",
+    text: "One sample event is posted now, signed like any other, with the header X-Service-Test: true. The deliveries show what was sent and answered.",
     kind: "Event",
     submit: "Send",
     again: "Send another",
+    details: "Show what was sent and answered",
+    once: "A test event is posted once, whatever the answer, and is not counted.",
     sending: "Waiting for the server to answer…",
     accepted: "Your server accepted it.",
     refused: "Your server did not accept it: a status from 200 to 299 is expected.",
@@ -274,6 +285,14 @@ export const en = {
     unreachable:
       "Your server could not be reached: check its name, its certificate and its firewall.",
     notSent: "Nothing was sent: the address of this subscription is not allowed.",
+  },
+
+  catalogue: {
+    title: "Events",
+    lead: "What a subscription can receive. Each event is posted as JSON, signed.",
+    docs: "How to receive and verify them",
+    when,
+    example: "Example",
   },
 
   edit: {
@@ -363,9 +382,9 @@ export const en = {
       seconds === 60
         ? `${count(requests, "request", "requests")} per minute`
         : `${count(requests, "request", "requests")} per ${count(seconds, "second", "seconds")}`,
-    peak: "Busiest hour",
+    peak: (seconds: number) => (seconds === 60 ? "Busiest minute" : `Busiest ${seconds} seconds`),
     peakValue: (requests: number, share: string) =>
-      `${count(requests, "request", "requests")}, ${share} of what the quota allows`,
+      `${count(requests, "request", "requests")}, ${share} of the quota`,
     revoked: (time: string) => `Revoked ${time}`,
     expires: (time: string) => `Expires ${time}`,
     expired: (time: string) => `Expired ${time}`,

@@ -114,13 +114,14 @@ export const fr: Texts = {
     toSubscriptions: "Voir les abonnements",
   },
 
-  untried: "Aucun envoi",
+  untried: "En attente d’un premier événement",
   states: { healthy: "Opérationnel", slow: "Lent", failing: "En échec", disabled: "Désactivé" },
   deliveryStates: {
     pending: "En attente",
     delivered: "Réussie",
     exhausted: "Échouée",
     cancelled: "Annulée",
+    test: "Test",
   },
   chartStates: {
     pending: "En attente",
@@ -260,10 +261,12 @@ export const fr: Texts = {
   test: {
     button: "Envoyer un événement de test…",
     title: "Envoyer un événement de test",
-    text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Il n’est pas enregistré.",
+    text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez l’envoi et la réponse parmi les livraisons.",
     kind: "Événement",
     submit: "Envoyer",
     again: "En envoyer un autre",
+    details: "Voir l’envoi et la réponse",
+    once: "Un événement de test est envoyé une seule fois, quelle que soit la réponse, et n’est pas compté.",
     sending: "En attente de la réponse du serveur…",
     accepted: "Votre serveur l’a accepté.",
     refused: "Votre serveur ne l’a pas accepté : une réponse de 200 à 299 est attendue.",
@@ -271,6 +274,21 @@ export const fr: Texts = {
     unreachable:
       "Votre serveur est injoignable : vérifiez son nom, son certificat et son pare-feu.",
     notSent: "Rien n’a été envoyé : l’adresse de cet abonnement n’est pas admise.",
+  },
+
+  catalogue: {
+    title: "Événements",
+    lead: "Ce qu’un abonnement peut recevoir. Chaque événement est envoyé en JSON, signé.",
+    docs: "Comment les recevoir et les vérifier",
+    when: {
+      "lead.created":
+        "Un nouveau lead est capté, quelle que soit la source. « data » contient le lead.",
+      "run.completed":
+        "Une automatisation termine une exécution : success, partial ou failed. « data » contient l’exécution.",
+      "automation.status_changed":
+        "Une automatisation est activée ou mise en pause. « data » contient l’automatisation après le changement.",
+    },
+    example: "Exemple",
   },
 
   edit: {
@@ -370,9 +388,10 @@ export const fr: Texts = {
       seconds === 60
         ? `${count(requests, "requête", "requêtes")} par minute`
         : `${count(requests, "requête", "requêtes")} en ${count(seconds, "seconde", "secondes")}`,
-    peak: "Heure la plus chargée",
+    peak: (seconds) =>
+      seconds === 60 ? "Minute la plus chargée" : `${seconds} secondes les plus chargées`,
     peakValue: (requests, share) =>
-      `${count(requests, "requête", "requêtes")}, soit ${share} de ce que permet le quota`,
+      `${count(requests, "requête", "requêtes")}, soit ${share} du quota`,
     revoked: (time) => `Révoquée le ${time}`,
     expires: (time) => `Expire le ${time}`,
     expired: (time) => `Expirée le ${time}`,

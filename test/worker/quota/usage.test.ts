@@ -21,17 +21,19 @@ async function openGate(requestsPerWindow: number) {
 
 interface ShownKey {
   keyId: string;
-  hours: { hour: string; requests: number; refused: number }[];
+  hours: { hour: string; requests: number; refused: number; busiest: number }[];
 }
 
 describe("the usage of a key", () => {
-  test("counts requests within the quota and beyond it, hour by hour", async () => {
+  test("counts requests within the quota and beyond it, hour by hour, and the most in one window", async () => {
     const { gate, admit } = await openGate(2);
     for (let i = 0; i < 5; i++) await admit(HOUR + HOUR_MS - 1);
-    for (let i = 0; i < 3; i++) await admit(HOUR + 2 * HOUR_MS);
+    await admit(HOUR + 2 * HOUR_MS);
+    for (let i = 0; i < 3; i++) await admit(HOUR + 2 * HOUR_MS + 90_000);
+    await admit(HOUR + 2 * HOUR_MS + 180_000);
     expect(await gate().usage()).toEqual([
-      { startsAt: HOUR, requests: 2, refused: 3 },
-      { startsAt: HOUR + 2 * HOUR_MS, requests: 2, refused: 1 },
+      { startsAt: HOUR, requests: 2, refused: 3, busiest: 2 },
+      { startsAt: HOUR + 2 * HOUR_MS, requests: 4, refused: 1, busiest: 2 },
     ]);
   });
 
@@ -40,7 +42,7 @@ describe("the usage of a key", () => {
     await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
     expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
     expect(await admit(HOUR)).toMatchObject({ verdict: "access_denied" });
-    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0 }]);
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 0, busiest: 1 }]);
   });
 
   test("does not count as beyond the quota what an isolate refused for lack of access", async () => {
@@ -61,7 +63,7 @@ describe("the usage of a key", () => {
     await admit(HOUR);
     await admit(HOUR);
     await evictDurableObject(gate());
-    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 2 }]);
+    expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 2, busiest: 1 }]);
   });
 
   test("is written with the window: one value and no further write, however many requests", async () => {
@@ -95,8 +97,8 @@ describe("the usage of a key", () => {
     // Requests of a clock that was set back count in their own hour, in order.
     hours = countUsage(hours, HOUR + 98 * HOUR_MS, { refused: 1 });
     expect(hours.slice(-2)).toEqual([
-      { startsAt: HOUR + 98 * HOUR_MS, requests: 1, refused: 1 },
-      { startsAt: HOUR + 99 * HOUR_MS, requests: 1, refused: 0 },
+      { startsAt: HOUR + 98 * HOUR_MS, requests: 1, refused: 1, busiest: 0 },
+      { startsAt: HOUR + 99 * HOUR_MS, requests: 1, refused: 0, busiest: 0 },
     ]);
     const shown = lastHours(hours, HOUR + 101 * HOUR_MS + 5);
     expect(shown).toHaveLength(24);
