@@ -11,7 +11,6 @@ export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
     entryPoints: {
       portal: join(root, "site/portal/main.tsx"),
       style: join(root, "site/portal/style/portal.css"),
-      icon: join(root, "site/page/icon.svg"),
     },
     bundle: true,
     write: false,
@@ -22,7 +21,6 @@ export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
     jsxImportSource: "preact",
     outdir: join(root, "dist/assets", FOLDER),
     entryNames: "[name].[hash]",
-    loader: { ".svg": "copy" },
   });
   const files = new Map(
     outputFiles.map(({ path, contents }) => [`${FOLDER}/${basename(path)}`, Buffer.from(contents)]),
@@ -33,6 +31,10 @@ export async function buildPortal(root: string): Promise<Map<string, Buffer>> {
     return `/${found}`;
   };
   const shell = readFileSync(join(root, "site/portal/index.html"), "utf8");
-  const page = shell.replace(/%(\.\w+)%/g, (_, kind: string) => pathOf(kind));
+  // Inlined, so that the page can give it the platform's colour.
+  const icon = encodeURIComponent(readFileSync(join(root, "site/page/icon.svg"), "utf8"));
+  const page = shell
+    .replace(/%(\.\w+)%/g, (_, kind: string) => pathOf(kind))
+    .replace("%icon%", `data:image/svg+xml,${icon}`);
   return files.set(`${FOLDER}/index.html`, Buffer.from(page));
 }

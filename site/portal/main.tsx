@@ -14,5 +14,6 @@ document.title = platformName || t.product;
 if (platformColor !== "") {
   document.documentElement.classList.add("branded");
   document.documentElement.style.setProperty("--brand", platformColor);
+  icon.href = icon.href.replace(/%23[\da-f]{6}/i, encodeURIComponent(platformColor));
 }
 render(<App icon={icon.href} />, root);
