@@ -12,8 +12,9 @@ import {
 } from "../src/contract/limits.ts";
 import { DAY_MS } from "../src/contract/time.ts";
 import { introductionSections } from "../src/http/document/introduction.ts";
-import { CREATION, DELIVERIES, PAGES, SECRET } from "../src/http/routes/examples.ts";
+import { CREATION, PAGES, SECRET } from "../src/http/routes/examples.ts";
 import { POSTS_AT_ONCE } from "../src/webhooks/dispatch/policy.ts";
+import { DELIVERIES } from "../src/webhooks/samples.ts";
 import { ORIGIN } from "./origin.ts";
 import { en } from "./portal/texts/en.ts";
 import { shellJson } from "./requests.ts";

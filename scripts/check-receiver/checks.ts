@@ -1,9 +1,9 @@
 import { randomId } from "../../src/contract/ids.ts";
 import { POST_TIMEOUT_MS } from "../../src/contract/limits.ts";
-import { DELIVERIES } from "../../src/http/routes/examples.ts";
 import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { type Outcome, succeeded } from "../../src/webhooks/outcome.ts";
 import { post } from "../../src/webhooks/post.ts";
+import { DELIVERIES } from "../../src/webhooks/samples.ts";
 import { createSigner, mintSecret } from "../../src/webhooks/signature.ts";
 import { watchConnections } from "./connection.ts";
 

@@ -5,6 +5,7 @@ import { platformName } from "./deployment.ts";
 import { formatTime, timeZone } from "./format.ts";
 import { useLoad } from "./load.ts";
 import { Delivery } from "./pages/delivery.tsx";
+import { Events } from "./pages/events.tsx";
 import { Subscribe } from "./pages/subscribe.tsx";
 import { Usage } from "./pages/usage.tsx";
 import { Webhook } from "./pages/webhook.tsx";
@@ -120,6 +121,8 @@ function Place({ route, workspace }: { route: Route; workspace: Workspace }) {
       return <Delivery key={route.eventId} {...{ workspace, ...route }} />;
     case "subscribe":
       return <Subscribe workspace={workspace} />;
+    case "events":
+      return <Events workspace={workspace} />;
     case "usage":
       return <Usage cursor={route.query.get("cursor")} />;
     case "unknown":
@@ -142,7 +145,8 @@ function Bar(props: { icon: string; workspace?: Workspace | null; route?: Route 
       </p>
       {workspace && route && (
         <nav aria-label={t.sections}>
-          {link("#/webhooks", t.subscriptions, route.page !== "usage")}
+          {link("#/webhooks", t.subscriptions, !["events", "usage"].includes(route.page))}
+          {link("#/events", t.catalogue.title, route.page === "events")}
           {link(usageHref(null), t.usage, route.page === "usage")}
           <a href="/docs" target="_blank" rel="noopener noreferrer">
             {t.docs}

@@ -1,6 +1,6 @@
 /** A place in the portal, named by the fragment of the address. */
 export type Route =
-  | { page: "webhooks" | "subscribe" | "unknown" }
+  | { page: "webhooks" | "subscribe" | "events" | "unknown" }
   | { page: "usage"; query: URLSearchParams }
   | { page: "webhook"; id: string; query: URLSearchParams }
   | { page: "delivery"; id: string; eventId: string };
@@ -11,7 +11,7 @@ export function parseRoute(fragment: string): Route {
   const [first, id, eventId, ...more] = path.split("/").filter(Boolean).map(decode);
   if (more.length > 0) return { page: "unknown" };
   if (first === "usage" && !id) return { page: "usage", query: new URLSearchParams(query) };
-  if (first === "subscribe" && !id) return { page: "subscribe" };
+  if ((first === "subscribe" || first === "events") && !id) return { page: first };
   if (first !== undefined && first !== "webhooks") return { page: "unknown" };
   if (!id) return { page: "webhooks" };
   if (eventId) return { page: "delivery", id, eventId };

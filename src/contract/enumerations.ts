@@ -66,8 +66,8 @@ export type RunStatus = z.infer<typeof RunStatus>;
 export type TriggerType = z.infer<typeof TriggerType>;
 export type WebhookEvent = z.infer<typeof WebhookEvent>;
 
-/** The state of a delivery. */
-export const DeliveryState = z.enum(["pending", "delivered", "exhausted", "cancelled"]);
+/** The state of a delivery; `test` if it was a test event, which is posted once, whatever the answer. */
+export const DeliveryState = z.enum(["pending", "delivered", "exhausted", "cancelled", "test"]);
 export type DeliveryState = z.infer<typeof DeliveryState>;
 
 /** The state of an event that may be delivered again; `missed` if it was never owed. */

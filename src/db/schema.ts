@@ -329,6 +329,8 @@ export const events = sqliteTable(
      */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
+    /** Whether it is a test event: nobody else is sent it, and nobody again. */
+    test: integer({ mode: "boolean" }).notNull().default(false),
     /** When it may be deleted, if its age alone does not tell. */
     expiresAt: integer("expires_at"),
   },

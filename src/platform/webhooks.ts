@@ -115,17 +115,18 @@ export const enableWebhook = operation({
 });
 
 export const sendTestEvent = operation({
-  about: "Posts one sample event, marked as a test, and shows the receiver's answer.",
+  about:
+    "Posts one sample event, marked as a test, and shows whether the receiver accepted it. `readDelivery` shows all that was sent and answered.",
   input: z.strictObject({ webhookId: WebhookId, type: WebhookEvent }),
   output: TestResult,
   examples: [{ webhookId, type: "lead.created" }],
   async run({ env }, { webhookId, type }) {
     const now = Date.now();
-    const { db } = await findPlacementOfWebhook(env, webhookId);
+    const { db } = await openPlacementOfWebhook(env, webhookId);
     const subscription = await findSubscription(db, webhookId, now);
     if (!subscription.accessGranted)
       throw new InputError("webhookId", "its workspace has no access");
-    return post(env, subscription, type, now);
+    return post(env, db, subscription, type, now);
   },
 });
 

@@ -1,4 +1,4 @@
-import { and, count, desc, eq, gte, lt, sql } from "drizzle-orm";
+import { and, count, desc, eq, gte, lt, ne, sql } from "drizzle-orm";
 import type { DeliveryState } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
@@ -29,7 +29,9 @@ export async function countDays(
   // Event ids are sorted by time: a day is a range of the primary key.
   const { subscriptionId: id, eventId } = deliveries;
   // Once delivered, it counts as delivered, even while it is being sent again.
-  const state = sql<DeliveryState>`iif(${deliveries.deliveredEarlier}, 'delivered', ${deliveries.state})`;
+  const state = sql<
+    Exclude<DeliveryState, "test">
+  >`iif(${deliveries.deliveredEarlier}, 'delivered', ${deliveries.state})`;
   const attempts = sql<number>`${deliveries.attempts} + ${deliveries.earlierAttempts}`;
   const counts = days.map((startsAt) => {
     const newest = qb
@@ -40,6 +42,7 @@ export async function countDays(
           eq(id, subscriptionId),
           gte(eventId, eventIdAt(startsAt)),
           lt(eventId, eventIdAt(startsAt + DAY_MS)),
+          ne(deliveries.state, "test"),
         ),
       )
       .orderBy(desc(eventId))

@@ -1,6 +1,6 @@
 import { openPersonalData, sealPersonalData } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
-import { HEADERS } from "./post.ts";
+import { HEADERS, TEST_HEADER } from "./post.ts";
 import type { AttemptRequest, AttemptResponse } from "./views.ts";
 
 /*
@@ -67,7 +67,11 @@ export async function openResponse(
 const ownerOf = ({ subscriptionId, eventId }: Owner) => `${subscriptionId}/${eventId}`;
 
 /** The request of an attempt. What is the same in each post is not stored. */
-export function requestOf(eventId: string, signatures: string | null): AttemptRequest | null {
+export function requestOf(
+  eventId: string,
+  signatures: string | null,
+  isTest: boolean,
+): AttemptRequest | null {
   if (signatures === null) return null;
   const [service = "", ...standard] = signatures.split(" ");
   return {
@@ -77,6 +81,7 @@ export function requestOf(eventId: string, signatures: string | null): AttemptRe
       "webhook-id": eventId,
       "webhook-timestamp": /^t=(\d+)/.exec(service)?.[1] ?? "",
       "webhook-signature": standard.join(" "),
+      ...(isTest ? TEST_HEADER : {}),
     },
   };
 }

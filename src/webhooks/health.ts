@@ -34,7 +34,9 @@ const HEALTH = {
     sql<LastAttempt | null>`(SELECT json_object('at', last_at, 'outcome', last_outcome, 'status', last_status,
       'durationMs', last_duration_ms)
     FROM (SELECT * ${ITS_DELIVERIES} ORDER BY ${deliveries.eventId} DESC LIMIT ${RECENT})
-    WHERE last_at IS NOT NULL ORDER BY last_at DESC LIMIT 1)`.mapWith(JSON.parse),
+    WHERE last_at IS NOT NULL AND state <> 'test' ORDER BY last_at DESC LIMIT 1)`.mapWith(
+      JSON.parse,
+    ),
   pending: sql<number>`(SELECT count(*) FROM (SELECT 1 ${ITS_PENDING} LIMIT ${PENDING_COUNTED_MAX}))`,
   dueAt: sql<number | null>`(SELECT min(${deliveries.dueAt}) ${ITS_PENDING})`,
   overlapEndsAt: sql<number | null>`(SELECT max(${earlierSecrets.until}) FROM ${earlierSecrets}

@@ -143,8 +143,9 @@ export async function findDelivery(
   if (known.length === 0) throw unknownWebhook();
   if (!row) throw unknownInput("eventId", "no such delivery to this subscription");
   const view = toView(row);
-  // A success is stored in the row of its delivery.
-  const { lastAttempt } = row.state === "delivered" ? view : { lastAttempt: null };
+  const isTest = row.state === "test";
+  // A success, and the one attempt of a test event, are stored in the row of their delivery.
+  const { lastAttempt } = row.state === "delivered" || isTest ? view : { lastAttempt: null };
   const log = [
     ...stored.map((attempt) => ({ ...attempt, at: isoTime(attempt.at) })),
     ...(lastAttempt
@@ -155,7 +156,7 @@ export async function findDelivery(
   const owner = { subscriptionId: webhookId, eventId };
   const attemptLog = log.map(async ({ signatures, response, ...attempt }) => ({
     ...attempt,
-    request: requestOf(eventId, signatures),
+    request: requestOf(eventId, signatures, isTest),
     response: await openResponse(key, owner, response),
   }));
   return {

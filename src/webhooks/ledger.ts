@@ -101,7 +101,7 @@ export async function findLedger(
   const [row] = await db
     .select({
       created: sql<number>`(SELECT coalesce(sum(json_array_length(${events.owed})), 0)
-          FROM ${events} WHERE ${isWithin(events)})`,
+          FROM ${events} WHERE ${isWithin(events)} AND NOT ${events.test})`,
       pending: countOf("pending"),
       delivered: countOf("delivered"),
       exhausted: countOf("exhausted"),

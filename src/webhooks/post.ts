@@ -7,6 +7,9 @@ export const HEADERS = {
   "User-Agent": "PublicAPI-Webhooks/1.0",
 };
 
+/** The header of a test event besides. */
+export const TEST_HEADER = { "X-Service-Test": "true" };
+
 /** How a post ended. */
 export interface Posted {
   outcome: Outcome;

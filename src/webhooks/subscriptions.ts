@@ -169,6 +169,8 @@ export interface KnownSubscription {
   sealedSecret: string;
   /** Sealed secrets that were rotated out and still sign. */
   earlierSecrets: string[];
+  /** The data key of its workspace, encrypted. */
+  dataKey: string | null;
   /** Whether its workspace has access. */
   accessGranted: boolean;
   /** Whether events are owed to it: it is not disabled and its workspace has access. */
@@ -196,6 +198,7 @@ export function knownSubscription(id: string, now: number): Statements<KnownSubs
         createdAt,
         sealedSecret,
         earlierSecrets: earlierSecretsAt(now),
+        dataKey: workspaces.dataKey,
         accessGranted: workspaces.accessGranted,
         isOwed: sql`${IS_ACTIVE}`.mapWith(Boolean),
         slow,

@@ -1,104 +1,99 @@
+import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { isoTime } from "../contract/time.ts";
+import { insertFrom } from "../db/builder.ts";
+import { commit, type Database, inOrder, type Statements } from "../db/client.ts";
+import { deliveries, events, subscriptions } from "../db/schema.ts";
+import { openDataKey } from "../encryption/personal-data.ts";
 import { log } from "../log.ts";
-import { showPerson } from "../records/person.ts";
 import type { WebhookDelivery } from "./bodies.ts";
-import { type Posted, post } from "./post.ts";
+import { type Kept, keep, NOTHING_KEPT, RESPONSE_READ_MS, readResponse } from "./exchange.ts";
+import { type Posted, post, TEST_HEADER } from "./post.ts";
 import { createGuard } from "./resolve.ts";
+import { DELIVERIES } from "./samples.ts";
 import { openSigner } from "./secrets.ts";
 import type { KnownSubscription } from "./subscriptions.ts";
 import type { TestResult } from "./views.ts";
 
 /**
- * Posts a sample event once, now, signed like any other, and returns the receiver's answer. A
- * header, `X-Service-Test: true`, and its data mark it as a test. Nothing is recorded: it affects
- * neither the ledger nor the subscription's health.
+ * Posts a sample event once, now, signed like any other, and records it with the receiver's answer. A
+ * header, `X-Service-Test: true`, and the id of its record mark it as a test. It affects neither the
+ * ledger nor the subscription's health, and is never sent again.
  *
  * @throws Error if one of the subscription's secrets cannot be decrypted.
  */
 export async function sendTestEvent(
   env: Env,
+  db: Database,
   subscription: KnownSubscription,
   type: WebhookEvent,
   now: number,
 ): Promise<TestResult> {
-  const { id, url } = subscription;
+  const { id, url, workspaceId, dataKey } = subscription;
   const eventId = newEventId(now);
-  const sample: WebhookDelivery = { id: eventId, created_at: isoTime(now), ...sampleOf(type, now) };
-  const body = JSON.stringify(sample);
-  const { outcome, response }: Posted = (await createGuard(env)(url))
+  const body = sampleBody(eventId, type, now);
+  const sign = await openSigner(env, id, subscription);
+  const headers = { ...(await sign(eventId, body, now)), ...TEST_HEADER };
+  const isRefused = await createGuard(env)(url);
+  const { outcome, response }: Posted = isRefused
     ? { outcome: { kind: "refused" }, response: null }
-    : await post(url, body, await headersOf(env, subscription, eventId, body, now), now);
-  await response?.body?.cancel();
+    : await post(url, body, headers, now);
   const status = outcome.kind === "answered" ? outcome.status : null;
   const durationMs = Date.now() - now;
+  const result: TestResult = { eventId, outcome: outcome.kind, status, durationMs };
+  const said = response && readResponse(response, AbortSignal.timeout(RESPONSE_READ_MS));
+  const openKey = () => openDataKey(env.ENCRYPTION_KEYS, workspaceId, dataKey);
+  const kept = isRefused
+    ? NOTHING_KEPT
+    : await keep({ subscriptionId: id, eventId }, headers, Promise.resolve(said), openKey);
+  await commit(db, record(id, type, body, now, result, kept));
   const { host } = new URL(url);
   log("test_event", { webhookId: id, host, outcome: outcome.kind, status, durationMs });
-  return { eventId, outcome: outcome.kind, status, durationMs };
+  return result;
 }
 
-async function headersOf(
-  env: Env,
-  subscription: KnownSubscription,
-  eventId: string,
+/** Records a test event, unless its subscription was deleted meanwhile. */
+function record(
+  subscriptionId: string,
+  type: WebhookEvent,
   body: string,
   now: number,
-): Promise<Record<string, string>> {
-  const sign = await openSigner(env, subscription.id, subscription);
-  return { ...(await sign(eventId, body, now)), "X-Service-Test": "true" };
+  { eventId, outcome, status, durationMs }: TestResult,
+  { signatures, response }: Kept,
+): Statements<unknown> {
+  const { id, workspaceId, deletedAt } = subscriptions;
+  const once = sql`FROM ${subscriptions} WHERE ${id} = ${subscriptionId} AND ${deletedAt} IS NULL
+    ON CONFLICT DO NOTHING`;
+  return inOrder([
+    insertFrom(
+      events,
+      { id: eventId, workspaceId, type, body, owed: [subscriptionId], createdAt: now, test: true },
+      once,
+    ),
+    insertFrom(
+      deliveries,
+      {
+        ...{ subscriptionId, eventId, workspaceId },
+        ...{ state: "test", attempts: 1, dueAt: now, settledAt: now + durationMs },
+        ...{ lastAt: now, lastOutcome: outcome, lastStatus: status, lastDurationMs: durationMs },
+        ...{ signatures, response: sql`unhex(${response})` },
+      },
+      once,
+    ),
+  ]);
 }
 
-type Sample = WebhookDelivery extends infer D
-  ? D extends WebhookDelivery
-    ? Pick<D, "type" | "data">
-    : never
-  : never;
-
-function sampleOf(type: WebhookEvent, now: number): Sample {
+/** A sample event of a kind that happened just now, to a record that does not exist. */
+function sampleBody(eventId: string, type: WebhookEvent, now: number): string {
+  const samples: Record<WebhookEvent, WebhookDelivery> = DELIVERIES;
+  const { data } = samples[type];
   const at = isoTime(now);
-  switch (type) {
-    case "lead.created":
-      return {
-        type,
-        data: {
-          id: "lea_test",
-          source: "widget",
-          agent_id: "agt_test",
-          ...showPerson({
-            name: "Test",
-            email: "test@example.com",
-            customFields: { test: true },
-          }),
-          created_at: at,
-        },
-      };
-    case "run.completed":
-      return {
-        type,
-        data: {
-          id: "run_test",
-          automation_id: "aut_test",
-          status: "success",
-          trigger_type: "comment",
-          occurred_at: at,
-          actions: [{ type: "test", status: "test" }],
-          lead_id: null,
-        },
-      };
-    case "automation.status_changed":
-      return {
-        type,
-        data: {
-          id: "aut_test",
-          name: "Test",
-          type: "social_comments",
-          provider: "test",
-          agent_id: "agt_test",
-          agent_name: "Test",
-          status: "active",
-          updated_at: at,
-        },
-      };
-  }
+  const fields = Object.entries(data).map(([name, value]) => [
+    name,
+    name.endsWith("_at") ? at : value,
+  ]);
+  const id = data.id.replace(/_.*/, "_test");
+  const record = { ...Object.fromEntries(fields), id };
+  return JSON.stringify({ id: eventId, type, created_at: at, data: record });
 }

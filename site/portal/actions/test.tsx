@@ -6,16 +6,19 @@ import { formatOutcome, isAccepted } from "../format.ts";
 import { useAction } from "../load.ts";
 import { Dialog } from "../parts/dialog.tsx";
 import { DialogForm } from "../parts/dialog-form.tsx";
+import { deliveryHref } from "../route.ts";
 import { t } from "../text.ts";
 
 /** Sends a test event and shows the receiver's answer. */
-export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): void }) {
+export function TestDialog(props: { webhook: Webhook; onClose(): void; onDone(): void }) {
+  const { webhook, onClose, onDone } = props;
   const action = useAction();
   const [result, setResult] = useState<TestResult | null>(null);
   const send = (kind: Kind) =>
     action.run(async () => {
       setResult(null);
       setResult(await sendTest(webhook.webhookId, kind));
+      onDone();
     });
   return (
     <Dialog title={t.test.title} onClose={onClose}>
@@ -39,7 +42,7 @@ export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): 
           </label>
           <div role="status">
             {action.isBusy && <p class="note">{t.test.sending}</p>}
-            {result && <Result result={result} />}
+            {result && <Result webhook={webhook} result={result} />}
           </div>
         </DialogForm>
       )}
@@ -47,7 +50,7 @@ export function TestDialog({ webhook, onClose }: { webhook: Webhook; onClose(): 
   );
 }
 
-function Result({ result }: { result: TestResult }) {
+function Result({ webhook, result }: { webhook: Webhook; result: TestResult }) {
   const good = isAccepted(result);
   return (
     <div class={`note ${good ? "good" : "bad"}`}>
@@ -55,7 +58,9 @@ function Result({ result }: { result: TestResult }) {
         <b>{formatOutcome(result)}</b> · {t.milliseconds(result.durationMs)}
       </p>
       <p>{good ? t.test.accepted : describe(result)}</p>
-      <p class="mono small">{result.eventId}</p>
+      <p>
+        <a href={deliveryHref(webhook.webhookId, result.eventId)}>{t.test.details}</a>
+      </p>
     </div>
   );
 }

@@ -131,7 +131,8 @@ function Row(props: {
   const { state, type, createdAt, attempts, lastAttempt, dueAt, eventId } = delivery;
   const kind = t.kinds[type] ?? type;
   const isWaiting = state === "pending" && (webhook.state === "failing" || isAhead(dueAt));
-  const mayBeSent = webhook.state !== "disabled" && (state !== "pending" || isWaiting);
+  const mayBeSent =
+    webhook.state !== "disabled" && state !== "test" && (state !== "pending" || isWaiting);
   return (
     <tr>
       <td>

@@ -45,11 +45,15 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
           <LoadFault loaded={loaded} />
           <About delivery={delivery} />
           <ActionFault fault={fault} />
-          <div class="buttons">
-            <button type="button" disabled={isBusy} onClick={sendAgain}>
-              {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
-            </button>
-          </div>
+          {delivery.state === "test" ? (
+            <p class="hint">{t.test.once}</p>
+          ) : (
+            <div class="buttons">
+              <button type="button" disabled={isBusy} onClick={sendAgain}>
+                {delivery.state === "pending" ? t.deliveries.sendNow : t.deliveries.sendAgain}
+              </button>
+            </div>
+          )}
           <Attempts log={delivery.attemptLog} />
           <section>
             <h2>{t.delivery.body}</h2>

@@ -126,7 +126,7 @@ function Actions({ webhook, kinds, onDone }: ActionsProps) {
         </DialogButton>
       )}
       <DialogButton label={t.test.button}>
-        {(onClose) => <TestDialog {...{ webhook, onClose }} />}
+        {(onClose) => <TestDialog {...{ webhook, onClose, onDone }} />}
       </DialogButton>
       {!isDisabled && (
         <DialogButton label={t.sendAgain.button}>

@@ -5,8 +5,8 @@ import { Copy } from "./basics.tsx";
 /** A JSON token: a key, a string, a number or a word. */
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null|-?\d[\d.eE+-]*)\b/g;
 
-/** The body of a delivery, formatted, or exactly as it is signed. */
-export function Body({ body }: { body: string }) {
+/** A body, formatted; that of a delivery, if wanted, exactly as it is signed. */
+export function Body({ body, isExample = false }: { body: string; isExample?: boolean }) {
   const [isExact, setExact] = useState(false);
   const pretty = layOut(body);
   const choice = (exact: boolean, label: string) => (
@@ -17,10 +17,14 @@ export function Body({ body }: { body: string }) {
   return (
     <div class="body">
       <div class="body-bar">
-        <div class="choices">
-          {choice(false, t.delivery.pretty)}
-          {choice(true, t.delivery.exact)}
-        </div>
+        {isExample ? (
+          <span class="hint">{t.catalogue.example}</span>
+        ) : (
+          <div class="choices">
+            {choice(false, t.delivery.pretty)}
+            {choice(true, t.delivery.exact)}
+          </div>
+        )}
         <Copy text={isExact ? body : pretty} />
       </div>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard. */}

@@ -2,8 +2,9 @@ import type { OpenAPIHono } from "@hono/zod-openapi";
 import type { WebhookEvent } from "../../contract/enumerations.ts";
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { WebhookDelivery } from "../../webhooks/bodies.ts";
+import { DELIVERIES } from "../../webhooks/samples.ts";
 import { signatureHeaders } from "../../webhooks/signature.ts";
-import { DELIVERIES, SECRET } from "../routes/examples.ts";
+import { SECRET } from "../routes/examples.ts";
 
 type Registry = OpenAPIHono["openAPIRegistry"];
 

@@ -11,12 +11,13 @@ import {
 } from "../../records/automations.ts";
 import { CONTROLLABLE, controlAutomation } from "../../records/control.ts";
 import { wake } from "../../webhooks/dispatch/wake.ts";
+import { AUTOMATION, PAUSED } from "../../webhooks/samples.ts";
 import { jsonBody } from "../body.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
 import { body, errors, json } from "../responses.ts";
 import { served } from "../served.ts";
-import { AUTOMATION, PAGES, PAUSED } from "./examples.ts";
+import { PAGES } from "./examples.ts";
 
 export const automations = newApp();
 

@@ -115,7 +115,7 @@ async function redeliverEvents(
   if (unknown >= 0)
     throw unknownInput(
       ["eventIds", unknown],
-      "no such event, or the subscription does not list its kind",
+      "no such event, or a test, or the subscription does not list its kind",
     );
   const wanted = found
     .filter((event) => event.isRequeueable || event.isWaiting)

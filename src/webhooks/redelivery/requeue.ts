@@ -17,8 +17,8 @@ export const SPACING_MS = 1000 / REDELIVERIES_PER_SECOND;
  */
 export const nextSlot = (now: number) => sql<number>`max(${now}, ${subscriptions.scheduledUntil})`;
 
-/** SQL condition: the subscription lists the event's kind. */
-export const IS_LISTED = sql`EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${events.type})`;
+/** SQL condition: the subscription lists the event's kind, and it is not a test event. */
+export const IS_LISTED = sql`NOT ${events.test} AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${events.type})`;
 
 /** SQL condition: the delivery is of this event to this subscription. */
 export const IS_ITS_DELIVERY = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.eventId} = ${events.id}`;

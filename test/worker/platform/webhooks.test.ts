@@ -2,6 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
 import { WebhookEvent } from "../../../src/contract/enumerations.ts";
+import { isoTime } from "../../../src/contract/time.ts";
 import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { WebhookDelivery } from "../../../src/webhooks/bodies.ts";
 import { findSubscription } from "../../../src/webhooks/subscriptions.ts";
@@ -17,6 +18,7 @@ import {
   endWait,
   expectedSignatures,
   failAt,
+  HOUR_MS,
   noticesOf,
   owed,
   receivedBy,
@@ -90,23 +92,62 @@ describe("sendTestEvent", () => {
     const checked: Env = { ...env, DNS_OVER_HTTPS_URL: "https://dns.example/dns-query" };
     const now = Date.now();
     const known = await findSubscription(db, subscription.id, now);
-    const result = await sendTestEvent(checked, known, "lead.created", now);
+    const result = await sendTestEvent(checked, db, known, "lead.created", now);
     expect(result).toMatchObject({ outcome: "refused", status: null });
     expect(await receivedBy(subscription)).toEqual([]);
   });
 
-  test("does not affect the ledger, the deliveries or the health, even of a disabled subscription", async () => {
-    const { id, workspaceId } = await owed(1, T0, { behaviour: "status-500" });
-    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
-    const [row, ledger] = [await subscriptionRow(id), await Platform.ledger({ workspaceId })];
-    const result = await Platform.sendTestEvent({ webhookId: id, type: "lead.created" });
-    expect(result).toMatchObject({ outcome: "answered", status: 500 });
-    expect(await subscriptionRow(id)).toEqual(row);
-    expect(await Platform.ledger({ workspaceId })).toMatchObject({
-      created: ledger.created,
-      pending: 1,
+  test.each([
+    ["echo-503", { contentType: "application/json", body: expect.any(String), truncated: false }],
+    ["status-302", null],
+  ])("is recorded with what was sent and answered: %s", async (behaviour, response) => {
+    const webhook = await subscribe(await createWorkspace(), { url: subscriberUrl(behaviour) });
+    const webhookId = webhook.id;
+    const { eventId, outcome, status, durationMs } = await Platform.sendTestEvent({
+      webhookId,
+      type: "run.completed",
     });
-    expect(await statesOf(id)).toEqual({ pending: 1 });
+    const [posted] = await receivedBy(webhook);
+    const delivery = await Platform.readDelivery({ webhookId, eventId });
+    expect(delivery).toMatchObject({ state: "test", type: "run.completed", attempts: 1 });
+    expect(delivery.body).toBe(posted?.body);
+    const request = { headers: expect.objectContaining({ "X-Service-Test": "true" }) };
+    const at = delivery.createdAt;
+    expect(delivery.attemptLog).toEqual([{ at, outcome, status, durationMs, request, response }]);
+    const sent = Object.entries(delivery.attemptLog[0]?.request?.headers ?? {});
+    for (const [name, value] of sent) expect(posted?.headers[name.toLowerCase()]).toBe(value);
+    const { items } = await Platform.listDeliveries({ webhookId, state: "test" });
+    expect(items.map((item) => item.eventId)).toEqual([eventId]);
+  });
+
+  test("affects neither the ledger, the counts nor the health, even of a disabled subscription", async () => {
+    const { id: webhookId, workspaceId } = await owed(1, Date.now(), { behaviour: "status-500" });
+    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${webhookId}`);
+    const state = async () => ({
+      row: await subscriptionRow(webhookId),
+      shown: await Platform.readWebhook({ webhookId }),
+      ledger: { ...(await Platform.ledger({ workspaceId })), oldestPendingSeconds: 0 },
+    });
+    const before = await state();
+    const result = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+    expect(result).toMatchObject({ outcome: "answered", status: 500 });
+    expect(await state()).toEqual(before);
+    expect(await statesOf(webhookId)).toEqual({ pending: 1, test: 1 });
+  });
+
+  test("is never sent again, nor to another subscription", async () => {
+    const workspaceId = await createWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const other = await subscribe(workspaceId);
+    const since = isoTime(Date.now() - HOUR_MS);
+    const { eventId } = await Platform.sendTestEvent({ webhookId, type: "lead.created" });
+    for (const id of [webhookId, other.id]) {
+      const named = Platform.redeliver({ webhookId: id, eventIds: [eventId] });
+      expect(await errorOf(named)).toContain("eventIds[0]: no such event, or a test");
+      expect(await Platform.redeliver({ webhookId: id, since })).toEqual({ count: 0, more: false });
+    }
+    expect(await statesOf(webhookId)).toEqual({ test: 1 });
+    expect(await statesOf(other.id)).toEqual({});
   });
 
   test("is refused while the workspace has no access: nothing is posted", async () => {

@@ -1,0 +1,1 @@
+ALTER TABLE `events` ADD `test` integer DEFAULT false NOT NULL;

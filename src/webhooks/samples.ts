@@ -1,0 +1,72 @@
+/*
+ * Sample records and events: those of test events, of the portal and of the document's examples. The
+ * portal's page is compiled with them, so they import nothing.
+ */
+
+export const AGENT = { agent_id: "agt_36za4osfnzo35ckmhslm0xz7u", agent_name: "Agence Lumière" };
+
+/** An active automation. */
+export const AUTOMATION = {
+  id: "aut_f0jiad8b5wgl2n2n7fvlz8msa",
+  name: "Réponse aux commentaires – Agence Lumière",
+  type: "social_comments" as const,
+  provider: "instagram",
+  ...AGENT,
+  status: "active" as const,
+  updated_at: "2026-03-14T09:26:53.589Z",
+};
+
+/** The same automation after it was paused. */
+export const PAUSED = {
+  ...AUTOMATION,
+  status: "paused" as const,
+  updated_at: "2026-03-14T10:02:17.204Z",
+};
+
+/** A lead from a comment. */
+export const LEAD = {
+  id: "lea_9gmb2r1swpb7za0zdq7tfmpyi",
+  source: "social" as const,
+  agent_id: AGENT.agent_id,
+  name: "Camille Durand",
+  email: "camille.durand@example.com",
+  phone: null,
+  custom_fields: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
+  created_at: "2026-03-14T09:31:05.420Z",
+};
+
+/** The run that captured the first lead. */
+export const RUN = {
+  id: "run_5su0mdisn1dlh83kncdyrb2za",
+  automation_id: AUTOMATION.id,
+  status: "success" as const,
+  trigger_type: "comment" as const,
+  occurred_at: "2026-03-14T09:31:05.961Z",
+  actions: [
+    { type: "reply_to_comment", status: "success" },
+    { type: "send_message", status: "success" },
+  ],
+  lead_id: LEAD.id,
+};
+
+/** The sample events, as delivered. */
+export const DELIVERIES = {
+  "lead.created": {
+    id: "evt_536po8x4ssa80u8pr8h9b718j",
+    type: "lead.created",
+    created_at: "2026-03-14T09:31:05.688Z",
+    data: LEAD,
+  },
+  "run.completed": {
+    id: "evt_3b6xyhi7jvko3njeskvmrui0h",
+    type: "run.completed",
+    created_at: "2026-03-14T09:31:06.133Z",
+    data: RUN,
+  },
+  "automation.status_changed": {
+    id: "evt_0q2m5x8c1v7b4n9k3j6h0g2f5",
+    type: "automation.status_changed",
+    created_at: PAUSED.updated_at,
+    data: PAUSED,
+  },
+} as const;
