@@ -65,9 +65,9 @@ describe("npm run platform", () => {
           events: ["lead.created", "run.completed"],
         });
       const [head, two, one, end] = await show("listWebhooks", input);
-      expect(head).toMatch(/^webhookId +url +events +createdAt +disabledAt +state +/);
+      expect(head).toMatch(/^webhookId +url +events +description +createdAt +disabledAt +state +/);
       expect(two).toMatch(
-        /^whk_\S+ {2}http:\/\/localhost:1\/two {2}lead\.created, run\.completed {2}\S+Z +none +healthy +none +0 +/,
+        /^whk_\S+ {2}http:\/\/localhost:1\/two {2}lead\.created, run\.completed {2}none +\S+Z +none +healthy +none +0 +/,
       );
       expect(one).toContain("http://localhost:1/one");
       expect(one?.indexOf("healthy")).toBe(head?.indexOf("state"));
