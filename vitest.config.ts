@@ -80,13 +80,13 @@ function inWorkerd(
 }
 
 /** Tests that run in Node, with or without the built Worker. */
-function inNode(name: string, include: string[]) {
+function inNode(name: string, include: string[], globalSetup: string[] = []) {
   return {
     test: {
       name,
       env: { TMPDIR: DISK },
       include,
-      globalSetup: ["./test/node/support/build.ts"],
+      globalSetup,
       testTimeout: 120_000,
       hookTimeout: 120_000,
     },
@@ -120,14 +120,14 @@ process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cach
 export default defineConfig({
   test: {
     // More than there are cores: some files mostly wait, for holds and ten-second timeouts.
-    maxWorkers: 5,
+    maxWorkers: 4,
     reporters: ["dot"],
     projects: [
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
       inWorkerd("repeated", REPEATED, THREE_DATABASES),
       inNode("node", ["test/node/**/*.test.ts"]),
-      inNode("long", ["test/long/**/*.test.ts"]),
+      inNode("long", ["test/long/**/*.test.ts"], ["./test/node/support/build.ts"]),
     ],
   },
 });

@@ -119,7 +119,8 @@ describe("every method works for a workspace of DB_2", () => {
     const { workspaceId, webhookId, api } = await openSubscribed("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("l1")] });
     await ledgerOf(workspaceId).toMatchObject({ delivered: 1 });
-    expect(await all.readWebhook({ webhookId })).toMatchObject({ webhookId });
+    await all.updateWebhook({ webhookId, description: "CRM" });
+    expect(await all.readWebhook({ webhookId })).toMatchObject({ webhookId, description: "CRM" });
     const { items } = await all.listDeliveries({ webhookId });
     expect(items).toMatchObject([{ state: "delivered" }]);
     const eventId = items[0]?.eventId ?? "";

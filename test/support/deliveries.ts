@@ -5,7 +5,7 @@ import {
   waitOnExecutionContext,
 } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { and, eq } from "drizzle-orm";
+import { and, count, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { vi } from "vitest";
 import type { WebhookEvent } from "../../src/contract/enumerations.ts";
@@ -119,9 +119,12 @@ export async function deliveryTo(subscriptionId: string) {
 
 /** The number of a subscription's deliveries in each state. */
 export async function statesOf(subscriptionId: string): Promise<Record<string, number>> {
-  const rows = await deliveriesTo(subscriptionId);
-  const byState = Map.groupBy(rows, ({ state }) => state);
-  return Object.fromEntries([...byState].map(([state, { length }]) => [state, length]));
+  const states = await db
+    .select({ state: deliveries.state, length: count() })
+    .from(deliveries)
+    .where(eq(deliveries.subscriptionId, subscriptionId))
+    .groupBy(deliveries.state);
+  return Object.fromEntries(states.map(({ state, length }) => [state, length]));
 }
 
 /** The row of a subscription. */

@@ -2,7 +2,9 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { ROOT } from "../../../scripts/shared/checkout.ts";
 
-/** Builds the files of the docs page, as a build of the Worker does. */
+/** Builds the files of the docs page, as a build of the Worker does: once for all projects. */
 export default function setup(): void {
+  if (process.env.ASSETS_ARE_BUILT) return;
+  process.env.ASSETS_ARE_BUILT = "true";
   execFileSync(process.execPath, [join(ROOT, "scripts/assets.ts")]);
 }

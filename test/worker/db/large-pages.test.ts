@@ -172,7 +172,7 @@ test("whatever the sizes and the limit, no lead is skipped or repeated, and no p
         expect(read.rows).toBeLessThanOrEqual(limit + 1 + 2 * items.length);
       }
     }),
-    { numRuns: 12 },
+    { numRuns: 6 },
   );
 }, 60_000);
 

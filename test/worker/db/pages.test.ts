@@ -14,7 +14,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 
-const ROWS = 300;
+const ROWS = 120;
 const ALL = { crmSource: true };
 const SOCIAL = { crmSource: false };
 

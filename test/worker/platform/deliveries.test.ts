@@ -54,6 +54,7 @@ describe("listWebhooks", () => {
         {
           webhookId: id,
           url,
+          description: null,
           events: ["lead.created"],
           createdAt: isoTime(T0),
           disabledAt: null,

@@ -48,7 +48,8 @@ describe("an address", () => {
   test("is told what its network leaves it, if that is less", async () => {
     const gate = openGate();
     const now = Date.now();
-    for (let i = 0; i < NETWORK_LIMIT - 3; i++) await gate.fail(`block ${i}`, now);
+    const others = Array.from({ length: NETWORK_LIMIT - 3 }, (_, i) => `block ${i}`);
+    await Promise.all(others.map((block) => gate.fail(block, now)));
     const { rateLimit } = await gate.fail(BLOCK, now + 1_000);
     expect(rateLimit).toEqual({ limit: LIMIT, remaining: 2, resetMs: WINDOW_MS - 1_000 });
   });
@@ -56,7 +57,8 @@ describe("an address", () => {
   test("takes no more than its own limit from its network's", async () => {
     const gate = openGate();
     const now = Date.now();
-    for (let i = 0; i < 2 * NETWORK_LIMIT; i++) await gate.fail(BLOCK, now);
+    const failures = Array.from({ length: NETWORK_LIMIT + 1 }, () => gate.fail(BLOCK, now));
+    await Promise.all(failures);
     expect(await gate.fail("another block", now)).toMatchObject({ blocked: null });
   });
 

@@ -58,7 +58,7 @@ describe("a quota of 5 and 20 requests that find the gate cold", () => {
       fc.asyncProperty(times, orders, forgetting, async (moments, order, forgetAfter) => {
         expect((await admit(moments, order, forgetAfter)).admitted).toBe(LIMIT);
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 });

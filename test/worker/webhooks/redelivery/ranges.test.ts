@@ -182,7 +182,7 @@ describe("a redelivered range", () => {
     const range = rangeOf("missed");
     for (const when of ["before", "after"] as const)
       for (let at = 1; at <= 12; at++) {
-        const { workspaceId, id, eventIds } = await withEvents(1_100, "missed");
+        const { workspaceId, id, eventIds } = await withEvents(700, "missed");
         const crash = (trip: number) => {
           if (trip >= at) throw new Error("the machine is gone");
         };
