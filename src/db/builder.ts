@@ -56,6 +56,12 @@ export function insertFrom<T extends SQLiteTable>(table: T, values: Assigned<T>,
   return qb.insert(table).select(sql`SELECT ${list(selected)} ${source}`);
 }
 
+/** The name of a column's field. */
+export function fieldOf(column: Column): string {
+  const columns = Object.entries<Column>(getTableColumns(column.table));
+  return columns.find(([, own]) => own === column)?.[0] as string;
+}
+
 /** Joins columns or expressions with commas. */
 export function list(parts: (Column | SQL)[]): SQL {
   return sql.join(parts, sql`, `);

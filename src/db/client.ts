@@ -24,13 +24,17 @@ export interface Statements<R> {
 }
 
 /** A query of Drizzle's that returns rows. */
-type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
+export type RowQuery<Row> = BatchItem<"sqlite"> & { readonly _: { readonly result: Row[] } };
 
-/** A query of Drizzle's. One that returns rows is read as these, any other as nothing. */
+/**
+ * A query of Drizzle's. One that returns rows is read as these, any other as nothing. Raw SQL is a write;
+ * `qb.all<Row>(sql)` reads its rows, in SQLite's own types: strings for JSON, 0 and 1 for booleans.
+ */
 type Built = BatchItem<"sqlite"> | SQL;
 /** What `commit` takes. */
 export type Executable = Statements<unknown> | Built;
-type ResultOf<P> =
+/** What a part of a transaction is read as. */
+export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
 
@@ -66,22 +70,11 @@ function checkNames(query: object): void {
 function toStatements(part: Executable): Statements<unknown> {
   if ("queries" in part) return part;
   const made = prepare(part);
-  return { queries: [made.getQuery()], read: readerOf(made) };
-}
-
-function readerOf(made: Prepared): Statements<unknown>["read"] {
-  return ([result]) => {
+  const read = ([result]: D1Result[]) => {
     const found = made.mapResult(result, true);
     return found === result ? undefined : found;
   };
-}
-
-/**
- * A query, read as its rows. Raw SQL returns SQLite's own types: strings for JSON, 0 and 1 for
- * booleans.
- */
-export function rows<Row>(query: RowQuery<Row> | SQL): Statements<Row[]> {
-  return toStatements(is(query, SQL) ? qb.all<Row>(query) : query) as Statements<Row[]>;
+  return { queries: [made.getQuery()], read };
 }
 
 /** A row as raw SQL returns it. */
@@ -93,40 +86,23 @@ export type Stored<Row> = {
       : string | Extract<Row[K], null>;
 };
 
-/** A write, read as nothing. */
-export function write(query: Built): Statements<undefined> {
-  return toStatements(query) as Statements<undefined>;
-}
-
 /**
  * A write, read as the number of rows it changed. D1's own count includes the rows that triggers
  * write, as they do while a workspace is copied to another database.
  */
 export function counted(query: SQLWrapper): Statements<number> {
-  return readAs(rows(sql`${query.getSQL()} RETURNING 1`), ({ length }) => length);
+  return readAs(qb.all(sql`${query.getSQL()} RETURNING 1`), ({ length }) => length);
 }
 
 /**
  * A query whose SQL text is built once, on first use. `sql.placeholder` marks where its values go.
  */
-export function prepared<Row>(query: RowQuery<Row> | SQL) {
-  return preparedOnce<Row[]>(() => prepare(is(query, SQL) ? qb.all<Row>(query) : query));
-}
-
-/** Like `prepared`, for a write. */
-export function preparedWrite(query: Built) {
-  return preparedOnce<undefined>(() => prepare(query));
-}
-
-function preparedOnce<R>(make: () => Prepared) {
-  let once: { text: Query; read: Statements<R>["read"] } | undefined;
-  return (values: Record<string, unknown>): Statements<R> => {
-    if (!once) {
-      const made = make();
-      once = { text: made.getQuery(), read: readerOf(made) as Statements<R>["read"] };
-    }
-    const { text, read } = once;
-    return { queries: [{ sql: text.sql, params: fillPlaceholders(text.params, values) }], read };
+export function prepared<P extends Built>(query: P) {
+  let once: Statements<ResultOf<P>> | undefined;
+  return (values: Record<string, unknown>): Statements<ResultOf<P>> => {
+    once ??= toStatements(query) as Statements<ResultOf<P>>;
+    const [{ sql, params }] = once.queries as [Query];
+    return { queries: [{ sql, params: fillPlaceholders(params, values) }], read: once.read };
   };
 }
 
@@ -147,8 +123,12 @@ export function inOrder<const P extends readonly Executable[]>(parts: P): Statem
 }
 
 /** The same statements, with their result mapped by `read`. */
-export function readAs<A, B>(statements: Statements<A>, read: (result: A) => B): Statements<B> {
-  return { queries: statements.queries, read: (results) => read(statements.read(results)) };
+export function readAs<P extends Executable, B>(
+  part: P,
+  read: (result: ResultOf<P>) => B,
+): Statements<B> {
+  const made = toStatements(part) as Statements<ResultOf<P>>;
+  return { queries: made.queries, read: (results) => read(made.read(results)) };
 }
 
 const TRIES = 4;

@@ -1,7 +1,7 @@
 import { inArray, lt, type SQL, sql } from "drizzle-orm";
 import { HOUR_MS, isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "./builder.ts";
-import { commit, type Database, inOrder, type Statements, write } from "./client.ts";
+import { commit, type Database, type Executable, inOrder, type Statements } from "./client.ts";
 import { commits } from "./schema.ts";
 
 /** How long a transaction's token is kept: longer than any retry can take. */
@@ -28,7 +28,7 @@ export async function commitOnce<R>(
 ): Promise<R | null> {
   const token = `${isoTime(now)}/${crypto.randomUUID()}`;
   const isCommitted = sql`EXISTS (SELECT 1 FROM ${commits} WHERE ${commits.token} = ${token})`;
-  const mark = write(insertFrom(commits, { token }, sql`WHERE ${guard} OR ${isCommitted}`));
+  const mark = insertFrom(commits, { token }, sql`WHERE ${guard} OR ${isCommitted}`);
   try {
     const [, result] = await commit(db, inOrder([mark, statements]));
     return result;
@@ -44,12 +44,12 @@ export const ALWAYS = sql`true`;
 const TAKEN = "UNIQUE constraint failed: commits.token";
 
 /** Deletes the tokens of transactions that can no longer be retried. */
-export function deleteCommits(now: number): Statements<unknown> {
+export function deleteCommits(now: number): Executable {
   const old = qb
     .select({ token: commits.token })
     .from(commits)
     .where(lt(commits.token, isoTime(now - COMMITS_KEPT_MS)))
     .orderBy(commits.token)
     .limit(COMMITS_FORGOTTEN_MAX);
-  return write(qb.delete(commits).where(inArray(commits.token, old)));
+  return qb.delete(commits).where(inArray(commits.token, old));
 }

@@ -1,6 +1,7 @@
-import { type Column, desc, type SQL, sql } from "drizzle-orm";
+import { type Column, desc, type Placeholder, type SQL, sql } from "drizzle-orm";
 import type { Position } from "../contract/cursor.ts";
-import { type Database, query, type Statements } from "./client.ts";
+import { fieldOf } from "./builder.ts";
+import { type Database, prepared, query, type RowQuery, type Statements } from "./client.ts";
 
 /**
  * A page ends before the leads or runs on it are larger than this in total, as the database returns
@@ -22,20 +23,50 @@ export interface Listing<Item> {
   next: Position | null;
 }
 
-/*
- * Parts of a prepared query for a page, newest first by (`at`, `id`). It reads the rows behind the
- * position from `pageValues`, one more than is shown.
- */
+/** A list's order, newest first. Its rows have both columns as fields of the same names. */
+export interface Order {
+  at: Column;
+  id: Column;
+}
 
-/** SQL condition for the rows of a page. */
-export function isBehind(at: Column, id: Column): SQL {
+/** SQL condition: the row comes after the position from `pageValues`. */
+export function isBehind({ at, id }: Order): SQL {
   // Not `<`: SQLite would read the position's own row only to discard it.
   return sql`(${at}, ${id}) <= (${sql.placeholder("at")}, ${sql.placeholder("id")})`;
 }
 
-/** The sort order of a page. */
-export function newestFirst(at: Column, id: Column): [SQL, SQL] {
+/** An order for `orderBy`. */
+export function newestFirst({ at, id }: Order): [SQL, SQL] {
   return [desc(at), desc(id)];
+}
+
+/** A query that can still be sorted. */
+interface Sortable<Row> {
+  orderBy(...by: SQL[]): { limit(rows: Placeholder): RowQuery<Row> };
+}
+
+/**
+ * Prepares the pages of a list: each reads the rows that it shows plus one.
+ *
+ * @param rows selects the rows that are `isBehind`.
+ * @param whole a prepared query for the rows that are `NAMED`, if they have a large part.
+ */
+export function preparePages<Row extends { id: string }>(
+  order: Order,
+  rows: RowQuery<Row>,
+  whole?: Whole,
+) {
+  const sortable = rows as unknown as Sortable<Row>;
+  const page = prepared(sortable.orderBy(...newestFirst(order)).limit(ROWS));
+  return async (
+    db: Database,
+    values: Record<string, unknown>,
+    request: PageRequest,
+  ): Promise<Listing<Row>> => {
+    const found = await query(db, page({ ...values, ...pageValues(request) }));
+    const listing = toListing(found as Row[], request.limit, order);
+    return whole ? readLargeParts(db, whole, values, listing, request.limit) : listing;
+  };
 }
 
 /** Maximum number of rows to read. */
@@ -53,12 +84,14 @@ export function pageValues({ limit, after }: PageRequest) {
  * otherwise just its size; `readLargeParts` then reads those that the page has room for.
  */
 
-/** A row whose large part is null if it is larger than its share. */
+/** A row with a large part, which is null if it is larger than its share. */
 export interface Sized {
   id: string;
   /** The size of its large part, in bytes as the database returns it. */
   size: number;
 }
+
+type Whole = (values: Record<string, unknown>) => Statements<Pick<Sized, "id">[]>;
 
 /** SQL expression: a large part, or null if it is larger than its share. @param size its size. */
 export function ifSmall<T>(size: SQL, part: Column | SQL): SQL<T> {
@@ -82,14 +115,14 @@ export function isNamed(id: Column): SQL {
  *
  * @param whole a prepared query for the rows that are `NAMED`.
  */
-export async function readLargeParts<Row extends Sized>(
+export async function readLargeParts<Row extends Pick<Sized, "id">>(
   db: Database,
-  whole: (values: Record<string, unknown>) => Statements<Pick<Row, "id">[]>,
+  whole: Whole,
   values: Record<string, unknown>,
   { items, next }: Listing<Row>,
   limit: number,
 ): Promise<Listing<Row>> {
-  const isLarge = ({ size }: Row) => size > shareOf(limit);
+  const isLarge = ({ size = 0 }: Partial<Sized>) => size > shareOf(limit);
   const ids = items.filter(isLarge).map(({ id }) => id);
   if (ids.length === 0) return { items, next };
   const read = await query(db, whole({ ...values, ids: JSON.stringify(ids) }));
@@ -112,41 +145,30 @@ function lastBefore(id: string): string {
   return `${id.slice(0, -1)}${String.fromCharCode(id.charCodeAt(id.length - 1) - 1)}\uffff`;
 }
 
-/** A row's position in a list sorted by creation time. */
-export function byCreation({ createdAt, id }: { createdAt: number; id: string }): Position {
-  return { at: createdAt, id };
-}
-
-/** Lists one page with a prepared query. */
-export async function listPage<Row extends object, Item>(
-  db: Database,
-  page: (values: Record<string, unknown>) => Statements<Row[]>,
-  values: Record<string, unknown>,
-  request: PageRequest,
-  position: (row: Row) => Position,
-  toItem: (row: Row) => Item,
-): Promise<Listing<Item>> {
-  const found = await query(db, page({ ...values, ...pageValues(request) }));
-  return toListing(found, request.limit, position, toItem);
-}
-
 /**
  * Builds a page from the `limit + 1` rows read; the extra row only shows that there are more. The page
  * ends earlier if its large parts would be too large together.
  */
-export function toListing<Row extends object, Item>(
+export function toListing<Row extends object>(
   rows: Row[],
   limit: number,
-  position: (row: Row) => Position,
-  toItem: (row: Row) => Item,
-): Listing<Item> {
+  { at, id }: Order,
+): Listing<Row> {
   let bytes = 0;
   const end = rows.findIndex((row: Partial<Sized>, i) => {
     bytes += row.size ?? 0;
     return i === limit || (i > 0 && bytes > PAGE_MAX_BYTES);
   });
-  const shown = end < 0 ? rows : rows.slice(0, end);
-  const last = shown.at(-1);
-  const next = end > 0 && last !== undefined ? position(last) : null;
-  return { items: shown.map(toItem), next };
+  const items = end < 0 ? rows : rows.slice(0, end);
+  const last = items.at(-1) as Record<string, unknown> | undefined;
+  if (end <= 0 || !last) return { items, next: null };
+  return { items, next: { at: last[fieldOf(at)] as number, id: last[fieldOf(id)] as string } };
+}
+
+/** The same page, with each item in another shape. */
+export function mapItems<Row, Item>(
+  { items, next }: Listing<Row>,
+  toItem: (row: Row) => Item,
+): Listing<Item> {
+  return { items: items.map(toItem), next };
 }

@@ -14,10 +14,9 @@ import {
   prepared,
   query,
   readAs,
-  rows,
   type Statements,
 } from "../db/client.ts";
-import { byCreation, isBehind, listPage, newestFirst, type PageRequest, ROWS } from "../db/page.ts";
+import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { automations, runs } from "../db/schema.ts";
 
 /** The stored automation, before the report is written. */
@@ -48,6 +47,8 @@ const SHOWN = columnsBut(
   "removedAt",
 );
 
+const ORDER = { at: automations.createdAt, id: automations.id };
+
 /** The shown automations of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
   return qb
@@ -58,24 +59,14 @@ function shown(isOfKind: SQL) {
         eq(automations.workspaceId, sql.placeholder("workspaceId")),
         isNull(automations.removedAt),
         isOfKind,
-        isBehind(automations.createdAt, automations.id),
+        isBehind(ORDER),
       ),
     );
 }
 
-const ORDER = newestFirst(automations.createdAt, automations.id);
-const socialPage = prepared(
-  shown(IS_SOCIAL)
-    .orderBy(...ORDER)
-    .limit(ROWS),
-);
+const socialPages = preparePages(ORDER, shown(IS_SOCIAL));
 // Merges both indexes in order.
-const wholePage = prepared(
-  shown(IS_SOCIAL)
-    .unionAll(shown(IS_CRM))
-    .orderBy(...ORDER)
-    .limit(ROWS),
-);
+const allPages = preparePages(ORDER, shown(IS_SOCIAL).unionAll(shown(IS_CRM)));
 
 /** One page of the workspace's automations, newest first. */
 export async function listAutomations(
@@ -84,8 +75,8 @@ export async function listAutomations(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const page = visibility.crmSource ? wholePage : socialPage;
-  return listPage(db, page, { workspaceId }, request, byCreation, toAutomation);
+  const pages = visibility.crmSource ? allPages : socialPages;
+  return mapItems(await pages(db, { workspaceId }, request), toAutomation);
 }
 
 const automation = prepared(
@@ -176,7 +167,7 @@ export function upsertAutomations(
   const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
   const chunks = jsonParameters(reported);
   const statements = inOrder([
-    rows<{ created: number }>(sql`SELECT count(*) AS created
+    qb.all<{ created: number }>(sql`SELECT count(*) AS created
       FROM json_each(${JSON.stringify(reported.map(({ id }) => id))}) AS r
         LEFT JOIN ${automations} AS known ON known.id = r.value
       WHERE ${isNew}`),
@@ -235,15 +226,13 @@ export function changesStatus(reported: ReportedAutomation[]): SQL {
 /** The automations among those named that exist in the named workspace. */
 export function findAutomations(named: { workspaceId: string; id: string }[]) {
   const { workspaceId, id, type, generation, removedAt } = automations;
-  return rows(
-    qb
-      .select({ workspaceId, id, type, generation })
-      .from(sql`json_each(${JSON.stringify(named)}) AS named`)
-      .innerJoin(
-        automations,
-        sql`${id} = named.value->>'id' AND ${workspaceId} = named.value->>'workspaceId' AND ${removedAt} IS NULL`,
-      ),
-  );
+  return qb
+    .select({ workspaceId, id, type, generation })
+    .from(sql`json_each(${JSON.stringify(named)}) AS named`)
+    .innerJoin(
+      automations,
+      sql`${id} = named.value->>'id' AND ${workspaceId} = named.value->>'workspaceId' AND ${removedAt} IS NULL`,
+    );
 }
 
 const AGENT =

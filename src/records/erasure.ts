@@ -1,7 +1,7 @@
 import { and, type Column, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { CLEANUP_MAX, inOrder, type Statements, write } from "../db/client.ts";
+import { CLEANUP_MAX, type Executable, inOrder, type Statements } from "../db/client.ts";
 import { attempts, deliveries, erasedLeads, events, leads, runs } from "../db/schema.ts";
 import { deleteDeliveries } from "../webhooks/endings.ts";
 import { resize, WHOLE_BYTES } from "../webhooks/event-size.ts";
@@ -57,11 +57,11 @@ export function eraseLeads(workspaceId: string, ids: string[], now: number): Sta
 }
 
 /** Forgets leads that were erased so long ago that no queue holds them any more. */
-export function forgetErasedLeads(now: number): Statements<unknown> {
+export function forgetErasedLeads(now: number): Executable {
   const { workspaceId, id, erasedAt } = erasedLeads;
-  return write(sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
+  return sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
     SELECT ${workspaceId}, ${id} FROM ${erasedLeads}
-    WHERE ${erasedAt} <= ${now - ERASED_KEPT_MS} AND ${isWritable(workspaceId)} LIMIT ${CLEANUP_MAX})`);
+    WHERE ${erasedAt} <= ${now - ERASED_KEPT_MS} AND ${isWritable(workspaceId)} LIMIT ${CLEANUP_MAX})`;
 }
 
 /** Erases the workspace's events with the ids in `selected`, with their deliveries and attempts. */

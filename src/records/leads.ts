@@ -11,21 +11,16 @@ import {
   jsonParameters,
   prepared,
   query,
-  rows,
   type Statements,
 } from "../db/client.ts";
 import {
-  byCreation,
   ifSmall,
   isBehind,
   isNamed,
   type Listing,
-  listPage,
   NAMED,
-  newestFirst,
   type PageRequest,
-  ROWS,
-  readLargeParts,
+  preparePages,
 } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
@@ -43,7 +38,18 @@ export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference
 /** Its size in the query's result, where what is encrypted is in hexadecimal. */
 const SIZE = sql<number>`(2 * octet_length(${leads.sealed}))`;
 
-const page = prepared(
+const ORDER = { at: leads.createdAt, id: leads.id };
+
+const whole = prepared(
+  qb
+    .select(SHOWN)
+    .from(NAMED)
+    .crossJoin(leads)
+    .where(and(isNamed(leads.id), eq(leads.workspaceId, sql.placeholder("workspaceId")))),
+);
+
+const pages = preparePages(
+  ORDER,
   qb
     .select({
       ...SHOWN,
@@ -54,22 +60,8 @@ const page = prepared(
       >`CASE WHEN ${sql.placeholder("isKeyNeeded")} THEN ${dataKeyOf(sql.placeholder("workspaceId"))} END`,
     })
     .from(leads)
-    .where(
-      and(
-        eq(leads.workspaceId, sql.placeholder("workspaceId")),
-        isBehind(leads.createdAt, leads.id),
-      ),
-    )
-    .orderBy(...newestFirst(leads.createdAt, leads.id))
-    .limit(ROWS),
-);
-
-const whole = prepared(
-  qb
-    .select(SHOWN)
-    .from(NAMED)
-    .crossJoin(leads)
-    .where(and(isNamed(leads.id), eq(leads.workspaceId, sql.placeholder("workspaceId")))),
+    .where(and(eq(leads.workspaceId, sql.placeholder("workspaceId")), isBehind(ORDER))),
+  whole,
 );
 
 /**
@@ -97,8 +89,7 @@ export async function listLeadsAs<Shown>(
 ): Promise<Listing<Shown>> {
   const known = knownDataKey(workspaceId);
   const values = { workspaceId, isKeyNeeded: known ? 0 : 1 };
-  const small = await listPage(db, page, values, request, byCreation, (row) => row);
-  const found = await readLargeParts(db, whole, values, small, request.limit);
+  const found = await pages(db, values, request);
   const dataKey = known ?? (await openDataKey(keys, workspaceId, found.items[0]?.dataKey ?? null));
   const items = await Promise.all(found.items.map((row) => read(dataKey, row)));
   return { items, next: found.next };
@@ -163,15 +154,13 @@ interface NamedLead {
 }
 
 function findNamed(table: typeof leads | typeof erasedLeads, named: NamedLead[]) {
-  return rows<NamedLead>(
-    qb
-      .select({ workspaceId: table.workspaceId, id: table.id })
-      .from(sql`json_each(${JSON.stringify(named)}) AS named`)
-      .innerJoin(
-        table,
-        sql`${table.id} = named.value->>'id' AND ${table.workspaceId} = named.value->>'workspaceId'`,
-      ),
-  );
+  return qb
+    .select({ workspaceId: table.workspaceId, id: table.id })
+    .from(sql`json_each(${JSON.stringify(named)}) AS named`)
+    .innerJoin(
+      table,
+      sql`${table.id} = named.value->>'id' AND ${table.workspaceId} = named.value->>'workspaceId'`,
+    );
 }
 
 /** SQL expression: a lead's row as JSON, for `parseLeadRow`. */

@@ -1,16 +1,7 @@
 import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import type { Moment } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import {
-  commit,
-  counted,
-  type Database,
-  inOrder,
-  readAs,
-  rows,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { commit, counted, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { automations, removals, runs } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 
@@ -64,14 +55,12 @@ export function isRemoved({ automationId, generation }: Record<keyof Removal, Co
  * @param deadline Unix milliseconds.
  */
 export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
-  const next = rows(
-    qb
-      .select(getTableColumns(removals))
-      .from(removals)
-      .innerJoin(automations, eq(automations.id, removals.automationId))
-      .where(isWritable(automations.workspaceId))
-      .limit(1),
-  );
+  const next = qb
+    .select(getTableColumns(removals))
+    .from(removals)
+    .innerJoin(automations, eq(automations.id, removals.automationId))
+    .where(isWritable(automations.workspaceId))
+    .limit(1);
   let [found] = await commit(db, next);
   for (let piece = 0; found && piece < REMOVED_RUNS_PIECES && Date.now() < deadline; piece++) {
     const [, [following]] = await commit(db, inOrder([deletePiece(found), next]));
@@ -83,8 +72,8 @@ function deletePiece({ automationId, generation }: Removal) {
   const isOfGeneration = and(eq(runs.automationId, automationId), eq(runs.generation, generation));
   return inOrder([
     // Raw SQL: Drizzle does not support rowid.
-    write(sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
-      ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`),
+    sql`DELETE FROM ${runs} WHERE rowid IN (SELECT rowid FROM ${runs} WHERE ${isOfGeneration}
+      ORDER BY ${runs.occurredAt} DESC LIMIT ${REMOVED_RUNS_AT_ONCE})`,
     qb.delete(removals).where(
       sql`${removals.automationId} = ${automationId} AND ${removals.generation} = ${generation}
           AND NOT EXISTS (SELECT 1 FROM ${runs} WHERE ${isOfGeneration})`,

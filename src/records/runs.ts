@@ -28,12 +28,12 @@ import {
   ifSmall,
   isBehind,
   isNamed,
-  type Listing,
-  listPage,
+  mapItems,
   NAMED,
   newestFirst,
   type PageRequest,
   pageValues,
+  preparePages,
   ROWS,
   readLargeParts,
   type Sized,
@@ -61,6 +61,8 @@ const SHOWN_IF_SMALL = {
   size: SIZE,
 };
 
+const ORDER = { at: runs.occurredAt, id: runs.id };
+
 /** The shown runs of one kind; each kind has its own index. */
 function shown(isOfKind: SQL) {
   return qb
@@ -71,24 +73,10 @@ function shown(isOfKind: SQL) {
         eq(runs.workspaceId, sql.placeholder("workspaceId")),
         isOfKind,
         not(isRemoved(runs)),
-        isBehind(runs.occurredAt, runs.id),
+        isBehind(ORDER),
       ),
     );
 }
-
-const ORDER = newestFirst(runs.occurredAt, runs.id);
-const socialPage = prepared(
-  shown(IS_SOCIAL)
-    .orderBy(...ORDER)
-    .limit(ROWS),
-);
-// Merges both indexes in order.
-const wholePage = prepared(
-  shown(IS_SOCIAL)
-    .unionAll(shown(IS_CRM))
-    .orderBy(...ORDER)
-    .limit(ROWS),
-);
 
 const whole = prepared(
   qb
@@ -104,6 +92,10 @@ const whole = prepared(
     ),
 );
 
+const socialPages = preparePages(ORDER, shown(IS_SOCIAL), whole);
+// Merges both indexes in order.
+const allPages = preparePages(ORDER, shown(IS_SOCIAL).unionAll(shown(IS_CRM)), whole);
+
 /** One page of the workspace's runs, newest first. */
 export async function listRuns(
   db: Database,
@@ -111,20 +103,8 @@ export async function listRuns(
   visibility: Visibility,
   request: PageRequest,
 ) {
-  const page = visibility.crmSource ? wholePage : socialPage;
-  const found = await listPage(db, page, { workspaceId }, request, position, (row) => row);
-  return toRuns(db, workspaceId, found, request.limit);
-}
-
-/** The runs of a page in their public shape, with the actions that were too large to be read before. */
-async function toRuns(
-  db: Database,
-  workspaceId: string,
-  found: Listing<RunRow & Sized>,
-  limit: number,
-): Promise<Listing<Run>> {
-  const { items, next } = await readLargeParts(db, whole, { workspaceId }, found, limit);
-  return { items: items.map(toRun), next };
+  const pages = visibility.crmSource ? allPages : socialPages;
+  return mapItems(await pages(db, { workspaceId }, request), toRun);
 }
 
 const AUTOMATION_ID = sql.placeholder("automationId");
@@ -147,21 +127,23 @@ const runsOfAutomation = qb
       eq(runs.automationId, AUTOMATION_ID),
       eq(runs.workspaceId, sql.placeholder("workspaceId")),
       not(isRemoved(runs)),
-      isBehind(runs.occurredAt, runs.id),
+      isBehind(ORDER),
     ),
   )
-  .orderBy(...ORDER);
+  .orderBy(...newestFirst(ORDER));
 
 // After the runs comes a row without an id: the automation itself. It is read only if the page is
 // not full or the automation may be hidden. Raw SQL: each part of the union has its own limit, one
 // of them computed.
-const pageOfAutomation = prepared<Stored<RunRow & Sized> | { id: null }>(sql`
+const pageOfAutomation = prepared(
+  qb.all<Stored<RunRow & Sized> | { id: null }>(sql`
   SELECT * FROM (${runsOfAutomation.getSQL()} LIMIT iif(${IS_OF_SHOWN}, ${ROWS}, 0))
   UNION ALL
   SELECT ${list(Object.keys(SHOWN_IF_SMALL).map(() => sql`NULL`))} FROM ${automations}
   WHERE ${automations.id} = ${AUTOMATION_ID}
     AND ${automations.workspaceId} = ${sql.placeholder("workspaceId")} AND ${IS_SHOWN}
-  LIMIT ${ROWS}`);
+  LIMIT ${ROWS}`),
+);
 
 /**
  * One page of one automation's runs, newest first; `null` if the workspace has no such automation.
@@ -180,17 +162,9 @@ export async function listRunsOfAutomation(
   const rows = found.flatMap((row) =>
     row.id === null ? [] : { ...row, actions: JSON.parse(row.actions) },
   );
-  const listing = toListing<RunRow & Sized, RunRow & Sized>(
-    rows,
-    request.limit,
-    position,
-    (row) => row,
-  );
-  return toRuns(db, workspaceId, listing, request.limit);
-}
-
-function position({ occurredAt, id }: RunRow) {
-  return { at: occurredAt, id };
+  const listing = toListing<RunRow & Sized>(rows, request.limit, ORDER);
+  const complete = await readLargeParts(db, whole, { workspaceId }, listing, request.limit);
+  return mapItems(complete, toRun);
 }
 
 /** A run as the platform reports it. */

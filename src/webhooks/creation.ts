@@ -2,7 +2,7 @@ import { and, eq, gt, lte, type SQL, sql } from "drizzle-orm";
 import { SUBSCRIPTIONS_MAX } from "../contract/limits.ts";
 import { DAY_MS } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
-import { inOrder, readAs, rows, type Statements, write } from "../db/client.ts";
+import { type Executable, inOrder, readAs, type Statements } from "../db/client.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { WEBHOOKS_MAX } from "../workspaces/workspaces.ts";
 
@@ -16,10 +16,7 @@ const CREATED = {
 };
 
 /** A subscription as it is created. */
-export type NewSubscription = Pick<
-  typeof subscriptions.$inferSelect,
-  "id" | "workspaceId" | "url" | "events" | "sealedSecret" | "createdAt"
->;
+export type NewSubscription = Pick<typeof subscriptions.$inferSelect, keyof typeof CREATED>;
 
 /** The subscription that a request with this `Idempotency-Key` created within a day. */
 export function findCreated(
@@ -37,23 +34,21 @@ export function findCreated(
 }
 
 /** Forgets an `Idempotency-Key` that is a day old, so that it can be used again. */
-function forgetKey(workspaceId: string, idempotencyKey: string, now: number): Statements<unknown> {
-  return write(
-    qb
-      .update(subscriptions)
-      .set({ idempotencyKey: null })
-      .where(
-        and(
-          eq(subscriptions.workspaceId, workspaceId),
-          eq(subscriptions.idempotencyKey, idempotencyKey),
-          lte(subscriptions.createdAt, now - DAY_MS),
-        ),
+function forgetKey(workspaceId: string, idempotencyKey: string, now: number): Executable {
+  return qb
+    .update(subscriptions)
+    .set({ idempotencyKey: null })
+    .where(
+      and(
+        eq(subscriptions.workspaceId, workspaceId),
+        eq(subscriptions.idempotencyKey, idempotencyKey),
+        lte(subscriptions.createdAt, now - DAY_MS),
       ),
-  );
+    );
 }
 
 function created(condition: SQL | undefined): Statements<NewSubscription | undefined> {
-  return readAs(rows(qb.select(CREATED).from(subscriptions).where(condition)), ([one]) => one);
+  return readAs(qb.select(CREATED).from(subscriptions).where(condition), ([one]) => one);
 }
 
 /**

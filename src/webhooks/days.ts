@@ -3,7 +3,7 @@ import type { DeliveryState } from "../contract/enumerations.ts";
 import { eventIdAt } from "../contract/ids.ts";
 import { DAY_MS, isoTime } from "../contract/time.ts";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, inOrder, rows } from "../db/client.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
 import { deliveries } from "../db/schema.ts";
 import type { DayView } from "./views.ts";
 
@@ -49,12 +49,10 @@ export async function countDays(
       .limit(PORTAL_DAY_MAX + 1)
       .as("newest");
     const sum = sql<number>`sum(${newest.attempts})`;
-    return rows(
-      qb
-        .select({ state: newest.state, deliveries: count(), attempts: sum })
-        .from(newest)
-        .groupBy(sql`${newest.state}`),
-    );
+    return qb
+      .select({ state: newest.state, deliveries: count(), attempts: sum })
+      .from(newest)
+      .groupBy(sql`${newest.state}`);
   });
   const found = await commit(db, inOrder(counts));
   return found.map((states, i) => {

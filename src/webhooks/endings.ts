@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { OVERDUE_MAX_MS } from "../contract/limits.ts";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, inOrder, preparedWrite, type Statements } from "../db/client.ts";
+import { CLEANUP_MAX, inOrder, prepared, type Statements } from "../db/client.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { isWritable } from "../workspaces/moves.ts";
 import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/lease.ts";
@@ -36,7 +36,7 @@ const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
 /** The statements that cancel the void deliveries of the subscriptions in `ids`. */
 function cancelling(ids: SQL) {
   const isNamed = sql`${subscriptions.id} IN (${ids})`;
-  const cancel = preparedWrite(
+  const cancel = prepared(
     qb
       .update(deliveries)
       .set({ state: "cancelled", settledAt: NOW })
@@ -49,7 +49,7 @@ function cancelling(ids: SQL) {
           LIMIT ${CLEANUP_MAX})`,
       ),
   );
-  const note = preparedWrite(
+  const note = prepared(
     qb
       .update(subscriptions)
       .set({ cancelling: false })
@@ -59,7 +59,7 @@ function cancelling(ids: SQL) {
       ),
   );
   // A subscription that its client deleted is kept only until these are cancelled.
-  const remove = preparedWrite(
+  const remove = prepared(
     qb
       .delete(subscriptions)
       .where(
@@ -137,7 +137,7 @@ export function exhaustEvents(
 }
 
 function exhausting(source: SQL) {
-  return preparedWrite(
+  return prepared(
     qb
       .update(deliveries)
       .set({ state: "exhausted", settledAt: NOW })

@@ -1,6 +1,6 @@
 import { and, type Column, eq, gt, lt, type SQL, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { CLEANUP_MAX, type Database, type Statements, write } from "../db/client.ts";
+import { CLEANUP_MAX, type Database, type Executable } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 
 /** A delivery's row without its response. */
@@ -79,18 +79,16 @@ export async function measureNext(
  *
  * @param bytes of each; by default without its attempts.
  */
-export function resize(sign: 1 | -1, measured: SQL, bytes: SQL = EVENT_BYTES): Statements<unknown> {
-  return write(
-    qb
-      .update(workspaces)
-      .set({ sizedBytes: sql`${workspaces.sizedBytes} + ${sign} * some.bytes` })
-      .from(
-        sql`(SELECT ${events.workspaceId} AS id, sum(${bytes}) AS bytes ${measured}
+export function resize(sign: 1 | -1, measured: SQL, bytes: SQL = EVENT_BYTES): Executable {
+  return qb
+    .update(workspaces)
+    .set({ sizedBytes: sql`${workspaces.sizedBytes} + ${sign} * some.bytes` })
+    .from(
+      sql`(SELECT ${events.workspaceId} AS id, sum(${bytes}) AS bytes ${measured}
             AND ${events.id} <= (SELECT ${workspaces.sizedTo} FROM ${workspaces} WHERE ${workspaces.id} = ${events.workspaceId})
           GROUP BY ${events.workspaceId}) AS some`,
-      )
-      .where(sql`${workspaces.id} = some.id`),
-  );
+    )
+    .where(sql`${workspaces.id} = some.id`);
 }
 
 /**

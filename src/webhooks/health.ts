@@ -48,7 +48,7 @@ const healthOf = (whose: SQL) =>
     .select(HEALTH)
     .from(subscriptions)
     .where(and(whose, isNull(subscriptions.deletedAt)))
-    .orderBy(...newestFirst(subscriptions.createdAt, subscriptions.id));
+    .orderBy(...newestFirst({ at: subscriptions.createdAt, id: subscriptions.id }));
 
 type HealthRow = ReturnType<typeof healthOf>["_"]["result"][number];
 
@@ -90,6 +90,11 @@ function stateOf({ disabledAt, failingSince, slow }: HealthRow): WebhookView["st
   if (disabledAt !== null) return "disabled";
   if (failingSince !== null) return "failing";
   return slow ? "slow" : "healthy";
+}
+
+/** SQL condition: the subscription exists. */
+export function isThere(id: string): SQL | undefined {
+  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
 }
 
 /** The error for a subscription that does not exist. */

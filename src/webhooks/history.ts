@@ -3,8 +3,8 @@ import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { qb, toJsonValue } from "../db/builder.ts";
-import { commit, type Database, inOrder, rows, type Statements } from "../db/client.ts";
-import { type Listing, type PageRequest, toListing } from "../db/page.ts";
+import { commit, type Database, inOrder } from "../db/client.ts";
+import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.ts";
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
@@ -70,12 +70,11 @@ export async function listDeliveries(
     .limit(1)
     .offset(DELIVERIES_LOOKED_THROUGH - 1);
   const isFiltered = Boolean(state || type);
-  const lookedThrough: Statements<{ id: string }[]> = isFiltered ? rows(last) : inOrder([]);
   const [known, [bound], found] = await commit(
     db,
     inOrder([
       isThere(webhookId),
-      lookedThrough,
+      isFiltered ? last : inOrder([]),
       qb
         .select(shownOf(webhookId))
         .from(deliveries)
@@ -95,8 +94,8 @@ export async function listDeliveries(
     ]),
   );
   if (known.length === 0) throw unknownWebhook();
-  const position = (row: DeliveryRow) => ({ at: row.createdAt, id: row.eventId });
-  const listing = toListing(found, limit, position, toView);
+  const order = { at: events.createdAt, id: eventId };
+  const listing = mapItems(toListing(found, limit, order), toView);
   // Resume after the last row that was examined.
   return !listing.next && bound ? { ...listing, next: { at: 0, id: bound.id } } : listing;
 }
@@ -167,12 +166,10 @@ export async function findDelivery(
 }
 
 function isThere(webhookId: string) {
-  return rows(
-    qb
-      .select({ id: subscriptions.id })
-      .from(subscriptions)
-      .where(and(eq(subscriptions.id, webhookId), isNull(subscriptions.deletedAt))),
-  );
+  return qb
+    .select({ id: subscriptions.id })
+    .from(subscriptions)
+    .where(and(eq(subscriptions.id, webhookId), isNull(subscriptions.deletedAt)));
 }
 
 function toView(row: DeliveryRow): DeliveryView {

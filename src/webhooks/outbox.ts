@@ -2,14 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
-import {
-  commit,
-  type Database,
-  inOrder,
-  jsonParameters,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { commit, type Database, inOrder, jsonParameters, type Statements } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
 import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
 import { isNotErased } from "../records/leads.ts";
@@ -67,21 +60,19 @@ export function announce(
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // Before the events are inserted: a draft with a stored event counts as announced.
-    write(
-      insertFrom(
-        deliveries,
-        {
-          subscriptionId: subscriptions.id,
-          eventId: sql`draft.value->>'id'`,
-          workspaceId,
-          state: "pending",
-          dueAt: now,
-          generation: subscriptions.generation,
-        },
-        sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isOwed}
+    insertFrom(
+      deliveries,
+      {
+        subscriptionId: subscriptions.id,
+        eventId: sql`draft.value->>'id'`,
+        workspaceId,
+        state: "pending",
+        dueAt: now,
+        generation: subscriptions.generation,
+      },
+      sql`FROM json_each(${subjects}) AS draft JOIN ${subscriptions} ON ${isOwed}
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
-      ),
     ),
     ...jsonParameters(drafts).map((chunk) =>
       insertFrom(

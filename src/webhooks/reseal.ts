@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { and, type Column, count, eq, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { commit, type Database, inOrder, readAs, rows, type Statements } from "../db/client.ts";
+import { commit, type Database, inOrder, readAs, type Statements } from "../db/client.ts";
 import { earlierSecrets, subscriptions, workspaces } from "../db/schema.ts";
 import type { KeyRing } from "../encryption/key-ring.ts";
 import { open, seal, sealingKeyId } from "../encryption/seal.ts";
@@ -81,7 +81,7 @@ export async function listUnderOtherKeys(
 
 /** How many secrets are sealed under a key other than `keyId`. */
 export function countUnderOtherKeys(keyId: string): Statements<number> {
-  const counts = rows(qb.select({ count: count() }).from(underOthers(keyId)));
+  const counts = qb.select({ count: count() }).from(underOthers(keyId));
   return readAs(counts, ([row]) => row?.count ?? 0);
 }
 

@@ -1,6 +1,6 @@
 import { and, inArray, isNotNull, lte, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { qb, toTexts } from "../db/builder.ts";
-import { type Database, type Statements, write } from "../db/client.ts";
+import type { Database, Executable } from "../db/client.ts";
 import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { open, parseEncryptionKeys } from "../encryption/seal.ts";
 import { createSigner, type Signer } from "./signature.ts";
@@ -35,13 +35,13 @@ export function earlierSecretsAt(now: number | Placeholder): SQL<string[]> {
 }
 
 /** Deletes the earlier secrets of the deleted subscriptions that match. */
-export function deleteSecretsOfDeleted(condition: SQL | undefined): Statements<unknown> {
+export function deleteSecretsOfDeleted(condition: SQL | undefined): Executable {
   const { id, deletedAt } = subscriptions;
   const deleted = qb
     .select({ id })
     .from(subscriptions)
     .where(and(condition, isNotNull(deletedAt)));
-  return write(qb.delete(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted)));
+  return qb.delete(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted));
 }
 
 /** Deletes earlier secrets that no longer sign. */

@@ -1,37 +1,11 @@
 import { z } from "@hono/zod-openapi";
-import {
-  and,
-  eq,
-  getTableColumns,
-  gt,
-  isNull,
-  or,
-  type Placeholder,
-  type SQL,
-  sql,
-} from "drizzle-orm";
+import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { insertFrom, named, qb } from "../db/builder.ts";
-import {
-  commit,
-  type Database,
-  inOrder,
-  prepared,
-  readAs,
-  type Statements,
-  write,
-} from "../db/client.ts";
+import { commit, type Database, inOrder, prepared, readAs, type Statements } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
-import {
-  byCreation,
-  isBehind,
-  type Listing,
-  listPage,
-  newestFirst,
-  type PageRequest,
-  ROWS,
-} from "../db/page.ts";
+import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { IS_LEAVING } from "./moves.ts";
 
@@ -168,30 +142,25 @@ export const ApiKeyView = z.object({
   expiresAt: z.string().nullable().describe("when a rolled key expires; null if it does not"),
 });
 
-const page = prepared(
-  qb
-    .select(getTableColumns(apiKeys))
-    .from(apiKeys)
-    .where(
-      and(
-        eq(apiKeys.workspaceId, sql.placeholder("workspaceId")),
-        isBehind(apiKeys.createdAt, apiKeys.id),
-      ),
-    )
-    .orderBy(...newestFirst(apiKeys.createdAt, apiKeys.id))
-    .limit(ROWS),
-);
-
 /** A key as stored; times are in Unix milliseconds. */
 export type StoredKey = typeof apiKeys.$inferSelect;
 
+const ORDER = { at: apiKeys.createdAt, id: apiKeys.id };
+const pages = preparePages(
+  ORDER,
+  qb
+    .select()
+    .from(apiKeys)
+    .where(and(eq(apiKeys.workspaceId, sql.placeholder("workspaceId")), isBehind(ORDER))),
+);
+
 /** One page of a workspace's keys, newest first, including revoked ones. */
-export async function listStoredKeys(
+export function listStoredKeys(
   db: Database,
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<StoredKey>> {
-  return listPage(db, page, { workspaceId }, request, byCreation, (row) => row);
+  return pages(db, { workspaceId }, request);
 }
 
 /** A key as operations show it. */
@@ -240,18 +209,16 @@ export function findStanding(db: Database, keyHash: string, now: number): Promis
  * gate.
  */
 export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
-  const noted = write(
-    qb
-      .update(apiKeys)
-      .set({ lastUsedAt: now })
-      .where(
-        and(
-          eq(apiKeys.keyHash, keyHash),
-          isLive(now),
-          sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
-        ),
+  const noted = qb
+    .update(apiKeys)
+    .set({ lastUsedAt: now })
+    .where(
+      and(
+        eq(apiKeys.keyHash, keyHash),
+        isLive(now),
+        sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
       ),
-  );
+    );
   const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash, now)]));
   return standing;
 }

@@ -1,8 +1,9 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import { DAY_MS } from "../contract/time.ts";
-import { type Database, type Statements, write } from "../db/client.ts";
+import { qb } from "../db/builder.ts";
+import type { Database, Executable } from "../db/client.ts";
 import { openDirectory } from "../db/databases.ts";
-import { type Listing, newestFirst, type PageRequest, pageValues, toListing } from "../db/page.ts";
+import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, auditTrail, subscriptions } from "../db/schema.ts";
 import { findPlacementOfWebhook } from "./placement.ts";
 
@@ -19,37 +20,34 @@ export function insertAuditEntry(db: Database, entry: AuditEntry) {
   return db.insert(auditTrail).values(entry).onConflictDoNothing();
 }
 
+const ORDER = { at: auditTrail.at, id: auditTrail.id };
+const pagesOf = (condition?: SQL) =>
+  preparePages(
+    ORDER,
+    qb
+      .select()
+      .from(auditTrail)
+      .where(and(condition, isBehind(ORDER))),
+  );
+const allPages = pagesOf();
+const pagesOfOne = pagesOf(eq(auditTrail.workspaceId, sql.placeholder("workspaceId")));
+
 /** One page of the trail, newest first; of one workspace, or of all. */
-export async function listAuditEntries(
+export function listAuditEntries(
   db: Database,
   workspaceId: string | null,
   request: PageRequest,
 ): Promise<Listing<AuditEntry>> {
-  const { at, id, rows } = pageValues(request);
-  const found = await db
-    .select()
-    .from(auditTrail)
-    .where(
-      and(
-        workspaceId === null ? undefined : eq(auditTrail.workspaceId, workspaceId),
-        sql`(${auditTrail.at}, ${auditTrail.id}) <= (${at}, ${id})`,
-      ),
-    )
-    .orderBy(...newestFirst(auditTrail.at, auditTrail.id))
-    .limit(rows);
-  return toListing(
-    found,
-    request.limit,
-    ({ at, id }) => ({ at, id }),
-    (entry) => entry,
-  );
+  return workspaceId === null
+    ? allPages(db, {}, request)
+    : pagesOfOne(db, { workspaceId }, request);
 }
 
 /** Deletes entries that have been kept for a year, oldest first. */
-export function forgetAuditEntries(now: number): Statements<unknown> {
+export function forgetAuditEntries(now: number): Executable {
   const { at, id } = auditTrail;
-  return write(sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
-    WHERE ${at} < ${now - KEPT_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`);
+  return sql`DELETE FROM ${auditTrail} WHERE (${at}, ${id}) IN (SELECT ${at}, ${id} FROM ${auditTrail}
+    WHERE ${at} < ${now - KEPT_MS} ORDER BY ${at}, ${id} LIMIT ${FORGOTTEN_MAX})`;
 }
 
 /** The id of the workspace that a key, or else a subscription, belongs to; null if there is none. */

@@ -269,9 +269,3 @@ export function referencesTo(table: SQLiteTable): { column: Column; to: Column }
   const all = OWNED.flatMap((owned) => referencesOf(owned.table));
   return all.filter((reference) => reference.in === table && !reference.column.notNull);
 }
-
-/** The name of a column's field. */
-export function fieldOf(column: Column): string {
-  const columns = Object.entries<Column>(getTableColumns(column.table));
-  return columns.find(([, own]) => own === column)?.[0] as string;
-}

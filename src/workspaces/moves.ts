@@ -1,6 +1,6 @@
 import { and, type Column, eq, inArray, isNull, lte, or, type SQL, sql } from "drizzle-orm";
 import { qb } from "../db/builder.ts";
-import { inOrder, readAs, rows, type Statements, write } from "../db/client.ts";
+import { type Executable, inOrder, readAs, type Statements } from "../db/client.ts";
 import { changes, type MovePosition, type MoveState, moves, workspaces } from "../db/schema.ts";
 import { MOVED_FIELDS } from "./manifest.ts";
 
@@ -31,16 +31,10 @@ export function isMoveIn({ workspaceId, moveId }: Move, states: MoveState[]) {
  * Fails its transaction unless the mover owns the move and the move is in one of these states;
  * `isOvertaken` recognises the error.
  */
-export function expectMover(
-  workspaceId: string,
-  mover: string,
-  states: MoveState[],
-): Statements<unknown> {
+export function expectMover(workspaceId: string, mover: string, states: MoveState[]): Executable {
   const isIts = and(isOf(workspaceId), eq(moves.movedBy, mover), inArray(moves.state, states));
-  return write(
-    sql`INSERT INTO ${moves} (workspace_id, move_id, state, other, since)
-      SELECT NULL, '', '', '', 0 WHERE NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isIts})`,
-  );
+  return sql`INSERT INTO ${moves} (workspace_id, move_id, state, other, since)
+      SELECT NULL, '', '', '', 0 WHERE NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isIts})`;
 }
 
 /** Whether a transaction failed because its mover no longer owns the move. */
@@ -53,7 +47,7 @@ export function isOvertaken(error: unknown): boolean {
 
 /** The move of a workspace in which this database takes part; undefined if there is none. */
 export function findMove(workspaceId: string): Statements<Move | undefined> {
-  const found = rows(qb.select().from(moves).where(isOf(workspaceId)));
+  const found = qb.select().from(moves).where(isOf(workspaceId));
   return readAs(found, ([move]) => move);
 }
 
@@ -62,20 +56,18 @@ export function findMove(workspaceId: string): Statements<Move | undefined> {
  * this database, have left data behind, or are arriving. Those whose writes are waiting come first, then
  * those whose deliveries are.
  */
-export function listMoves(limit: number, now: number): Statements<Move[]> {
+export function listMoves(limit: number, now: number) {
   const states: MoveState[] = ["closed", "draining", "gone", "copying", "arriving", "arrived"];
   const order = sql.join(
     states.map((state, i) => sql`WHEN ${state} THEN ${i}`),
     sql` `,
   );
-  return rows(
-    qb
-      .select()
-      .from(moves)
-      .where(lte(moves.movedUntil, now))
-      .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
-      .limit(limit),
-  );
+  return qb
+    .select()
+    .from(moves)
+    .where(lte(moves.movedUntil, now))
+    .orderBy(sql`CASE ${moves.state} ${order} END`, moves.since)
+    .limit(limit);
 }
 
 /** SQL condition: the workspace's keys may soon have to be looked up in another database. */
@@ -84,12 +76,10 @@ export const IS_LEAVING = sql`EXISTS (SELECT 1 FROM ${moves}
 
 /** A workspace that lives in this database; undefined if it does not. */
 export function findLiving(workspaceId: string): Statements<Workspace | undefined> {
-  const found = rows(
-    qb
-      .select(MOVED_FIELDS)
-      .from(workspaces)
-      .where(and(eq(workspaces.id, workspaceId), isNull(workspaces.database))),
-  );
+  const found = qb
+    .select(MOVED_FIELDS)
+    .from(workspaces)
+    .where(and(eq(workspaces.id, workspaceId), isNull(workspaces.database)));
   return readAs(found, ([row]) => row);
 }
 
@@ -173,40 +163,32 @@ export function takeMove(
  *
  * @param until when the sweep may try again.
  */
-export function releaseMove(
-  workspaceId: string,
-  mover: string,
-  until: number,
-): Statements<unknown> {
+export function releaseMove(workspaceId: string, mover: string, until: number): Executable {
   const state = sql`CASE ${moves.state} WHEN 'draining' THEN 'copying' ELSE ${moves.state} END`;
-  return write(
-    qb
-      .update(moves)
-      .set({ movedBy: null, movedUntil: until, state })
-      .where(and(isOf(workspaceId), eq(moves.movedBy, mover))),
-  );
+  return qb
+    .update(moves)
+    .set({ movedBy: null, movedUntil: until, state })
+    .where(and(isOf(workspaceId), eq(moves.movedBy, mover)));
 }
 
 /** Changes the row of a move. */
 export function updateMove(
   workspaceId: string,
   fields: Partial<Omit<Move, "workspaceId" | "moveId">>,
-): Statements<unknown> {
-  return write(qb.update(moves).set(fields).where(isOf(workspaceId)));
+): Executable {
+  return qb.update(moves).set(fields).where(isOf(workspaceId));
 }
 
 /** Renews a mover's ownership of a move. */
-export function renewMove(workspaceId: string, now: number): Statements<unknown> {
+export function renewMove(workspaceId: string, now: number): Executable {
   return updateMove(workspaceId, { movedUntil: now + MOVER_MS });
 }
 
 /** Deletes changes that have been copied. */
-export function deleteChanges(workspaceId: string, through: number): Statements<unknown> {
-  return write(
-    qb
-      .delete(changes)
-      .where(and(eq(changes.workspaceId, workspaceId), lte(changes.number, through))),
-  );
+export function deleteChanges(workspaceId: string, through: number): Executable {
+  return qb
+    .delete(changes)
+    .where(and(eq(changes.workspaceId, workspaceId), lte(changes.number, through)));
 }
 
 /**

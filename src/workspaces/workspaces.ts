@@ -10,20 +10,10 @@ import {
   prepared,
   query,
   readAs,
-  rows,
   type Statements,
-  write,
 } from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
-import {
-  byCreation,
-  isBehind,
-  type Listing,
-  listPage,
-  newestFirst,
-  type PageRequest,
-  ROWS,
-} from "../db/page.ts";
+import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 import { readdress } from "../webhooks/notices/notices.ts";
 import { isLive, type WorkspaceStanding } from "./api-keys.ts";
@@ -52,7 +42,7 @@ export function insertEntry(
   database: string,
 ) {
   const entry = { id, createdAt, database, name: "", adminEmails: [] };
-  return write(qb.insert(workspaces).values(entry).onConflictDoNothing());
+  return qb.insert(workspaces).values(entry).onConflictDoNothing();
 }
 
 /** Whether a workspace exists. */
@@ -153,14 +143,8 @@ const ENTRY = {
   database: workspaces.database,
 };
 
-const page = prepared(
-  qb
-    .select(ENTRY)
-    .from(workspaces)
-    .where(isBehind(workspaces.createdAt, workspaces.id))
-    .orderBy(...newestFirst(workspaces.createdAt, workspaces.id))
-    .limit(ROWS),
-);
+const ORDER = { at: workspaces.createdAt, id: workspaces.id };
+const pages = preparePages(ORDER, qb.select(ENTRY).from(workspaces).where(isBehind(ORDER)));
 
 /**
  * One page of all workspaces, newest first.
@@ -172,8 +156,8 @@ export async function listWorkspaces(
   queryIfReachable: <T>(database: string, find: (db: Database) => Promise<T>) => Promise<T | null>,
   request: PageRequest,
 ): Promise<Listing<z.infer<typeof WorkspaceView>>> {
-  const { items, next } = await listPage(directory, page, {}, request, byCreation, (row) => row);
-  const elsewhere = Map.groupBy(items, ({ database }) => database ?? DIRECTORY);
+  const listing = await pages(directory, {}, request);
+  const elsewhere = Map.groupBy(listing.items, ({ database }) => database ?? DIRECTORY);
   elsewhere.delete(DIRECTORY);
   const found = await Promise.all(
     [...elsewhere].map(([database, listed]) =>
@@ -186,7 +170,7 @@ export async function listWorkspaces(
     ),
   );
   const known = new Map(found.flatMap((rows) => rows ?? []).map((row) => [row.id, row]));
-  const complete = items.map((entry) => {
+  return mapItems(listing, (entry) => {
     const row = entry.database === null ? entry : known.get(entry.id);
     return {
       workspaceId: entry.id,
@@ -197,7 +181,6 @@ export async function listWorkspaces(
       database: entry.database ?? DIRECTORY,
     };
   });
-  return { items: complete, next };
 }
 
 async function findEntries(db: Database, ids: string[]) {
@@ -206,12 +189,10 @@ async function findEntries(db: Database, ids: string[]) {
 
 /** The workspaces among these that exist, with their data keys, encrypted. */
 export function findWorkspaces(ids: string[]) {
-  return rows(
-    qb
-      .select({ id: workspaces.id, dataKey: workspaces.dataKey })
-      .from(workspaces)
-      .where(inJson(workspaces.id, ids)),
-  );
+  return qb
+    .select({ id: workspaces.id, dataKey: workspaces.dataKey })
+    .from(workspaces)
+    .where(inJson(workspaces.id, ids));
 }
 
 /** The fields of a workspace to change; those that are null or absent stay as they are. */
@@ -271,16 +252,14 @@ const keys = prepared(
 
 /** The live, used keys of workspaces; for a dispatch in a database that holds no keys. */
 export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
-  return rows(
-    qb
-      .select({ keyHash: apiKeys.keyHash })
-      .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
-      .innerJoin(
-        apiKeys,
-        and(sql`${apiKeys.workspaceId} = served.value`, isLive(now), isNotNull(apiKeys.lastUsedAt)),
-      )
-      .limit(GATES_TOLD_MAX),
-  );
+  return qb
+    .select({ keyHash: apiKeys.keyHash })
+    .from(sql`json_each(${JSON.stringify(workspaceIds)}) AS served`)
+    .innerJoin(
+      apiKeys,
+      and(sql`${apiKeys.workspaceId} = served.value`, isLive(now), isNotNull(apiKeys.lastUsedAt)),
+    )
+    .limit(GATES_TOLD_MAX);
 }
 
 /**

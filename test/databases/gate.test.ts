@@ -2,7 +2,8 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { openDatabase, query, rows } from "../../src/db/client.ts";
+import { qb } from "../../src/db/builder.ts";
+import { openDatabase, query } from "../../src/db/client.ts";
 import { EarlySession } from "../../src/db/session.ts";
 import { hashApiKey } from "../../src/quota/api-key.ts";
 import type { KeyGate } from "../../src/quota/key-gate.ts";
@@ -273,7 +274,7 @@ describe("reads that started before the database was known", () => {
       await databaseOf(name).exec(
         `CREATE TABLE IF NOT EXISTS place (name TEXT); DELETE FROM place; INSERT INTO place VALUES ('${name}')`,
       );
-    const ask = () => query(db, rows<{ name: string }>(sql`SELECT name FROM place`));
+    const ask = () => query(db, qb.all<{ name: string }>(sql`SELECT name FROM place`));
     const answers = [ask(), ask(), ask()];
     resolve({ binding: databaseOf("DB_3"), bookmark: null });
     expect((await Promise.all(answers)).flat().map(({ name }) => name)).toEqual([

@@ -51,7 +51,7 @@ export const EVENTS: Fault[] = [
     ["creation.ts", "gt(subscriptions.createdAt, now - DAY_MS),", "", "an Idempotency-Key ends after a day"],
     ["subscriptions.ts", "changed.events ? { idempotencyKey: null } : {}", "{}", "an Idempotency-Key ends when the events are changed"],
     ["redelivery/requeue.ts", "\n    AND ${IS_LISTED}", "", "a kind that is no longer listed is not sent again"],
-    ["subscriptions.ts", "        failures: 0,\n", "", "an enabled subscription begins without failures"],
+    ["subscriptions.ts", "      failures: 0,\n", "", "an enabled subscription begins without failures"],
     ["target.ts", 'url.protocol !== "https:" && ', 'url.protocol !== "https:" && url.protocol !== "http:" && ', "HTTPS is mandatory"],
     ["target.ts", "|| hasEmptyCredentials(text)", "", "no URL has credentials, not even empty ones"],
     ["target.ts", '.replace(/\\.+$/, "");', ";", "a private name with a final dot is refused"],

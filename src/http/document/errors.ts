@@ -1,8 +1,9 @@
+import { WebhookEvent } from "../../contract/enumerations.ts";
 import {
   ApiError,
   ERRORS,
-  type ErrorBody,
   type ErrorCode,
+  type ErrorDetails,
   type Reason,
 } from "../../contract/errors.ts";
 import {
@@ -35,80 +36,68 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
     "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new subscription.",
 };
 
+/** An error body as the service returns it. */
+function example(code: ErrorCode, details: ErrorDetails = {}, summary?: string) {
+  const named = summary ?? `\`${details.reason ?? code}\``;
+  return { summary: named, value: new ApiError(code, details).toBody() };
+}
+
+function mistake(summary: string, details: ErrorDetails) {
+  return example("invalid_request", details, summary);
+}
+
 const { min, max } = PAGE_LIMIT;
 
 const CODES = Object.keys(ERRORS) as ErrorCode[];
 
-const OF_CODES = Object.fromEntries(
-  CODES.map((code) => [code, new ApiError(code).toBody()]),
-) as Record<ErrorCode, ErrorBody>;
+const OF_CODES = Object.fromEntries(CODES.map((code) => [code, example(code)])) as Record<
+  ErrorCode,
+  ReturnType<typeof example>
+>;
 
-/** Error bodies as the service returns them, for each code and the most common mistakes. */
-const ERROR_EXAMPLES = {
-  limit_out_of_range: new ApiError("invalid_request", {
+/** Examples of errors, for each code and the most common mistakes. */
+const EXAMPLES = {
+  limit_out_of_range: mistake("A `limit` out of range", {
     parameter: "limit",
     reason: "out_of_range",
     min,
     max,
-  }).toBody(),
-  cursor_unreadable: new ApiError("invalid_request", {
+  }),
+  cursor_unreadable: mistake("A cursor from another list", {
     parameter: "cursor",
     reason: "unreadable",
-  }).toBody(),
-  status_unknown: new ApiError("invalid_request", {
+  }),
+  status_unknown: mistake("A status that does not exist", {
     parameter: "status",
     reason: "unknown_value",
     allowed: ["active", "paused"],
-  }).toBody(),
-  status_missing: new ApiError("invalid_request", {
-    parameter: "status",
-    reason: "required",
-  }).toBody(),
-  property_unknown: new ApiError("invalid_request", {
+  }),
+  status_missing: mistake("No status", { parameter: "status", reason: "required" }),
+  property_unknown: mistake("A property that does not exist", {
     parameter: "colour",
     reason: "unknown_property",
-  }).toBody(),
-  url_not_https: new ApiError("invalid_request", {
-    parameter: "url",
-    reason: "https_required",
-  }).toBody(),
-  event_unknown: new ApiError("invalid_request", {
+  }),
+  url_not_https: mistake("A URL without HTTPS", { parameter: "url", reason: "https_required" }),
+  event_unknown: mistake("A kind of event that does not exist", {
     parameter: "events.0",
     reason: "unknown_value",
-    allowed: ["run.completed", "lead.created", "automation.status_changed"],
-  }).toBody(),
-  too_many_subscriptions: new ApiError("invalid_request", {
+    allowed: WebhookEvent.options,
+  }),
+  too_many_subscriptions: mistake("One subscription too many", {
     reason: "subscription_limit_reached",
     max: SUBSCRIPTIONS_MAX,
-  }).toBody(),
-  idempotency_key_reused: new ApiError("invalid_request", {
+  }),
+  idempotency_key_reused: mistake("An `Idempotency-Key` of another request", {
     parameter: "idempotency-key",
     reason: "idempotency_key_reused",
-  }).toBody(),
-  body_too_large: new ApiError("invalid_request", {
-    reason: "body_too_large",
-    max: BODY_MAX_BYTES,
-  }).toBody(),
-  unsupported_media_type: new ApiError("invalid_request", {
-    reason: "unsupported_media_type",
-  }).toBody(),
+  }),
+  body_too_large: example("invalid_request", { reason: "body_too_large", max: BODY_MAX_BYTES }),
+  unsupported_media_type: example("invalid_request", { reason: "unsupported_media_type" }),
   ...OF_CODES,
-  rate_limited: new ApiError("rate_limited", { retry_after_seconds: 42 }).toBody(),
+  rate_limited: example("rate_limited", { retry_after_seconds: 42 }),
 };
 
-type ErrorExample = keyof typeof ERROR_EXAMPLES;
-
-const EXAMPLE_SUMMARIES: Partial<Record<ErrorExample, string>> = {
-  limit_out_of_range: "A `limit` out of range",
-  cursor_unreadable: "A cursor from another list",
-  status_unknown: "A status that does not exist",
-  status_missing: "No status",
-  property_unknown: "A property that does not exist",
-  url_not_https: "A URL without HTTPS",
-  event_unknown: "A kind of event that does not exist",
-  too_many_subscriptions: "One subscription too many",
-  idempotency_key_reused: "An `Idempotency-Key` of another request",
-};
+type ErrorExample = keyof typeof EXAMPLES;
 
 /** What each error response looks like, if it is not simply that of its code. */
 const EXAMPLES_OF: Partial<Record<ErrorResponse, ErrorExample[]>> = {
@@ -140,15 +129,11 @@ export function errorResponses() {
 }
 
 function describe(name: ErrorResponse) {
-  const examples = examplesOf(name);
-  const codes = new Set<ErrorCode>(examples.map((example) => ERROR_EXAMPLES[example].error.code));
+  const shown = examplesOf(name).map((one) => [one, EXAMPLES[one]] as const);
+  const codes = new Set(shown.map(([, { value }]) => value.error.code));
   const sentences = [...codes].map(
     (code) => `\`${code}\`: ${ERRORS[code].when} ${ERRORS[code].todo}`,
   );
-  const shown = examples.map((example) => [
-    example,
-    { summary: EXAMPLE_SUMMARIES[example] ?? `\`${example}\``, value: ERROR_EXAMPLES[example] },
-  ]);
   return {
     description: sentences.join("\n\n"),
     headers: headersOf(ERROR_RESPONSES[name]),

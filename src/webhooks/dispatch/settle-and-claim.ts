@@ -4,7 +4,6 @@ import {
   type Database,
   inOrder,
   prepared,
-  preparedWrite,
   query,
   readAs,
   type Statements,
@@ -141,7 +140,7 @@ const DUE = sql`(SELECT ${deliveries.eventId} AS event_id, ${deliveries.dueAt} A
   ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${sql.placeholder("limit")})`;
 
 /** Leases the subscriptions that have deliveries due and may be posted to in this lane. */
-const claim = preparedWrite(
+const claim = prepared(
   qb
     .update(subscriptions)
     .set({ heldBy: sql`${HOLDER}`, heldUntil: UNTIL })
@@ -154,7 +153,7 @@ const claim = preparedWrite(
 );
 
 /** The requested subscriptions that exist, as this transaction leaves them. */
-const snapshots = prepared<Snapshot>(
+const snapshots = prepared(
   qb
     .select({
       subscriptionId: subscriptions.id,

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import type { DeliveryState } from "../../contract/enumerations.ts";
 import { TELL_AFTER_MS } from "../../contract/limits.ts";
 import { each, fromJson, insertFrom, qb } from "../../db/builder.ts";
-import { inOrder, jsonParameters, preparedWrite, type Statements } from "../../db/client.ts";
+import { inOrder, jsonParameters, prepared, type Statements } from "../../db/client.ts";
 import { attempts, deliveries, type LastAttempt, notices, subscriptions } from "../../db/schema.ts";
 import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { CANCEL_PENDING } from "../endings.ts";
@@ -63,7 +63,7 @@ const NOTICE_DUE_AT = sql`c.value->>'failingSince' + ${TELL_AFTER_MS}`;
 // The next attempt at a failing subscription may come hours after its administrators should get an
 // e-mail. So the last failure before that time writes the notice, which is dropped if the subscription
 // has recovered by then.
-const insertNotices = preparedWrite(
+const insertNotices = prepared(
   insertFrom(
     notices,
     {
@@ -84,7 +84,7 @@ const insertNotices = preparedWrite(
   ),
 );
 
-const disable = preparedWrite(
+const disable = prepared(
   qb
     .update(subscriptions)
     .set({ disabledAt: NOW, ...CANCEL_PENDING })
@@ -103,7 +103,7 @@ const PACE: (keyof Pace)[] = [
 
 const learnt = fromJson("c");
 
-const applyChanges = preparedWrite(
+const applyChanges = prepared(
   qb
     .update(subscriptions)
     .set({
@@ -150,7 +150,7 @@ const IS_OPEN = sql`${deliveries.subscriptionId} = o.value->>'subscriptionId' AN
 const outcome = fromJson("o");
 const IS_DELIVERED = sql`o.value->>'state' = 'delivered'`;
 
-const insertFailures = preparedWrite(
+const insertFailures = prepared(
   insertAttempts(
     {
       at: sql`o.value->>'startedAt'`,
@@ -160,7 +160,7 @@ const insertFailures = preparedWrite(
   ),
 );
 
-const addSizes = preparedWrite(
+const addSizes = prepared(
   addKept(
     sql`iif(${IS_DELIVERED}, ${successBytes(outcome(deliveries.response, "response"))},
       ${attemptBytes(each(attempts, ["signatures", "response"], outcome))} - ${replacedBytes(attemptBytes)})`,
@@ -168,7 +168,7 @@ const addSizes = preparedWrite(
   ),
 );
 
-const updateDeliveries = preparedWrite(
+const updateDeliveries = prepared(
   qb
     .update(deliveries)
     .set({

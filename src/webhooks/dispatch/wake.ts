@@ -151,14 +151,16 @@ export function subscriptionsWithPending(after: string | Placeholder): SQL {
       FROM waiting WHERE waiting.id IS NOT NULL)`;
 }
 
-const overdue = prepared<Stored<WakeRow>>(sql`
+const overdue = prepared(
+  qb.all<Stored<WakeRow>>(sql`
   WITH RECURSIVE ${subscriptionsWithPending(sql.placeholder("after"))}
   SELECT ${subscriptions.id} AS subscriptionId, ${subscriptions.slow} AS slow, ${subscriptions.backoff} AS backoff
   FROM waiting JOIN ${subscriptions} ON ${subscriptions.id} = waiting.id
   WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND ${IS_LEASABLE}
     AND (${subscriptions.cancelling} OR max(${subscriptions.nextAt}, (
       SELECT min(${deliveries.dueAt}) FROM ${PENDING})) <= ${sql.placeholder("now")} - ${SWEEP_GRACE_MS})
-  LIMIT ${SWEEP_MAX}`);
+  LIMIT ${SWEEP_MAX}`),
+);
 
 /**
  * Up to `SWEEP_MAX` subscriptions of all workspaces that no dispatch has handled: with overdue

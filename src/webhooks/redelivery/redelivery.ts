@@ -2,7 +2,7 @@ import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import { RedeliveryState } from "../../contract/enumerations.ts";
 import { unknownInput } from "../../contract/input-error.ts";
 import { qb } from "../../db/builder.ts";
-import { commit, type Database, inOrder, type Statements, write } from "../../db/client.ts";
+import { commit, type Database, type Executable, inOrder } from "../../db/client.ts";
 import { commitOnce } from "../../db/commit-once.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { IS_ACTIVE } from "../dispatch/lease.ts";
@@ -179,22 +179,18 @@ async function findNamed(
 }
 
 /** Notes that events have taken slots of the schedule. */
-function takeSlots(subscriptionId: string, slots: number, now: number): Statements<unknown> {
-  return write(
-    qb
-      .update(subscriptions)
-      .set({ scheduledUntil: sql`${nextSlot(now)} + ${slots * SPACING_MS}` })
-      .where(and(eq(subscriptions.id, subscriptionId), IS_ACTIVE)),
-  );
+function takeSlots(subscriptionId: string, slots: number, now: number): Executable {
+  return qb
+    .update(subscriptions)
+    .set({ scheduledUntil: sql`${nextSlot(now)} + ${slots * SPACING_MS}` })
+    .where(and(eq(subscriptions.id, subscriptionId), IS_ACTIVE));
 }
 
 /** Ends the backoff wait of a subscription: its next probe is due now. */
-function endWait(subscriptionId: string, now: number): Statements<unknown> {
+function endWait(subscriptionId: string, now: number): Executable {
   const { id, nextAt } = subscriptions;
-  return write(
-    qb
-      .update(subscriptions)
-      .set({ nextAt: now })
-      .where(and(eq(id, subscriptionId), gt(nextAt, now))),
-  );
+  return qb
+    .update(subscriptions)
+    .set({ nextAt: now })
+    .where(and(eq(id, subscriptionId), gt(nextAt, now)));
 }

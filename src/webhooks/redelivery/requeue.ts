@@ -2,7 +2,7 @@ import { and, type SQL, sql } from "drizzle-orm";
 import type { RedeliveryState } from "../../contract/enumerations.ts";
 import { REDELIVERIES_PER_SECOND } from "../../contract/limits.ts";
 import { insertFrom, qb } from "../../db/builder.ts";
-import { counted, inOrder, readAs, type Statements, write } from "../../db/client.ts";
+import { counted, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { deliveries, events, subscriptions } from "../../db/schema.ts";
 import { insertAttempts, replacedBytes } from "../attempts.ts";
 import { IS_ACTIVE } from "../dispatch/lease.ts";
@@ -78,12 +78,10 @@ export function requeue(requeuing: Requeuing): Statements<number> {
       .where(sql`${isNamed} AND ${isNew}`),
     resize(1, sql`${named} WHERE ${isNew}`),
     // The success that the delivery stores becomes one of its attempts.
-    write(
-      addKept(
-        sql`${attemptBytes(deliveries)} - ${successBytes(response)} - ${replacedBytes(attemptBytes)}`,
-        again,
-        isDelivered,
-      ),
+    addKept(
+      sql`${attemptBytes(deliveries)} - ${successBytes(response)} - ${replacedBytes(attemptBytes)}`,
+      again,
+      isDelivered,
     ),
     insertAttempts(
       {

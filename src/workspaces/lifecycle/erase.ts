@@ -5,11 +5,10 @@ import {
   CLEANUP_MAX,
   commit,
   type Database,
+  type Executable,
   inOrder,
   readAs,
-  rows,
   type Statements,
-  write,
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
@@ -167,9 +166,10 @@ export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknow
   return inOrder([
     ...children.map((child) => overwrite(child, isChildOf(child, owned, isSelected))),
     deleteChildren(owned, isSelected),
-    ...referencesTo(table).map(({ column, to }) =>
-      write(sql`UPDATE ${column.table} SET ${bare(column)} = NULL
-        WHERE ${column} IN (SELECT ${to} FROM ${table} WHERE ${isSelected})`),
+    ...referencesTo(table).map(
+      ({ column, to }) =>
+        sql`UPDATE ${column.table} SET ${bare(column)} = NULL
+        WHERE ${column} IN (SELECT ${to} FROM ${table} WHERE ${isSelected})`,
     ),
     overwrite({ table, personal }, isSelected),
     sql`DELETE FROM ${table} WHERE ${isSelected}`,
@@ -179,8 +179,8 @@ export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknow
 /** Deletes the rows that belong to rows of a table. */
 export function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
   return inOrder(
-    owned.children.map((child) =>
-      write(sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`),
+    owned.children.map(
+      (child) => sql`DELETE FROM ${child.table} WHERE ${isChildOf(child, owned, isSelected)}`,
     ),
   );
 }
@@ -197,7 +197,7 @@ function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected:
 function overwrite(
   { table, personal = [] }: Pick<OwnedTable, "table" | "personal">,
   isSelected: SQL,
-): Statements<unknown> {
+): Executable {
   if (personal.length === 0) return inOrder([]);
   const keys = getTableConfig(table).primaryKeys.flatMap(({ columns }) => columns as Column[]);
   const numbered = (column: Column) =>
@@ -205,7 +205,7 @@ function overwrite(
   const blanks = personal.map(
     (column) => sql`${bare(column)} = ${keys.includes(column) ? numbered(column) : blank(column)}`,
   );
-  return write(sql`UPDATE ${table} SET ${list(blanks)} WHERE ${isSelected}`);
+  return sql`UPDATE ${table} SET ${list(blanks)} WHERE ${isSelected}`;
 }
 
 /** Counts the rows of a workspace that are not erased yet. */
@@ -213,7 +213,7 @@ function countRemaining(id: string): Statements<number> {
   const sources = OWNED.filter(({ through }) => !through).flatMap((owned) => sourcesOf(owned, id));
   const counts = sources.map((source) => sql`(SELECT count(*) FROM ${source})`);
   // Raw SQL: Drizzle cannot select without a table.
-  const remaining = rows<{ remaining: number }>(
+  const remaining = qb.all<{ remaining: number }>(
     sql`SELECT ${sql.join(counts, sql` + `)} AS remaining`,
   );
   return readAs(remaining, ([row]) => row?.remaining ?? 0);

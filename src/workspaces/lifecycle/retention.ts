@@ -7,9 +7,8 @@ import {
   commit,
   counted,
   type Database,
+  type Executable,
   inOrder,
-  type Statements,
-  write,
 } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
@@ -121,12 +120,10 @@ async function sweepWorkspace(
     const last = old.at(-1);
     if (!last) break;
     after = last.id;
-    const looked = write(
-      qb
-        .update(workspaces)
-        .set({ sweptTo: after })
-        .where(and(eq(workspaces.id, id), lt(workspaces.sweptTo, after))),
-    );
+    const looked = qb
+      .update(workspaces)
+      .set({ sweptTo: after })
+      .where(and(eq(workspaces.id, id), lt(workspaces.sweptTo, after)));
     deleted += await expire(db, old, now, looked);
     if (old.length < CLEANUP_MAX) break;
   }
@@ -168,7 +165,7 @@ export async function expire(
   db: Database,
   old: OldEvent[],
   now: number,
-  looked: Statements<unknown> = inOrder([]),
+  looked: Executable = inOrder([]),
 ): Promise<number> {
   if (old.length === 0) {
     await commit(db, looked);

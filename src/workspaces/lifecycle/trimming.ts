@@ -1,7 +1,7 @@
 import { and, eq, exists, gt, lt, lte, ne, or, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
 import { qb } from "../../db/builder.ts";
-import { CLEANUP_MAX, commit, type Database, inOrder, write } from "../../db/client.ts";
+import { CLEANUP_MAX, commit, type Database, inOrder } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
 import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { exhaustEvents } from "../../webhooks/endings.ts";
@@ -123,12 +123,10 @@ async function trimWorkspace(
     if (going.length === 0 && trimmedTo > after) after = trimmedTo;
     const expired = going.map(({ id }) => ({ workspaceId: measured.id, id, expiresAt: now }));
     const reached = isLast ? "" : after;
-    const mark = write(
-      qb
-        .update(workspaces)
-        .set({ trimmedTo: reached })
-        .where(and(eq(workspaces.id, measured.id), ne(workspaces.trimmedTo, reached))),
-    );
+    const mark = qb
+      .update(workspaces)
+      .set({ trimmedTo: reached })
+      .where(and(eq(workspaces.id, measured.id), ne(workspaces.trimmedTo, reached)));
     deleted += await expire(db, expired, now, mark);
     excess -= going.reduce((sum, { bytes }) => sum + bytes, 0);
     passed += oldest.length - settled.length;
@@ -162,12 +160,10 @@ async function giveUpOldest(
     );
     left -= ending.reduce((sum, event) => sum + event.bytes, 0);
     const ids = ending.map(({ id }) => id);
-    const again = write(
-      qb
-        .update(workspaces)
-        .set({ trimmedTo: "" })
-        .where(and(eq(workspaces.id, workspace.id), sql`changes() > 0`)),
-    );
+    const again = qb
+      .update(workspaces)
+      .set({ trimmedTo: "" })
+      .where(and(eq(workspaces.id, workspace.id), sql`changes() > 0`));
     if (ids.length > 0) await commit(db, inOrder([exhaustEvents(workspace.id, ids, now), again]));
   }
 }

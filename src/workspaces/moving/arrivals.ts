@@ -1,6 +1,6 @@
 import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
 import { qb } from "../../db/builder.ts";
-import { inOrder, readAs, rows, type Statements, write } from "../../db/client.ts";
+import { type Executable, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { moves, workspaces } from "../../db/schema.ts";
 import { findMove, isMoveIn, type Move, START, updateMove, type Workspace } from "../moves.ts";
@@ -63,8 +63,8 @@ export function retractArrival(id: string, from: string, now: number): Statement
 }
 
 /** Allows writes to a workspace that has arrived, once the directory and the source say so. */
-export function openArrived(move: Move): Statements<unknown> {
-  return write(qb.delete(moves).where(isMoveIn(move, ["arrived"])));
+export function openArrived(move: Move): Executable {
+  return qb.delete(moves).where(isMoveIn(move, ["arrived"]));
 }
 
 /** Ends an arrival whose move was cancelled. Its copied rows, which nobody has read, can be deleted. */
@@ -103,7 +103,7 @@ export function findEntry(workspaceId: string): Statements<string> {
     .select({ database: workspaces.database })
     .from(workspaces)
     .where(eq(workspaces.id, workspaceId));
-  return readAs(rows(entry), ([row]) => row?.database ?? DIRECTORY);
+  return readAs(entry, ([row]) => row?.database ?? DIRECTORY);
 }
 
 /**
@@ -133,15 +133,9 @@ export function pointDirectory(
  *
  * @param before the database that it pointed to; null if the workspace lived here.
  */
-export function pointTo(
-  workspaceId: string,
-  before: string | null,
-  database: string,
-): Statements<unknown> {
-  return write(
-    qb
-      .update(workspaces)
-      .set({ database })
-      .where(and(eq(workspaces.id, workspaceId), sql`${workspaces.database} IS ${before}`)),
-  );
+export function pointTo(workspaceId: string, before: string | null, database: string): Executable {
+  return qb
+    .update(workspaces)
+    .set({ database })
+    .where(and(eq(workspaces.id, workspaceId), sql`${workspaces.database} IS ${before}`));
 }

@@ -1,17 +1,10 @@
 import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { bare, excluded, fromJson, list, toJsonValue } from "../../db/builder.ts";
-import { inOrder, jsonParameters, readAs, rows, type Statements, write } from "../../db/client.ts";
+import { bare, excluded, fieldOf, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
+import { inOrder, jsonParameters, readAs, type Statements } from "../../db/client.ts";
 import { changes } from "../../db/schema.ts";
 import { deleteChildren, eraseRows } from "../lifecycle/erase.ts";
-import {
-  type ChildTable,
-  fieldOf,
-  isOf,
-  MOVED,
-  type OwnedTable,
-  referencesOf,
-} from "../manifest.ts";
+import { type ChildTable, isOf, MOVED, type OwnedTable, referencesOf } from "../manifest.ts";
 import {
   childrenAsJson,
   hasKey,
@@ -96,7 +89,7 @@ export function findPiece(
   const selected = [...wholeRow(owned), sql`${weightOf(owned)} AS weight`];
   const next = selectRows(owned, workspaceId, selected, COPIED_AT_ONCE, isAfter(owned, after));
   const piece = fitting(next, list(positionNames(owned)));
-  return readAs(rows<Record<string, unknown> & Weighed>(piece), (found) => {
+  return readAs(qb.all<Record<string, unknown> & Weighed>(piece), (found) => {
     const last = found.at(-1);
     const isFull =
       found.length === COPIED_AT_ONCE ||
@@ -135,18 +128,18 @@ export function findChanges(workspaceId: string): Statements<ChangedRows> {
   const first = sql`SELECT number FROM (${fitting(weighed, sql`number`)})`;
   const noted = sql`FROM ${changes} WHERE ${isOwn} AND ${changes.number} IN (${first})`;
   const statements = inOrder([
-    rows<{ kind: string; key: string; number: number }>(
+    qb.all<{ kind: string; key: string; number: number }>(
       sql`SELECT ${changes.kind} AS kind, ${changes.key} AS key, max(${changes.number}) AS number
         ${noted} GROUP BY 1, 2`,
     ),
-    rows<{ isMore: 0 | 1 }>(
+    qb.all<{ isMore: 0 | 1 }>(
       sql`SELECT EXISTS (SELECT 1 FROM ${changes}
         WHERE ${isOwn} AND ${changes.number} > (SELECT max(number) FROM (${first}))) AS "isMore"`,
     ),
     inOrder(
       MOVED.map((owned) => {
         const values = list(owned.key.map((_, i) => sql`${changes.key}->>${sql.raw(String(i))}`));
-        return rows<Record<string, unknown>>(
+        return qb.all<Record<string, unknown>>(
           sql`SELECT ${list(wholeRow(owned))} FROM ${owned.table} WHERE (${list(owned.key)}) IN (
             SELECT ${values} ${noted} AND ${changes.kind} = ${owned.kind})`,
         );
@@ -214,11 +207,9 @@ function insertChildren(child: ChildTable, { table, key }: OwnedTable, source: S
     return sql`(SELECT ${link} FROM ${table} WHERE (${list(key)}) = (${list(ofParent)}))`;
   });
   const path = sql.raw(`'$.children.${getTableName(child.table)}'`);
-  return write(
-    sql`INSERT INTO ${child.table} (${list(columns.map(([, column]) => bare(column)))})
+  return sql`INSERT INTO ${child.table} (${list(columns.map(([, column]) => bare(column)))})
       SELECT ${list(values)} ${source}, json_each(r.value, ${path}) AS c
-      WHERE true ON CONFLICT DO NOTHING`,
-  );
+      WHERE true ON CONFLICT DO NOTHING`;
 }
 
 /** Applies changes: upserts the rows that exist, and deletes those that no longer do. */

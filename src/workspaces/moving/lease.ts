@@ -1,4 +1,4 @@
-import { commit, inOrder, readAs, type Statements } from "../../db/client.ts";
+import { commit, type Executable, inOrder, type ResultOf } from "../../db/client.ts";
 import { openNamed } from "../../db/databases.ts";
 import type { MoveState } from "../../db/schema.ts";
 import { log, logError } from "../../log.ts";
@@ -70,10 +70,10 @@ export class Lease {
   }
 
   /** Commits statements in a database. @throws DatabaseUnreachable if there is no answer in time. */
-  async ask<R>(database: string, statements: Statements<R>): Promise<R> {
+  async ask<P extends Executable>(database: string, part: P): Promise<ResultOf<P>> {
     const leftMs = this.deadline - performance.now();
     if (leftMs <= 0) throw new DatabaseUnreachable(`out of time before ${database} was asked`);
-    const answer = commit(openNamed(this.#env, database), statements) as Promise<R>;
+    const answer = commit(openNamed(this.#env, database), part);
     return inTime(database, answer, Math.min(leftMs, MOVER_PATIENCE_MS));
   }
 
@@ -82,26 +82,28 @@ export class Lease {
    *
    * @throws Overtaken if another mover has taken over; nothing is written then.
    */
-  async commit<R>(database: string, states: MoveState[], statements: Statements<R>): Promise<R> {
-    const all = inOrder([expectMover(this.workspaceId, this.mover, states), statements]);
+  async commit<P extends Executable>(
+    database: string,
+    states: MoveState[],
+    part: P,
+  ): Promise<ResultOf<P>> {
+    const all = inOrder([expectMover(this.workspaceId, this.mover, states), part]);
     try {
-      return await this.ask(
-        database,
-        readAs(all, ([, result]) => result as R),
-      );
+      const [, result] = await this.ask(database, all);
+      return result as ResultOf<P>;
     } catch (error) {
       throw isOvertaken(error) ? new Overtaken() : error;
     }
   }
 
   /** Commits statements at the source, and renews the lease. */
-  commitAtSource<R>(statements: Statements<R>, states = [this.#move.state]): Promise<R> {
-    const kept = inOrder([renewMove(this.workspaceId, Date.now()), statements]);
-    return this.commit(
-      this.from,
-      states,
-      readAs(kept, ([, result]) => result as R),
-    );
+  async commitAtSource<P extends Executable>(
+    part: P,
+    states = [this.#move.state],
+  ): Promise<ResultOf<P>> {
+    const kept = inOrder([renewMove(this.workspaceId, Date.now()), part]);
+    const [, result] = await this.commit(this.from, states, kept);
+    return result as ResultOf<P>;
   }
 
   /** Changes the row of the move at the source. */

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
-import { commit, counted, openDatabase, write } from "../../../src/db/client.ts";
+import { commit, counted, inOrder, openDatabase } from "../../../src/db/client.ts";
 import { commitOnce, deleteCommits } from "../../../src/db/commit-once.ts";
 import {
   automationReport,
@@ -45,7 +45,7 @@ test("a transaction that arrives only after its second try was committed changes
 });
 
 test("any error other than the transaction's own token is thrown", async () => {
-  const broken = write(sql`INSERT INTO workspaces (id) VALUES ('wks_1')`);
+  const broken = inOrder([sql`INSERT INTO workspaces (id) VALUES ('wks_1')`]);
   await expect(commitOnce(openDatabase(env.DB), broken, NOW)).rejects.toThrow("NOT NULL");
 });
 

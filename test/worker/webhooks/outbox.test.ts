@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { WebhookEvent } from "../../../src/contract/enumerations.ts";
-import { commit, inOrder, openDatabase, write } from "../../../src/db/client.ts";
+import { commit, inOrder, openDatabase } from "../../../src/db/client.ts";
 import { subscriptions } from "../../../src/db/schema.ts";
 import { cancelVoid } from "../../../src/webhooks/endings.ts";
 import { announce, commitAnnounced, isNewLead } from "../../../src/webhooks/outbox.ts";
@@ -52,7 +52,7 @@ describe("an event", () => {
     const { id } = await subscribe(workspaceId);
     await commit(
       db,
-      write(sql`UPDATE ${subscriptions} SET generation = 3, cancelling = 1 WHERE id = ${id}`),
+      sql`UPDATE ${subscriptions} SET generation = 3, cancelling = 1 WHERE id = ${id}`,
     );
     await announceLeads(workspaceId, 1, NOW);
     await commit(db, cancelVoid([id], NOW));
@@ -194,7 +194,7 @@ describe("an event", () => {
       isNewLead(workspaceId),
       NOW,
     );
-    const impossible = write(sql`INSERT INTO leads (id) VALUES ('lea_1')`);
+    const impossible = sql`INSERT INTO leads (id) VALUES ('lea_1')`;
     await expect(
       commitAnnounced(db, inOrder([announcement, impossible]), [workspaceId], NOW),
     ).rejects.toThrow(/NOT NULL/);

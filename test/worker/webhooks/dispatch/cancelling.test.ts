@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { qb } from "../../../../src/db/builder.ts";
-import { commit, inOrder, openDatabase, write } from "../../../../src/db/client.ts";
+import { commit, inOrder, openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import { CANCEL_PENDING } from "../../../../src/webhooks/endings.ts";
@@ -55,12 +55,10 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
     ({ id }, now) =>
       commit(
         db,
-        write(
-          qb
-            .update(subscriptions)
-            .set({ disabledAt: now, ...CANCEL_PENDING })
-            .where(eq(subscriptions.id, id)),
-        ),
+        qb
+          .update(subscriptions)
+          .set({ disabledAt: now, ...CANCEL_PENDING })
+          .where(eq(subscriptions.id, id)),
       ),
   ],
 ];
