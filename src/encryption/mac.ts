@@ -7,11 +7,7 @@ const encoder = new TextEncoder();
 /** The imported keys of each secret, cached because every request needs them. */
 const imported = new Map<string, { secret: string; keys: Promise<Keys> }>();
 
-/**
- * The HMAC-SHA256 of `text` under the first key of a secret.
- *
- * @param secret `API_KEY_CHECKSUM_KEYS`.
- */
+/** The HMAC-SHA256 of `text` under the first key of a secret. @param secret `API_KEY_CHECKSUM_KEYS`. */
 export async function mac(secret: string, text: string): Promise<DataView> {
   const [first] = await importKeys("API_KEY_CHECKSUM_KEYS", secret);
   return sign(first, text);

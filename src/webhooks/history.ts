@@ -1,4 +1,4 @@
-import { and, desc, eq, gte, isNull, lt, type SQL, sql } from "drizzle-orm";
+import { and, desc, eq, gte, lt, type SQL, sql } from "drizzle-orm";
 import type { DeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { unknownInput } from "../contract/input-error.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
@@ -10,7 +10,7 @@ import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { BODY, makeBody } from "./bodies.ts";
 import { openResponse, requestOf } from "./exchange.ts";
-import { unknownWebhook } from "./health.ts";
+import { isThere, unknownWebhook } from "./health.ts";
 import type { DeliveryDetails, DeliveryView } from "./views.ts";
 
 /** Maximum deliveries that one page of a filtered list examines. */
@@ -73,7 +73,7 @@ export async function listDeliveries(
   const [known, [bound], found] = await commit(
     db,
     inOrder([
-      isThere(webhookId),
+      qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
       isFiltered ? last : inOrder([]),
       qb
         .select(shownOf(webhookId))
@@ -116,7 +116,7 @@ export async function findDelivery(
   const [known, [row], stored] = await commit(
     db,
     inOrder([
-      isThere(webhookId),
+      qb.select({ id: subscriptions.id }).from(subscriptions).where(isThere(webhookId)),
       qb
         .select({
           ...shownOf(webhookId),
@@ -163,13 +163,6 @@ export async function findDelivery(
     attemptLog: await Promise.all(attemptLog),
     body: (await makeBody(keys, row, row)) ?? "",
   };
-}
-
-function isThere(webhookId: string) {
-  return qb
-    .select({ id: subscriptions.id })
-    .from(subscriptions)
-    .where(and(eq(subscriptions.id, webhookId), isNull(subscriptions.deletedAt)));
 }
 
 function toView(row: DeliveryRow): DeliveryView {

@@ -1,4 +1,4 @@
-import { and, eq, isNull, lte, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, lte, not, type SQL, sql } from "drizzle-orm";
 import { InputError } from "../contract/input-error.ts";
 import { isoTime } from "../contract/time.ts";
 import { insertFrom, qb } from "../db/builder.ts";
@@ -15,7 +15,7 @@ import { earlierSecrets, subscriptions } from "../db/schema.ts";
 import { parseEncryptionKeys, seal } from "../encryption/seal.ts";
 import { sleep } from "../timing.ts";
 import { IS_FREE, NOBODY } from "./dispatch/lease.ts";
-import { unknownWebhook } from "./health.ts";
+import { isThere, unknownWebhook } from "./health.ts";
 import { mintSecret } from "./signature.ts";
 
 /**
@@ -73,11 +73,6 @@ const leased = prepared(
     .from(subscriptions)
     .where(and(eq(subscriptions.id, sql.placeholder("id")), not(IS_FREE))),
 );
-
-/** SQL condition: the subscription exists. */
-function isThere(id: string): SQL | undefined {
-  return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
-}
 
 /** SQL condition: the subscription's secret may be rotated. This is the guard of `rotate`. */
 function isRotatable(subscriptionId: string, until: number | null, now: number): SQL {

@@ -146,7 +146,7 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
   const known = await findReferenced(db, recordings);
   const prepared: Ready[] = [];
   for (const { item, recording } of parsed) {
-    const { workspaceId, leaves, once, ids } = recording;
+    const { workspaceId, leaves, once = false, ids } = recording;
     const statements = await judged(item, () => {
       checkReferences(recording, known);
       return toStatements(env, recording, known);

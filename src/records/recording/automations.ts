@@ -14,7 +14,6 @@ import {
 import { removeAutomations } from "../removals.ts";
 import type { AutomationReport, RecordingInput } from "./inputs.ts";
 import type { Recording } from "./recording.ts";
-import { unknownWorkspace } from "./references.ts";
 
 /** A call that inserts or updates automations and announces activations and pauses. */
 export async function toAutomationRecording(
@@ -33,11 +32,8 @@ export async function toAutomationRecording(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    references: [],
     leaves: { automations: latest },
-    hasPersonalData: false,
     once: true,
-    missing: unknownWorkspace(),
     statements: () =>
       readAs(
         inOrder([
@@ -97,11 +93,8 @@ export async function toRemoval(
   return {
     workspaceId,
     ids,
-    references: [],
     leaves: { removedAutomationIds: ids },
-    hasPersonalData: false,
     once: true,
-    missing: unknownWorkspace(),
     statements: () => removeAutomations(workspaceId, ids, moment),
   };
 }

@@ -22,10 +22,7 @@ export async function toLeadRecording(
   return {
     workspaceId,
     ids: reported.map(({ id }) => id),
-    references: [],
     leaves: { leadIds: fresh.map(({ id }) => id) },
-    once: false,
-    missing: unknownWorkspace(),
     hasPersonalData: true,
     async statements({ dataKey }) {
       if (!dataKey) throw unknownWorkspace();

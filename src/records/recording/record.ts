@@ -49,12 +49,20 @@ export async function record<M extends RecordingMethod>(
   now: number,
 ): Promise<{ ids: string[]; changed: number; database: string; wakes: Wake[] }> {
   const recording = await toRecording(env, method, input, { sentAt: null, now });
-  const { workspaceId, ids, references, leaves, once, missing, hasPersonalData } = recording;
+  const {
+    workspaceId,
+    ids,
+    references,
+    leaves,
+    once = false,
+    missing,
+    hasPersonalData,
+  } = recording;
   const placement = await openToWrite(env, () => findPlacement(env, workspaceId));
   // Otherwise no look-up is needed: a missing workspace fails its foreign key.
   const isLookedUp =
-    references.length > 0 ||
-    leaves.removedAutomationIds !== undefined ||
+    references !== undefined ||
+    leaves?.removedAutomationIds !== undefined ||
     (hasPersonalData && !knownDataKey(workspaceId));
   const known = isLookedUp ? await findReferences(placement.db, recording) : NOTHING_KNOWN;
   const statements = await toStatements(env, recording, known);

@@ -3,7 +3,7 @@ import { type Database, inOrder, type Statements } from "../../db/client.ts";
 import { ALWAYS } from "../../db/commit-once.ts";
 import type { Wake } from "../../webhooks/dispatch/wake.ts";
 import { commitAnnounced } from "../../webhooks/outbox.ts";
-import type { KnownAutomations, Leftovers, References } from "./references.ts";
+import type { KnownAutomations, References } from "./references.ts";
 
 /** A parsed recording call, neither checked against the database nor written yet. */
 export interface Recording extends References {
@@ -13,12 +13,11 @@ export interface Recording extends References {
    * Whether it changes existing rows and so must take effect only once. Pure inserts change nothing
    * the second time.
    */
-  once: boolean;
-  /** The error if the database rejects a reference after all. */
-  missing: InputError;
-  leaves: Leftovers;
+  once?: boolean;
+  /** The error if the database rejects a reference after all; by default, its workspace is unknown. */
+  missing?: InputError;
   /** Whether it contains personal data, and so needs the workspace's data key. */
-  hasPersonalData: boolean;
+  hasPersonalData?: boolean;
   /**
    * The statements that record and announce it, to be committed together in this order. Reads how
    * many records they insert or remove.
@@ -39,9 +38,7 @@ interface Needs {
 }
 
 /** A recording whose references have been checked. */
-export interface Prepared {
-  workspaceId: string;
-  once: boolean;
+export interface Prepared extends Required<Pick<Recording, "workspaceId" | "once">> {
   statements: Statements<number>;
 }
 

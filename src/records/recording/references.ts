@@ -18,8 +18,8 @@ export interface Reference {
 /** What a recording refers to; all of it must be in its workspace. */
 export interface References {
   workspaceId: string;
-  references: Reference[];
-  leaves: Leftovers;
+  references?: Reference[];
+  leaves?: Leftovers;
 }
 
 /** What a recording adds or removes, for later recordings in the batch. */
@@ -61,7 +61,7 @@ export function inWorkspace(workspaceId: string, id: string): string {
 /** Looks up everything the recordings refer to, in one round trip. */
 export async function findReferenced(db: Database, recordings: References[]): Promise<Known> {
   const pairsOf = (kind: "automation" | "lead") => {
-    const pairs = recordings.flatMap(({ workspaceId, references }) =>
+    const pairs = recordings.flatMap(({ workspaceId, references = [] }) =>
       references
         .filter((reference) => reference.kind === kind && isId(kind, reference.id))
         .map(({ id }) => ({ workspaceId, id })),
@@ -71,7 +71,7 @@ export async function findReferenced(db: Database, recordings: References[]): Pr
     ];
   };
   const recordedLeads = recordings.flatMap(({ workspaceId, leaves }) =>
-    (leaves.leadIds ?? []).map((id) => ({ workspaceId, id })),
+    (leaves?.leadIds ?? []).map((id) => ({ workspaceId, id })),
   );
   const workspaceIds = new Set(recordings.map(({ workspaceId }) => workspaceId));
   const [workspaces, automations, leads, erasedLeads] = await commit(
@@ -104,10 +104,7 @@ export class MissingReference extends InputError {}
  *
  * @throws InputError for an unknown workspace; MissingReference for a missing record.
  */
-export function checkReferences(
-  { workspaceId, references }: Pick<References, "workspaceId" | "references">,
-  known: Known,
-): void {
+export function checkReferences({ workspaceId, references = [] }: References, known: Known): void {
   if (!known.workspaces.has(workspaceId)) throw unknownWorkspace();
   for (const { kind, id, path } of references) {
     const key = inWorkspace(workspaceId, id);
@@ -123,7 +120,7 @@ export function checkReferences(
 export function addLeftovers(
   known: Known,
   workspaceId: string,
-  { automations = [], removedAutomationIds = [], leadIds = [] }: Leftovers,
+  { automations = [], removedAutomationIds = [], leadIds = [] }: Leftovers = {},
 ): void {
   for (const { id, type } of automations) {
     const key = inWorkspace(workspaceId, id);

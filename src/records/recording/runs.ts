@@ -21,9 +21,6 @@ export async function toRunRecording(
     workspaceId,
     ids: reported.map(({ id }) => id),
     references: reported.flatMap(referencesOf),
-    leaves: {},
-    hasPersonalData: false,
-    once: false,
     missing: new InputError("runs", "an automation that they name has just been removed"),
     statements({ automations, erasedLeads }) {
       const automationOf = ({ automationId }: ReportedRun) =>
