@@ -17,7 +17,7 @@ import {
 import { isBehind, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { subscriptions, workspaces } from "../db/schema.ts";
 import { IS_ACTIVE } from "./dispatch/lease.ts";
-import { type Lane, laneOf } from "./dispatch/policy.ts";
+import { laneOf } from "./dispatch/policy.ts";
 import { CANCEL_PENDING, cancelVoid, cancelVoidOf } from "./endings.ts";
 import { isThere, unknownWebhook } from "./health.ts";
 import { deleteSecretsOfDeleted, earlierSecretsAt } from "./secrets.ts";
@@ -67,7 +67,7 @@ export function deleteSubscription(
     counted(
       qb
         .update(subscriptions)
-        // A repeated request makes a new one: this one's secret is gone.
+        // A repeated request creates a new one, because this one's secret is gone.
         .set({ deletedAt: now, idempotencyKey: null, ...CANCEL_PENDING })
         .where(and(isMeant, isNull(subscriptions.deletedAt))),
     ),
@@ -109,10 +109,7 @@ export function disableSubscription(id: string, now: number): Statements<Ended> 
       .set({ disabledAt: now, ...CANCEL_PENDING })
       .where(and(isThere(id), isNull(subscriptions.disabledAt))),
     cancelVoid([id], now),
-    qb
-      .select({ cancelling: subscriptions.cancelling })
-      .from(subscriptions)
-      .where(isThere(id)),
+    qb.select({ cancelling: subscriptions.cancelling }).from(subscriptions).where(isThere(id)),
   ]);
   return readAs(statements, ([, , [row]]) => ({ found: !!row, left: row?.cancelling === true }));
 }

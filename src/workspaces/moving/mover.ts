@@ -10,7 +10,7 @@ import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
 import { type GatedKey, listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind } from "../lifecycle/erase.ts";
 import { MOVED } from "../manifest.ts";
-import { cancelMove, deleteChanges, findLiving, type Move } from "../moves.ts";
+import { cancelMove, deleteChanges, findLiving } from "../moves.ts";
 import { inTime } from "../placement.ts";
 import {
   arrive,
@@ -22,7 +22,7 @@ import {
   takeDirectoryEntry,
 } from "./arrivals.ts";
 import { applyChanges, findChanges, findPiece, upsertRows } from "./copying.ts";
-import { Lease, Overtaken } from "./lease.ts";
+import { Overtaken, OwnedMove } from "./owned-move.ts";
 
 /** How many key gates a mover tells at once... */
 const MOVE_GATES_AT_ONCE = 50;
@@ -41,26 +41,11 @@ const DRAINED_MS = 300;
 const LEFT_BEHIND_MS = MINUTE_MS;
 
 /** One try to continue a move, with its own identity. */
-export class Mover {
-  readonly #env: Env;
-  readonly #lease: Lease;
+export class Mover extends OwnedMove {
   /** The keys whose gates must be told, by hash; undefined until they are listed. */
   #keys: GatedKey[] | undefined;
   /** When the sweep may continue the move. */
   #waitsUntil = 0;
-
-  constructor(env: Env, from: string, move: Move) {
-    this.#env = env;
-    this.#lease = new Lease(env, from, move);
-  }
-
-  get #id(): string {
-    return this.#lease.workspaceId;
-  }
-
-  get #move(): Move {
-    return this.#lease.move;
-  }
 
   /**
    * Works on the move while there is time. A switch that has begun is finished or undone in any case,
@@ -71,8 +56,8 @@ export class Mover {
   work(mayGoOn: () => boolean, isUrgent: boolean): Promise<void> {
     return this.#owning(isUrgent, async () => {
       // Its mover died.
-      if (this.#move.state === "closed") return this.#goBack();
-      if (this.#move.state !== "gone") await this.#takeTarget();
+      if (this.move.state === "closed") return this.#goBack();
+      if (this.move.state !== "gone") await this.#takeTarget();
       while (mayGoOn() && (await this.#step(mayGoOn)));
     });
   }
@@ -80,15 +65,15 @@ export class Mover {
   /** Cancels a move that has not reached its switch, even if the target does not answer. */
   cancel(): Promise<void> {
     return this.#owning(true, async () => {
-      if (this.#move.state === "closed") await this.#goBack();
-      if (this.#move.state !== "gone") await this.#cancel();
+      if (this.move.state === "closed") await this.#goBack();
+      if (this.move.state !== "gone") await this.#cancel();
     });
   }
 
   /** Takes over the move at the source for as long as `act` takes, unless another mover owns it. */
   async #owning(isUrgent: boolean, act: () => Promise<void>): Promise<void> {
     try {
-      await this.#lease.take(isUrgent);
+      await this.take(isUrgent);
       await act();
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
@@ -98,8 +83,8 @@ export class Mover {
   }
 
   async #release(): Promise<void> {
-    const isDraining = this.#move.state === "draining";
-    await this.#lease.release(this.#waitsUntil);
+    const isDraining = this.move.state === "draining";
+    await this.releaseUntil(this.#waitsUntil);
     if (isDraining) await this.#wakeHere();
   }
 
@@ -108,33 +93,33 @@ export class Mover {
    * is taken again: if this mover hung in between, another one may have taken over.
    */
   async #takeTarget(): Promise<void> {
-    const workspace = await this.#lease.ask(this.#lease.from, findLiving(this.#id));
+    const workspace = await this.ask(this.from, findLiving(this.workspaceId));
     if (!workspace) throw new Overtaken();
     const now = Date.now();
-    const taken = takeArrival(this.#move, this.#lease.from, workspace, this.#lease.mover, now);
-    const entry = await this.#lease.ask(this.#lease.to, taken);
-    await this.#lease.take();
-    if (entry?.moveId !== this.#move.moveId) {
+    const taken = takeArrival(this.move, this.from, workspace, this.mover, now);
+    const entry = await this.ask(this.to, taken);
+    await this.take();
+    if (entry?.moveId !== this.move.moveId) {
       await this.#cancel();
-      throw new Error(`${this.#lease.to} has not kept what was copied: the move was cancelled`);
+      throw new Error(`${this.to} has not kept what was copied: the move was cancelled`);
     }
     // An earlier mover got that far, and then went back.
     if (entry.state === "arrived")
-      await this.#lease.commit(
-        this.#lease.to,
+      await this.commit(
+        this.to,
         ["arriving", "arrived"],
-        retractArrival(this.#id, this.#lease.from, now),
+        retractArrival(this.workspaceId, this.from, now),
       );
   }
 
   /** Takes one step. @returns whether there may be another one. */
   async #step(mayGoOn: () => boolean): Promise<boolean> {
-    switch (this.#move.state) {
+    switch (this.move.state) {
       case "copying":
-        if (this.#move.position) await this.#copyPiece(this.#move.position);
+        if (this.move.position) await this.#copyPiece(this.move.position);
         // A busy workspace always has more changes: the last ones are copied while it drains.
         else if (!(await this.#copyChanges()) && !(await this.#tellGates()))
-          await this.#lease.enter("draining");
+          await this.enter("draining");
         return true;
       case "draining":
         if (!(await this.#copyChanges())) await this.#drain();
@@ -147,19 +132,19 @@ export class Mover {
   }
 
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
-    const piece = await this.#lease.ask(this.#lease.from, findPiece(this.#id, kind, after));
+    const piece = await this.ask(this.from, findPiece(this.workspaceId, kind, after));
     if (piece.rows.length > 0)
-      await this.#lease.commit(this.#lease.to, ["arriving"], upsertRows(kind, piece.rows));
+      await this.commit(this.to, ["arriving"], upsertRows(kind, piece.rows));
     const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
-    await this.#lease.update({ position: next.kind < MOVED.length ? next : null });
+    await this.update({ position: next.kind < MOVED.length ? next : null });
   }
 
   /** Copies the oldest of the rows written since copying began. @returns whether there are more. */
   async #copyChanges(): Promise<boolean> {
-    const changed = await this.#lease.ask(this.#lease.from, findChanges(this.#id));
+    const changed = await this.ask(this.from, findChanges(this.workspaceId));
     if (changed.through === null) return false;
-    await this.#lease.commit(this.#lease.to, ["arriving"], applyChanges(changed));
-    await this.#lease.commitAtSource(deleteChanges(this.#id, changed.through));
+    await this.commit(this.to, ["arriving"], applyChanges(changed));
+    await this.commitAtSource(deleteChanges(this.workspaceId, changed.through));
     return !changed.isAll;
   }
 
@@ -171,24 +156,24 @@ export class Mover {
    */
   async #tellGates(): Promise<boolean> {
     // Before the keys are listed: a gate that is not told reads this with its key's standing.
-    if (this.#move.gatesTold === null) await this.#lease.update({ gatesTold: "" });
-    const told = this.#move.gatesTold ?? "";
+    if (this.move.gatesTold === null) await this.update({ gatesTold: "" });
+    const told = this.move.gatesTold ?? "";
     this.#keys ??= await this.#listKeys();
     const next = this.#keys.filter(({ keyHash }) => keyHash > told).slice(0, MOVE_GATES_AT_ONCE);
     if (next.length === 0) return false;
     const telling = next.map((key) =>
-      inTime("the gate of a key", forgetKey(this.#env, key), MOVE_GATE_PATIENCE_MS),
+      inTime("the gate of a key", forgetKey(this.env, key), MOVE_GATE_PATIENCE_MS),
     );
     const results = await Promise.allSettled(telling);
     const failed = results.findIndex(({ status }) => status === "rejected");
     const last = next.at(failed === -1 ? -1 : failed - 1);
-    if (failed !== 0 && last) await this.#lease.update({ gatesTold: last.keyHash });
+    if (failed !== 0 && last) await this.update({ gatesTold: last.keyHash });
     await telling[failed];
     return true;
   }
 
   async #listKeys(): Promise<GatedKey[]> {
-    const listed = listLiveKeys(openNamed(this.#env, DIRECTORY), this.#id, Date.now());
+    const listed = listLiveKeys(openNamed(this.env, DIRECTORY), this.workspaceId, Date.now());
     const keys = await inTime(DIRECTORY, listed);
     return keys
       .filter(({ lastUsedAt }) => lastUsedAt !== null)
@@ -198,15 +183,15 @@ export class Mover {
   /** Waits until none of the workspace's subscriptions is leased, while no new lease begins; then switches. */
   async #drain(): Promise<void> {
     const now = Date.now();
-    if (await this.#lease.ask(this.#lease.from, hasLeases(this.#id, now))) {
+    if (await this.ask(this.from, hasLeases(this.workspaceId, now))) {
       await sleep(DRAINED_MS);
-      await this.#lease.commitAtSource(inOrder([]));
-    } else if (now - this.#move.since < DRAINED_MS) await sleep(DRAINED_MS);
+      await this.commitAtSource(inOrder([]));
+    } else if (now - this.move.since < DRAINED_MS) await sleep(DRAINED_MS);
     else await this.#switch();
   }
 
   get #isBetweenOthers(): boolean {
-    return this.#lease.from !== DIRECTORY && this.#lease.to !== DIRECTORY;
+    return this.from !== DIRECTORY && this.to !== DIRECTORY;
   }
 
   /** Switches the workspace to the target, while writes wait. If that fails, it goes back. */
@@ -214,20 +199,20 @@ export class Mover {
     // First, to notice a database that does not answer before writes wait.
     await this.#takeTarget();
     if (this.#isBetweenOthers)
-      await this.#lease.ask(DIRECTORY, takeDirectoryEntry(this.#id, this.#lease.mover));
-    this.#lease.deadline = performance.now() + SWITCH_MAX_MS;
+      await this.ask(DIRECTORY, takeDirectoryEntry(this.workspaceId, this.mover));
+    this.deadline = performance.now() + SWITCH_MAX_MS;
     try {
-      await this.#lease.enter("closed");
-      await this.#lease.insist(() => this.#point());
+      await this.enter("closed");
+      await this.insist(() => this.#point());
     } catch (error) {
       // A new mover, so that no write of this one that is still on its way takes effect.
-      const next = new Mover(this.#env, this.#lease.from, this.#move);
-      next.#lease.deadline = performance.now() + MOVING_WAIT_MS;
-      await next.#lease.insist(async () => {
+      const next = new Mover(this.env, this.from, this.move);
+      next.deadline = performance.now() + MOVING_WAIT_MS;
+      await next.insist(async () => {
         await this.#release();
         await next.#reopen();
       });
-      throw next.#move.state === "gone" ? new Overtaken() : error;
+      throw next.move.state === "gone" ? new Overtaken() : error;
     }
     await this.#open();
   }
@@ -235,41 +220,41 @@ export class Mover {
   /** Copies the last changes, and makes the directory say that the workspace lives in the target. */
   async #point(): Promise<void> {
     while (await this.#copyChanges());
-    const workspace = await this.#lease.ask(this.#lease.from, findLiving(this.#id));
+    const workspace = await this.ask(this.from, findLiving(this.workspaceId));
     if (!workspace) return;
     const now = Date.now();
-    await this.#lease.commit(this.#lease.to, ["arriving", "arrived"], arrive(workspace, now));
+    await this.commit(this.to, ["arriving", "arrived"], arrive(workspace, now));
     if (this.#isBetweenOthers) {
-      const { from, to, mover } = this.#lease;
-      if (!(await this.#lease.ask(DIRECTORY, pointDirectory(this.#id, from, to, mover))))
+      const { from, to, mover } = this;
+      if (!(await this.ask(DIRECTORY, pointDirectory(this.workspaceId, from, to, mover))))
         throw new Overtaken();
     }
-    if (this.#lease.from === DIRECTORY) await this.#pointSource();
+    if (this.from === DIRECTORY) await this.#pointSource();
   }
 
   /** Makes the source say that the workspace lives in the target. */
   #pointSource(): Promise<unknown> {
-    return this.#lease.commitAtSource(pointTo(this.#id, null, this.#lease.to), ["closed", "gone"]);
+    return this.commitAtSource(pointTo(this.workspaceId, null, this.to), ["closed", "gone"]);
   }
 
   /** Opens the workspace in the target. The directory says that it lives there. */
   async #open(): Promise<void> {
-    this.#lease.deadline = performance.now() + MOVING_WAIT_MS;
-    const wakes = await this.#lease.insist(async () => {
+    this.deadline = performance.now() + MOVING_WAIT_MS;
+    const wakes = await this.insist(async () => {
       await this.#pointSource();
-      const opened = inOrder([openArrived(this.#move), listDue(this.#id, Date.now())]);
-      const [, due] = await this.#lease.ask(this.#lease.to, opened);
-      await this.#lease.enter("gone");
+      const opened = inOrder([openArrived(this.move), listDue(this.workspaceId, Date.now())]);
+      const [, due] = await this.ask(this.to, opened);
+      await this.enter("gone");
       return due;
     });
-    this.#lease.deadline = Number.POSITIVE_INFINITY;
-    await wake(this.#env, this.#lease.to, wakes);
+    this.deadline = Number.POSITIVE_INFINITY;
+    await wake(this.env, this.to, wakes);
   }
 
   /** Opens a closed workspace. */
   #reopen(): Promise<void> {
     return this.#owning(true, async () => {
-      if (this.#move.state === "closed") await this.#goBack();
+      if (this.move.state === "closed") await this.#goBack();
     });
   }
 
@@ -278,35 +263,34 @@ export class Mover {
    * no longer says that it lives in the source.
    */
   async #goBack(): Promise<void> {
-    const entry = takeDirectoryEntry(this.#id, this.#lease.mover);
+    const entry = takeDirectoryEntry(this.workspaceId, this.mover);
     // From now on, its earlier movers cannot switch it. It may even have moved on from the target.
-    if ((await this.#lease.ask(DIRECTORY, entry)) !== this.#lease.from) return this.#open();
-    const { failures } = this.#move;
-    await this.#lease.enter("copying", failures + 1);
+    if ((await this.ask(DIRECTORY, entry)) !== this.from) return this.#open();
+    const { failures } = this.move;
+    await this.enter("copying", failures + 1);
     const waitMs = Math.min(SWITCH_WAIT_MS.first * 2 ** failures, SWITCH_WAIT_MS.max);
     this.#waitsUntil = Date.now() + waitMs;
     await this.#wakeHere();
   }
 
   async #cancel(): Promise<void> {
-    if (!(await this.#lease.ask(this.#lease.from, cancelMove(this.#move, this.#lease.mover))))
-      throw new Overtaken();
-    this.#lease.logState("cancelled");
+    if (!(await this.ask(this.from, cancelMove(this.move, this.mover)))) throw new Overtaken();
+    this.logState("cancelled");
     await this.#wakeHere();
   }
 
   /** Wakes subscriptions that had to wait while the workspace drained. */
   async #wakeHere(): Promise<void> {
-    const due = await this.#lease.ask(this.#lease.from, listDue(this.#id, Date.now()));
-    await wake(this.#env, this.#lease.from, due);
+    const due = await this.ask(this.from, listDue(this.workspaceId, Date.now()));
+    await wake(this.env, this.from, due);
   }
 
   /** Deletes what the workspace left behind, once reads in progress have ended. */
   async #cleanUp(mayGoOn: () => boolean): Promise<boolean> {
-    if (Date.now() - this.#move.since < LEFT_BEHIND_MS) return false;
-    while (!(await this.#lease.commitAtSource(eraseLeftBehind(this.#id))))
+    if (Date.now() - this.move.since < LEFT_BEHIND_MS) return false;
+    while (!(await this.commitAtSource(eraseLeftBehind(this.workspaceId))))
       if (!mayGoOn()) return false;
-    this.#lease.logState("done");
+    this.logState("done");
     return false;
   }
 }

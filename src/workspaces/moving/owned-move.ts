@@ -23,31 +23,27 @@ export class Overtaken extends Error {}
 /** How long to wait before another try, while writes wait for it. */
 const RETRY_MS = 100;
 
-/** A mover's ownership of a move. Each mover has its own identity. */
-export class Lease {
+/** A move, as one mover owns it. Each mover has its own identity. */
+export class OwnedMove {
   readonly mover = crypto.randomUUID();
   /** The names of the source and of the target. */
   readonly from: string;
   readonly to: string;
   /** When all must be done, by `performance.now()`. */
   deadline = Number.POSITIVE_INFINITY;
-  readonly #env: Env;
-  #move: Move;
+  /** The move as this mover knows it. */
+  move: Move;
+  protected readonly env: Env;
 
   constructor(env: Env, from: string, move: Move) {
-    this.#env = env;
+    this.env = env;
     this.from = from;
     this.to = move.other;
-    this.#move = move;
-  }
-
-  /** The move as this mover knows it. */
-  get move(): Move {
-    return this.#move;
+    this.move = move;
   }
 
   get workspaceId(): string {
-    return this.#move.workspaceId;
+    return this.move.workspaceId;
   }
 
   /**
@@ -57,14 +53,14 @@ export class Lease {
    * @throws Overtaken if another mover owns it.
    */
   async take(isUrgent = false): Promise<void> {
-    const taken = takeMove(this.#move, this.mover, Date.now(), isUrgent);
+    const taken = takeMove(this.move, this.mover, Date.now(), isUrgent);
     const move = await this.ask(this.from, taken);
     if (!move) throw new Overtaken();
-    this.#move = move;
+    this.move = move;
   }
 
   /** @param until when the sweep may continue the move, in Unix milliseconds. */
-  async release(until: number): Promise<void> {
+  async releaseUntil(until: number): Promise<void> {
     this.deadline = Number.POSITIVE_INFINITY;
     await this.ask(this.from, releaseMove(this.workspaceId, this.mover, until));
   }
@@ -73,7 +69,7 @@ export class Lease {
   async ask<P extends Executable>(database: string, part: P): Promise<ResultOf<P>> {
     const leftMs = this.deadline - performance.now();
     if (leftMs <= 0) throw new DatabaseUnreachable(`out of time before ${database} was asked`);
-    const answer = commit(openNamed(this.#env, database), part);
+    const answer = commit(openNamed(this.env, database), part);
     return inTime(database, answer, Math.min(leftMs, MOVER_PATIENCE_MS));
   }
 
@@ -99,7 +95,7 @@ export class Lease {
   /** Commits statements at the source, and renews the lease. */
   async commitAtSource<P extends Executable>(
     part: P,
-    states = [this.#move.state],
+    states = [this.move.state],
   ): Promise<ResultOf<P>> {
     const kept = inOrder([renewMove(this.workspaceId, Date.now()), part]);
     const [, result] = await this.commit(this.from, states, kept);
@@ -109,15 +105,15 @@ export class Lease {
   /** Changes the row of the move at the source. */
   async update(fields: Partial<Pick<Move, "position" | "gatesTold">>): Promise<void> {
     await this.commitAtSource(updateMove(this.workspaceId, fields));
-    this.#move = { ...this.#move, ...fields };
+    this.move = { ...this.move, ...fields };
   }
 
   /** Enters a state. If the reply was lost, a second try finds itself in that state. */
-  async enter(state: MoveState, failures = this.#move.failures): Promise<void> {
+  async enter(state: MoveState, failures = this.move.failures): Promise<void> {
     const entered = { state, failures, since: Date.now() };
-    const states = [this.#move.state, state];
+    const states = [this.move.state, state];
     await this.commitAtSource(updateMove(this.workspaceId, entered), states);
-    this.#move = { ...this.#move, ...entered };
+    this.move = { ...this.move, ...entered };
     this.logState(state);
   }
 
