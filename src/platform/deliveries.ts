@@ -4,6 +4,7 @@ import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumer
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT } from "../contract/limits.ts";
 import { Instant } from "../contract/text.ts";
+import type { Database } from "../db/client.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { findDelivery, listDeliveries as listStored } from "../webhooks/history.ts";
 import {
@@ -118,17 +119,23 @@ const ofAnyWorkspace = z.strictObject({
   database: DatabaseName.nullish().describe("binding of one database"),
 });
 
+/** Counts in each database that has what is asked for. */
+async function countIn<Counts>(
+  env: Env,
+  { workspaceId, database }: z.output<typeof ofAnyWorkspace>,
+  count: (db: Database, workspaceId: string | undefined, now: number) => Promise<Counts>,
+): Promise<Counts[]> {
+  const placements = await findPlacements(env, workspaceId, database);
+  const now = Date.now();
+  return Promise.all(placements.map(({ db }) => count(db, workspaceId ?? undefined, now)));
+}
+
 export const ledger = operation({
   about: "Counts deliveries by state.",
   input: ofAnyWorkspace,
   output: Ledger,
   examples: [{}, { workspaceId }],
-  async run({ env }, { workspaceId, database }) {
-    const placements = await findPlacements(env, workspaceId, database);
-    const now = Date.now();
-    const counted = placements.map(({ db }) => findLedger(db, workspaceId ?? undefined, now));
-    return sumLedgers(await Promise.all(counted));
-  },
+  run: async ({ env }, input) => sumLedgers(await countIn(env, input, findLedger)),
 });
 
 export const backlog = operation({
@@ -136,10 +143,5 @@ export const backlog = operation({
   input: ofAnyWorkspace,
   output: Backlog,
   examples: [{}, { workspaceId }],
-  async run({ env }, { workspaceId, database }) {
-    const placements = await findPlacements(env, workspaceId, database);
-    const now = Date.now();
-    const counted = placements.map(({ db }) => findBacklog(db, workspaceId ?? undefined, now));
-    return sumBacklogs(await Promise.all(counted));
-  },
+  run: async ({ env }, input) => sumBacklogs(await countIn(env, input, findBacklog)),
 });

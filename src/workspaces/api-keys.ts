@@ -3,7 +3,15 @@ import { and, eq, gt, isNull, or, type Placeholder, type SQL, sql } from "drizzl
 import { InputError } from "../contract/input-error.ts";
 import { HOUR_MS, isoTime, isoTimeOrNull } from "../contract/time.ts";
 import { insertFrom, named, qb } from "../db/builder.ts";
-import { commit, type Database, inOrder, prepared, readAs, type Statements } from "../db/client.ts";
+import {
+  commit,
+  type Database,
+  inOrder,
+  prepared,
+  type ResultOf,
+  readAs,
+  type Statements,
+} from "../db/client.ts";
 import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, workspaces } from "../db/schema.ts";
@@ -175,28 +183,33 @@ export function toApiKeyView(row: StoredKey): z.infer<typeof ApiKeyView> {
   };
 }
 
-/** What a gate must know about a workspace. */
-export interface WorkspaceStanding {
-  accessGranted: boolean;
+/** What a gate must know about a workspace, which its own database knows. */
+export const WORKSPACE_STANDING = {
+  accessGranted: workspaces.accessGranted,
   /** Whether it may be about to live in another database. */
-  isLeaving: boolean;
-}
+  isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
+};
 
-/**
- * What a gate must know about a key. If its workspace lives in another database, its `WorkspaceStanding`
- * is there.
- */
-export interface Standing extends WorkspaceStanding {
-  keyId: string;
-  workspaceId: string;
-  /** The name of the workspace's database. */
-  database: string;
-  /** The key's own quota; null for the deployment's default. */
-  requestsPerWindow: number | null;
-  lastUsedAt: number | null;
-  /** When the key expires, in Unix milliseconds; null if it does not. */
-  expiresAt: number | null;
-}
+const standing = prepared(
+  qb
+    .select({
+      ...named({ keyId: apiKeys.id }),
+      workspaceId: workspaces.id,
+      /** The name of the workspace's database. */
+      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
+      ...WORKSPACE_STANDING,
+      /** The key's own quota; null for the deployment's default. */
+      requestsPerWindow: apiKeys.requestsPerWindow,
+      lastUsedAt: apiKeys.lastUsedAt,
+      expiresAt: apiKeys.expiresAt,
+    })
+    .from(apiKeys)
+    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
+    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
+);
+
+/** What a gate must know about a key. If its workspace lives elsewhere, `WORKSPACE_STANDING` is there. */
+export type Standing = ResultOf<ReturnType<typeof standing>>[number];
 
 /** The standing of a key at `now`; null if it is unknown, revoked or expired. */
 export function findStanding(db: Database, keyHash: string, now: number): Promise<Standing | null> {
@@ -222,23 +235,6 @@ export async function useKey(db: Database, keyHash: string, now: number): Promis
   const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash, now)]));
   return standing;
 }
-
-const standing = prepared(
-  qb
-    .select({
-      ...named({ keyId: apiKeys.id }),
-      workspaceId: workspaces.id,
-      database: sql<string>`coalesce(${workspaces.database}, ${DIRECTORY})`,
-      accessGranted: workspaces.accessGranted,
-      isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
-      requestsPerWindow: apiKeys.requestsPerWindow,
-      lastUsedAt: apiKeys.lastUsedAt,
-      expiresAt: apiKeys.expiresAt,
-    })
-    .from(apiKeys)
-    .innerJoin(workspaces, eq(workspaces.id, apiKeys.workspaceId))
-    .where(and(eq(apiKeys.keyHash, sql.placeholder("keyHash")), isLive(sql.placeholder("now")))),
-);
 
 function standingOf(keyHash: string, now: number): Statements<Standing | null> {
   return readAs(standing({ keyHash, now }), ([row = null]) => row);

@@ -16,8 +16,7 @@ import { DIRECTORY } from "../db/databases.ts";
 import { isBehind, type Listing, mapItems, type PageRequest, preparePages } from "../db/page.ts";
 import { apiKeys, subscriptions, workspaces } from "../db/schema.ts";
 import { readdress } from "../webhooks/notices/notices.ts";
-import { isLive, type WorkspaceStanding } from "./api-keys.ts";
-import { IS_LEAVING } from "./moves.ts";
+import { isLive, WORKSPACE_STANDING } from "./api-keys.ts";
 
 /** Maximum key gates that one dispatch notifies; a Worker may make 1,000 calls per invocation. */
 const GATES_TOLD_MAX = 500;
@@ -25,13 +24,7 @@ const GATES_TOLD_MAX = 500;
 /** Inserts a workspace that has access to the service. @param workspace its data key is encrypted. */
 export async function insertWorkspace(
   db: Database,
-  workspace: {
-    id: string;
-    name: string;
-    adminEmails: string[];
-    dataKey: string;
-    createdAt: number;
-  },
+  workspace: typeof workspaces.$inferInsert & { dataKey: string },
 ) {
   return db.insert(workspaces).values(workspace).onConflictDoNothing();
 }
@@ -70,33 +63,20 @@ export function livesHere(workspaceId: Column): SQL {
 }
 
 /** What a gate must know about a workspace; undefined if it does not live in this database. */
-export async function findAccess(db: Database, id: string): Promise<WorkspaceStanding | undefined> {
+export async function findAccess(db: Database, id: string) {
   const [row] = await query(db, access({ id }));
   return row;
 }
 
 const access = prepared(
   qb
-    .select({
-      accessGranted: workspaces.accessGranted,
-      isLeaving: sql`${IS_LEAVING}`.mapWith(Boolean),
-    })
+    .select(WORKSPACE_STANDING)
     .from(workspaces)
     .where(and(eq(workspaces.id, sql.placeholder("id")), isNull(workspaces.database))),
 );
 
 /** SQL expression: how many subscriptions a workspace may have. */
 export const WEBHOOKS_MAX = sql<number>`coalesce(${workspaces.webhooksMax}, ${SUBSCRIPTIONS_MAX})`;
-
-/** What a link to the portal gives access to. */
-export interface PortalAccess {
-  name: string;
-  accessGranted: boolean;
-  /** How many subscriptions it may have. */
-  webhooksMax: number;
-  /** Whether the requested subscription belongs to the workspace. */
-  webhookFound: boolean;
-}
 
 /**
  * What a link to the portal gives access to in a workspace, and whether one subscription belongs to
@@ -106,7 +86,7 @@ export async function findPortalAccess(
   db: Database,
   workspaceId: string,
   webhookId: string | null,
-): Promise<PortalAccess | null> {
+) {
   const { id, workspaceId: itsWorkspace, deletedAt } = subscriptions;
   const [row = null] = await db
     .select({
@@ -123,6 +103,9 @@ export async function findPortalAccess(
     .where(eq(workspaces.id, workspaceId));
   return row;
 }
+
+/** What a link to the portal gives access to. */
+export type PortalAccess = NonNullable<Awaited<ReturnType<typeof findPortalAccess>>>;
 
 /** A workspace as operations show it; what its database knows is null if it does not answer. */
 export const WorkspaceView = z.object({

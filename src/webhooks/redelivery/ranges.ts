@@ -165,22 +165,17 @@ export async function takeStep(db: Database, subscriptionId: string, now: number
   return steps > 0 ? { count, more, canContinue: more && !isFull } : { ...NOTHING, more: true };
 }
 
-/** The events of a part of a range. */
-interface Examined {
-  /** Those to be redelivered, oldest first. */
-  ids: string[];
-  /** The last one that was examined; null if there were none. */
-  last: string | null;
-  /** Whether the range ends here. */
-  isLast: boolean;
-}
-
-/** Examines the next part of a range, at most `REDELIVERY_EXAMINED_MAX` events. */
+/**
+ * Examines the next part of a range, at most `REDELIVERY_EXAMINED_MAX` events.
+ *
+ * @returns the ids of those to be redelivered, oldest first; the last that was examined, null if there
+ *   was none; and whether the range ends there.
+ */
 async function examine(
   db: Database,
   subscriptionId: string,
   { states, askedAt, after, before }: StoredRange,
-): Promise<Examined> {
+) {
   const { eventId, state } = deliveries;
   const isWithin = (column: Column) =>
     and(gt(column, after), before === null ? undefined : lt(column, before));
