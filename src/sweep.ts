@@ -51,7 +51,7 @@ async function sweepDatabase(env: Env, database: string, now: number): Promise<n
     wakeOverdue(placement, env, now),
     sendNotices(db, env, now, hasTime),
     expireEvents(db, env, now, hasTime),
-    redeliverRanges(placement, env, now, hasTime),
+    takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),
     deleteEndedSecrets(db, now),
     cleanUpAutomations(db, Date.now() + REMOVED_RUNS_MAX_MS),
     commit(db, deleteCommits(now)),
@@ -72,10 +72,8 @@ async function goOnMoving(
   hasTime: () => boolean,
 ): Promise<void> {
   if (hasOneDatabase(env)) return;
-  const leaving = await commit(db, listMoves(MOVES_AT_ONCE, Date.now()));
-  if (leaving.length === 0) return;
   const failures: unknown[] = [];
-  for (const { workspaceId } of leaving)
+  for (const { workspaceId } of await commit(db, listMoves(MOVES_AT_ONCE, Date.now())))
     await continueMove(env, database, workspaceId, hasTime).catch((error) => failures.push(error));
   if (failures.length > 0) throw failures[0];
 }
@@ -92,29 +90,14 @@ async function wakeOverdue({ database, db }: Placement, env: Env, now: number): 
   await updatePosition(db, part, after);
 }
 
-/** Schedules what subscriptions are redelivered until the next sweep. */
-async function redeliverRanges(
-  { database, db }: Placement,
-  env: Env,
-  now: number,
-  hasTime: () => boolean,
-): Promise<void> {
-  const wakes = await takeSteps(db, now, hasTime);
-  if (wakes.length > 0) await wake(env, database, wakes);
-}
-
 async function expireEvents(
   db: Database,
   env: Env,
   now: number,
   hasTime: () => boolean,
 ): Promise<void> {
-  const { deleted: trimmed, overBound } = await trimEvents(
-    db,
-    parseEventsMaxBytes(env),
-    now,
-    hasTime,
-  );
+  const maxBytes = parseEventsMaxBytes(env);
+  const { deleted: trimmed, overBound } = await trimEvents(db, maxBytes, now, hasTime);
   for (const { workspaceId, bytes } of overBound) log("events_over_bound", { workspaceId, bytes });
   const expired = await deleteExpired(db, parseRetention(env), now, hasTime);
   if (trimmed + expired > 0) log("sweep_deleted", { events: trimmed + expired, trimmed });

@@ -30,6 +30,12 @@ export function fromHex(text: string): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
+/** Compares bytes in constant time, whatever is in them. */
+export function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  return a.reduce((difference, byte, i) => difference | (byte ^ (b[i] as number)), 0) === 0;
+}
+
 /** Encodes bytes as base64 (RFC 4648, section 4), padded. */
 export function toBase64(bytes: Uint8Array): string {
   let characters = "";

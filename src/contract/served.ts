@@ -7,14 +7,7 @@ export type Part =
   | "runs"
   | "webhooks";
 
-let read = { list: "", parts: new Set<string>() };
-
 /** Whether `part` is in a comma-separated `SERVED_ROUTES` list. */
 export function isServed(servedRoutes: string, part: Part): boolean {
-  // Cached: a deployment has only one list.
-  if (read.list !== servedRoutes) {
-    const parts = servedRoutes.split(",").map((name) => name.trim());
-    read = { list: servedRoutes, parts: new Set(parts) };
-  }
-  return read.parts.has(part);
+  return servedRoutes.split(",").some((name) => name.trim() === part);
 }

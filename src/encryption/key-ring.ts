@@ -1,4 +1,4 @@
-import { fromBase64 } from "../contract/bytes.ts";
+import { fromBase64, isEqual } from "../contract/bytes.ts";
 
 const KEY_BYTES = 32;
 
@@ -37,11 +37,6 @@ export function findKeyId(name: string, secret: string, presented: string): stri
   if (!bytes || bytes.length !== KEY_BYTES) return null;
   const equal = [...parseKeyRing(name, secret)].filter(([, own]) => isEqual(own, bytes));
   return equal.find(([own]) => id === undefined || id === own)?.[0] ?? null;
-}
-
-/** Compares two keys in constant time. */
-function isEqual(a: Uint8Array, b: Uint8Array): boolean {
-  return a.reduce((difference, byte, i) => difference | (byte ^ (b[i] ?? 256)), 0) === 0;
 }
 
 function decode(base64: string): Uint8Array<ArrayBuffer> | null {

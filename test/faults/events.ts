@@ -6,7 +6,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
     ["sweep.ts", "wakeOverdue(placement, env, now),", "Promise.resolve(),", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 1 }],
-    ["sweep.ts", "redeliverRanges(placement, env, now, hasTime),", "Promise.resolve(),", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 26 }],
+    ["sweep.ts", "takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),", "Promise.resolve(),", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 26 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "const parts = await Promise.allSettled([", "const parts = await Promise.all([", "a part of the sweep that fails stops no other"],
   ]),
