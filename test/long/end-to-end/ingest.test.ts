@@ -1,5 +1,6 @@
-import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { execFile, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -17,6 +18,8 @@ const DEAD_LETTERS = `export default {
     }),
 };`;
 
+const PLATFORM_KEY = btoa("p".repeat(32));
+
 const dead: unknown[] = [];
 const logs: string[] = [];
 let runtime: Runtime;
@@ -26,6 +29,7 @@ beforeAll(async () => {
   receiver = await startReceiver();
   runtime = await startRuntime({
     onLog: (line) => logs.push(line),
+    vars: { PLATFORM_KEYS: `crm:${PLATFORM_KEY}` },
     beside: [
       {
         name: "dead-letters",
@@ -110,12 +114,44 @@ describe("the ingest queue", () => {
   });
 });
 
+const DOCUMENTED = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
+
+describe("the clients in the documentation", () => {
+  const folder = mkdtempSync(join(tmpdir(), "client-"));
+
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  test.each([
+    ["php", "php", "<?php ", 'echo json_encode(platform($argv[1], ["name" => $argv[2]]));'],
+    [
+      "python",
+      "python3",
+      "import sys\n",
+      "print(json.dumps(platform(sys.argv[1], name=sys.argv[2])))",
+    ],
+  ])("call the Platform API over HTTPS in %s", async (language, command, start, call) => {
+    const client = new RegExp(`\`\`\`${language}\\n([^\`]*platform\\([^\`]*)\`\`\``);
+    const [, lines = ""] = client.exec(DOCUMENTED) ?? [];
+    const file = join(folder, language);
+    const here = lines.replace("https://api.example.com/", runtime.url.href);
+    writeFileSync(file, `${start}${here}\n${call}`);
+    const env = { ...process.env, PLATFORM_KEY };
+    const ask = (method: string) =>
+      new Promise<string>((resolve) => {
+        execFile(command, [file, method, "Agence"], { env }, (_, stdout, stderr) =>
+          resolve(stdout + stderr),
+        );
+      });
+    expect(await ask("createWorkspace")).toMatch(/^\{"workspaceId": ?"wks_\w+"\}/);
+    expect(await ask("createApiKey")).toContain("createApiKey: workspaceId is missing");
+  });
+});
+
 describe("the Python code in the documentation", () => {
   const { error } = spawnSync("python3", ["--version"]);
 
   test.skipIf(error)("computes the same ids as the service", async () => {
-    const text = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
-    const [, lines = ""] = /```python\n(import hashlib[\s\S]*?)```/.exec(text) ?? [];
+    const [, lines = ""] = /```python\n(import hashlib[\s\S]*?)```/.exec(DOCUMENTED) ?? [];
     const program = `${lines}\nimport sys\nprint(identifier(*sys.argv[1:]), end="")`;
     for (const kind of ["automation", "lead", "run"] as const)
       for (const reference of ["1", 'crm/é "\\ \n\t\u0001\u007f\u2028 🌻', "x".repeat(512)]) {
