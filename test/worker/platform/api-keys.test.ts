@@ -41,11 +41,11 @@ describe("revokeApiKey", () => {
     expect(await errorOf(Platform.revokeApiKey({ apiKey }))).toBe(
       "revokeApiKey: apiKey: no such key",
     );
-    for (const input of [{}, { keyId: null }, { keyId: "key_1", apiKey }, { apiKey: 7 }]) {
-      const message = await errorOf(Platform.revokeApiKey(wrong(input)));
-      expect(message).toContain("revokeApiKey: ");
-      expect(message).not.toContain(apiKey);
-    }
+    for (const input of [{}, { keyId: null }, { keyId: "key_1", apiKey }])
+      expect(await errorOf(Platform.revokeApiKey(wrong(input)))).toBe(
+        "revokeApiKey: expected either keyId or apiKey",
+      );
+    expect(await errorOf(Platform.revokeApiKey(wrong({ apiKey: 7 })))).toContain("apiKey: ");
   });
 });
 

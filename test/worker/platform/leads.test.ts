@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { eventIdAt } from "../../../src/contract/ids.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import {
   errorOf,
@@ -34,6 +35,7 @@ describe("recordLeads", () => {
   test("returns the ids in the order of the leads, and announces each one as the API shows it", async () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId } = workspace;
+    const startedAt = Date.now();
     const leads = Array.from({ length: 5 }, (_, i) =>
       leadReport(String(i), { name: `Lead ${i}`, createdAt: `2026-01-0${i + 1}T00:00:00Z` }),
     );
@@ -55,6 +57,8 @@ describe("recordLeads", () => {
       })),
     );
     expect(new Set(events.map(({ id }) => id)).size).toBe(5);
+    // An event's id says when.
+    for (const { id } of events) expect(id > eventIdAt(startedAt)).toBe(true);
   });
 
   test("gives the same reference the same id, changes nothing and causes no second event", async () => {

@@ -50,6 +50,14 @@ test("each personal field is shown, announced and exported as reported, and stor
   for (const text of textsIn(person)) expect(stored).not.toContain(text);
 });
 
+test("what is not reported of a person is null, and custom fields are empty", async () => {
+  const { workspaceId, api } = await openListeningWorkspace();
+  await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+  const { body } = await api.get<{ data: Lead[] }>("/v1/leads");
+  const absent = { name: null, email: null, phone: null, custom_fields: {} };
+  expect(body.data).toEqual([expect.objectContaining(absent)]);
+});
+
 test("whatever else is reported of a lead says nothing about the person", () => {
   const { shape } = RECORDING_INPUTS.recordLeads.shape.leads.element;
   const others = Object.keys(shape).filter((name) => !(name in PERSONAL_FIELDS));
