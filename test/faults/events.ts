@@ -94,6 +94,7 @@ export const EVENTS: Fault[] = [
     ["dispatch.ts", "if (error instanceof InvocationLimit && this.#answers > 0) {", "if (false) {", "a limit of the invocation is no failure"],
     ["dispatch.ts", "if (event === null) return pipeline.drop(delivery);", "", "nothing is posted of what was erased"],
     ["dispatch.ts", "for (const [i, each] of news.entries()) pipelines[i]?.restore(each);", "", "outcomes survive a failed round trip"],
+    ["dispatch.ts", "this.#pipelines.length > 1 ? this.#connections - 1 : this.#connections", "this.#connections", "hanging posts leave a connection to wakes"],
     ["dispatch.ts", "this.#waitsForGates = await Promise.race([told, timeout]);", "await told;", "a gate that hangs holds up no delivery"],
     ["lease.ts", "IS_FREE = sql`(${", "IS_FREE = sql`(1 OR ${", "one dispatch at a time posts to a subscription", { violation: /posts under way at once|after it was|several posts/, seed: 2 }],
     ["lease.ts", "Math.max(now + LEASE_MS, until + 1)", "now + LEASE_MS", "each extension of a lease is told from the one before"],
