@@ -22,28 +22,25 @@ export interface DeliveryFilter {
   type?: WebhookEvent | null | undefined;
 }
 
+const { eventId, state, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs } = deliveries;
+const SHOWN = { eventId, state, settledAt, lastAt, lastOutcome, lastStatus, lastDurationMs };
+
 /** What to select of a subscription's deliveries. */
 const shownOf = (webhookId: string) => ({
-  eventId: deliveries.eventId,
+  ...SHOWN,
   type: events.type,
   createdAt: events.createdAt,
-  state: deliveries.state,
   attempts: sql<number>`(${deliveries.attempts} + ${deliveries.earlierAttempts})`.as("made"),
   // When its post may start: the subscription may wait for longer.
   dueAt:
     sql<number>`max(${deliveries.dueAt}, coalesce((SELECT ${subscriptions.nextAt} FROM ${subscriptions}
     WHERE ${subscriptions.id} = ${webhookId}), 0))`.as("next_due"),
-  settledAt: deliveries.settledAt,
-  lastAt: deliveries.lastAt,
-  lastOutcome: deliveries.lastOutcome,
-  lastStatus: deliveries.lastStatus,
-  lastDurationMs: deliveries.lastDurationMs,
 });
 
 type DeliveryRow = Pick<
   typeof deliveries.$inferSelect & typeof events.$inferSelect,
-  Exclude<keyof ReturnType<typeof shownOf>, "eventId">
-> & { eventId: string };
+  keyof ReturnType<typeof shownOf>
+>;
 
 const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
 

@@ -1,6 +1,6 @@
 import { and, type Column, eq, getTableColumns, type SQL, sql } from "drizzle-orm";
 import { getTableConfig, type SQLiteTable } from "drizzle-orm/sqlite-core";
-import type * as schema from "../db/schema.ts";
+import * as schema from "../db/schema.ts";
 import {
   apiKeys,
   attempts,
@@ -12,7 +12,6 @@ import {
   events,
   leads,
   notices,
-  removals,
   runs,
   subscriptions,
   workspaces,
@@ -57,6 +56,8 @@ export interface ChildTable extends Stored {
 }
 
 type Schema = typeof schema;
+/** What stands in the manifest under the name of a table. */
+type Entry = Omit<Owned, "table"> | Omit<ChildTable, "table"> | string;
 type TableName = {
   [K in keyof Schema]: Schema[K] extends SQLiteTable ? K : never;
 }[keyof Schema];
@@ -68,7 +69,6 @@ type TableName = {
  */
 const MANIFEST = {
   workspaces: {
-    table: workspaces,
     kind: "workspace",
     key: [workspaces.id],
     order: [workspaces.id],
@@ -78,7 +78,6 @@ const MANIFEST = {
     personal: [workspaces.name, workspaces.adminEmails, workspaces.dataKey],
   },
   apiKeys: {
-    table: apiKeys,
     kind: "api_key",
     key: [apiKeys.id],
     order: [apiKeys.createdAt, apiKeys.id],
@@ -87,7 +86,6 @@ const MANIFEST = {
     secret: [apiKeys.keyHash],
   },
   subscriptions: {
-    table: subscriptions,
     kind: "webhook",
     key: [subscriptions.id],
     order: [subscriptions.createdAt, subscriptions.id],
@@ -97,13 +95,11 @@ const MANIFEST = {
     secret: [subscriptions.sealedSecret, subscriptions.idempotencyKey],
   },
   earlierSecrets: {
-    table: earlierSecrets,
     kind: "webhook_secret",
     links: { subscriptionId: subscriptions.id },
     secret: [earlierSecrets.sealedSecret],
   },
   automations: {
-    table: automations,
     kind: "automation",
     key: [automations.id],
     // `createdAt` is renewed when an automation is recorded again: an export may show it twice, but
@@ -117,9 +113,8 @@ const MANIFEST = {
     bulk: automations.name,
   },
   // Which runs wait to be deleted: the automation itself says what matters.
-  removals: { table: removals, kind: null, links: { automationId: automations.id } },
+  removals: { kind: null, links: { automationId: automations.id } },
   leads: {
-    table: leads,
     kind: "lead",
     key: [leads.id],
     order: [leads.createdAt, leads.id],
@@ -129,13 +124,11 @@ const MANIFEST = {
     personal: [leads.sealed],
   },
   erasedLeads: {
-    table: erasedLeads,
     kind: "erased_lead",
     key: [erasedLeads.workspaceId, erasedLeads.id],
     order: [erasedLeads.id],
   },
   runs: {
-    table: runs,
     kind: "run",
     key: [runs.id],
     order: [runs.occurredAt, runs.id],
@@ -143,7 +136,6 @@ const MANIFEST = {
     bulk: runs.actions,
   },
   events: {
-    table: events,
     kind: "event",
     key: [events.workspaceId, events.id],
     order: [events.id],
@@ -151,7 +143,6 @@ const MANIFEST = {
     personal: [events.body],
   },
   deliveries: {
-    table: deliveries,
     kind: "delivery",
     key: [deliveries.subscriptionId, deliveries.eventId],
     bulk: deliveries.response,
@@ -168,7 +159,6 @@ const MANIFEST = {
     ],
   },
   attempts: {
-    table: attempts,
     kind: "attempt",
     links: { subscriptionId: deliveries.subscriptionId, eventId: deliveries.eventId },
     bulk: attempts.response,
@@ -176,7 +166,6 @@ const MANIFEST = {
     personal: [attempts.response],
   },
   notices: {
-    table: notices,
     kind: "notice",
     // Not its `id`, which differs between databases.
     key: [notices.workspaceId, notices.subscriptionId, notices.failingSince, notices.kind],
@@ -184,7 +173,6 @@ const MANIFEST = {
     bulk: notices.events,
   },
   emails: {
-    table: emails,
     kind: "email",
     links: { noticeId: notices.id },
     changesAlone: true,
@@ -196,7 +184,7 @@ const MANIFEST = {
   changes: "which rows were written meanwhile",
   auditTrail: "who called which operation, which outlives the workspace that it was about",
   sizes: "how large the database was",
-} as const satisfies { [K in TableName]: ((Owned | ChildTable) & { table: Schema[K] }) | string };
+} as const satisfies Record<TableName, Entry>;
 
 /** What an export calls the rows of a table. */
 export type ExportKind = NonNullable<
@@ -210,8 +198,9 @@ export interface OwnedTable extends Owned {
   children: ChildTable[];
 }
 
-const entries = Object.values<Owned | ChildTable | string>(MANIFEST).filter(
-  (entry) => typeof entry !== "string",
+const TABLES: Record<TableName, SQLiteTable> = schema;
+const entries = Object.entries<Entry>(MANIFEST).flatMap(([name, entry]) =>
+  typeof entry === "string" ? [] : { ...entry, table: TABLES[name as TableName] },
 );
 
 /** All tables with rows of workspaces, in order. */

@@ -23,12 +23,11 @@ export const EMAILS_MAX = 20;
 
 type NoticeRow = typeof notices.$inferSelect;
 
+const { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus } = notices;
+const TOLD = { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus };
+
 /** What an administrator is told about a subscription; times are Unix milliseconds. */
-export interface Notice
-  extends Pick<
-    NoticeRow,
-    "kind" | "subscriptionId" | "host" | "events" | "failingSince" | "lastOutcome" | "lastStatus"
-  > {
+export interface Notice extends Pick<NoticeRow, keyof typeof TOLD> {
   workspaceName: string;
 }
 
@@ -83,15 +82,9 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
         noticeId: emails.noticeId,
         recipient: emails.recipient,
         tries: sql<number>`${emails.tries} + 1`,
-        kind: notices.kind,
         workspaceId: notices.workspaceId,
         workspaceName: workspaces.name,
-        subscriptionId: notices.subscriptionId,
-        host: notices.host,
-        events: notices.events,
-        failingSince: notices.failingSince,
-        lastOutcome: notices.lastOutcome,
-        lastStatus: notices.lastStatus,
+        ...TOLD,
       })
       .from(emails)
       .innerJoin(notices, eq(notices.id, emails.noticeId))
