@@ -84,6 +84,7 @@ describe("ENCRYPTION_KEYS", () => {
     ["has a truncated key", `${NEW},old:${key.slice(0, 41)}`, /entry 2|key old/],
     ["has a key of 31 bytes", `old:${btoa("k".repeat(31))}`, /entry 1|key old/],
     ["has a key of 33 bytes", `old:${btoa("k".repeat(33))}`, /entry 1|key old/],
+    ["has an id twice", `${OLD},old:${key}`, /entry 2/],
     ["has key and id swapped", `${key}:old`, /entry 1/],
     ["has them swapped, and the key without its padding", `${bare}:olds`, /entry 1/],
   ])("that %s is rejected, and the message says where, without the key", (_, text, where) => {
