@@ -62,7 +62,7 @@ function Response({ response }: Pick<Attempt, "response">) {
     <>
       <p class="hint">
         {t.exchange.response(contentType)}
-        {truncated && ` ${t.exchange.cut}`}
+        {truncated && `. ${t.exchange.cut}`}
       </p>
       <Text>{body}</Text>
     </>

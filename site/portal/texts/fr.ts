@@ -259,7 +259,7 @@ export const fr: Texts = {
   },
 
   test: {
-    button: "Envoyer un événement de test…",
+    button: "Événement de test…",
     title: "Envoyer un événement de test",
     text: "Un exemple est envoyé maintenant, une seule fois, signé comme les autres, avec l’en-tête X-Service-Test: true. Vous retrouverez l’envoi et la réponse parmi les livraisons.",
     kind: "Événement",
@@ -282,11 +282,11 @@ export const fr: Texts = {
     docs: "Comment les recevoir et les vérifier",
     when: {
       "lead.created":
-        "Un nouveau lead est capté, quelle que soit la source. « data » contient le lead.",
+        "Un nouveau lead est capté, quelle que soit la source. « data » contient le lead.",
       "run.completed":
-        "Une automatisation termine une exécution : success, partial ou failed. « data » contient l’exécution.",
+        "Une automatisation termine une exécution : success, partial ou failed. « data » contient l’exécution.",
       "automation.status_changed":
-        "Une automatisation est activée ou mise en pause. « data » contient l’automatisation après le changement.",
+        "Une automatisation est activée ou mise en pause. « data » contient l’automatisation après le changement.",
     },
     example: "Exemple",
   },

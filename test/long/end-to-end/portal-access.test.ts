@@ -21,7 +21,7 @@ test("the page is smaller than 60 KB, compressed", () => {
   const folder = join(ROOT, "dist/assets/portal");
   const files = readdirSync(folder);
   expect(files.map((file) => file.split(".").at(-1)).toSorted()).toEqual([
-    ...["css", "html", "js", "svg"],
+    ...["css", "html", "js"],
   ]);
   const sizes = files.map((file) => gzipSync(readFileSync(join(folder, file))).length);
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(60_000);
@@ -198,6 +198,8 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
         const visit = await branded.open(workspaceId, { colorScheme });
         await visit.page.getByText("Acme <b> · Groupe Horizon").waitFor();
         expect(await visit.page.title()).toBe("Groupe Horizon – Acme <b>");
+        const icon = await visit.page.locator("link[rel=icon]").getAttribute("href");
+        expect(decodeURIComponent(String(icon))).toContain('fill="#ffe000"');
         expect(await visit.faults()).toEqual([]);
         await visit.close();
         const read = await branded.open(workspaceId, { colorScheme, bypassCSP: true });
@@ -243,20 +245,25 @@ describe.skipIf(!executablePath)("access to the portal", { timeout: 300_000 }, (
       [
         "fr-CA",
         "fr",
-        ["Aucun envoi", "Prochaine tentative\nAucune", "Aucune livraison", "S’abonner"],
+        [
+          "En attente d’un premier",
+          "Prochaine tentative\nAucune",
+          "Aucune livraison",
+          "Nouveau lead",
+        ],
       ],
       [
         "de-DE",
         "en",
-        ["Subscriptions", "Nothing sent yet", "Deliveries", "No delivery yet", "Subscribe"],
+        ["Subscriptions", "Waiting for a first", "No delivery yet", "Subscribe", "Example"],
       ],
     ] as const) {
       const { page, faults, close } = await stage.open(workspaceId, { locale });
       expect(await page.locator("html").getAttribute("lang")).toBe(lang);
       const seen = [await page.locator("body").innerText()];
-      for (const place of [`webhooks/${id}`, "subscribe", "usage"]) {
+      for (const place of [`webhooks/${id}`, "subscribe", "events", "usage"]) {
         await page.evaluate(`location.hash = "#/${place}"`);
-        await page.locator("main .empty, form, .key").first().waitFor();
+        await page.locator("main .empty, form, .body, .key").first().waitFor();
         seen.push(await page.locator("body").innerText());
       }
       for (const text of texts) expect(seen.join("\n")).toContain(text);

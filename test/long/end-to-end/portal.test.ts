@@ -58,7 +58,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await button("I have stored it").click();
     await page.getByText("No delivery yet").waitFor();
     expect(await page.locator(".chart").count()).toBe(0);
-    await page.getByText("Nothing sent yet").waitFor();
+    await page.getByText("Waiting for a first event").waitFor();
     expect(await page.content()).not.toContain(secret);
 
     await stage.recordLeads(workspaceId);
@@ -231,6 +231,30 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     expect(await button("Send a test event…").evaluate((b) => b === document.activeElement)).toBe(
       true,
     );
+    await rows().last().getByRole("link", { name: "Run completed" }).click();
+    await page.getByText("A test event is posted once").waitFor();
+    await page.getByText("Answered 503").waitFor();
+    await page.getByText("Headers sent").click();
+    await page.getByText("X-Service-Test: true").waitFor();
+    await button("Exact").click();
+    expect(await page.locator(".body code").textContent()).toBe(String(first?.body));
+    expect(await button("Send again").count()).toBe(0);
+  });
+
+  test("a subscription is described, and gets other events", async () => {
+    const webhookId = await stage.subscribe(workspaceId);
+    await open(webhookId);
+    const dialog = page.getByRole("dialog", { name: "Edit the subscription" });
+    await button("Edit…").click();
+    await dialog.getByLabel("Description").fill("CRM <b>");
+    for (const box of await dialog.getByRole("checkbox").all()) await box.uncheck();
+    await button("Save", dialog).click();
+    await dialog.getByText("Choose at least one event.").waitFor();
+    await dialog.getByLabel("Run completed").check();
+    await button("Save", dialog).click();
+    await page.locator(".lead", { hasText: "CRM <b>" }).waitFor();
+    const { events } = await stage.runtime.env.PLATFORM.readWebhook({ webhookId });
+    expect(events).toEqual(["run.completed"]);
   });
 
   test("a subscription is disabled after confirmation, which Enter does not give", async () => {
@@ -270,7 +294,7 @@ describe.skipIf(!executablePath)("the portal in a browser", { timeout: 300_000 }
     await page.getByLabel("Also send what was missed").uncheck();
     await button("Enable", page.getByRole("dialog")).click();
     await page.getByText("The subscription is enabled.").waitFor();
-    await page.getByText("Nothing sent yet").waitFor();
+    await page.getByText("Waiting for a first event").waitFor();
     expect(stage.receiver.posts).toEqual([]);
 
     await disable();
