@@ -172,7 +172,7 @@ export const listKeyUsage = operation({
         windowSeconds: Number(env.QUOTA_WINDOW_SECONDS),
         hours:
           usage &&
-          lastHours(usage, now).map(({ startsAt, requests, refused, busiest = 0 }) => ({
+          lastHours(usage, now).map(({ startsAt, requests, refused, busiest }) => ({
             hour: isoTime(startsAt).replace(".000", ""),
             requests,
             refused,

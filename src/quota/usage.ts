@@ -11,8 +11,8 @@ export interface HourUsage {
   requests: number;
   /** Requests beyond the quota, answered 429. */
   refused: number;
-  /** The most requests in one window; absent from what an earlier version has stored. */
-  busiest?: number;
+  /** The most requests in one window. */
+  busiest: number;
 }
 
 /**
@@ -33,7 +33,7 @@ export function countUsage(
   if (hour) {
     hour.requests += requests;
     hour.refused += refused;
-    hour.busiest = Math.max(hour.busiest ?? 0, busiest);
+    hour.busiest = Math.max(hour.busiest, busiest);
     return hours;
   }
   const all = [...hours, { startsAt, requests, refused, busiest }].sort(
@@ -50,6 +50,6 @@ export function lastHours(hours: readonly HourUsage[], now: number): HourUsage[]
   return Array.from({ length: USAGE_HOURS }, (_, i) => {
     const startsAt = current - (USAGE_HOURS - 1 - i) * HOUR_MS;
     const known = hours.find((hour) => hour.startsAt === startsAt);
-    return known ?? { startsAt, requests: 0, refused: 0 };
+    return known ?? { startsAt, requests: 0, refused: 0, busiest: 0 };
   });
 }

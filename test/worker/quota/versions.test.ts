@@ -20,7 +20,10 @@ import {
  */
 
 const NOW = Date.now();
-const HOUR = { startsAt: Math.floor(NOW / 3_600_000) * 3_600_000, requests: 3, refused: 1 };
+const HOUR = {
+  ...{ startsAt: Math.floor(NOW / 3_600_000) * 3_600_000, requests: 3 },
+  ...{ refused: 1, busiest: 3 },
+};
 const RATE_LIMIT = { limit: 20, remaining: 17, resetMs: 30_000 };
 const NO_SUCH_KEY = { verdict: "unknown_key" };
 
@@ -206,7 +209,9 @@ describe("this version's gates, beside a former Worker", () => {
       rateLimit: { limit: 20, remaining: 16 },
       bookmark: "00000001",
     });
-    expect(await gateOf("KEY_GATE", keyHash).usage()).toEqual([{ ...HOUR, requests: 4 }]);
+    expect(await gateOf("KEY_GATE", keyHash).usage()).toEqual([
+      { ...HOUR, requests: 4, busiest: 4 },
+    ]);
     const block = freshAddress();
     await restartWith("ADDRESS_GATE", block, { windows: windowsOf(block, 3) });
     const address = gateOf("ADDRESS_GATE", block);
