@@ -444,7 +444,7 @@ class Scenario {
     // The long way to a disabled subscription and back.
     await world.sleep(world.chance.between(1, 30) * HOUR_MS);
     const [disabled] = this.store.rows<{ id: string }>(
-      "SELECT id FROM subscriptions ORDER BY disabled_at IS NULL, id LIMIT 1",
+      "SELECT id FROM subscriptions WHERE deleted_at IS NULL ORDER BY disabled_at IS NULL, id LIMIT 1",
     );
     const redeliverSince = new Date(
       world.now - world.chance.between(0, 100) * HOUR_MS,
