@@ -42,7 +42,8 @@ export async function rotateSecret(
 ): Promise<{ secret: string; overlapEndsAt: string | null }> {
   const secret = mintSecret();
   const sealed = await seal(parseEncryptionKeys(encryptionKeys), webhookId, secret);
-  const until = overlapSeconds === 0 ? null : now + overlapSeconds * 1000;
+  // The receiver learns of the new secret when this returns: the overlap counts from then.
+  const until = overlapSeconds === 0 ? null : now + ROTATION_MS + overlapSeconds * 1000;
   const guard = isRotatable(webhookId, until, now);
   const rotated = await commitOnce(db, rotate(webhookId, sealed, until, now), now, guard);
   const { verdict, isLeased } = rotated ?? UNKNOWN_WHETHER_LEASED;

@@ -66,7 +66,7 @@ test("a receiver that switches to a new secret as soon as it has it refuses noth
     secret = String(rotated.secret);
   }
   // The second overlap ends in the meantime.
-  await sleep(2_500);
+  await sleep(4_500);
   isOver = true;
   await stream;
   expect(recorded).toBeGreaterThan(60);

@@ -1,6 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { earlierSecrets } from "../../../src/db/schema.ts";
 import { open, parseEncryptionKeys } from "../../../src/encryption/seal.ts";
@@ -19,6 +19,7 @@ import {
   db,
   expectedSignatures,
   isolated,
+  jumpTo,
   observedDatabase,
   receivedBy,
   subscribe,
@@ -30,6 +31,8 @@ const { Platform } = exports;
 const DAY_SECONDS = 86_400;
 const KEYS = env.ENCRYPTION_KEYS;
 const NEW_KEYS = `next:${btoa("x".repeat(32))},${KEYS}`;
+
+afterEach(() => void vi.useRealTimers());
 
 /** Delivers one more event to the subscription, and returns what it received. */
 async function deliver(workspaceId: string, subscription: { id: string; url: string }) {
@@ -103,12 +106,24 @@ describe("rotateWebhookSecret", () => {
     );
   });
 
+  test("counts the overlap from when it returns, at most two seconds after it was called", async () => {
+    const workspaceId = await createWorkspace();
+    const subscription = await subscribe(workspaceId);
+    const now = Date.now();
+    jumpTo(now);
+    const { secret } = await rotateSecret(db, KEYS, subscription.id, 1, now - 2_500);
+    const delivery = await deliver(workspaceId, subscription);
+    expect(signaturesOf(delivery)).toEqual(
+      await signaturesBy([subscription.secret, secret], delivery),
+    );
+  });
+
   test("leaves only the new secret when the overlap has ended, and the sweep deletes the old one", async () => {
     const workspaceId = await createWorkspace();
     const subscription = await subscribe(workspaceId);
     const { id } = subscription;
     const long = Date.now() - 3_600_000;
-    const { secret } = await rotateSecret(db, KEYS, id, 3_599, long);
+    const { secret } = await rotateSecret(db, KEYS, id, 3_590, long);
     const delivery = await deliver(workspaceId, subscription);
     expect(signaturesOf(delivery)).toEqual(await signaturesBy([secret], delivery));
     expect(await earlierOf(id)).toHaveLength(1);
