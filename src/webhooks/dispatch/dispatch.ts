@@ -38,9 +38,10 @@ const GATES_TIMEOUT_MS = 1_000;
 
 /**
  * What an invocation may do on the free plan: 50 posts and 50 statements. A round trip takes up to ten
- * statements, more while it cancels, and up to six once it claims no more. After these round trips, an invocation that was not
- * able to post more makes at most three others: one when no post has started or ended for each of
- * `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the end.
+ * statements, more while it cancels, and up to six once it claims no more. After these round trips, an
+ * invocation that was not able to post more makes at most three others: one when no post has started or
+ * ended for each of `releasesMs`, so that fast subscriptions do not wait for slow ones, and one at the
+ * end.
  */
 const FREE_PLAN = { posts: 50, roundTrips: 4, releasesMs: [STUCK_MS, SLOW_ANSWER_MS] };
 

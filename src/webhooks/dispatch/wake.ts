@@ -137,7 +137,8 @@ const due = prepared(
 );
 
 /**
- * A table expression, `waiting`, of the subscriptions with pending deliveries. It jumps from one subscription to the next in the index, however many pending deliveries each has.
+ * A table expression, `waiting`, of the subscriptions with pending deliveries. It jumps from one
+ * subscription to the next in the index, however many pending deliveries each has.
  */
 export function subscriptionsWithPending(after: string | Placeholder): SQL {
   const { subscriptionId, state } = deliveries;

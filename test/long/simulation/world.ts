@@ -1,6 +1,7 @@
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import { Chance } from "../../../scripts/shared/chance.ts";
+import { Connections } from "../../../scripts/shared/connections.ts";
 
 const realImmediate = setImmediate;
 
@@ -132,17 +133,13 @@ const IMMEDIATE_AES = {
 
 const TAG_BYTES = 16;
 
-/** How many requests of an invocation wait for their response; the runtime queues the others. */
-const CONNECTIONS = 6;
-
 /**
  * One invocation of the Worker, in an isolate with its own clock: it lives until it ends, or until a
  * crash between any two steps.
  */
 export class Isolate {
   #dead = false;
-  #connections = 0;
-  readonly #queued: (() => void)[] = [];
+  readonly #connections = new Connections();
 
   /** Whether it has crashed. */
   get dead(): boolean {
@@ -174,16 +171,8 @@ export class Isolate {
    * Makes a request once a connection is free. Whether D1 and Durable Objects count is not documented;
    * here they do.
    */
-  async request<T>(send: () => Promise<T>): Promise<T> {
-    if (this.#connections < CONNECTIONS) this.#connections++;
-    else await new Promise<void>((resolve) => this.#queued.push(resolve));
-    try {
-      return await send();
-    } finally {
-      const next = this.#queued.shift();
-      if (next) next();
-      else this.#connections--;
-    }
+  request<T>(send: () => Promise<T>): Promise<T> {
+    return this.#connections.use(send);
   }
 
   /** A point at which the isolate may crash, and at which a crashed one hangs for ever. */
