@@ -114,49 +114,41 @@ describe("the ingest queue", () => {
   });
 });
 
-const DOCUMENTED = readFileSync(join(import.meta.dirname, "../../../docs/recording.md"), "utf8");
+const PLATFORM = join(import.meta.dirname, "../../../examples/platform");
 
-describe("the clients in the documentation", () => {
-  const folder = mkdtempSync(join(tmpdir(), "client-"));
-
-  afterAll(() => rmSync(folder, { recursive: true }));
-
+describe("the examples for platforms", () => {
   test.each([
-    ["php", "php", "<?php ", 'echo json_encode(platform($argv[1], ["name" => $argv[2]]));'],
+    ["php", "public_api.php", "echo json_encode(platform($argv[1], ['name' => $argv[2]]));"],
     [
-      "python",
       "python3",
-      "import sys\n",
-      "print(json.dumps(platform(sys.argv[1], name=sys.argv[2])))",
+      "public_api.py",
+      "import sys\nprint(json.dumps(platform(sys.argv[1], name=sys.argv[2])))",
     ],
-  ])("call the Platform API over HTTPS in %s", async (language, command, start, call) => {
-    const client = new RegExp(`\`\`\`${language}\\n([^\`]*platform\\([^\`]*)\`\`\``);
-    const [, lines = ""] = client.exec(DOCUMENTED) ?? [];
-    const file = join(folder, language);
-    const here = lines.replace("https://api.example.com/", runtime.url.href);
-    writeFileSync(file, `${start}${here}\n${call}`);
-    const env = { ...process.env, PLATFORM_KEY };
+  ])("call the Platform API over HTTPS in %s", async (command, file, call) => {
+    const folder = mkdtempSync(join(tmpdir(), "client-"));
+    const copy = join(folder, file);
+    writeFileSync(copy, `${readFileSync(join(PLATFORM, file), "utf8")}\n${call}`);
+    const env = { ...process.env, API_URL: runtime.url.origin, PLATFORM_KEY };
     const ask = (method: string) =>
       new Promise<string>((resolve) => {
-        execFile(command, [file, method, "Agence"], { env }, (_, stdout, stderr) =>
+        execFile(command, [copy, method, "Agence"], { env }, (_, stdout, stderr) =>
           resolve(stdout + stderr),
         );
       });
     expect(await ask("createWorkspace")).toMatch(/^\{"workspaceId": ?"wks_\w+"\}/);
     expect(await ask("createApiKey")).toContain("createApiKey: workspaceId is missing");
+    rmSync(folder, { recursive: true });
   });
-});
 
-describe("the Python code in the documentation", () => {
   const { error } = spawnSync("python3", ["--version"]);
 
-  test.skipIf(error)("computes the same ids as the service", async () => {
-    const [, lines = ""] = /```python\n(import hashlib[\s\S]*?)```/.exec(DOCUMENTED) ?? [];
-    const program = `${lines}\nimport sys\nprint(identifier(*sys.argv[1:]), end="")`;
+  test.skipIf(error)("compute the same ids as the service in Python", async () => {
+    const program = "import sys, public_api as api; print(api.identifier(*sys.argv[1:]), end='')";
+    const options = { cwd: PLATFORM, encoding: "utf8" } as const;
     for (const kind of ["automation", "lead", "run"] as const)
       for (const reference of ["1", 'crm/é "\\ \n\t\u0001\u007f\u2028 🌻', "x".repeat(512)]) {
-        const args = ["-c", program, kind, "wks_1", reference];
-        const { stdout, stderr } = spawnSync("python3", args, { encoding: "utf8" });
+        const args = ["-Bc", program, kind, "wks_1", reference];
+        const { stdout, stderr } = spawnSync("python3", args, options);
         expect(stderr).toBe("");
         expect(stdout).toBe(await derivedId(kind, "wks_1", reference));
       }
