@@ -152,7 +152,8 @@ export const eraseWorkspace = operation({
 });
 
 export const exportWorkspace = operation({
-  about: "Exports everything stored about a workspace except secrets, page by page.",
+  about:
+    "Exports everything stored about a workspace except secrets, page by page. A lead that no key decrypts is marked `unreadable`.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     cursor: z

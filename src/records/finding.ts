@@ -52,11 +52,11 @@ export async function findPerson(
   after: Position | null,
 ): Promise<Listing<FoundLead> & { unreadable: string[] }> {
   const unreadable: string[] = [];
-  const read = (dataKey: CryptoKey | null, row: LeadRow) =>
-    readFound(dataKey, row).catch(() => {
-      unreadable.push(row.id);
-      return null;
-    });
+  const read = async (dataKey: CryptoKey | null, row: LeadRow) => {
+    const found = await readFound(dataKey, row);
+    if (!found) unreadable.push(row.id);
+    return found;
+  };
   if (reference != null) {
     const id = await derivedId("lead", workspaceId, reference);
     const found = await findLeadAs(read, db, keys, workspaceId, id);
@@ -78,10 +78,12 @@ export async function findPerson(
   return { items, unreadable, next };
 }
 
-async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<FoundLead> {
+async function readFound(dataKey: CryptoKey | null, row: LeadRow): Promise<FoundLead | null> {
   const { id, source, agentId, createdAt } = row;
-  const person = toPersonalData(await readPersonalData(dataKey, row));
-  return { id, source, agentId, ...person, createdAt: isoTime(createdAt) };
+  const person = await readPersonalData(dataKey, row);
+  return (
+    person && { id, source, agentId, ...toPersonalData(person), createdAt: isoTime(createdAt) }
+  );
 }
 
 /** The same for all spellings of an e-mail address. */

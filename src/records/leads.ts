@@ -24,6 +24,7 @@ import {
 } from "../db/page.ts";
 import { erasedLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
+import { logError } from "../log.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
@@ -65,18 +66,19 @@ const pages = preparePages(
 );
 
 /**
- * One page of the workspace's leads, newest first.
+ * One page of the workspace's leads, newest first. One that cannot be decrypted is left out: otherwise
+ * nobody could read those behind it.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @throws Error if a lead cannot be decrypted.
  */
-export function listLeads(
+export async function listLeads(
   db: Database,
   keys: string,
   workspaceId: string,
   request: PageRequest,
 ): Promise<Listing<Lead>> {
-  return listLeadsAs(readLead, db, keys, workspaceId, request);
+  const { items, next } = await listLeadsAs(readLead, db, keys, workspaceId, request);
+  return { items: items.filter((lead) => lead !== null), next };
 }
 
 /** Like `listLeads`, in another shape. @param read decrypts a lead and shapes it. */
@@ -174,17 +176,23 @@ export function parseLeadRow(json: string): LeadRow {
 }
 
 /**
- * Decrypts the personal data of a lead.
+ * Decrypts the personal data of a lead. If that fails, logs it: only this lead is damaged.
  *
  * @param dataKey its workspace's; null if it has none.
- * @throws Error if it cannot be decrypted.
+ * @returns null if it cannot be decrypted.
+ * @throws Error if the workspace has no data key.
  */
 export async function readPersonalData(
   dataKey: CryptoKey | null,
   { id, sealed }: Pick<LeadRow, "id" | "sealed">,
-): Promise<ReportedPerson> {
+): Promise<ReportedPerson | null> {
   if (!dataKey) throw new Error(`the workspace of ${id} has no data key`);
-  return openPersonalData<ReportedPerson>(dataKey, id, sealed);
+  try {
+    return await openPersonalData<ReportedPerson>(dataKey, id, sealed);
+  } catch (error) {
+    logError("lead_unreadable", error, { leadId: id });
+    return null;
+  }
 }
 
 /** The public shape of a lead. */
@@ -200,14 +208,10 @@ export const Lead = z
 
 export type Lead = z.infer<typeof Lead>;
 
-/**
- * The public shape of a lead.
- *
- * @param dataKey its workspace's; null if it has none.
- * @throws Error if the lead cannot be decrypted.
- */
-export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead> {
+/** The public shape of a lead, as `readPersonalData` reads it; null if it cannot be decrypted. */
+export async function readLead(dataKey: CryptoKey | null, row: LeadRow): Promise<Lead | null> {
   const person = await readPersonalData(dataKey, row);
+  if (!person) return null;
   return {
     id: row.id,
     source: row.source,

@@ -93,11 +93,14 @@ export interface Owner {
   dataKey: string | null;
 }
 
+/** The lead that an event announces cannot be decrypted, so the event has no body. */
+export class UnreadableEvent extends Error {}
+
 /**
  * The body of an event; null if its source was not read, or no longer exists.
  *
  * @param keys `ENCRYPTION_KEYS`.
- * @throws Error if its lead cannot be decrypted.
+ * @throws UnreadableEvent
  */
 export async function makeBody(
   keys: string,
@@ -108,5 +111,6 @@ export async function makeBody(
   if (lead === null) return null;
   const key = await openDataKey(keys, workspaceId, dataKey);
   const data = await readLead(key, parseLeadRow(lead));
+  if (!data) throw new UnreadableEvent(`${leadId} cannot be decrypted`);
   return serializeBody(eventId, "lead.created", createdAt, data);
 }

@@ -8,7 +8,7 @@ import { type Listing, mapItems, type PageRequest, toListing } from "../db/page.
 import { attempts, deliveries, events, subscriptions } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
-import { BODY, makeBody } from "./bodies.ts";
+import { BODY, makeBody, UnreadableEvent } from "./bodies.ts";
 import { openResponse, requestOf } from "./exchange.ts";
 import { isThere, unknownWebhook } from "./health.ts";
 import type { DeliveryDetails, DeliveryView } from "./views.ts";
@@ -155,11 +155,11 @@ export async function findDelivery(
     request: requestOf(eventId, signatures, isTest),
     response: await openResponse(key, owner, response),
   }));
-  return {
-    ...view,
-    attemptLog: await Promise.all(attemptLog),
-    body: (await makeBody(keys, row, row)) ?? "",
-  };
+  const body = await makeBody(keys, row, row).catch((error: unknown) => {
+    if (error instanceof UnreadableEvent) return null;
+    throw error;
+  });
+  return { ...view, attemptLog: await Promise.all(attemptLog), body: body ?? "" };
 }
 
 function toView(row: DeliveryRow): DeliveryView {

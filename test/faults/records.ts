@@ -21,7 +21,7 @@ export const RECORDS: Fault[] = [
     ["erasure.ts", ".set({ leadId: null })", ".set({ leadId: sql`lead_id` })", "a run does not name an erased lead"],
     ["erasure.ts", "resize(-1, sql`FROM ${events} WHERE ${isSelected}`, WHOLE_BYTES),", "", "what is erased is no longer measured"],
     ["leads.ts", " ON CONFLICT (id) DO NOTHING`", " ON CONFLICT (id) DO UPDATE SET source = excluded.source`", "a lead is recorded once"],
-    ["finding.ts", "      unreadable.push(row.id);\n", "", "a lead that may be a person's is named, even if it cannot be decrypted"],
+    ["finding.ts", "    if (!found) unreadable.push(row.id);\n", "", "a lead that may be a person's is named, even if it cannot be decrypted"],
     ["person.ts", "`_${letter.toLowerCase()}`", "letter", "public names are in snake case"],
     ["person.ts", "reported[name] ?? PERSONAL_FIELDS[name].absent", "reported[name]", "an absent field is null"],
     ["removals.ts", "AND ${automations.createdAt} <= ${sentAt ?? Number.MAX_SAFE_INTEGER}", "", "a late removal does not remove what came back"],

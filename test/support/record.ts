@@ -1,6 +1,7 @@
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { parseRecordingInput, type RecordingMethod } from "../../src/records/recording/inputs.ts";
 import { record as recordParsed } from "../../src/records/recording/record.ts";
+import { WORKSPACE_DB } from "./placement.ts";
 
 /** Records a call as the Platform API would, at a time that the test chooses. */
 export async function record<M extends RecordingMethod>(
@@ -10,4 +11,9 @@ export async function record<M extends RecordingMethod>(
   now: number,
 ) {
   return recordParsed(env, method, parseRecordingInput(method, input), now);
+}
+
+/** Damages what is stored of a lead, so that no key decrypts it. */
+export async function damageLead(id = ""): Promise<void> {
+  await WORKSPACE_DB.prepare("UPDATE leads SET sealed = zeroblob(60) WHERE id = ?").bind(id).run();
 }

@@ -1,7 +1,7 @@
 import { POST_TIMEOUT_MS } from "../../contract/limits.ts";
 import { commit, type Database } from "../../db/client.ts";
 import { logError } from "../../log.ts";
-import { isTooLong } from "../bodies.ts";
+import { isTooLong, UnreadableEvent } from "../bodies.ts";
 import { InvocationLimit } from "../outcome.ts";
 import { DNS_BEFORE_POST_MS } from "../resolve.ts";
 import { extendLease, type Lease } from "./lease.ts";
@@ -217,6 +217,12 @@ class Dispatch {
         pipeline.takeBack(delivery);
         for (const each of this.#pipelines) each.release();
       } else if (error instanceof EventErased) pipeline.drop(delivery);
+      else if (error instanceof UnreadableEvent)
+        pipeline.settle(
+          delivery,
+          { outcome: { kind: "refused" }, startedAt, endedAt: now() },
+          random(),
+        );
       else pipeline.postpone(delivery, now());
     }
   }

@@ -151,6 +151,12 @@ export class Pipeline {
 
   /** Settles a delivery that was posted. */
   end(delivery: Claimed, attempt: Attempt, random: number, kept = NOTHING_KEPT): void {
+    this.settle(delivery, attempt, random, kept);
+    if (this.subscription) this.#setPace(adjustPace(this.subscription, attempt, random));
+  }
+
+  /** Settles a delivery without learning anything about its subscriber. */
+  settle(delivery: Claimed, attempt: Attempt, random: number, kept = NOTHING_KEPT): void {
     const { outcome, startedAt, endedAt } = attempt;
     const { subscriptionId, eventId, attempts } = delivery;
     this.#inFlight.delete(delivery);
@@ -169,7 +175,6 @@ export class Pipeline {
       settledAt: isPending ? null : endedAt,
       ...kept,
     });
-    if (this.subscription) this.#setPace(adjustPace(this.subscription, attempt, random));
   }
 
   /** Puts back a delivery that was not posted after all, unless it is released. */

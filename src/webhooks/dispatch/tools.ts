@@ -20,8 +20,8 @@ export interface DispatchTools {
    * Makes one attempt.
    *
    * @throws InvocationLimit if this invocation may not make more requests; EventErased if there is
-   *   nothing left to post; anything else if the attempt could not be made, through no fault of the
-   *   subscriber.
+   *   nothing left to post; UnreadableEvent if only this event cannot be posted; anything else if the
+   *   attempt could not be made, through no fault of the subscriber.
    */
   attempt(delivery: Claimed, target: Target): Promise<Attempted>;
   /** Takes a subscription that the dispatch has finished with, and which may have more due. */

@@ -35,7 +35,7 @@ interface Place {
  *
  * @param db the database that the workspace lives in.
  * @param keys `ENCRYPTION_KEYS`.
- * @throws InputError for a cursor of another list or workspace; Error if a lead cannot be decrypted.
+ * @throws InputError for a cursor of another list or workspace.
  */
 export async function exportPage(
   db: Database,
@@ -102,9 +102,10 @@ const SEALED = [
 
 type SealedLead = Pick<LeadRow, "id" | "sealed"> & { dataKey: string | null };
 
-/** The row of a lead with its personal data in the clear. */
+/** The row of a lead with its personal data in the clear, or marked if it cannot be decrypted. */
 async function openLead(dataKey: CryptoKey | null, row: Row & SealedLead): Promise<Row> {
-  return { ...row, personal: toPersonalData(await readPersonalData(dataKey, row)) };
+  const person = await readPersonalData(dataKey, row);
+  return { ...row, personal: person ? toPersonalData(person) : { unreadable: true } };
 }
 
 /** A table's exported columns, by item field name. */

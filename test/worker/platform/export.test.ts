@@ -26,6 +26,7 @@ import {
 } from "../../support/deliveries.ts";
 import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+import { damageLead } from "../../support/record.ts";
 
 const { Platform } = exports;
 
@@ -179,6 +180,17 @@ describe("exportWorkspace", () => {
       expect(text).not.toContain(secret);
     for (const foreign of [other.workspaceId, other.leadId, other.failing.id, other.automationId])
       expect(text).not.toContain(foreign);
+  });
+
+  test("marks a lead that cannot be decrypted", async () => {
+    const { workspaceId } = await openWorkspace();
+    const leads = [leadReport("1"), leadReport("2")];
+    const { ids } = await Platform.recordLeads({ workspaceId, leads });
+    await damageLead(ids[0]);
+    const exported = (await exportAll(workspaceId)).flat().filter(({ kind }) => kind === "lead");
+    const read = exported.map(({ id, unreadable, name }) => ({ id, unreadable, name }));
+    expect(read).toContainEqual({ id: ids[0], unreadable: true, name: undefined });
+    expect(read).toContainEqual({ id: ids[1], unreadable: undefined, name: null });
   });
 
   test("skips nothing that existed at the start, and repeats nothing, while others write", async () => {

@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
-import { WORKSPACE_DB } from "../../support/placement.ts";
+import { damageLead } from "../../support/record.ts";
 
 const { Platform } = exports;
 const CAMILLE = {
@@ -95,9 +95,7 @@ describe("findLeads", () => {
 
   test("names a lead that cannot be decrypted, and finds the others", async () => {
     const { workspaceId, ids } = await withPeople();
-    await WORKSPACE_DB.prepare("UPDATE leads SET sealed = zeroblob(60) WHERE id = ?")
-      .bind(ids[1])
-      .run();
+    await damageLead(ids[1]);
     const damaged = { unreadable: [ids[1]], nextCursor: null };
     expect(await Platform.findLeads({ workspaceId, email: CAMILLE.email })).toEqual({
       items: [expect.objectContaining({ id: ids[0] })],

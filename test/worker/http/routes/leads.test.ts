@@ -3,6 +3,10 @@ import { describe, expect, test } from "vitest";
 import type { Lead } from "../../../../src/records/leads.ts";
 import { showPerson } from "../../../../src/records/person.ts";
 import { leadReport, openWorkspace, success } from "../../../support/api.ts";
+import { keepLog } from "../../../support/log-lines.ts";
+import { damageLead } from "../../../support/record.ts";
+
+const lines = keepLog();
 
 interface Page {
   data: Lead[];
@@ -75,6 +79,20 @@ describe("GET /leads", () => {
     const [leads, automations] = await agentIds(one);
     expect(leads).toEqual(automations);
     expect((await agentIds(other))[0]).not.toEqual(leads);
+  });
+
+  test("leaves out a lead that cannot be decrypted, logs it, and shows those behind it", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const leads = ["1", "2", "3"].map((day) =>
+      leadReport(day, { createdAt: `2026-03-0${day}T00:00:00Z` }),
+    );
+    const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
+    await damageLead(ids[2]);
+    const first = (await api.get<Page>("/v1/leads?limit=1")).body;
+    expect(first).toEqual({ data: [], has_more: true, next_cursor: expect.any(String) });
+    const { body } = await api.get<Page>(`/v1/leads?cursor=${first.next_cursor}`);
+    expect(body.data.map(({ id }) => id)).toEqual([ids[1], ids[0]]);
+    expect(lines.join()).toContain(`"lead_unreadable","leadId":"${ids[2]}"`);
   });
 
   test("returns no lead of another workspace, even with the same reference", async () => {

@@ -21,6 +21,7 @@ import {
   subscriberUrl,
   subscriptionRow,
 } from "../../../support/deliveries.ts";
+import { damageLead, record } from "../../../support/record.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -154,6 +155,27 @@ describe("a delivery", () => {
     jumpTo(nextAt);
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url })).toHaveLength(30);
+  });
+
+  test("whose lead cannot be decrypted is tried again like one that fails, and holds up no other", async () => {
+    const workspaceId = await createWorkspace();
+    const { id, url } = await subscribe(workspaceId);
+    const { env: bindings } = isolated();
+    const now = Date.now();
+    const recordLead = (reference: string, at: number) =>
+      record(bindings, "recordLeads", { workspaceId, leads: [leadReport(reference)] }, at);
+    const { ids } = await recordLead("damaged", now - 1);
+    await damageLead(ids[0]);
+    await recordLead("fine", now);
+    await consumeFor([id], bindings);
+    expect(await receivedBy({ url })).toHaveLength(1);
+    const [damaged, fine] = await deliveriesTo(id);
+    expect(damaged).toMatchObject({ state: "pending", attempts: 1, lastOutcome: "refused" });
+    expect(damaged?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
+    expect(fine).toMatchObject({ state: "delivered" });
+    expect(await subscriptionRow(id)).toMatchObject({ failures: 0, backoff: 0, nextAt: 0 });
+    const call = { webhookId: id, eventId: damaged?.eventId ?? "" };
+    expect(await exports.Platform.readDelivery(call)).toMatchObject({ state: "pending", body: "" });
   });
 
   test("goes through the queues of the deployment", async () => {
