@@ -182,9 +182,11 @@ async function examine(
   const isFailed = (one: RedeliveryState) => one === "exhausted" || one === "cancelled";
   const next = states.every(isFailed)
     ? // Few deliveries fail; without INDEXED BY, SQLite would scan all of them by the primary key.
-      sql`SELECT ${eventId} AS id, ${state} IN (SELECT value FROM json_each(${JSON.stringify(states)})) AS isRequeueable
-        FROM ${deliveries} INDEXED BY deliveries_failed
-        WHERE ${eq(deliveries.subscriptionId, subscriptionId)} AND ${isWithin(eventId)}
+      sql`SELECT ${eventId} AS id, ${IS_LISTED} AND ${isRequeueable(states, askedAt)} AS isRequeueable
+        FROM ${subscriptions} CROSS JOIN ${deliveries} INDEXED BY deliveries_failed
+          ON ${deliveries.subscriptionId} = ${subscriptions.id}
+        LEFT JOIN ${events} ON ${events.workspaceId} = ${subscriptions.workspaceId} AND ${events.id} = ${eventId}
+        WHERE ${eq(subscriptions.id, subscriptionId)} AND ${isWithin(eventId)}
           AND ${state} IN ('exhausted', 'cancelled')
         ORDER BY ${eventId}`
     : sql`SELECT ${events.id} AS id, ${IS_LISTED} AND ${isRequeueable(states, askedAt)} AS isRequeueable

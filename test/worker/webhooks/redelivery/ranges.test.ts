@@ -3,7 +3,7 @@ import { eq } from "drizzle-orm";
 import { afterEach, describe, expect, test } from "vitest";
 import { isoTime } from "../../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
-import { subscriptions } from "../../../../src/db/schema.ts";
+import { events, subscriptions } from "../../../../src/db/schema.ts";
 import {
   type Range,
   REDELIVERY_AHEAD_MS,
@@ -108,6 +108,15 @@ describe("a redelivered range", () => {
     expect(again).toMatchObject({ count: 3, more: false });
     expect(rows.read).toBeLessThan(200);
     expect((await scheduleOf(id)).map(([eventId]) => eventId)).toEqual(failed);
+  });
+
+  test("of failed events passes over those of a kind that is no longer listed, which take no slots", async () => {
+    const { workspaceId, id } = await withEvents(700, "exhausted");
+    const [listed = ""] = await storeEvents(workspaceId, id, 1, T0 + HOUR_MS, "exhausted");
+    await db.update(events).set({ type: "run.completed" }).where(eq(events.id, listed));
+    await Platform.updateWebhook({ webhookId: id, events: ["run.completed"] });
+    expect(await redeliver(id, rangeOf("exhausted"), NOW)).toBe(1);
+    expect(await scheduleOf(id)).toEqual([[listed, 0]]);
   });
 
   test("is scheduled until the next sweep, which goes on where it stopped", async () => {
