@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, type SQL, sql } from "drizzle-orm";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime, isoTimeOrNull } from "../contract/time.ts";
@@ -91,7 +91,7 @@ export function updateSubscription(
   changed: Partial<Pick<SubscriptionRow, "events" | "description">>,
 ): Statements<boolean> {
   // With other events, it is no longer what a repeated request asks for.
-  const idempotencyKey = changed.events ? { idempotencyKey: null } : {};
+  const idempotencyKey = changed.events ? { idempotencyKey: keyIfSame(changed.events) } : {};
   const updated = counted(
     qb
       .update(subscriptions)
@@ -99,6 +99,14 @@ export function updateSubscription(
       .where(isThere(id)),
   );
   return readAs(updated, (count) => count > 0);
+}
+
+/** SQL expression: its `Idempotency-Key` if it lists exactly these kinds, in any order; null otherwise. */
+function keyIfSame(kinds: WebhookEvent[]): SQL {
+  const { events, idempotencyKey } = subscriptions;
+  const isSame = sql`json_array_length(${events}) = ${kinds.length} AND NOT EXISTS (
+    SELECT 1 FROM json_each(${events}) WHERE value NOT IN (SELECT value FROM json_each(${JSON.stringify(kinds)})))`;
+  return sql`iif(${isSame}, ${idempotencyKey}, NULL)`;
 }
 
 /** Disables a subscription and cancels its pending deliveries. */

@@ -139,8 +139,11 @@ describe("POST /webhooks", () => {
       const third = await create(api, "f", { ...BODY, events: ["lead.created"] });
       expect([first.body.id, second.body.id]).not.toContain(third.body.id);
       await exports.Platform.updateWebhook({ webhookId: third.body.id, events: ["run.completed"] });
-      const fourth = await create(api, "f", { ...BODY, events: ["lead.created"] });
+      const fourth = await create(api, "f");
       expect([third.body.id, undefined]).not.toContain(fourth.body.id);
+      const events = BODY.events.toReversed();
+      await exports.Platform.updateWebhook({ webhookId: fourth.body.id, events, description: "x" });
+      expect((await create(api, "f")).body.id).toBe(fourth.body.id);
     });
 
     test.each([" ", "a b", "é", "a".repeat(256), ""])("refuses the key %j", async (key) => {
