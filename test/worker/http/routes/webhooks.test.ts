@@ -141,8 +141,8 @@ describe("POST /webhooks", () => {
       await exports.Platform.updateWebhook({ webhookId: third.body.id, events: ["run.completed"] });
       const fourth = await create(api, "f");
       expect([third.body.id, undefined]).not.toContain(fourth.body.id);
-      const events = BODY.events.toReversed();
-      await exports.Platform.updateWebhook({ webhookId: fourth.body.id, events, description: "x" });
+      const [webhookId, events] = [fourth.body.id, ["run.completed", "lead.created"] as const];
+      await exports.Platform.updateWebhook({ webhookId, events: [...events], description: "x" });
       expect((await create(api, "f")).body.id).toBe(fourth.body.id);
     });
 
