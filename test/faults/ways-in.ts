@@ -70,6 +70,7 @@ export const WAYS_IN: Fault[] = [
     ["envelope.ts", "c.json(internal.toBody(), internal.status)", "c.json({ error: String(error) }, 500)", "an error of ours tells nothing of it"],
     ["envelope.ts", 'if (!headers.has("Content-Security-Policy"))', "if (false)", "no answer of the API is a page"],
     ["health.ts", "      known.until = now + REMEMBERED_MS;\n", "", "a new isolate in a flood asks the databases once"],
+    ["health.ts", "if (known.healthy !== null) return known.healthy;", "if (known.healthy !== null || now) return known.healthy ?? true;", "a new isolate does not say that it works before it knows"],
     ["invalid.ts", "all.length > 1 ? all : all[0]", "all[0]", "a repeated parameter is refused"],
     ["invalid.ts", 'path.join(".")', "String(path[0])", "the invalid property is named with its path"],
     ["paging.ts", "/^-?[0-9]+$/.test(text)", "Number.isInteger(Number(text))", "a limit is decimal digits"],

@@ -157,10 +157,12 @@ describe("GET /health", () => {
     expect((await ask({}, "POST")).status).toBe(404);
   });
 
-  test("answers 503 and nothing else of ours if it does not", async () => {
-    const { status, headers, body } = await ask({ DB: HANGING });
-    expect({ status, body }).toEqual({ status: 503, body: null });
-    expect(headers["cache-control"]).toBe("no-store");
+  test("answers 503 and nothing else of ours if it does not, to all who ask at once in a new isolate", async () => {
+    const DB = { ...HANGING };
+    for (const { status, headers, body } of await Promise.all([ask({ DB }), ask({ DB })])) {
+      expect({ status, body }).toEqual({ status: 503, body: null });
+      expect(headers["cache-control"]).toBe("no-store");
+    }
   });
 
   test("asks the databases once a second at most, however many ask, in a new isolate too", async () => {
