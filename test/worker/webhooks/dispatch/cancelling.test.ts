@@ -9,6 +9,7 @@ import { CANCEL_PENDING } from "../../../../src/webhooks/endings.ts";
 import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import { cancelPendingOf, deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
+import { openWorkspace } from "../../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -38,6 +39,7 @@ function sleep(ms: number): Promise<void> {
 }
 
 type Owed = Awaited<ReturnType<typeof owed>>;
+type Owner = Awaited<ReturnType<typeof openWorkspace>>;
 
 /** What `setWorkspaceAccess` commits, at a given time. */
 function withdrawAccess(workspaceId: string, now: number) {
@@ -203,14 +205,14 @@ describe("a subscription that, during a dispatch,", () => {
 });
 
 describe("a large backlog that is withdrawn", () => {
-  async function largelyOwed() {
-    const workspaceId = await createWorkspace();
-    const { id } = await subscribe(workspaceId);
+  async function largelyOwed(count = 5_000, now = NOW, workspaceId?: string) {
+    const owner = workspaceId ?? (await createWorkspace());
+    const { id } = await subscribe(owner);
     await commit(
       db,
-      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), isNewLead(workspaceId), NOW),
+      announce(owner, "lead.created", draftLeads(count, now), isNewLead(owner), now),
     );
-    return { workspaceId, id };
+    return { workspaceId: owner, id };
   }
 
   test("is cancelled in chunks, and not posted to anyone", async () => {
@@ -225,6 +227,21 @@ describe("a large backlog that is withdrawn", () => {
     expect(await db.select().from(subscriptions).where(sql`id = ${id}`)).toEqual([]);
     const ledger = await exports.Platform.ledger({ workspaceId });
     expect(ledger).toMatchObject({ created: 5_000, cancelled: 5_000, addsUp: true });
+  });
+
+  test.each<[door: string, withdraw: (id: string, owner: Owner) => Promise<unknown>]>([
+    ["disableWebhook", (webhookId) => exports.Platform.disableWebhook({ webhookId })],
+    ["deleteWebhook", (webhookId) => exports.Platform.deleteWebhook({ webhookId })],
+    [
+      "setWorkspaceAccess",
+      (_, { workspaceId }) => exports.Platform.setWorkspaceAccess({ workspaceId, granted: false }),
+    ],
+    ["DELETE /v1/webhooks/{id}", (id, { api }) => api.delete(`/v1/webhooks/${id}`)],
+  ])("is cancelled to the end through the queues, without the sweep: %s", async (_, withdraw) => {
+    const owner = await openWorkspace();
+    const { id } = await largelyOwed(1_100, Date.now(), owner.workspaceId);
+    await withdraw(id, owner);
+    await expect.poll(() => statesOf(id), { timeout: 10_000 }).toEqual({ cancelled: 1_100 });
   });
 
   test("is not revived if access returns in the meantime; what is announced then is delivered", async () => {

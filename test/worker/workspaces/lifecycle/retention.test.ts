@@ -1,10 +1,15 @@
+import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, type Database, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, events } from "../../../../src/db/schema.ts";
 import { findPosition } from "../../../../src/db/sweep-positions.ts";
 import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
-import { deleteExpired, type Retention } from "../../../../src/workspaces/lifecycle/retention.ts";
+import {
+  deleteExpired,
+  parseRetention,
+  type Retention,
+} from "../../../../src/workspaces/lifecycle/retention.ts";
 import {
   announceLeads,
   answered,
@@ -176,4 +181,11 @@ describe("a sweep of events", () => {
     expect(later.rows.written).toBeGreaterThan(0);
     expect(later.rows.read).toBeLessThan(150);
   });
+});
+
+test.each(["", "0", "-1", "thirty"])("a retention of %j days is refused, not applied", (days) => {
+  for (const name of ["DELIVERED_KEPT_DAYS", "UNDELIVERED_KEPT_DAYS"])
+    expect(() => parseRetention({ ...env, [name]: days })).toThrow(
+      `${name} is not a number of days`,
+    );
 });
