@@ -75,7 +75,7 @@ export const EVENTS: Fault[] = [
     ["redelivery/requeue.ts", "slot.key * ${SPACING_MS}", "slot.key * 0", "redeliveries are spaced"],
     ["notices/mail.ts", "/^E_[A-Z_]{1,60}$/.test(code)", "true", "a log line has no text of the mail service"],
     ["notices/mail.ts", 'case "E_RATE_LIMIT_EXCEEDED":', 'case "E_RATE":', "a limit of the mail service pauses all e-mails"],
-    ["notices/notices.ts", "return commit(withoutRetries(db), owed);", "return commit(db, owed);", "an e-mail is taken by one sweep"],
+    ["notices/notices.ts", "dueAt: now + EMAIL_TAKEN_MS, tries:", "dueAt: now, tries:", "an e-mail is taken by one sweep"],
     ["notices/notices.ts", "${notices.kind} = 'failing'\n              AND NOT ${IS_STILL_FAILING}", "${notices.kind} = 'failing'\n              AND 0", "a subscription that works again is not reported"],
     ["notices/notices.ts", "${isOwed} AND ${emails.recipient} NOT IN (SELECT a.value FROM ${admins})", "${isOwed} AND 0", "a former administrator gets no e-mail"],
     ["notices/notices.ts", "and(isOwedTo(email), eq(emails.tries, email.tries))", "isOwedTo(email)", "a late failure does not postpone a newer try"],

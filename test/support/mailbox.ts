@@ -16,7 +16,7 @@ export interface Email {
  * `true` for an error without a code.
  */
 export function mailbox(
-  fails: (email: Email) => string | boolean | Promise<boolean> = () => false,
+  fails: (email: Email) => string | boolean | Promise<string | boolean> = () => false,
 ) {
   const sent: Email[] = [];
   const tried: Email[] = [];

@@ -7,7 +7,6 @@ import {
   inOrder,
   readAs,
   type Statements,
-  withoutRetries,
 } from "../../db/client.ts";
 import { type EmailState, emails, notices, subscriptions, workspaces } from "../../db/schema.ts";
 import { isWritable } from "../../workspaces/moves.ts";
@@ -96,9 +95,11 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
       .set({ dueAt: now + EMAIL_TAKEN_MS, tries: sql`${emails.tries} + 1` })
       .where(isNext(now)),
   ]);
-  const owed = readAs(statements, ([, , , found]) => found);
-  // Not retried: if the reply was lost, a second try would not return what the first has taken.
-  return commit(withoutRetries(db), owed);
+  // If the reply is lost, the second try takes others: these are due again in `EMAIL_TAKEN_MS`.
+  return commit(
+    db,
+    readAs(statements, ([, , , found]) => found),
+  );
 }
 
 /** SQL condition: the e-mail is among the next to send. */

@@ -18,6 +18,7 @@ import {
   observedDatabase,
   subscribe,
 } from "../../../support/deliveries.ts";
+import { lossyDatabase } from "../../../support/lost-reply.ts";
 import { clearMail, type Email, emailsAbout, mailbox } from "../../../support/mailbox.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12, 34);
@@ -279,6 +280,25 @@ describe("a sweep that is interrupted", () => {
     expect(mail.tried).toEqual([]);
     await sendNotices(db, mail.env, NOW + EMAIL_TAKEN_MS);
     expect(await emailsAbout(id)).toMatchObject([{ state: "sent", tries: 2 }]);
+  });
+
+  test("by a network that loses its request sends them in the second try", async () => {
+    await disabled(ADMINS);
+    const mail = mailbox();
+    await sendNotices(openDatabase(lossyDatabase("request", async () => {})), mail.env, NOW);
+    expect(mail.sent.map(({ to }) => to)).toEqual(ADMINS);
+  });
+
+  test("for so long that another one tries does not change when that one's next try is", async () => {
+    const { id } = await disabled();
+    const newer = mailbox(() => "E_INTERNAL");
+    const late = mailbox(async () => {
+      await sendNotices(db, newer.env, NOW + EMAIL_TAKEN_MS);
+      return "E_INTERNAL";
+    });
+    await sendNotices(db, late.env, NOW);
+    const dueAt = NOW + EMAIL_TAKEN_MS + EMAIL_WAITS_SECONDS[1] * 1000;
+    expect(await emailsAbout(id)).toMatchObject([{ state: "owed", tries: 2, dueAt }]);
   });
 
   test("between sending and recording sends this one again, but none of the others", async () => {
