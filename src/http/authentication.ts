@@ -4,7 +4,7 @@ import { ApiError } from "../contract/errors.ts";
 import { openDatabase } from "../db/client.ts";
 import { bindingOf } from "../db/databases.ts";
 import { causeOf } from "../db/errors.ts";
-import { EarlySession, isOlder, type ReadPoint } from "../db/session.ts";
+import { EarlySession, type ReadPoint } from "../db/session.ts";
 import { logError } from "../log.ts";
 import { type AddressName, addressAlias, nameAddress } from "../quota/address.ts";
 import { hashApiKey, isApiKey } from "../quota/api-key.ts";
@@ -144,14 +144,11 @@ function identify(
 }
 
 function remember(c: Context<AppEnv>, keyHash: string, bookmark: string | null): void {
-  const { database } = c.get("placement");
-  const known = knownKeys.get(keyHash);
-  const seen = known?.database === database ? known.bookmark : null;
   knownKeys.set(keyHash, {
     keyId: c.get("keyId"),
     workspaceId: c.get("workspaceId"),
-    database,
-    bookmark: isOlder(seen, bookmark) ? bookmark : seen,
+    database: c.get("placement").database,
+    bookmark,
   });
 }
 

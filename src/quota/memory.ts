@@ -12,7 +12,7 @@ interface KnownKey {
   workspaceId: string;
   /** The name of the workspace's database when the key was last admitted. */
   database: string;
-  /** The newest bookmark of that database that was read, or returned by the gate. */
+  /** The bookmark of that database that was last read. */
   bookmark: string | null;
 }
 

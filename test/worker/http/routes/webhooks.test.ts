@@ -303,14 +303,6 @@ describe("POST /webhooks", () => {
       ).toEqual(badRequest("url", "private_address"));
     }
   });
-
-  test("does not treat a failing resolver as a refusal", async () => {
-    const { apiKey } = await openWorkspace();
-    const resolver = "https://status-503-resolver.example/dns-query";
-    const api = openApi(apiKey, deployedWith({ DNS_OVER_HTTPS_URL: resolver }));
-    const answer = await api.post("/v1/webhooks", { url: URL_OF_OURS, events: ["lead.created"] });
-    expect(answer.status).toBe(201);
-  });
 });
 
 describe("the subscription limit", () => {

@@ -169,6 +169,32 @@ describe("a message that the database rejects within a shared transaction", () =
     await ingestBodies([gone.lead("1")], bindings, 2);
     expect(dead.map(({ reason }) => reason)).toEqual(["workspaceId: no such workspace"]);
   });
+
+  test("is recorded and announced once by two tries, even if what it refers to was removed and came back in between", async () => {
+    const { workspaceId, run, runs } = await openSource();
+    const doomed = await recordAutomation(workspaceId);
+    const automations = [automationReport("a")];
+    const ids = [await derivedId("automation", workspaceId, "a")];
+    const { DB } = observedDatabase({
+      before: async (trip) => {
+        if (trip === 2)
+          await WORKSPACE_DB.prepare("DELETE FROM automations WHERE id = ?").bind(doomed).run();
+      },
+      after: async (trip) => {
+        if (trip !== 4) return;
+        await exports.Platform.removeAutomations({ workspaceId, ids });
+        await exports.Platform.recordAutomations({ workspaceId, automations });
+        throw CONNECTION_LOST;
+      },
+    });
+    const report = call("recordAutomations", { workspaceId, automations });
+    const bodies = [report, run("1", ids[0] as string), run("2", doomed)];
+    const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
+    expect(acknowledged).toEqual([0, 1]);
+    expect(await runs()).toEqual([]);
+    const types = (await eventsOf(workspaceId)).map(({ type }) => type);
+    expect(types.filter((type) => type === "run.completed")).toHaveLength(1);
+  });
 });
 
 test("a run from before its automation's removal stays removed, even if the batch reports the automation again", async () => {
