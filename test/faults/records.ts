@@ -58,6 +58,13 @@ export const RECORDS: Fault[] = [
     ["api-keys.ts", "await forgetKey(env, await commit(openDirectory(env), rolled));", "await commit(openDirectory(env), rolled);", "a rolled key ends when its overlap does"],
     ["api-keys.ts", "(keyId == null) !== (apiKey == null)", "true", "revokeApiKey takes one key"],
     ["api-keys.ts", "await refuseMissing(insertApiKey(openDirectory(env), key));", "await insertApiKey(openDirectory(env), key);", "a key of an unknown workspace is an error of the input"],
+    ["webhooks.ts", "if (left) wakeToCancel(call, placement.database, webhookId);\n    return {};\n  },\n});\n\nfunction", "return {};\n  },\n});\n\nfunction", "what is left to cancel of a deleted subscription is woken at once"],
+    ["workspaces.ts", "ctx.waitUntil(wake(env, placement.database, wakes));", "", "what is left to cancel of a workspace is woken at once"],
+    ["invoke.ts", "[...named].slice(0, IDS_MAX)", "[...named]", "an entry of the trail is bounded"],
+    ["invoke.ts", "else await noted;", "else ctx.waitUntil(noted);", "when a call returns, it is in the trail"],
+    ["invoke.ts", "findOwner(env, keyId, webhookId).catch(() => null)", "findOwner(env, keyId, webhookId)", "an owner that cannot be looked up fails no call"],
+    ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
+    ["workspaces.ts", "Math.min(Number(DELIVERED_KEPT_DAYS)", "Math.max(Number(DELIVERED_KEPT_DAYS)", "the portal promises no longer retention than there is"],
   ]),
   ...faultsIn("workspaces/", [
     ["api-keys.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],

@@ -99,5 +99,6 @@ export const WAYS_IN: Fault[] = [
     ["routes/webhooks.ts", "/^[\\x21-\\x7e]{1,255}$/", "/^.*$/", "an Idempotency-Key is visible ASCII"],
     ["document/document.ts", "security: [{ apiKey: [] }],", "", "the document says that a key is needed"],
     ["responses.ts", "Number(of) === status ? [name] : []", "[]", "the document says which answers have which headers"],
+    ["routes/webhooks.ts", "  if (left)\n    c.executionCtx", "  if (!id)\n    c.executionCtx", "what is left to cancel of a subscription that its client deletes is woken at once"],
   ]),
 ];

@@ -5,11 +5,12 @@ import { DAY_MS } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
 import { listApiKeys } from "../../../src/platform/api-keys.ts";
 import { invoke } from "../../../src/platform/invoke.ts";
+import { readWebhook } from "../../../src/platform/webhooks.ts";
 import { createWorkspace } from "../../../src/platform/workspaces.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { insertAuditEntry } from "../../../src/workspaces/audit-trail.ts";
 import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
-import { isolated, subscribe } from "../../support/deliveries.ts";
+import { isolated, observedDatabase, subscribe } from "../../support/deliveries.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
 const { Platform } = exports;
@@ -82,15 +83,17 @@ describe("the audit trail", () => {
     await Platform.recordLeads({ workspaceId, leads: [lead] });
     await Platform.findLeads({ workspaceId, email: secret });
     await Platform.eraseLeads({ workspaceId, references: [secret] });
-    const wrong = { workspaceId, [secret]: 1, leads: [] } as never;
-    expect(await errorOf(Platform.recordLeads(wrong))).toContain("leads");
+    for (const leads of [[], [lead]]) {
+      const wrong = { workspaceId, [secret]: 1, leads } as never;
+      expect(await errorOf(Platform.recordLeads(wrong))).toContain("recordLeads: ");
+    }
     const misplaced = Platform.readWorkspace({ workspaceId: secret });
     expect(await errorOf(misplaced)).toContain("no such workspace");
     const unknown = Platform.createWorkspace({ name: secret, database: "DB_9" });
     expect(await errorOf(unknown)).toContain("DB_9");
     const all = await vi.waitUntil(async () => {
       const found = await trailOf();
-      return found.filter(({ method }) => method === "recordLeads").length === 2 && found;
+      return found.filter(({ method }) => method === "recordLeads").length === 3 && found;
     });
     const results = Object.fromEntries(
       all.toReversed().map(({ method, result }) => [method, result]),
@@ -102,7 +105,11 @@ describe("the audit trail", () => {
       createWorkspace: "invalid: database",
     });
     const recorded = all.filter(({ method }) => method === "recordLeads");
-    expect(recorded.map(({ result }) => result)).toEqual(["out_of_range: leads", "ok"]);
+    expect(recorded.map(({ result }) => result)).toEqual([
+      "unknown_property",
+      "out_of_range: leads",
+      "ok",
+    ]);
     const erased = await derivedId("lead", workspaceId, secret);
     expect(all.find(({ method }) => method === "eraseLeads")?.ids).toEqual([erased]);
     expect(JSON.stringify(all) + lines.join()).not.toContain("canari");
@@ -170,6 +177,37 @@ describe("the audit trail", () => {
     expect(lines.map((line) => JSON.parse(line))).toContainEqual(
       expect.objectContaining({ event: "audit_failed", method: "createWorkspace", workspaceId }),
     );
+  });
+
+  test("has the row when the call returns, even if the directory is slow", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { DB } = observedDatabase({
+      before: (_, texts) =>
+        new Promise((resolve) => setTimeout(resolve, /audit_trail/.test(texts.join()) ? 100 : 0)),
+    });
+    const call = { env: { ...env, DB }, ctx: { waitUntil: () => {} } };
+    await invoke("listApiKeys", listApiKeys, call, { workspaceId }, "rpc");
+    expect((await trailOf(workspaceId))[0]).toMatchObject({ method: "listApiKeys" });
+  });
+
+  test("does not know whose subscription a call is about if that cannot be looked up", async () => {
+    const { workspaceId } = await openWorkspace();
+    const { id: webhookId } = await subscribe(workspaceId);
+    const { DB } = observedDatabase({
+      before: (trip) => {
+        if (trip === 1) throw new Error("D1_ERROR: disk I/O error");
+      },
+    });
+    const call = { env: { ...env, DB }, ctx: { waitUntil: () => {} } };
+    await invoke("readWebhook", readWebhook, call, { webhookId }, "rpc");
+    expect(logged().at(-1)).toMatchObject({ ids: webhookId, workspaceId: null, result: "ok" });
+  });
+
+  test("has no more than 200 ids of a call, however many it names", async () => {
+    const { workspaceId } = await openWorkspace();
+    const ids = Array.from({ length: 201 }, () => randomId("lead"));
+    await errorOf(Platform.eraseLeads({ workspaceId, ids }));
+    expect((await trailOf(workspaceId))[0]?.ids).toEqual(ids.slice(0, 200));
   });
 
   test("says that a call failed, without its error's text", async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import { InvocationLimit } from "../../../src/webhooks/outcome.ts";
 import { post } from "../../../src/webhooks/post.ts";
 import { answered, receivedBy, subscriberUrl } from "../../support/deliveries.ts";
 
@@ -62,6 +63,12 @@ describe("a post", () => {
   test("whose connection fails has no status", async () => {
     vi.spyOn(globalThis, "fetch").mockRejectedValueOnce(new Error("Network connection lost."));
     expect(await postTo(subscriberUrl())).toEqual({ kind: "unreachable" });
+  });
+
+  test("that exceeds a limit of ours is not the subscriber's failure", async () => {
+    const error = new Error("Too many subrequests by single Worker invocation.");
+    vi.spyOn(globalThis, "fetch").mockRejectedValueOnce(error);
+    await expect(postTo(subscriberUrl())).rejects.toThrow(InvocationLimit);
   });
 
   test("without an answer within 10 s is aborted", { timeout: 15_000 }, async () => {

@@ -5,7 +5,7 @@ import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { ErrorDetails } from "../../../../src/contract/errors.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { REDELIVERY_RANGES_MAX } from "../../../../src/webhooks/redelivery/ranges.ts";
-import { openWorkspace } from "../../../support/api.ts";
+import { deployedWith, openWorkspace } from "../../../support/api.ts";
 import {
   announceLeads,
   db,
@@ -88,10 +88,13 @@ describe("the portal shows what the Platform does", () => {
 test("the portal knows how many webhooks the workspace may have, and how long events are kept", async () => {
   const { workspaceId } = await openWorkspace();
   await Platform.updateWorkspace({ workspaceId, webhooksMax: 50 });
-  const body = { workspaceId, name: "Agence Lumière", webhooksMax: 50, retentionDays: 30 };
-  expect(await (await openPortal(workspaceId)).get("/workspace")).toEqual(
-    portalSuccess(200, { ...body, events: WebhookEvent.options }),
-  );
+  const body = { workspaceId, name: "Agence Lumière", webhooksMax: 50, retentionDays: 7 };
+  for (const name of ["DELIVERED_KEPT_DAYS", "UNDELIVERED_KEPT_DAYS"]) {
+    const portal = await openPortal(workspaceId, deployedWith({ [name]: 7 as never }));
+    expect(await portal.get("/workspace")).toEqual(
+      portalSuccess(200, { ...body, events: WebhookEvent.options }),
+    );
+  }
 });
 
 test("webhooks are created as by POST /v1/webhooks, and deleted", async () => {

@@ -216,6 +216,8 @@ describe("a redelivered range", () => {
     const later = NOW + MINUTE_MS;
     await Promise.all([sweepRanges(later, later), sweepRanges(later, later)]);
     expect(await scheduleOf(id)).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
+    // No turn is left empty.
+    expect(await subscriptionRow(id)).toMatchObject({ scheduledUntil: NOW + 900 * 100 });
   });
 });
 
