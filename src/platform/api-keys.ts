@@ -90,7 +90,7 @@ export const updateApiKey = operation({
 
 export const rollApiKey = operation({
   about:
-    "Replaces an API key; both keys are valid until the overlap ends. The new key is shown only once.",
+    "Replaces an API key by one with the same quota; both are valid until the overlap ends. A key can be rolled once. The new one is shown only once.",
   input: z.strictObject({
     keyId: KeyId,
     overlapSeconds: integer(0, KEY_OVERLAP_MAX_SECONDS).describe(

@@ -41,7 +41,8 @@ const webhookId = "whk_…";
 const eventId = "evt_…";
 
 export const listDeliveries = operation({
-  about: "Lists a subscription's deliveries, newest first.",
+  about:
+    "Lists a subscription's deliveries, newest first. A filtered page examines 2,000 at most, so it may be empty and still have a next one.",
   input: z.strictObject({
     webhookId: WebhookId,
     state: DeliveryState.nullish(),

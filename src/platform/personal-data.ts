@@ -153,7 +153,7 @@ export const eraseWorkspace = operation({
 
 export const exportWorkspace = operation({
   about:
-    "Exports everything stored about a workspace except secrets, page by page. A lead that no key decrypts is marked `unreadable`.",
+    "Exports everything stored about a workspace when the first call began, page by page, with personal data in the clear. Left out are secrets, hashes of keys, what receivers answered, and the body of an event with a `leadId`, which is made from that lead. A lead that no key decrypts is marked `unreadable`.",
   input: z.strictObject({
     workspaceId: WorkspaceId,
     cursor: z
