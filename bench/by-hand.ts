@@ -2,13 +2,15 @@
  * The same service in an afternoon, by the platform's guides: each request looks up its key, then asks
  * a Durable Object for its quota, then queries; each delivery is a queue message that carries its body,
  * posted once the queue hands it over, with a row for its outcome. Nothing holds an event if the queue
- * refuses it, and a receiver that hangs holds up the batch that it is in.
+ * refuses it, and a receiver that hangs holds up the batch that it is in. A batch has the six connections
+ * that Cloudflare gives an invocation.
  */
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import { and, desc, eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/d1";
 import { index, integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import { Hono } from "hono";
+import { Connections } from "../scripts/shared/connections.ts";
 import { toHex } from "../src/contract/bytes.ts";
 
 const keys = sqliteTable("hand_keys", {
@@ -218,7 +220,7 @@ function bodyOf(eventId: string, { id, source, name, createdAt }: typeof leads.$
 }
 
 /** Signs and posts a delivery. @returns the status of the answer, 0 if there was none. */
-async function post({ url, secret, body }: Message): Promise<number> {
+async function post({ url, secret, body }: Message, connections: Connections): Promise<number> {
   const timestamp = Math.floor(Date.now() / 1000);
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const bytes = encoder.encode(secret);
@@ -226,13 +228,15 @@ async function post({ url, secret, body }: Message): Promise<number> {
   const mac = await crypto.subtle.sign("HMAC", key, encoder.encode(`${timestamp}.${body}`));
   const signature = `t=${timestamp},v1=${toHex(new Uint8Array(mac))}`;
   try {
-    const answer = await fetch(url, {
-      method: "POST",
-      redirect: "manual",
-      signal: AbortSignal.timeout(10_000),
-      headers: { "Content-Type": "application/json", "X-Service-Signature": signature },
-      body,
-    });
+    const answer = await connections.use(() =>
+      fetch(url, {
+        method: "POST",
+        redirect: "manual",
+        signal: AbortSignal.timeout(10_000),
+        headers: { "Content-Type": "application/json", "X-Service-Signature": signature },
+        body,
+      }),
+    );
     await answer.body?.cancel();
     return answer.status;
   } catch {
@@ -244,9 +248,10 @@ export default {
   fetch: app.fetch,
   async queue(batch, env) {
     const db = drizzle(env.DB);
+    const connections = new Connections();
     const rows = await Promise.all(
       batch.messages.map(async (message) => {
-        const status = await post(message.body);
+        const status = await post(message.body, connections);
         if (status >= 200 && status < 300) message.ack();
         else message.retry({ delaySeconds: Math.min(43_200, 10 * 2 ** message.attempts) });
         const { eventId, subscriptionId } = message.body;
