@@ -194,11 +194,11 @@ export function nextWakeMs(
   isRedelivered: boolean,
   now: number,
 ): number | null {
-  const { dueAt, nextAt, leasedElsewhereUntil, cancelling, mayPost } = subscription;
+  const { dueAt, nextAt, leasedElsewhereUntil, cleanable, mayPost } = subscription;
   // The dispatch that leases it looks for more before it releases it.
   if (leasedElsewhereUntil !== null)
     return isRedelivered ? Math.max(0, leasedElsewhereUntil - now) : null;
-  if (cancelling) return 0;
+  if (cleanable) return 0;
   if (dueAt === null || !mayPost) return null;
   const waitMs = Math.max(0, Math.max(dueAt, nextAt) - now);
   // Whoever set a later time has sent a message for it.

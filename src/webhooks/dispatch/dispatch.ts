@@ -247,8 +247,8 @@ class Dispatch {
       const isSettled = inFlight === 0 || isDone || (each.isIdle && ageMs >= SETTLE_IDLE_AFTER_MS);
       const wantsConfirmation =
         inFlight < this.#postsMax && each.wantsToPost(now) && !each.isConfirmed(now);
-      const canCancel = each.canCancel && !this.#isSpent;
-      return runsLow || (each.hasNews && isSettled) || wantsConfirmation || canCancel;
+      const canClean = each.canClean && !this.#isSpent;
+      return runsLow || (each.hasNews && isSettled) || wantsConfirmation || canClean;
     });
   }
 
@@ -264,8 +264,7 @@ class Dispatch {
   async #settleAndClaim(): Promise<void> {
     const askedAt = this.#tools.now();
     const pipelines = this.#pipelines;
-    const clean =
-      this.#roundTrips === 0 || pipelines.some((each) => each.subscription?.cancelling === true);
+    const clean = pipelines.some((each) => each.subscription?.cleanable === true);
     const claiming = pipelines.filter(({ canClaim }) => canClaim).length;
     const share = Math.max(1, Math.floor(CLAIM_MAX / Math.max(1, claiming)));
     const limit = this.#lane === "fast" ? share : Math.min(share, CLAIM_SLOW_MAX);
@@ -306,7 +305,7 @@ class Dispatch {
       return;
     }
     this.#pipelines = pipelines.filter((pipeline) => {
-      if (!pipeline.isIdle || pipeline.hasNews || pipeline.canCancel) return true;
+      if (!pipeline.isIdle || pipeline.hasNews || pipeline.canClean) return true;
       this.#finish(pipeline);
       return false;
     });

@@ -100,10 +100,10 @@ export class Pipeline {
     return this.#moreIsDue && this.canClaim;
   }
 
-  /** Whether the next round trip can cancel its void deliveries. */
-  get canCancel(): boolean {
+  /** Whether the next round trip can end what is `cleanable`. */
+  get canClean(): boolean {
     return (
-      this.subscription?.cancelling === true &&
+      this.subscription?.cleanable === true &&
       this.subscription.leasedElsewhereUntil === null &&
       this.isIdle
     );

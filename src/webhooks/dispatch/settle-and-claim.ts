@@ -1,4 +1,5 @@
 import { and, type Column, eq, type SQL, sql } from "drizzle-orm";
+import { OVERDUE_MAX_MS } from "../../contract/limits.ts";
 import { qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
@@ -44,8 +45,8 @@ export interface Snapshot extends Pace, Owner {
   erased: string[];
   /** Grows whenever all its pending deliveries become void. */
   generation: number;
-  /** Whether void deliveries remain to be cancelled here. */
-  cancelling: boolean;
+  /** Whether deliveries remain to be ended here without a post: void ones, or those overdue for too long. */
+  cleanable: boolean;
   /** Whether it may be posted to: it is active, and its workspace is not changing its database. */
   mayPost: boolean;
   /** Whether this dispatch leases it. */
@@ -85,7 +86,7 @@ interface RoundTripInput {
   requests: ClaimRequest[];
   /** Maximum number of deliveries to claim per subscription. */
   limit: number;
-  /** Whether to end void deliveries, and those overdue for too long. */
+  /** Whether to end what is `cleanable`. */
   clean: boolean;
 }
 
@@ -133,11 +134,10 @@ const IS_OWN = sql`${subscriptions.heldBy} = ${HOLDER}`;
 const ITS_PENDING = sql`FROM ${deliveries}
   WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
     AND NOT ${IS_IN_PROGRESS}`;
+const OVERDUE_SINCE = sql`${NOW} - ${OVERDUE_MAX_MS}`;
 
-/** Deliveries of a subscription that are due and not in progress, longest due first. */
-const DUE = sql`(SELECT ${deliveries.eventId} AS event_id, ${deliveries.dueAt} AS due_at ${ITS_PENDING}
-    AND ${deliveries.dueAt} <= ${NOW}
-  ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT ${sql.placeholder("limit")})`;
+/** Deliveries of a subscription to post now. */
+const ITS_DUE = sql`${ITS_PENDING} AND ${deliveries.dueAt} <= ${NOW} AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`;
 
 /** Leases the subscriptions that have deliveries due and may be posted to in this lane. */
 const claim = prepared(
@@ -148,7 +148,7 @@ const claim = prepared(
     .where(
       sql`${IS_REQUESTED} AND r.value->>'claim' AND ${subscriptions.nextAt} <= ${NOW}
         AND (${subscriptions.slow} OR ${subscriptions.backoff} > 0) = ${sql.placeholder("isSlow")}
-        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE} AND ${IS_FREE} AND EXISTS (SELECT 1 FROM ${DUE})`,
+        AND NOT ${subscriptions.cancelling} AND ${IS_ACTIVE} AND ${IS_LEASABLE} AND ${IS_FREE} AND EXISTS (SELECT 1 ${ITS_DUE})`,
     ),
 );
 
@@ -169,10 +169,9 @@ const snapshots = prepared(
       failures: subscriptions.failures,
       failingSince: subscriptions.failingSince,
       generation: subscriptions.generation,
-      cancelling:
-        sql`(${subscriptions.cancelling} AND ${isWritable(subscriptions.workspaceId)})`.mapWith(
-          Boolean,
-        ),
+      cleanable:
+        sql`((${subscriptions.cancelling} OR EXISTS (SELECT 1 ${ITS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}))
+        AND ${isWritable(subscriptions.workspaceId)})`.mapWith(Boolean),
       mayPost: sql`(${IS_ACTIVE} AND ${IS_LEASABLE})`.mapWith(Boolean),
       leased: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} > 0, 0)`.mapWith(Boolean),
       claimed: sql`coalesce(${IS_OWN} AND ${subscriptions.heldUntil} = ${UNTIL}, 0)`.mapWith(
@@ -197,7 +196,10 @@ function inline(text: SQL | Column): SQL<string | null> {
   return sql`(SELECT CASE WHEN length(text) <= ${INLINE_BODY_MAX} THEN text END FROM (SELECT ${text} AS text))`;
 }
 
-/** The deliveries claimed in this round trip. */
+/**
+ * The deliveries claimed in this round trip, longest due first. The limit is an expression because SQLite
+ * would compile a statement whose limit is a parameter anew for each value.
+ */
 const claimed = prepared(
   qb
     .select({
@@ -215,7 +217,8 @@ const claimed = prepared(
     .innerJoin(
       deliveries,
       sql`${deliveries.subscriptionId} = ${subscriptions.id}
-        AND ${deliveries.eventId} IN (SELECT event_id FROM ${DUE})`,
+        AND ${deliveries.eventId} IN (SELECT ${deliveries.eventId} ${ITS_DUE}
+          ORDER BY ${deliveries.dueAt}, ${deliveries.eventId} LIMIT 0 + ${sql.placeholder("limit")})`,
     )
     .innerJoin(
       events,

@@ -142,7 +142,7 @@ describe("the next wake of a subscription", () => {
   const NOW = Date.UTC(2026, 0, 5, 12);
   const idle = {
     mayPost: true,
-    cancelling: false,
+    cleanable: false,
     leasedElsewhereUntil: null,
     dueAt: null,
     nextAt: 0,
@@ -162,7 +162,7 @@ describe("the next wake of a subscription", () => {
       false,
       null,
     ],
-    ["with more to cancel: immediately", { cancelling: true }, false, false, 0],
+    ["with more to cancel: immediately", { cleanable: true }, false, false, 0],
     [
       "that another dispatch leases: none",
       { dueAt: NOW, leasedElsewhereUntil: NOW + 9 },

@@ -1,11 +1,12 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
+import { OVERDUE_MAX_MS, RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
-import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
+import { deliveries, moves, subscriptions } from "../../../../src/db/schema.ts";
 import { dispatch, LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import type { Target } from "../../../../src/webhooks/dispatch/pipeline.ts";
 import type { Claimed } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { Finished } from "../../../../src/webhooks/dispatch/tools.ts";
 import type { Draft } from "../../../../src/webhooks/outbox.ts";
 import {
   announceLeads,
@@ -111,6 +112,41 @@ describe("a dispatch", () => {
     });
     await dispatchAt(now + HOUR_MS, [id], attempt);
     expect(posts).toHaveLength(RETRY_WAITS_SECONDS.length + 1);
+  });
+
+  test("does not post what has been due for a week: it is exhausted", async () => {
+    const { id, drafts } = await owed(2, NOW);
+    const later = NOW + OVERDUE_MAX_MS;
+    const recent = drafts[1]?.id;
+    await db.update(deliveries).set({ dueAt: later }).where(sql`event_id = ${recent}`);
+    const { posts, attempt } = subscriber();
+    await dispatchAt(later, [id], attempt);
+    expect(posts).toEqual([recent]);
+    expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1 });
+  });
+
+  test("ends nothing while its workspace moves, and asks for no other to do so", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    const move = {
+      workspaceId,
+      state: "closed",
+      moveId: "move",
+      other: "DB_2",
+      since: NOW,
+    } as const;
+    await db.insert(moves).values(move);
+    const { DB, trips } = observedDatabase();
+    const { posts, attempt } = subscriber();
+    const finished: Finished[] = [];
+    const tools = toolsAt(NOW + OVERDUE_MAX_MS, attempt);
+    await dispatch(openDatabase(DB), [id], "fast", {
+      ...tools,
+      finished: (each) => finished.push(each),
+    });
+    expect(posts).toEqual([]);
+    expect(trips).toHaveLength(1);
+    expect(finished).toMatchObject([{ subscription: { cleanable: false } }]);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
   test.each([
