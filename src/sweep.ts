@@ -26,11 +26,9 @@ const REMOVED_RUNS_MAX_MS = 20_000;
 const MOVES_AT_ONCE = 100;
 
 /**
- * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries, sends
- * notices, deletes what is past its retention, continues moves, and logs the service's health. Every part is tried even if others
- * fail; a failure is thrown at the end, so that Cloudflare shows the scheduled job as failed.
- *
- * @param now Unix milliseconds.
+ * The scheduled job: wakes subscriptions that the queues have forgotten, goes on with redeliveries,
+ * sends notices, deletes what is past its retention, continues moves, and logs the service's health.
+ * Every part is tried; a failure is thrown at the end, so that Cloudflare shows the job as failed.
  */
 export async function sweep(env: Env, now: number): Promise<void> {
   const swept = await Promise.all(databaseNames(env).map((name) => sweepDatabase(env, name, now)));

@@ -1,6 +1,4 @@
-/*
- * `Uint8Array` has methods for this, but Node 20 does not, and the receiver checker must run on it.
- */
+/* `Uint8Array` has methods for this, but not in Node 20, where the receiver checker runs. */
 
 const HEX_PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 

@@ -120,7 +120,6 @@ export class ApiError extends Error {
     this.status = status;
   }
 
-  /** The error body of the contract. */
   toBody(): ErrorBody {
     return { error: { code: this.code, message: this.message, details: this.details } };
   }

@@ -1,10 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { ID_PREFIXES, type IdKind } from "./ids.ts";
 
-/*
- * Fields that several public shapes have, described for API users.
- */
-
 /** An id as clients see it: opaque except for its prefix. */
 export function idField(kind: IdKind, about: string) {
   const prefix = ID_PREFIXES[kind];

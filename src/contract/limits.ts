@@ -44,7 +44,7 @@ export const SECRET_OVERLAP_SECONDS = { default: 86_400, max: 604_800 } as const
 /** How long the session of a portal link lasts, in minutes from the link's creation. */
 export const PORTAL_LINK_MINUTES = { default: 60, max: 1_440 } as const;
 /**
- * How long a portal link can be opened. Long enough for a redirect and a slow phone; after that, what a
+ * How long a portal link can be opened: enough for a redirect and a slow phone. After that, what a
  * browser's history or a chat still contains is worthless.
  */
 export const PORTAL_LINK_OPENS_MS = 120_000;
@@ -60,9 +60,7 @@ export const RETRY_WAITS_SECONDS: readonly number[] = [
   10, 60, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
 ];
 
-/**
- * Waits are lengthened by up to this share, so that failed deliveries do not all return at the same time.
- */
+/** Waits are lengthened by up to this share, so that failed deliveries do not all return at once. */
 export const RETRY_JITTER = 0.2;
 
 /** A subscriber's `Retry-After` can lengthen a wait to at most this multiple. */

@@ -1,7 +1,5 @@
 import { z } from "@hono/zod-openapi";
 
-/* The kinds of fields that inputs are made of. */
-
 /** Text that every store and client can hold: no NUL, no lone surrogate. */
 export function text(max: number) {
   return z.string().max(max).refine(isText, "must be well-formed text");

@@ -13,8 +13,7 @@ class NoDatabase extends LateClient {
 export const qb = drizzle(new NoDatabase() as unknown as D1Database);
 
 /**
- * Aliases each field to its name, for queries that are part of raw SQL, and where joined columns have the same
- * name: see `checkNames` in client.ts.
+ * Aliases each field to its name: for raw SQL, and for joins whose columns share one (`checkNames`).
  */
 export function named<F extends SelectedFields>(fields: F): F {
   const entries = Object.entries(fields).map(([name, field]) => [name, nameField(field, name)]);
@@ -37,14 +36,12 @@ export function columnsBut<T extends SQLiteTable, K extends keyof T["_"]["column
   return Object.fromEntries(columns) as Omit<T["_"]["columns"], K>;
 }
 
-/** Values for columns: a plain value, another column, or an SQL expression. */
 type Assigned<T extends SQLiteTable> = {
   [K in keyof T["$inferInsert"]]?: T["$inferInsert"][K] | SQL | Column | Placeholder;
 };
 
 /**
- * Drizzle's `INSERT … SELECT`, which takes a value for each column of the table, with the defaults of those
- * that are not named.
+ * `INSERT … SELECT` with a value for each column; those that are not named get their defaults.
  *
  * @param source the query from its `FROM` clause on.
  */

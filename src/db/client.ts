@@ -13,10 +13,7 @@ export const CLEANUP_MAX = 1_000;
 /** Drizzle over a D1 binding or session. Transient errors are retried: see `openDatabase`. */
 export type Database = DrizzleD1Database & { readonly $client: D1Client };
 
-/**
- * One or more statements, not yet executed, with a function that reads their results. The caller
- * commits them, alone or with others in one transaction.
- */
+/** Statements that the caller commits, alone or with others in one transaction. */
 export interface Statements<R> {
   readonly queries: readonly Query[];
   /** Reads the results of `queries`, which are in the same order. */
@@ -38,7 +35,6 @@ export type ResultOf<P> =
   P extends Statements<infer R> ? R : P extends RowQuery<infer Row> ? Row[] : undefined;
 type ResultsOf<P extends readonly Executable[]> = { -readonly [K in keyof P]: ResultOf<P[K]> };
 
-/** What Drizzle makes of a query: its text, and a function that reads its result. */
 interface Prepared {
   getQuery(): Query;
   mapResult(result: unknown, isFromBatch: boolean): unknown;
@@ -94,9 +90,7 @@ export function counted(query: SQLWrapper): Statements<number> {
   return readAs(qb.all(sql`${query.getSQL()} RETURNING 1`), ({ length }) => length);
 }
 
-/**
- * A query whose SQL text is built once, on first use. `sql.placeholder` marks where its values go.
- */
+/** A query whose text is built once, on first use; `sql.placeholder` marks where values go. */
 export function prepared<P extends Built>(query: P) {
   let once: Statements<ResultOf<P>> | undefined;
   return (values: Record<string, unknown>): Statements<ResultOf<P>> => {
@@ -133,7 +127,6 @@ export function readAs<P extends Executable, B>(
 
 const TRIES = 4;
 
-/** Retries what fails with a transient error of D1. */
 class RetryingClient extends LateClient {
   readonly client: D1Client;
 
@@ -215,10 +208,7 @@ const encoder = new TextEncoder();
 /** D1 binds strings of at most 2,000,000 bytes. */
 const JSON_PARAMETER_MAX_BYTES = 1_950_000;
 
-/**
- * `rows` as JSON strings for `json_each(?)`, each small enough to bind as one parameter. Usually a
- * single string; more only if the rows are very large.
- */
+/** `rows` as JSON for `json_each(?)`: one string, or several if it would be too long to bind. */
 export function jsonParameters(rows: readonly unknown[]): string[] {
   const texts = rows.map((row) => JSON.stringify(row));
   const groups = inGroups(

@@ -11,14 +11,12 @@ const COMMITS_FORGOTTEN_MAX = 20_000;
 
 /**
  * Commits statements as one transaction that takes effect exactly once, even if replies are lost or
- * others write in between. It inserts a unique token; a second try violates the token's uniqueness
- * and so changes nothing.
+ * others write in between: a second try violates the uniqueness of its token.
  *
- * @param now Unix milliseconds.
- * @param guard SQL condition that holds while the statements would still change anything, for
- *   statements that depend on state others may end. Once false, it must stay false.
- * @returns the result of the statements; `null` if an earlier try, whose reply was lost, had
- *   committed them.
+ * @param guard SQL condition that holds while the statements would still change anything, if that
+ *   depends on what others write. Once false, it must stay false.
+ * @returns the result of the statements; `null` if an earlier try, whose reply was lost, has committed
+ *   them.
  */
 export async function commitOnce<R>(
   db: Database,

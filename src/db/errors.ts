@@ -1,6 +1,5 @@
 import { DrizzleQueryError } from "drizzle-orm";
 
-/** A D1 error and how to handle it. */
 interface D1ErrorRule {
   /** The text that Cloudflare documents, without the `D1_ERROR: ` prefix. */
   message: string;
@@ -22,9 +21,8 @@ const TOO_MUCH = { retried: false, mayBeCommitted: false, fault: "query" } as co
  * that D1 runs on. Overload is not retried, because a retry would add to it
  * (https://developers.cloudflare.com/durable-objects/best-practices/error-handling/).
  *
- * The simulation and `npm run chaos` inject every one of them: before a statement runs and, if
- * `mayBeCommitted`, after it was committed. `test/worker/db/errors.test.ts` checks how each is
- * handled.
+ * The simulation and `npm run chaos` inject each before a statement runs and, if `mayBeCommitted`,
+ * after it was committed.
  */
 export const D1_ERRORS: readonly D1ErrorRule[] = [
   { message: "D1 DB reset because its code was updated.", ...PASSES },

@@ -51,13 +51,9 @@ export const workspaces = sqliteTable(
     /** Maximum number of subscriptions; null for `SUBSCRIPTIONS_MAX`. */
     webhooksMax: integer("webhooks_max"),
     createdAt: integer("created_at").notNull(),
-    /**
-     * The last event the retention sweep has processed: older ones are deleted or have an expiry.
-     */
+    /** The last event that retention has processed; older ones are deleted or have an expiry. */
     sweptTo: text("swept_to").notNull().default(""),
-    /**
-     * The last event that has been measured, and the total size in bytes of the events up to it.
-     */
+    /** The last event that was measured, and the bytes of all up to it. */
     sizedTo: text("sized_to").notNull().default(""),
     sizedBytes: integer("sized_bytes").notNull().default(0),
     /** Where trimming resumes, past the pending events it had to skip. */
@@ -211,7 +207,6 @@ export const subscriptions = sqliteTable(
       .references(() => workspaces.id),
     url: text().notNull(),
     events: text({ mode: "json" }).$type<WebhookEvent[]>().notNull(),
-    /** What its owner calls it; null for nothing. */
     description: text(),
     sealedSecret: text("sealed_secret").notNull(),
     createdAt: integer("created_at").notNull(),
@@ -223,26 +218,18 @@ export const subscriptions = sqliteTable(
     disabledAt: integer("disabled_at"),
     /** When its client deleted it; the row stays until none of its deliveries is pending. */
     deletedAt: integer("deleted_at"),
-    /** First failed attempt since the last success; null if healthy. */
+    /** Its pace, from here to `slow`: see `Pace` in webhooks/dispatch/policy.ts. */
     failingSince: integer("failing_since"),
-    /** Failed attempts since the last success. */
     failures: integer().notNull().default(0),
-    /** Number of concurrent posts it has earned by answering fast. */
     postsAtOnce: integer("posts_at_once").notNull().default(1),
-    /** Number of waits since it began to fail, one after each probe; 0 if it is not backing off. */
     backoff: integer().notNull().default(0),
-    /** No post starts before this time. */
     nextAt: integer("next_at").notNull().default(0),
-    /** Whether its last answer was slow. */
     slow: integer({ mode: "boolean" }).notNull().default(false),
-    /** The dispatch that holds it; no other may post to it in the meantime. */
+    /** The dispatch that leases it. */
     heldBy: text("held_by"),
-    /** When the hold ends, if its dispatch dies; 0 once it was released. */
+    /** When the lease ends, if its dispatch dies; 0 once it was released. */
     heldUntil: integer("held_until").notNull().default(0),
-    /**
-     * Incremented each time its pending deliveries are withdrawn; those of an earlier generation
-     * are void.
-     */
+    /** Incremented when its pending deliveries are withdrawn: those of an earlier one are void. */
     generation: integer().notNull().default(0),
     /** Whether withdrawn deliveries may still be pending. */
     cancelling: integer({ mode: "boolean" }).notNull().default(false),
@@ -283,18 +270,14 @@ export interface StoredRange {
 
 /** How an attempt ended. */
 export interface LastAttempt {
-  /** When it began: Unix milliseconds. */
   at: number;
   /** One of `answered`, `timed_out`, `unreachable` and `refused`. */
   outcome: string;
-  /** The HTTP status, if it answered. */
   status: number | null;
   durationMs: number | null;
 }
 
-/**
- * Secrets that were rotated out and still sign alongside the new one until receivers have switched.
- */
+/** Secrets that were rotated out, and still sign alongside the new one. */
 export const earlierSecrets = sqliteTable(
   "earlier_secrets",
   {
@@ -323,10 +306,7 @@ export const events = sqliteTable(
     body: text().notNull(),
     /** The new lead that it announces, whose row never changes; null for other events. */
     leadId: text("lead_id"),
-    /**
-     * The ids of the subscriptions it is owed to, stored apart from the deliveries so that the
-     * ledger can check one against the other.
-     */
+    /** The subscriptions it is owed to, apart from the deliveries: the ledger compares both. */
     owed: text({ mode: "json" }).$type<string[]>().notNull(),
     createdAt: integer("created_at").notNull(),
     /** Whether it is a test event: nobody else is sent it, and nobody again. */
@@ -387,12 +367,8 @@ export const attempts = sqliteTable(
   {
     subscriptionId: text("subscription_id").notNull(),
     eventId: text("event_id").notNull(),
-    /**
-     * Number of the attempt, from 1; it keeps counting when the delivery is sent again, up to
-     * `ATTEMPTS_KEPT`.
-     */
+    /** From 1; it keeps counting when the delivery is sent again, up to `ATTEMPTS_KEPT`. */
     attempt: integer().notNull(),
-    /** When the attempt started. */
     at: integer().notNull(),
     outcome: text().notNull(),
     status: integer(),
@@ -413,7 +389,7 @@ export const sweepPositions = sqliteTable("sweep_positions", {
  * The state of a workspace in one of the two databases of its move.
  *
  * - `copying`: it lives here, and its rows are being copied to the other database.
- * - `draining`: as `copying`, but no new holds on its subscriptions begin.
+ * - `draining`: as `copying`, but no new leases on its subscriptions begin.
  * - `closed`: writes are refused; the switch is in progress. It may still go back to `copying`.
  * - `gone`: it lives in the other database; what it left here is to be deleted.
  * - `arriving`: its rows are being copied to this database.
@@ -500,10 +476,7 @@ export const sizes = sqliteTable("sizes", {
   bytes: integer().notNull(),
 });
 
-/**
- * Tokens of committed transactions, so that each takes effect once: see `commitOnce`. A token
- * starts with its time.
- */
+/** Tokens of committed transactions (`commitOnce`). Each starts with its time. */
 export const commits = sqliteTable("commits", { token: text().primaryKey() });
 
 /** What administrators are told about a subscription: it is failing, or it was disabled. */

@@ -33,9 +33,7 @@ export async function readAsset(c: Context<AppEnv>, path: string): Promise<Respo
   return null;
 }
 
-/**
- * HTML pages have a policy that lets them load their own files; other answers get the API's policy.
- */
+/** HTML pages may load their own files; other answers get the API's policy. */
 export function policyOf(type: string): Record<string, string> {
   if (!type.startsWith("text/html")) return {};
   return {

@@ -15,10 +15,7 @@ export interface AppEnv {
     rateLimit: RateLimit | undefined;
     /** Whether the answer has no rate limit headers: the portal has none. */
     unmetered: boolean | undefined;
-    /**
-     * When the portal session ends, and the workspace it opens; null if the workspace no longer
-     * exists.
-     */
+    /** When the portal session ends, and its workspace; null if that no longer exists. */
     portal: { endsAt: number; access: Promise<PortalAccess | null> };
     /** Whether the answer is a file that never changes, rather than an API response. */
     immutable: boolean | undefined;
@@ -28,7 +25,6 @@ export interface AppEnv {
     keyId: string;
     /** The pseudonym in the logs for the address of a request that failed to authenticate. */
     address: string | undefined;
-    /** The workspace of the key. */
     workspaceId: string;
     /** The name of the database that the workspace lives in; another one once a write has followed it. */
     placement: Pick<Placement, "database">;

@@ -19,10 +19,7 @@ const HASHED = /^\/docs\/assets(\/[\w.-]+)+$/;
 /** A file of the client shown in the docs; only the canonical spelling matches. */
 const OF_CLIENT = /^\/docs\/client\/[\w-]+(\.[\w-]+)+$/;
 
-/**
- * Files that are built ahead of time: the OpenAPI document, the docs as a page and as text, and the
- * receiver checker.
- */
+/** Files that are built ahead of time. */
 const DOCUMENTS: Record<string, string> = {
   "/openapi.json": "application/json",
   "/docs": "text/html; charset=utf-8",

@@ -27,8 +27,7 @@ export const envelope = createMiddleware<AppEnv>(async (c, next) => {
   const requestId = RAY.test(ray) ? ray : crypto.randomUUID();
   c.set("requestId", requestId);
   await next();
-  // An immutable file is the same for everyone, forever: no need to look up a rate limit
-  // window.
+  // An immutable file is the same for everyone: no rate limit window to look up.
   const immutable = c.get("immutable");
   const unmetered = immutable || c.get("unmetered");
   const rateLimit = unmetered ? null : (c.get("rateLimit") ?? (await peekRateLimit(c)));

@@ -30,7 +30,6 @@ export function headersOf(status: number) {
   );
 }
 
-/** A JSON body, of a request or a response. */
 function jsonOf<S extends z.ZodType>(schema: S, example: z.input<S>) {
   return { "application/json": { schema, example } };
 }

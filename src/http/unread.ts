@@ -1,9 +1,7 @@
 import { createMiddleware } from "hono/factory";
 import type { AppEnv } from "./context.ts";
 
-/**
- * How much of an unneeded request body to read, and for how long, to keep the connection usable.
- */
+/** How much of an unneeded body to read, and for how long, to keep the connection usable. */
 const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
 /**

@@ -6,8 +6,6 @@ import { listAuditEntries } from "../workspaces/audit-trail.ts";
 import { cursorOf, pageAfter, pageOf, toPage, WorkspaceId } from "./fields.ts";
 import { operation } from "./operation.ts";
 
-/* Who called which operation. */
-
 const AuditEntryView = z.object({
   at: z.string(),
   method: z.string(),

@@ -9,8 +9,6 @@ import { expectDatabase, expectWorkspace, queryIfReachable } from "./placements.
 /** How long one call, or one sweep, works on moving a workspace. */
 const MOVE_MAX_MS = 20_000;
 
-/* The bound databases, and which one a workspace lives in. */
-
 export const databases = operation({
   about:
     "Lists the bound databases: how full each is, how fast it grows, and when it will be full.",

@@ -34,8 +34,6 @@ import {
 import { operation } from "./operation.ts";
 import { findPlacements, openPlacementOfWebhook } from "./placements.ts";
 
-/* Deliveries: shown, counted and repeated. */
-
 const workspaceId = "wks_…";
 const webhookId = "whk_…";
 const eventId = "evt_…";

@@ -4,8 +4,6 @@ import { PAGE_LIMIT, RECORDS_MAX, REDELIVERY_MAX_AGE_MS } from "../contract/limi
 import { Id, Instant } from "../contract/text.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
 
-/* The parts that the inputs and outputs of several operations share. */
-
 export const WorkspaceId = Id.describe("wks_…");
 export const WebhookId = Id.describe("whk_…");
 export const EventId = Id.describe("evt_…");

@@ -33,8 +33,6 @@ import {
 /** Maximum duration of one call that erases a workspace. */
 const ERASURE_MAX_MS = 10_000;
 
-/* Erasing and handing out what we know about people. */
-
 const workspaceId = "wks_…";
 
 export const findLeads = operation({

@@ -8,8 +8,6 @@ import { record } from "../records/recording/record.ts";
 import { wake } from "../webhooks/dispatch/wake.ts";
 import { type Call, operation } from "./operation.ts";
 
-/* What the platform produces. */
-
 const workspaceId = "wks_…";
 const agent = { reference: "lyon", name: "Agence Lumière Lyon" };
 

@@ -30,8 +30,6 @@ import { integer, Nothing, pageOf, RedeliverableSince, WebhookId, WorkspaceId } 
 import { type Call, operation } from "./operation.ts";
 import { expectWorkspace, openPlacementOfWebhook } from "./placements.ts";
 
-/* Webhook subscriptions and their secrets. */
-
 const webhookId = "whk_…";
 const ofWebhook = z.strictObject({ webhookId: WebhookId });
 

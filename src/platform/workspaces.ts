@@ -45,8 +45,6 @@ import { operation } from "./operation.ts";
 import { expectDatabase, expectWorkspace, openPlacement, queryIfReachable } from "./placements.ts";
 import { signPortalToken } from "./portal-token.ts";
 
-/* Workspaces, and who has access to them. */
-
 const workspaceId = "wks_…";
 const WorkspaceName = Name.describe("shown in e-mails to administrators");
 const AdminEmails = z

@@ -2,10 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import type { AddressName } from "./address.ts";
 import { type RateLimit, type Rule, rateLimitOf, take, type Window, windowAt } from "./window.ts";
 
-/**
- * How many times the failed authentications of a /64 its IPv6 /48 may have: one customer may hold all
- * of its 65,536 /64s.
- */
+/** A /48 may have this many times the failures of a /64: one customer may hold all of its 65,536. */
 const NETWORK_FAILURES_MULTIPLE = 16;
 
 /** A gate's answer to one failure. */
@@ -16,7 +13,6 @@ export interface CountedFailure {
   rateLimit: RateLimit;
 }
 
-/** What is stored. */
 interface Kept {
   network: Window;
   /** The open windows by block, which are at most twice as many as failures are left to a network. */
@@ -24,9 +20,8 @@ interface Kept {
 }
 
 /**
- * Counts the failed authentications of one IPv4 address, or of one IPv6 network: those of each /64,
- * and those of all its 65,536 /64s together. It never blocks a valid key; it only turns further
- * failures into 429.
+ * Counts the failed authentications of one IPv4 address, or of one IPv6 /48 and each of its /64s. It
+ * never blocks a valid key; it only turns further failures into 429.
  */
 export class AddressGate extends DurableObject<Env> {
   #kept = this.ctx.storage.kv.get<Kept>("windows");

@@ -60,9 +60,7 @@ export class KeyGate extends DurableObject<Env> {
   #database = this.ctx.storage.kv.get<string>("database") ?? DIRECTORY;
   /** Bookmarks of other databases, in case the workspace turns out to have moved there. */
   readonly #early = new Map<string, string>();
-  /** When the counts were last stored, in Unix milliseconds. */
   #savedAt = 0;
-  /** Whether the next write is scheduled. */
   #saving = false;
   /** The look-up in progress, shared by all requests that need it. */
   #loading: Promise<void> | undefined;

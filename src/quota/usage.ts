@@ -5,7 +5,6 @@ const USAGE_HOURS = 24;
 
 /** One key's requests in one hour. */
 export interface HourUsage {
-  /** Start of the hour: Unix milliseconds. */
   startsAt: number;
   /** Requests counted against the quota. */
   requests: number;
@@ -18,7 +17,6 @@ export interface HourUsage {
 /**
  * Adds requests to their hour. Updates `hours` in place if the hour is already there.
  *
- * @param at when they were made: Unix milliseconds.
  * @param counts `busiest`: the requests in the window so far.
  * @returns the hours to keep, at most 24, oldest first.
  */
@@ -42,9 +40,7 @@ export function countUsage(
   return all.slice(-USAGE_HOURS);
 }
 
-/**
- * The 24 hours up to and including that of `now`, oldest first; hours without requests are zeros.
- */
+/** The 24 hours up to that of `now`, oldest first; those without requests are zeros. */
 export function lastHours(hours: readonly HourUsage[], now: number): HourUsage[] {
   const current = Math.floor(now / HOUR_MS) * HOUR_MS;
   return Array.from({ length: USAGE_HOURS }, (_, i) => {

@@ -1,6 +1,5 @@
 /** A fixed window: opened by its first request, closed `windowMs` later. */
 export interface Window {
-  /** Unix milliseconds. */
   startedAt: number;
   count: number;
 }
@@ -15,7 +14,6 @@ export interface Rule {
 export interface RateLimit {
   limit: number;
   remaining: number;
-  /** Milliseconds until the window closes. */
   resetMs: number;
 }
 

@@ -120,8 +120,7 @@ export function updateStatus(
 
 /** SQL condition: the automation has not changed since `row` was read. */
 export function isAtRevision(row: AutomationRow): SQL {
-  // `createdAt`, because revisions restart at 1 for an automation that was deleted and recorded
-  // again.
+  // `createdAt`, because an automation that is deleted and recorded again starts at revision 1.
   return sql`(${automations.id} = ${row.id} AND ${automations.revision} = ${row.revision}
     AND ${automations.createdAt} = ${row.createdAt})`;
 }
@@ -137,9 +136,7 @@ const REPORTED = columnsBut(
 
 /** An automation as the platform reports it. */
 export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REPORTED> {
-  /**
-   * Whether the platform sent `updatedAt`; if not, it is the time the report was sent or received.
-   */
+  /** Whether the platform sent `updatedAt`; otherwise it is when the report was sent or received. */
   dated: boolean;
   /** A stored automation that is newer than this is kept; `null`: the report always applies. */
   asOf: number | null;

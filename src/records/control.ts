@@ -24,10 +24,9 @@ export type Control =
 const ROUNDS = 50;
 
 /**
- * Pauses or activates an automation and announces it. Writes
- * nothing if it already has that status. If several clients race, one wins each round and the
- * others read the automation again. Each round takes the time anew, so that times follow the order
- * of the changes.
+ * Pauses or activates an automation and announces it, unless it already has that status. If several
+ * clients race, one wins each round and the others read the automation again. Each round takes the time
+ * anew, so that times follow the order of the changes.
  */
 export async function controlAutomation(
   db: Database,

@@ -16,9 +16,7 @@ interface Fault {
   message: string;
 }
 
-/**
- * The first part of a value that a store or client could not hold unchanged; null if there is none.
- */
+/** The first part of a value that a store or client could not hold unchanged; null if none. */
 function findFault(value: unknown, path: Fault["path"] = []): Fault | null {
   const fault = (message: string) => ({ path, message });
   if (value === null || typeof value === "boolean") return null;

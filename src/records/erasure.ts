@@ -19,10 +19,8 @@ export function blank(text: Column): SQL {
   return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
 }
 
-/** Overwrites the personal data of a lead. */
 const BLANK_LEAD = { sealed: blank(leads.sealed) };
 
-/** Overwrites the personal data of an event. */
 const BLANK_EVENT = { body: blank(events.body) };
 
 /**

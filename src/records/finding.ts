@@ -27,7 +27,6 @@ export const FoundLead = z.object({
 });
 type FoundLead = z.infer<typeof FoundLead>;
 
-/** Whom to find, by one of these. */
 interface Wanted {
   email?: string | null | undefined;
   phone?: string | null | undefined;

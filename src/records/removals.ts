@@ -48,11 +48,9 @@ export function isRemoved({ automationId, generation }: Record<keyof Removal, Co
 }
 
 /**
- * Deletes what was removed, in chunks of one transaction each: first the runs, newest first, so
- * that pages soon have fewer rows to skip, then the automation. Stops when all is done, at the
- * deadline, or after as many chunks as one invocation may make.
- *
- * @param deadline Unix milliseconds.
+ * Deletes what was removed, in chunks of one transaction each: first the runs, newest first, so that
+ * pages soon have fewer rows to skip, then the automation. Stops when all is done, at the deadline, or
+ * after as many chunks as one invocation may make.
  */
 export async function cleanUpAutomations(db: Database, deadline: number): Promise<void> {
   const next = qb

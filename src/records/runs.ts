@@ -112,9 +112,7 @@ const CRM_SOURCE = sql.placeholder("crmSource");
 const IS_SHOWN = sql`${automations.removedAt} IS NULL
   AND (${CRM_SOURCE} OR ${automations.type} <> 'crm_source')`;
 
-/**
- * SQL condition: the automation's runs are shown. If nothing can be hidden, it is not looked up.
- */
+/** SQL condition: the automation's runs are shown. It is looked up only if some may be hidden. */
 const IS_OF_SHOWN = sql`(${CRM_SOURCE} AND NOT EXISTS (
     SELECT 1 FROM ${removals} WHERE ${removals.automationId} = ${AUTOMATION_ID})
   OR EXISTS (SELECT 1 FROM ${automations} WHERE ${automations.id} = ${AUTOMATION_ID} AND ${IS_SHOWN}))`;
@@ -145,9 +143,7 @@ const pageOfAutomation = prepared(
   LIMIT ${ROWS}`),
 );
 
-/**
- * One page of one automation's runs, newest first; `null` if the workspace has no such automation.
- */
+/** One page of an automation's runs, newest first; `null` if the workspace has no such automation. */
 export async function listRunsOfAutomation(
   db: Database,
   workspaceId: string,

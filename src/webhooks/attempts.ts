@@ -2,9 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { each, excluded, insertFrom } from "../db/builder.ts";
 import { attempts, deliveries } from "../db/schema.ts";
 
-/**
- * Maximum attempts stored per delivery, however often it is sent again: the first ones and the last.
- */
+/** Maximum attempts stored per delivery, however often it is sent: the first ones and the last. */
 export const ATTEMPTS_KEPT = 100;
 
 const DETAILS = ["at", "outcome", "status", "durationMs", "signatures", "response"] as const;

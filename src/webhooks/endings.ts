@@ -28,8 +28,7 @@ const NOW = sql`${sql.placeholder("now")}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
-// `>= 0` is always true. It makes SQLite use the index of pending deliveries instead of scanning
-// all.
+// `>= 0` is always true, and makes SQLite use the index of pending deliveries.
 const IS_VOID = sql`${IS_PENDING} AND ${deliveries.dueAt} >= 0
   AND ${deliveries.generation} < ${subscriptions.generation}`;
 
@@ -107,8 +106,7 @@ const overdue = exhausting(
 );
 
 /**
- * Exhausts deliveries overdue for too long, because their subscription failed each time they could
- * have been posted.
+ * Exhausts deliveries overdue for too long: their subscription failed whenever it could be posted to.
  */
 export function exhaustOverdue(values: LeaseValues): Statements<unknown> {
   return overdue(values);

@@ -8,9 +8,7 @@ import { newestFirst } from "../db/page.ts";
 import { deliveries, earlierSecrets, type LastAttempt, subscriptions } from "../db/schema.ts";
 import type { WebhookView } from "./views.ts";
 
-/**
- * How many recent deliveries to search for the last attempt: a success updates only its own row.
- */
+/** How many deliveries to search for the last attempt: a success updates only its own row. */
 const RECENT = 100;
 
 const ITS_DELIVERIES = sql`FROM ${deliveries} WHERE ${deliveries.subscriptionId} = ${subscriptions.id}`;

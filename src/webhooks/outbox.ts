@@ -29,10 +29,7 @@ export function draftEvent<T extends WebhookDelivery>(
   return { id, subject: data.id, body: serializeBody<T>(id, type, now, data) };
 }
 
-/**
- * SQL condition on a draft: its lead does not exist yet, and was not erased. Evaluated before the lead is
- * written.
- */
+/** SQL condition on a draft, before its lead is written: it does not exist, and was not erased. */
 export function isNewLead(workspaceId: string): SQL {
   const id = sql`draft.value->>'subject'`;
   return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;

@@ -49,10 +49,7 @@ export async function post(
   }
 }
 
-/**
- * `Retry-After` in seconds, given as seconds or a date (RFC 9110, 10.2.3); `null` if absent or
- * invalid.
- */
+/** `Retry-After` in seconds, from seconds or a date (RFC 9110, 10.2.3); null if absent or invalid. */
 function parseRetryAfter(value: string | null, now: number): number | null {
   if (value === null) return null;
   if (/^\d{1,9}$/.test(value)) return Number(value);

@@ -61,7 +61,6 @@ export async function rotateSecret(
 /** Maximum earlier secrets that sign concurrently for one subscription. */
 const EARLIER_SECRETS_MAX = 4;
 
-/** The result of a rotation. */
 interface Rotation {
   verdict: "done" | "unknown" | "too_many";
   /** Whether a dispatch leases the subscription, which may have read its secrets before. */

@@ -49,7 +49,6 @@ export async function listSubscriptions(db: Database, workspaceId: string, reque
 
 /** What is read of a subscription that has ended. */
 interface Ended {
-  /** Whether there was such a subscription. */
   found: boolean;
   /** Whether deliveries remain to be cancelled. */
   left: boolean;

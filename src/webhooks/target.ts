@@ -46,10 +46,7 @@ export function targetFault(text: string, allowLocal: boolean): TargetFault | nu
   return null;
 }
 
-/**
- * Whether there is an `@` before the path although the parser found no credentials:
- * `https://@host/`.
- */
+/** Whether an `@` precedes the path although the parser found no credentials: `https://@host/`. */
 function hasEmptyCredentials(text: string): boolean {
   const authority = text.replace(/^[^:]*:[/\\]*/, "");
   return (authority.split(/[/\\?#]/, 1)[0] ?? "").includes("@");

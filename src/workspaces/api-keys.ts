@@ -17,9 +17,7 @@ import { isBehind, type Listing, type PageRequest, preparePages } from "../db/pa
 import { apiKeys, workspaces } from "../db/schema.ts";
 import { IS_LEAVING } from "./moves.ts";
 
-/**
- * Maximum age of a key's standing in its gate; reading it again also notes that the key is used.
- */
+/** Maximum age of a key's standing in its gate; reading it also notes that the key is used. */
 export const STANDING_MAX_AGE_MS = HOUR_MS;
 
 /** Inserts an API key; only its hash is stored. */

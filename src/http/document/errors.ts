@@ -36,7 +36,6 @@ export const REASONS_EXPLAINED: Record<Reason, string> = {
     "The `Idempotency-Key` was sent with another body in the last 24 hours. Use a new one for each new subscription.",
 };
 
-/** An error body as the service returns it. */
 function example(code: ErrorCode, details: ErrorDetails = {}, summary?: string) {
   const named = summary ?? `\`${details.reason ?? code}\``;
   return { summary: named, value: new ApiError(code, details).toBody() };

@@ -150,7 +150,6 @@ Anything other than a 2xx is retried with the same \`id\` and the same bytes, si
 A subscription is disabled after failing without a success for ${hours(DISABLE_AFTER_MS / 1000)} and at least ${DISABLE_AFTER_FAILURES} times. Its pending deliveries are cancelled, and the workspace's administrators are notified by e-mail. No event announces this: check \`disabled_at\` in \`GET /v1/webhooks\`.`;
 }
 
-/** The waits between attempts, as text. */
 function ladder(): string {
   const waits = RETRY_WAITS_SECONDS.map((seconds) => {
     if (seconds < 60) return `${seconds} s`;

@@ -10,7 +10,6 @@ import type { Webhook } from "../../webhooks/subscriptions.ts";
  * the requests and compares the answers with the examples.
  */
 
-/** An older automation. */
 const CRM_AUTOMATION: Automation = {
   id: "aut_2c8w0nqk4b1x7yd5zr3h6tjmp",
   name: "Relance des devis",
@@ -21,7 +20,6 @@ const CRM_AUTOMATION: Automation = {
   updated_at: "2026-03-02T16:40:08.112Z",
 };
 
-/** An older lead, from a form. */
 const FORM_LEAD: Lead = {
   id: "lea_1x7cq3vd0m8k5z2rb9ty4wnhf",
   source: "lead_ads",
@@ -33,7 +31,6 @@ const FORM_LEAD: Lead = {
   created_at: "2026-03-13T17:02:51.004Z",
 };
 
-/** An earlier run, which failed in part and captured no lead. */
 const PARTIAL_RUN: Run = {
   id: "run_0ek7v2m9xq4t1z8ybw6c3hjnd",
   automation_id: AUTOMATION.id,

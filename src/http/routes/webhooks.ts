@@ -226,10 +226,7 @@ export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void>
     );
 }
 
-/**
- * Why we refuse a subscription's URL, by our policy or, if a resolver is set, by DNS; null if we
- * accept it.
- */
+/** Why we refuse a URL, by our policy or, with a resolver, by DNS; null if we accept it. */
 async function findFault(env: Env, url: string): Promise<Reason | null> {
   const fault = targetFault(url, env.ALLOW_LOCAL_WEBHOOKS === "true");
   if (fault || !mustCheckNames(env)) return fault;

@@ -73,7 +73,6 @@ interface Ready extends Prepared {
   records: number;
 }
 
-/** A message that could be parsed. */
 interface Parsed {
   item: Item;
   recording: Recording;

@@ -9,10 +9,7 @@ const MESSAGE_MAX_BYTES = 127_000;
 const UNORDERED_MAX_SECONDS = 900;
 /** A run's first wait; each further wait doubles its age. */
 const UNORDERED_FIRST_WAIT_SECONDS = 5;
-/**
- * The only wait of a run that is already older when it first arrives: the record it refers to may
- * be right behind it.
- */
+/** The only wait of a run that is older when it arrives: what it refers to may be right behind it. */
 const UNORDERED_LAST_WAIT_SECONDS = 60;
 /** Wait before retrying a message that could not be recorded; doubles each time. */
 const INGEST_WAIT_SECONDS = { first: 10, max: 3_600 } as const;

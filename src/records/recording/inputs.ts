@@ -12,8 +12,6 @@ import { parseInput } from "../../contract/parse.ts";
 import { Id, Instant, Name, Reference, text } from "../../contract/text.ts";
 import { REPORTED_PERSON } from "../person.ts";
 
-/* What the platform reports, through the Platform API or the ingest queue. */
-
 const now = "default: now";
 
 const Agent = z
@@ -23,7 +21,6 @@ const Agent = z
   })
   .describe("the agent it belongs to");
 
-/** An automation as the platform reports it. */
 const AutomationReport = z
   .strictObject({
     reference: Reference.describe("your own id; reporting it again updates the automation"),
@@ -41,7 +38,6 @@ const AutomationReport = z
 
 const recordedOnce = Reference.describe("your own id; each is recorded once");
 
-/** A lead as the platform reports it. */
 const LeadReport = z.strictObject({
   reference: recordedOnce,
   source: LeadSource,
@@ -50,7 +46,6 @@ const LeadReport = z.strictObject({
   createdAt: Instant.nullish().describe(now),
 });
 
-/** A finished run as the platform reports it. */
 const RunReport = z.strictObject({
   reference: recordedOnce,
   automationId: Id.describe("aut_…, of this workspace"),

@@ -9,10 +9,7 @@ import type { KnownAutomations, References } from "./references.ts";
 export interface Recording extends References {
   /** The ids of its records, in input order. */
   ids: string[];
-  /**
-   * Whether it changes existing rows and so must take effect only once. Pure inserts change nothing
-   * the second time.
-   */
+  /** Whether it changes existing rows, and so must take effect only once. */
   once?: boolean;
   /** The error if the database rejects a reference after all; by default, its workspace is unknown. */
   missing?: InputError;
@@ -29,7 +26,6 @@ export interface Recording extends References {
 
 /** What a recording's statements are made from, once its references have been checked. */
 interface Needs {
-  /** The automations it refers to. */
   automations: KnownAutomations;
   /** Leads that were erased: runs lose their link to them. Keys from `inWorkspace`. */
   erasedLeads: Set<string>;

@@ -36,10 +36,7 @@ export async function sendEmail(
   }
 }
 
-/**
- * Based on the codes in
- * https://developers.cloudflare.com/email-service/api/send-emails/workers-api/.
- */
+/** https://developers.cloudflare.com/email-service/api/send-emails/workers-api/#error-codes */
 function judgeError(error: unknown): Sending {
   switch (errorCode(error)) {
     case "E_RECIPIENT_SUPPRESSED":

@@ -1,10 +1,7 @@
 import { DISABLE_AFTER_MS } from "../../contract/limits.ts";
 import type { Notice } from "./notices.ts";
 
-/**
- * Composes the e-mail for a notice, in French: what happened, since when, the last result, and what
- * to do.
- */
+/** Composes the e-mail for a notice, in French. */
 export function composeNotice(notice: Notice): { subject: string; text: string } {
   const { kind, host, subscriptionId, workspaceName, failingSince, events } = notice;
   const subscription = `L’abonnement webhook ${subscriptionId} de l’espace de travail « ${workspaceName} » vers ${host}`;

@@ -44,10 +44,7 @@ export interface Range {
   since: number;
   /** Exclusive; null for no end. */
   until: number | null;
-  /**
-   * The states to deliver again; pending deliveries are not among them, because they will be sent
-   * anyway.
-   */
+  /** The states to deliver again; pending deliveries will be sent anyway. */
   states: readonly RedeliveryState[];
 }
 

@@ -21,7 +21,6 @@ const SMALL_AT_ONCE = 200;
 const EXPORT_PAGE_MAX_ITEMS = 1_000;
 const EXPORT_PAGE_MAX_BYTES = 1_000_000;
 
-/** A position in an export. */
 interface Place {
   /** Index into `OWNED`. */
   part: number;

@@ -136,7 +136,6 @@ export const OF_EVENT = sql`FROM json_each(${events.owed}) AS o JOIN ${deliverie
 
 /** An event that has been checked, and when it expires. */
 export interface OldEvent extends Pick<typeof events.$inferSelect, "workspaceId" | "id"> {
-  /** Unix milliseconds. */
   expiresAt: number;
 }
 

@@ -19,7 +19,6 @@ type Workspace = Measured & Pick<typeof workspaces.$inferSelect, "trimmedTo">;
 
 /** The result of a trim. */
 export interface Trimmed {
-  /** Number of events. */
   deleted: number;
   /** Workspaces whose events, mostly pending, still exceed the limit, and their size in bytes. */
   overBound: { workspaceId: string; bytes: number }[];
@@ -137,10 +136,7 @@ async function trimWorkspace(
   return { deleted, excess };
 }
 
-/**
- * Exhausts the pending deliveries of the oldest events, `bytes` in total; the next trim can delete
- * them.
- */
+/** Exhausts pending deliveries of the oldest events, `bytes` in total: the next trim deletes them. */
 async function giveUpOldest(
   db: Database,
   workspace: Measured,

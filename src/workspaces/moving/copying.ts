@@ -98,7 +98,6 @@ export function findPiece(
   });
 }
 
-/** The values of a row's key. */
 type Key = (string | number)[];
 
 /** Rows written since copying began, in their current state; each list is by index into `MOVED`. */

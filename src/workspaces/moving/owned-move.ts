@@ -31,7 +31,6 @@ export class OwnedMove {
   readonly to: string;
   /** When all must be done, by `performance.now()`. */
   deadline = Number.POSITIVE_INFINITY;
-  /** The move as this mover knows it. */
   move: Move;
   protected readonly env: Env;
 
