@@ -14,7 +14,7 @@ const PATIENCE_MS = 3_000;
 const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
 /** How long a delivery may be overdue while nobody works on it. */
 const OVERDUE_MAX_MS = 10 * MINUTE_MS;
-/** How many days before a database is full somebody must act. */
+/** A database that will be full within so many days is a problem. */
 const DAYS_LEFT_MIN = 14;
 
 /** Where the sweep notes when it last ran without a failure, in the directory. */

@@ -413,8 +413,8 @@ export const moves = sqliteTable("moves", {
   /** When it entered this state, in Unix milliseconds. */
   since: integer().notNull(),
   /**
-   * Gates keep no standing of the workspace's keys unless this is null. Those of keys whose hash is not
-   * higher have been told.
+   * Null: gates may keep the standings of the workspace's keys. Otherwise they may not, and those of
+   * keys up to this hash have been told.
    */
   gatesTold: text("gates_told"),
   /** How often the switch has failed. */

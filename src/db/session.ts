@@ -75,8 +75,8 @@ class LateStatement {
 
 /**
  * Starts reads on a nearby replica before it is known how recent they must be and which database they
- * must come from. Once `required` resolves, results are returned; a result that is too old, or comes
- * from the wrong database, is read again.
+ * must come from. Once `required` resolves, a result that is too old, or of the wrong database, is read
+ * again.
  */
 export class EarlySession extends LateClient {
   readonly #required: Promise<ReadPoint>;

@@ -7,9 +7,8 @@ import type { AppEnv } from "./context.ts";
 const JSON_TYPE = /^application\/json *(;.*)?$/i;
 
 /**
- * Comes before the validator of a body: bounds it, whatever its `Content-Length` or encoding says,
- * and lets only JSON through. The validator would read all of it, and understands fewer spellings of
- * its type.
+ * Comes before the validator of a body, which would read all of it: bounds it, whatever its
+ * `Content-Length` or encoding says, and lets only JSON through.
  *
  * @throws ApiError `invalid_request` with 415, 413 or 400.
  */

@@ -4,8 +4,8 @@ import { newApp } from "./context.ts";
 /** Stands for the API's address in files that are built ahead of time (site/origin.ts). */
 const ORIGIN = "https://origin.invalid";
 
-/** Variables of the deployment that the docs tell; `{{NAME}}` stands for one in files built ahead of time. */
-const TOLD = [
+/** Variables that the docs show; `{{NAME}}` stands for one in files built ahead of time. */
+const SHOWN = [
   "QUOTA_REQUESTS",
   "QUOTA_WINDOW_SECONDS",
   "AUTH_FAILURES",
@@ -39,7 +39,7 @@ for (const [path, type] of Object.entries(DOCUMENTS))
     const asset = await readAsset(c, path === "/docs" ? "/docs/index.html" : path);
     if (!asset) return c.notFound();
     let text = (await asset.text()).replaceAll(ORIGIN, new URL(c.req.url).origin);
-    for (const name of TOLD) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
+    for (const name of SHOWN) text = text.replaceAll(`{{${name}}}`, String(c.env[name] ?? ""));
     const headers = {
       "Content-Type": type,
       ...policyOf(type),

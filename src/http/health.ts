@@ -5,13 +5,13 @@ import { newApp } from "./context.ts";
 /** How long an isolate repeats its last answer, so that a flood costs the databases nothing. */
 const REMEMBERED_MS = 1_000;
 
-/** How often a request looks whether another one has its first answer. */
+/** How often a request checks whether another one has the first answer. */
 const WAIT_MS = 50;
 
 interface Remembered {
-  /** When the next request looks. */
+  /** When the next request asks. */
   until: number;
-  /** Null until the first one has looked. */
+  /** Null until there is an answer. */
   healthy: boolean | null;
 }
 const remembered = new WeakMap<D1Database, Remembered>();
@@ -25,7 +25,9 @@ health.get("/health", async (c) => {
   return (await isHealthy(c.env)) ? c.json({ status: "ok" }) : c.body(null, 503);
 });
 
-/** One request a second looks, and the others repeat what is known, in a new isolate once it is. */
+/**
+ * One request a second asks; the others repeat its answer, or wait for the first one of the isolate.
+ */
 async function isHealthy(env: Env): Promise<boolean> {
   const known = remembered.get(env.DB) ?? { until: 0, healthy: null };
   remembered.set(env.DB, known);

@@ -5,13 +5,12 @@ import type { AppEnv } from "./context.ts";
 const UNREAD_BODY_MAX = { bytes: 1024 * 1024, ms: 1_000 } as const;
 
 /**
- * Drains a request body that the handler left unread, so that the connection can be reused. An
- * HTTP/1.1 server that has not read a body must close the connection after its answer (RFC 9112,
- * section 9.3), and the next request that the client has already sent on it would be lost.
+ * Drains a request body that the handler left unread. An HTTP/1.1 server that has not read a body must
+ * close the connection after its answer (RFC 9112, section 9.3), and the next request that the client
+ * has already sent on it would be lost.
  *
  * The client does not have to wait: the whole answer is sent immediately, but its stream only ends when
- * the body has been read. After the end, the runtime provides no more of the body, not even in
- * `waitUntil`.
+ * the body has been read. After the end, the runtime provides no more of it, not even in `waitUntil`.
  */
 export const drainBody = createMiddleware<AppEnv>(async (c, next) => {
   const { body, headers, method } = c.req.raw;

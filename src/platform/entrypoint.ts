@@ -22,10 +22,10 @@ type RpcMethods = {
 };
 
 /**
- * The RPC entrypoint, for the platform that produces automations, leads and runs, and for operators. Every
- * method takes one plain object and returns one. Invalid input is refused with an Error that says
- * what is wrong and where, and nothing is written. All methods except those that create a workspace
- * or a key can be called again after a lost reply.
+ * The RPC entrypoint, for the platform and for operators. Every method takes one plain object and
+ * returns one. Invalid input is refused with an Error that says what is wrong and where, and nothing is
+ * written. After a lost reply, all methods except those that create a workspace or a key can be called
+ * again.
  */
 export const Platform = PlatformEntrypoint as new (
   ctx: ExecutionContext,

@@ -36,7 +36,7 @@ export function invoke(
   via: string,
 ): Promise<object> {
   const noted = runNoted(method, operation, call, given, via);
-  // Also if the caller hangs up, when the runtime ends all that nothing waits for.
+  // If the caller hangs up, the runtime ends all that nothing waits for.
   call.ctx.waitUntil(noted.catch(() => {}));
   return noted;
 }
@@ -81,7 +81,7 @@ async function runNoted(
     entry.ids = [...named].slice(0, IDS_MAX);
     entry.durationMs = Math.round(performance.now() - startedAt);
     const noted = note(env, entry);
-    // What the platform reports, it reports all day long: it does not wait.
+    // Not awaited: recording calls come all day long.
     if (Object.hasOwn(RECORDING_INPUTS, method)) ctx.waitUntil(noted);
     else await noted;
   }

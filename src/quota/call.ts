@@ -4,9 +4,9 @@ import { retryTransient } from "../db/client.ts";
 const WAIT_MS = 20;
 
 /**
- * Calls a Durable Object of this deployment's `JURISDICTION`, retrying with a fresh stub if the object
- * was reset during the call or was unreachable. A call whose reply was lost may have been carried out, so
- * it must be safe to repeat. A call that counts may count once more for each lost reply.
+ * Calls a Durable Object of this deployment's `JURISDICTION`, retrying if the object was reset during
+ * the call or was unreachable. A call whose reply was lost may have been carried out: it must be safe
+ * to repeat, and one that counts may count once more for each lost reply.
  *
  * @throws the last call's error; an overloaded object is not retried.
  */

@@ -143,7 +143,7 @@ export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REP
 }
 
 /** The reported fields other than its id and time. */
-const TOLD = (Object.keys(REPORTED) as (keyof typeof REPORTED)[]).filter(
+const COMPARED = (Object.keys(REPORTED) as (keyof typeof REPORTED)[]).filter(
   (name) => name !== "id" && name !== "updatedAt",
 );
 
@@ -159,8 +159,8 @@ export function upsertAutomations(
   reported: ReportedAutomation[],
   createdAt: number,
 ): Statements<number> {
-  const told = each(automations, TOLD, fromJson("r"));
-  const isSame = and(...TOLD.map((name) => sql`${known[name]} IS ${told[name]}`));
+  const values = each(automations, COMPARED, fromJson("r"));
+  const isSame = and(...COMPARED.map((name) => sql`${known[name]} IS ${values[name]}`));
   const isNew = sql`(${known.id} IS NULL OR ${known.removedAt} IS NOT NULL)`;
   const chunks = jsonParameters(reported);
   const statements = inOrder([
@@ -184,7 +184,7 @@ export function upsertAutomations(
         automations,
         {
           ...each(automations, ["id", "updatedAt"], fromJson("r")),
-          ...told,
+          ...values,
           workspaceId,
           createdAt,
         },
@@ -202,7 +202,7 @@ const MERGED = {
   createdAt: sql`CASE WHEN ${automations.removedAt} IS NULL THEN ${automations.createdAt} ELSE ${excluded(automations.createdAt)} END`,
   generation: sql`${automations.generation} + (${automations.removedAt} IS NOT NULL)`,
   removedAt: null,
-  ...each(automations, ["updatedAt", ...TOLD], excluded),
+  ...each(automations, ["updatedAt", ...COMPARED], excluded),
   revision: sql`${automations.revision} + 1`,
 };
 

@@ -24,15 +24,14 @@ const BLANK_LEAD = { sealed: blank(leads.sealed) };
 const BLANK_EVENT = { body: blank(events.body) };
 
 /**
- * How long an erased lead cannot be recorded again: as long as a queue may hold a record of it, which is
- * half a day of retries and then fourteen days as a dead letter.
+ * How long an erased lead cannot be recorded again: as long as a queue may hold it, which is half a day
+ * of retries and then fourteen days as a dead letter.
  */
 const ERASED_KEPT_MS = 15 * DAY_MS;
 
 /**
- * Erases leads of the workspace with their names, addresses and fields; the events that announced
- * them, with deliveries and attempts; and the links from their runs. Whether they are stored or not, they
- * are not recorded again for a while.
+ * Erases leads of the workspace, the events that announced them, with deliveries and attempts, and the
+ * links from their runs. Whether they are stored or not, they are not recorded again for a while.
  */
 export function eraseLeads(workspaceId: string, ids: string[], now: number): Statements<unknown> {
   const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;

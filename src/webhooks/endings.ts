@@ -13,9 +13,9 @@ import { IS_FREE, IS_IN_PROGRESS, type LeaseValues, NOBODY } from "./dispatch/le
  */
 
 /**
- * What to set on a subscription to cancel its pending deliveries, of which there may be any number.
- * They are void at once, because they belong to an earlier generation, and are then cancelled in
- * chunks, even if it becomes active again meanwhile. What was still to be redelivered is dropped.
+ * What to set on a subscription to cancel its pending deliveries, of which there may be any number:
+ * they are void at once, as those of an earlier generation, and are then cancelled in chunks, even if
+ * it becomes active again. What was still to be redelivered is dropped.
  */
 export const CANCEL_PENDING = {
   generation: sql`${subscriptions.generation} + 1`,

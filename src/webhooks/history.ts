@@ -45,9 +45,9 @@ type DeliveryRow = Pick<
 const IS_ITS_EVENT = sql`${events.workspaceId} = ${deliveries.workspaceId} AND ${events.id} = ${deliveries.eventId}`;
 
 /**
- * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it
- * shows plus one, each with its event. With a filter, it also reads rows that do not match, up to a
- * limit: a page may then be short or empty and still have a next one.
+ * One page of a subscription's deliveries, newest first. Without a filter, it reads the rows it shows
+ * plus one, each with its event. With a filter, it also reads a limited number of rows that do not
+ * match: a page may be short or empty and still have a next one.
  *
  * @throws InputError if there is no such subscription.
  */

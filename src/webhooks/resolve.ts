@@ -93,9 +93,9 @@ const remembered = new Recent<{ resolution: Resolution; until: number }>(DNS_NAM
 
 /**
  * Creates the function that tells whether we refuse to post to a URL. It is called before each post,
- * because what a host resolves to may change. Results are cached until their TTL expires. Posts of the
- * same dispatch share a look-up; dispatches do not, because an invocation must not wait for a promise
- * of another. If the answer arrives too late for this post, later posts find it in the cache.
+ * because what a host resolves to may change; results are cached for their TTL. Posts of one dispatch
+ * share a look-up; dispatches do not, because an invocation must not wait for another's promise. An
+ * answer that is too late for this post serves later ones.
  */
 export function createGuard(env: Env): (url: string) => Promise<boolean> {
   const resolve = mustCheckNames(env) ? createResolver(env.DNS_OVER_HTTPS_URL) : null;

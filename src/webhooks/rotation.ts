@@ -19,16 +19,16 @@ import { isThere, unknownWebhook } from "./health.ts";
 import { mintSecret } from "./signature.ts";
 
 /**
- * How long a rotation waits before it returns if a dispatch is posting to the subscription: after
- * that, every post that starts is signed with the new secret. `CONFIRMED_MS`, plus the longest time
- * between starting a post and sending it.
+ * How long a rotation waits if a dispatch is posting to the subscription: from then on, every post that
+ * starts is signed with the new secret. `CONFIRMED_MS`, plus the longest time between starting a post
+ * and sending it.
  */
 const ROTATION_MS = 2_000;
 
 /**
- * Gives a subscription a new secret. The previous one signs alongside it for the overlap. Another
- * call makes another secret and keeps the earlier ones valid, so a lost answer does no harm. When
- * this returns, every post is signed with the new secret, so the receiver may switch immediately.
+ * Gives a subscription a new secret. The previous one signs alongside it for the overlap, and so do
+ * those before it, so another call after a lost answer does no harm. When this returns, every post is
+ * signed with the new secret: the receiver may switch.
  *
  * @param overlapSeconds 0 ends all earlier secrets immediately.
  * @throws InputError if there is no such subscription, or too many of its secrets still sign.

@@ -246,8 +246,8 @@ export function findKeysOfWorkspaces(workspaceIds: string[], now: number) {
 }
 
 /**
- * The live keys of the subscriptions' workspaces. Keys that were never used are left out: a gate stays
- * in the place where it is first called, which should be near its client.
+ * The live keys of the subscriptions' workspaces, except those never used: a gate stays in the place
+ * where it is first called, which should be near its client.
  */
 export function findKeysOfSubscriptions(subscriptionIds: string[], now: number) {
   return keys({ subscriptionIds: JSON.stringify(subscriptionIds), now });

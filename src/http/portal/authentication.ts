@@ -41,16 +41,16 @@ export async function authenticatePortal(c: Context<AppEnv>, next: Next): Promis
   c.set("placement", placement);
   c.set("db", placement.db);
   c.set("portal", { endsAt, access });
-  const judged = access.then((found) => refusalOf(found, webhookId !== null));
+  const refused = access.then((found) => refusalOf(found, webhookId !== null));
   if (!isRead) {
-    const refusal = await judged;
+    const refusal = await refused;
     if (refusal) throw refusal;
     return next();
   }
   // Handled below, once the handler is done.
-  judged.catch(() => {});
+  refused.catch(() => {});
   await next();
-  const refusal = await judged;
+  const refusal = await refused;
   if (!refusal) return;
   // Otherwise its headers would be kept.
   c.res = undefined;

@@ -14,10 +14,10 @@ import {
   bytesOf,
   contentOf,
   type Item,
-  judged,
   type Outcome,
   setAside,
   settle,
+  tryStep,
 } from "./message.ts";
 
 /** Maximum size of the messages the ingest queue records in one transaction, in bytes of JSON. */
@@ -33,10 +33,10 @@ const INGEST_DATABASE_MAX_MS = 10_000;
 const INGEST_UNREACHABLE_MS = MINUTE_MS;
 
 /**
- * The queue for platforms that are not Workers: records the messages of `platform-records` as
- * the Platform API would. All valid messages are committed together; invalid ones are set aside in
- * the dead-letter queue, with a reason. A message is acknowledged once its outcome is stored in the
- * database or in that queue; until then it comes back.
+ * The queue for platforms that are not Workers: records the messages of `platform-records` as the
+ * Platform API would. All valid ones are committed together; invalid ones go to the dead-letter queue,
+ * with a reason. A message is acknowledged once its outcome is stored in either; until then it comes
+ * back.
  */
 export async function ingest(messages: readonly Message[], env: Env): Promise<void> {
   const items = messages.map((message): Item => ({ message, outcome: { kind: "untried" } }));
@@ -89,7 +89,7 @@ async function recordAll(env: Env, items: Item[], failed: Set<string>): Promise<
   const now = Date.now();
   const results = await Promise.all(
     items.map(async (item) => {
-      const recording = await judged(item, async () => {
+      const recording = await tryStep(item, async () => {
         const { method, input } = parseRecordMessage(contentOf(item.message));
         item.method = method;
         const sentAt = item.message.timestamp.getTime();
@@ -146,7 +146,7 @@ async function recordIn(env: Env, database: string, parsed: Parsed[], now: numbe
   const prepared: Ready[] = [];
   for (const { item, recording } of parsed) {
     const { workspaceId, leaves, once = false, ids } = recording;
-    const statements = await judged(item, () => {
+    const statements = await tryStep(item, () => {
       checkReferences(recording, known);
       return toStatements(env, recording, known);
     });

@@ -47,8 +47,8 @@ export function bytesOf(value: unknown): number {
 /** Maximum length of a reason, which may quote a property name of any length. */
 const REASON_MAX_LENGTH = 500;
 
-/** Returns the result of `step`. If it throws, that decides the outcome of the message: null. */
-export async function judged<T>(item: Item, step: () => T | Promise<T>): Promise<T | null> {
+/** Runs a step for a message. If it throws, that decides the message's outcome: null. */
+export async function tryStep<T>(item: Item, step: () => T | Promise<T>): Promise<T | null> {
   try {
     return await step();
   } catch (error) {

@@ -86,7 +86,7 @@ async function findReferences(db: Database, recording: Recording): Promise<Known
 }
 
 /**
- * The statements of a recording, with the personal data encrypted under its workspace's data key.
+ * The statements of a recording, with personal data encrypted under its workspace's data key.
  *
  * @param known what it refers to.
  * @throws InputError for an unknown workspace; Error if it has just moved, or its data key cannot be

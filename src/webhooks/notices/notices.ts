@@ -20,10 +20,10 @@ export const EMAILS_MAX = 20;
 type NoticeRow = typeof notices.$inferSelect;
 
 const { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus } = notices;
-const TOLD = { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus };
+const SHOWN = { kind, subscriptionId, host, events, failingSince, lastOutcome, lastStatus };
 
 /** What an administrator is told about a subscription; times are Unix milliseconds. */
-export interface Notice extends Pick<NoticeRow, keyof typeof TOLD> {
+export interface Notice extends Pick<NoticeRow, keyof typeof SHOWN> {
   workspaceName: string;
 }
 
@@ -80,7 +80,7 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
         tries: sql<number>`${emails.tries} + 1`,
         workspaceId: notices.workspaceId,
         workspaceName: workspaces.name,
-        ...TOLD,
+        ...SHOWN,
       })
       .from(emails)
       .innerJoin(notices, eq(notices.id, emails.noticeId))

@@ -19,9 +19,9 @@ import { composeNotice } from "./text.ts";
 const PAUSE = "emails";
 
 /**
- * Sends the e-mails owed to administrators, one per administrator, until none is due, `hasTime`
- * returns false, or the mail service accepts no more. An e-mail can be sent twice only if a crash
- * comes between sending and recording, or if no answer arrives.
+ * Sends the e-mails owed to administrators until none is due, `hasTime` returns false, or the mail
+ * service accepts no more. One is sent twice only if a crash comes between sending and recording, or no
+ * answer arrives.
  */
 export async function sendNotices(
   db: Database,

@@ -33,10 +33,9 @@ export interface Redelivered extends Pick<Step, "count" | "more"> {
 }
 
 /**
- * Re-enables a disabled subscription. With `since` (Unix milliseconds), it also gets what it has missed
- * since then: every event of a kind it lists, created after the subscription, that was never delivered
- * to it, because it was disabled, or the delivery was cancelled or exhausted. Calling it again adds
- * only what is still missing.
+ * Re-enables a disabled subscription. With `since`, it also gets what it has missed since then: every
+ * event of a kind it lists, created after the subscription, that was never delivered to it. Calling it
+ * again adds only what is still missing.
  *
  * @throws InputError if there is no such subscription.
  */
@@ -59,11 +58,10 @@ export async function enableAgain(
 
 /**
  * Redelivers events to a subscription, by id or by range, and ends its wait: the caller has presumably
- * repaired the receiver, and should not have to wait for hours.
+ * repaired the receiver.
  *
  * @returns null if it is disabled or without access: then it gets nothing.
- * @throws InputError for a subscription that does not exist, or an event that it could not
- *   receive.
+ * @throws InputError for a subscription that does not exist, or an event that it could not receive.
  */
 export async function redeliverAgain(
   db: Database,
@@ -79,8 +77,8 @@ export async function redeliverAgain(
 }
 
 /**
- * Redelivers the events of a range, oldest first, after the ranges that come before it. Schedules the
- * first of them; sweeps schedule the others.
+ * Redelivers a range, oldest event first, after earlier ranges. Schedules the first events; sweeps
+ * schedule the others.
  */
 async function redeliverRange(
   db: Database,
@@ -96,12 +94,11 @@ async function redeliverRange(
 }
 
 /**
- * Redelivers events by id, whatever their state; those that are waiting are brought forward. They become
- * due after what is already scheduled, which of ranges is at most `REDELIVERY_AHEAD_MS`.
+ * Redelivers events by id, whatever their state; those that are waiting are brought forward. They are
+ * due after what is already scheduled: of ranges, that is at most `REDELIVERY_AHEAD_MS`.
  *
  * @returns how many it made pending or brought forward.
- * @throws InputError for an event of another workspace, or of a kind the subscription does not
- *   list.
+ * @throws InputError for an event of another workspace, or of a kind the subscription does not list.
  */
 async function redeliverEvents(
   db: Database,

@@ -122,8 +122,8 @@ function eraseChunk(id: string): Statements<boolean> {
 }
 
 /**
- * Erases up to `CLEANUP_MAX` of a workspace's rows in each of these tables; none before all rows of later
- * tables, which may refer to it, are erased.
+ * Erases up to `CLEANUP_MAX` of a workspace's rows in each of these tables, but none while a later
+ * table, whose rows may refer to them, has any.
  */
 function eraseNext(tables: OwnedTable[], id: string): Statements<unknown> {
   const erased = tables.map((owned, i) => {

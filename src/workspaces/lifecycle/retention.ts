@@ -47,10 +47,9 @@ export function parseRetention(env: Env): Retention {
 }
 
 /**
- * Deletes expired events until there are none or `mayGoOn` returns false; the next call continues.
- * Each event is checked once it is old enough to have expired; ids sort by time, so this needs no
- * index. One that was settled late, or not delivered to everyone, then gets an expiry of its own
- * and is deleted by that.
+ * Deletes expired events until there are none or `mayGoOn` returns false; the next call continues. Each
+ * event is checked once it is old enough to have expired; ids sort by time, so this needs no index. One
+ * that was settled late, or not delivered to everyone, then gets an expiry of its own.
  *
  * @returns how many events were deleted.
  */

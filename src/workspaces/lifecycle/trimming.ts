@@ -40,10 +40,9 @@ export function parseEventsMaxBytes(env: Env): number {
 }
 
 /**
- * Measures new events. Then deletes the oldest settled events of each workspace that exceeds
- * `maxBytes`, until none does or `mayGoOn` returns false; the next call continues. Pending events
- * count towards the size but are kept, until the total reaches twice the limit: then the oldest are
- * given up.
+ * Measures new events, then deletes the oldest settled events of each workspace that exceeds
+ * `maxBytes`, until none does or `mayGoOn` returns false; the next call continues. Pending events count
+ * but are kept, until the total reaches twice the limit: then the oldest are given up.
  */
 export async function trimEvents(
   db: Database,

@@ -9,11 +9,11 @@ import { insertEntry } from "../workspaces.ts";
 /* The target's part of a move, and the directory's: see moves.ts. */
 
 /**
- * Takes over a move at the target: from now on, earlier movers can no longer write there. If nothing has
- * been copied yet, first inserts an entry for the workspace.
+ * Takes over a move at the target: from now on, earlier movers can no longer write there. If nothing
+ * has been copied yet, first inserts an entry for the workspace.
  *
- * @returns the move that the target then has: another one, or none, if the workspace lives there, or what
- *   it left there is still being deleted.
+ * @returns the target's move: another one, or undefined, if the workspace lives there, or what it left
+ *   there is still being deleted.
  */
 export function takeArrival(
   move: Move,

@@ -22,10 +22,9 @@ const RETRY_MS = 250;
 
 /**
  * Moves a workspace to another database, or continues a move. Moving it to the database that it lives
- * in cancels a move that has not reached its switch. If another mover owns the move, it may have died;
- * this one waits until it can take over.
+ * in cancels a move that has not switched. If another mover owns the move, waits until it can take
+ * over: that one may have died.
  *
- * @param mayGoOn whether there is time for more.
  * @throws InputError if the workspace is being moved elsewhere, or erased.
  */
 export async function moveWorkspace(

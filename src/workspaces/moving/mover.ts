@@ -149,8 +149,8 @@ export class Mover extends OwnedMove {
   }
 
   /**
-   * Tells the next gates of the workspace's keys to forget their standing. Until the move is over, they
-   * read it each time, so that nobody has to be told at the switch.
+   * Tells the next gates of the workspace's keys to forget their standing, and to read it each time
+   * until the move is over: so nobody has to be told at the switch.
    *
    * @returns whether there may be more.
    */
