@@ -8,10 +8,13 @@ export type Outcome =
   /** Not sent: we refuse to post to this URL. */
   | { kind: "refused" };
 
+/** How an attempt ended: also not sent if the lead that its event announces cannot be decrypted. */
+export type AttemptOutcome = Outcome | { kind: "unreadable" };
+
 /** The runtime lets this invocation make no more requests. */
 export class InvocationLimit extends Error {}
 
 /** Whether the subscriber acknowledged: any 2xx (docs/webhooks.md). */
-export function succeeded(outcome: Outcome): boolean {
+export function succeeded(outcome: AttemptOutcome): boolean {
   return outcome.kind === "answered" && outcome.status >= 200 && outcome.status < 300;
 }

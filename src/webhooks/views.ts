@@ -10,7 +10,11 @@ const HttpStatus = z.int().nullable().describe("the HTTP status, if it answered"
 /** How an attempt ended. */
 export const AttemptView = z.object({
   at: Time.nullable().describe("when it began"),
-  outcome: z.string().describe("answered, timed_out, unreachable or refused (not sent)"),
+  outcome: z
+    .string()
+    .describe(
+      "answered, timed_out, unreachable, refused (not sent) or unreadable (not sent: the lead is damaged)",
+    ),
   status: HttpStatus,
   durationMs: z.number().nullable(),
 });

@@ -149,6 +149,7 @@ export const en = {
     timed_out: "No answer in time",
     unreachable: "Unreachable",
     refused: "Not sent: address refused",
+    unreadable: "Not sent: the lead is damaged",
   },
 
   list: {

@@ -134,6 +134,7 @@ export const fr: Texts = {
     timed_out: "Délai de réponse dépassé",
     unreachable: "Injoignable",
     refused: "Rien n’a été envoyé : adresse refusée",
+    unreadable: "Rien n’a été envoyé : le lead est endommagé",
   },
 
   list: {

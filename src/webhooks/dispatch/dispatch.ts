@@ -220,7 +220,7 @@ class Dispatch {
       else if (error instanceof UnreadableEvent)
         pipeline.settle(
           delivery,
-          { outcome: { kind: "refused" }, startedAt, endedAt: now() },
+          { outcome: { kind: "unreadable" }, startedAt, endedAt: now() },
           random(),
         );
       else pipeline.postpone(delivery, now());

@@ -232,7 +232,9 @@ export class Pipeline {
       return { request, settlements, change: null };
     const { failures, failingSince, generation, url } = this.subscription;
     const last = learnt ? settlements.at(-1) : undefined;
-    const lastFailure = settlements.findLast(({ state }) => state !== "delivered");
+    const lastFailure = settlements.findLast(
+      ({ state, outcome }) => state !== "delivered" && outcome !== "unreadable",
+    );
     const isFailing = failures >= DISABLE_AFTER_FAILURES && failingSince !== null;
     const change = {
       subscriptionId: this.subscriptionId,

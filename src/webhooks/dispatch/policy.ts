@@ -3,7 +3,7 @@ import {
   RETRY_JITTER,
   RETRY_WAITS_SECONDS,
 } from "../../contract/limits.ts";
-import { type Outcome, succeeded } from "../outcome.ts";
+import { type AttemptOutcome, succeeded } from "../outcome.ts";
 
 /**
  * Maximum concurrent posts per subscription, and per invocation: the runtime lets six requests of an
@@ -49,7 +49,7 @@ export type Decision =
 
 /** A finished post; times are Unix milliseconds. */
 export interface Attempt {
-  outcome: Outcome;
+  outcome: AttemptOutcome;
   startedAt: number;
   endedAt: number;
 }
@@ -60,7 +60,7 @@ export interface Attempt {
  * @param attempt 1 for the first.
  * @param random between 0 and 1; sets the jitter.
  */
-export function decide(outcome: Outcome, attempt: number, random: number): Decision {
+export function decide(outcome: AttemptOutcome, attempt: number, random: number): Decision {
   if (succeeded(outcome)) return { state: "delivered" };
   const rungSeconds = RETRY_WAITS_SECONDS[attempt - 1];
   if (rungSeconds === undefined) return { state: "exhausted" };
@@ -109,14 +109,14 @@ function halved(postsAtOnce: number): number {
  * Never shorter than its rung, so that the ladder outlasts the time after which a subscription is
  * disabled.
  */
-function waitMs(rungSeconds: number, outcome: Outcome, random: number): number {
+function waitMs(rungSeconds: number, outcome: AttemptOutcome, random: number): number {
   const rungMs = rungSeconds * 1000;
   const asked = Math.min(askedWaitMs(outcome), rungMs * RETRY_AFTER_MAX_MULTIPLE);
   return Math.round(Math.max(rungMs * (1 + RETRY_JITTER * random), asked));
 }
 
 /** The wait the subscriber asked for, in milliseconds; honoured on 429 and 503 only. */
-function askedWaitMs(outcome: Outcome): number {
+function askedWaitMs(outcome: AttemptOutcome): number {
   if (outcome.kind !== "answered" || (outcome.status !== 429 && outcome.status !== 503)) return 0;
   return (outcome.retryAfterSeconds ?? 0) * 1000;
 }

@@ -170,7 +170,7 @@ describe("a delivery", () => {
     await consumeFor([id], bindings);
     expect(await receivedBy({ url })).toHaveLength(1);
     const [damaged, fine] = await deliveriesTo(id);
-    expect(damaged).toMatchObject({ state: "pending", attempts: 1, lastOutcome: "refused" });
+    expect(damaged).toMatchObject({ state: "pending", attempts: 1, lastOutcome: "unreadable" });
     expect(damaged?.dueAt).toBeGreaterThanOrEqual(now + FIRST_WAIT_MS);
     expect(fine).toMatchObject({ state: "delivered" });
     expect(await subscriptionRow(id)).toMatchObject({ failures: 0, backoff: 0, nextAt: 0 });
