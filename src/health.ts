@@ -20,7 +20,6 @@ const DAYS_LEFT_MIN = 14;
 /** Where the sweep notes when it last ran without a failure, in the directory. */
 export const SWEPT = "swept";
 
-/** Whether the service works, and if not, why. */
 export interface Health {
   healthy: boolean;
   /** One sentence each. */

@@ -1,4 +1,3 @@
-/** Resolves after this time. */
 export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

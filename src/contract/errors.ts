@@ -96,7 +96,6 @@ export interface ErrorDetails {
   retry_after_seconds?: number;
 }
 
-/** The body of every 4xx and 5xx answer. */
 export interface ErrorBody {
   error: { code: ErrorCode; message: string; details: ErrorDetails };
 }

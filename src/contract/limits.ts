@@ -5,7 +5,6 @@ import { DAY_MS, HOUR_MS } from "./time.ts";
  * retention are variables in wrangler.toml; a number that only tunes an algorithm stands beside it.
  */
 
-/** Items per page. */
 export const PAGE_LIMIT = { min: 1, max: 100, default: 25 } as const;
 
 /** Maximum size of a request body, in bytes. */

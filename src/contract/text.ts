@@ -10,13 +10,11 @@ export function isText(value: string): boolean {
   return value.isWellFormed() && !value.includes("\0");
 }
 
-/** A non-empty label. */
 export const Name = text(1_000).min(1);
 
 /** What the platform calls a record. */
 export const Reference = text(512).min(1);
 
-/** One of our ids. */
 export const Id = z.string().max(100).meta({ title: "id" });
 
 const FIRST_MS = Date.parse("0000-01-01T00:00:00.000Z");

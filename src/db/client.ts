@@ -149,7 +149,6 @@ export function openDatabase(client: D1Client): Database {
   return overClient(new RetryingClient(client));
 }
 
-/** The same database, without retries. */
 export function withoutRetries({ $client }: Database): Database {
   return overClient($client instanceof RetryingClient ? $client.client : $client);
 }
@@ -172,7 +171,6 @@ export async function commit<P extends Executable>(
   );
 }
 
-/** Runs a single query. */
 export async function query<P extends Executable>(
   { $client }: Database,
   one: P,

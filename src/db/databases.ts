@@ -20,7 +20,6 @@ export function hasOneDatabase(env: Env): boolean {
   return !("DB_2" in env) && databaseNames(env).length === 1;
 }
 
-/** Whether a database is bound under this name. */
 export function isBound(env: Env, name: string): boolean {
   return isDatabaseName(name) && name in env;
 }
@@ -32,7 +31,6 @@ export function bindingOf(env: Env, name: string): D1Database {
   return binding;
 }
 
-/** Opens the database that contains the directory. */
 export function openDirectory(env: Env): Database {
   return openDatabase(env.DB);
 }

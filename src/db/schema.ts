@@ -268,7 +268,6 @@ export interface StoredRange {
   after: string;
 }
 
-/** How an attempt ended. */
 export interface LastAttempt {
   at: number;
   /** One of `answered`, `timed_out`, `unreachable` and `refused`. */

@@ -12,7 +12,6 @@ export async function findPosition(db: Database, part: string): Promise<string> 
   return row?.position ?? "";
 }
 
-/** Stores where a part of the sweep stops. */
 export async function updatePosition(db: Database, part: string, position: string): Promise<void> {
   if ((await findPosition(db, part)) === position) return;
   await db

@@ -11,7 +11,6 @@ import { runs } from "./routes/runs.ts";
 import { webhooks } from "./routes/webhooks.ts";
 import { drainBody } from "./unread.ts";
 
-/** The HTTP API. */
 export const app = newApp();
 
 app.onError(answerError);

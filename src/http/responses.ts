@@ -17,7 +17,6 @@ const HEADERS = [
 /** Headers that only appear with one status. */
 const HEADERS_OF = { 401: "WWW-Authenticate", 429: "Retry-After" } as const;
 
-/** A header of the API's responses. */
 export type Header = (typeof HEADERS)[number] | (typeof HEADERS_OF)[keyof typeof HEADERS_OF];
 
 /** References to the headers of a response with this status. */
@@ -39,12 +38,10 @@ export function body<S extends z.ZodType>(schema: S, example: z.input<S>) {
   return { required: true, content: jsonOf(schema, example) };
 }
 
-/** A success with a JSON body. */
 export function json<S extends z.ZodType>(schema: S, description: string, example: z.input<S>) {
   return { description, headers: headersOf(200), content: jsonOf(schema, example) };
 }
 
-/** A success without a body. */
 export function empty(description: string) {
   return { description, headers: headersOf(204) };
 }

@@ -24,9 +24,7 @@ export const OPERATIONS = {
 } satisfies Record<string, Operation>;
 
 type Operations = typeof OPERATIONS;
-/** The name of an operation. */
 export type PlatformMethod = keyof Operations;
 /** The input of an operation, as the caller writes it. */
 export type PlatformInput<M extends PlatformMethod> = z.input<Operations[M]["input"]>;
-/** What an operation answers. */
 export type PlatformOutput<M extends PlatformMethod> = z.output<Operations[M]["output"]>;

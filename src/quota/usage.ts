@@ -3,7 +3,6 @@ import { HOUR_MS } from "../contract/time.ts";
 /** Number of hours of usage that a key's gate keeps, including the current one. */
 const USAGE_HOURS = 24;
 
-/** One key's requests in one hour. */
 export interface HourUsage {
   startsAt: number;
   /** Requests counted against the quota. */

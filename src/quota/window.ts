@@ -4,7 +4,6 @@ export interface Window {
   count: number;
 }
 
-/** The limit and length of a window. */
 export interface Rule {
   limit: number;
   windowMs: number;
@@ -26,7 +25,6 @@ export function windowAt(window: Window | undefined, { windowMs }: Rule, now: nu
   return open ? window : { startedAt: now, count: 0 };
 }
 
-/** The state of a window at `now`. */
 export function rateLimitOf(window: Window, { limit, windowMs }: Rule, now: number): RateLimit {
   return {
     limit,

@@ -134,7 +134,6 @@ const REPORTED = columnsBut(
   "removedAt",
 );
 
-/** An automation as the platform reports it. */
 export interface ReportedAutomation extends Pick<AutomationRow, keyof typeof REPORTED> {
   /** Whether the platform sent `updatedAt`; otherwise it is when the report was sent or received. */
   dated: boolean;
@@ -266,7 +265,6 @@ export const Automation = z
 
 export type Automation = z.infer<typeof Automation>;
 
-/** The public shape. */
 export function toAutomation(
   row: Pick<AutomationRow, Exclude<keyof typeof SHOWN, "createdAt">>,
 ): Automation {

@@ -163,7 +163,6 @@ export async function listRunsOfAutomation(
   return mapItems(complete, toRun);
 }
 
-/** A run as the platform reports it. */
 export type ReportedRun = RunRow & Pick<typeof runs.$inferSelect, "reference">;
 
 /** A reported run whose automation has been looked up. */
@@ -252,7 +251,6 @@ export const Run = z
 
 export type Run = z.infer<typeof Run>;
 
-/** The public shape. */
 export function toRun(row: RunRow): Run {
   return {
     id: row.id,

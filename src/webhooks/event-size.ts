@@ -19,7 +19,6 @@ const EVENT_BYTES = sql`(${pagesOf(sql`(octet_length(${events.body}) + octet_len
 
 const lengthOf = (text: SQL | Column) => sql`coalesce(octet_length(${text}), 0)`;
 
-/** The size of a stored attempt. */
 export function attemptBytes({
   signatures,
   response,

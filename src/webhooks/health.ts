@@ -95,7 +95,6 @@ export function isThere(id: string): SQL | undefined {
   return and(eq(subscriptions.id, id), isNull(subscriptions.deletedAt));
 }
 
-/** The error for a subscription that does not exist. */
 export function unknownWebhook(): InputError {
   return unknownInput("webhookId", "no such subscription");
 }

@@ -16,7 +16,6 @@ import type { DeliveryDetails, DeliveryView } from "./views.ts";
 /** Maximum deliveries that one page of a filtered list examines. */
 export const DELIVERIES_LOOKED_THROUGH = 2_000;
 
-/** Filters for a list of deliveries. */
 export interface DeliveryFilter {
   state?: DeliveryState | null | undefined;
   type?: WebhookEvent | null | undefined;

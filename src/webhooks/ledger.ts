@@ -9,7 +9,6 @@ import { subscriptionsWithPending } from "./dispatch/wake.ts";
 /** A delivery counts as overdue this long after it could have been posted. */
 const OVERDUE_AFTER_MS = 300_000;
 
-/** Pending deliveries. */
 export const Backlog = z.object({
   pending: z.int(),
   overdue: z.int().describe("those that could have been posted for more than five minutes"),
@@ -20,7 +19,6 @@ export const Backlog = z.object({
 });
 export type Backlog = z.infer<typeof Backlog>;
 
-/** The backlog of several databases together. */
 export function sumBacklogs(backlogs: Backlog[]): Backlog {
   const ages = backlogs.flatMap(({ oldestPendingSeconds }) => oldestPendingSeconds ?? []);
   return {
@@ -64,7 +62,6 @@ export async function findBacklog(
   };
 }
 
-/** Counts of deliveries. */
 export const Ledger = Backlog.extend({
   created: z.int().describe("counted independently, from the events"),
   delivered: z.int(),

@@ -1,4 +1,3 @@
-/** How a post ended. */
 export type Outcome =
   | { kind: "answered"; status: number; retryAfterSeconds: number | null }
   /** No complete answer in time. */

@@ -10,7 +10,6 @@ export const HEADERS = {
 /** The header of a test event besides. */
 export const TEST_HEADER = { "X-Service-Test": "true" };
 
-/** How a post ended. */
 export interface Posted {
   outcome: Outcome;
   /** The response, if any. The caller must read or cancel its body. */

@@ -8,7 +8,6 @@ import { open, seal, sealingKeyId } from "../encryption/seal.ts";
 import { log } from "../log.ts";
 import { isWritable } from "../workspaces/moves.ts";
 
-/** The result of a reseal. */
 export const Resealed = z.object({
   resealed: z.int(),
   remaining: z.int().describe("under other keys, without those found to be unreadable"),

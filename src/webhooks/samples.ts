@@ -5,7 +5,6 @@
 
 export const AGENT = { agent_id: "agt_36za4osfnzo35ckmhslm0xz7u", agent_name: "Agence Lumière" };
 
-/** An active automation. */
 export const AUTOMATION = {
   id: "aut_f0jiad8b5wgl2n2n7fvlz8msa",
   name: "Réponse aux commentaires – Agence Lumière",
@@ -16,14 +15,12 @@ export const AUTOMATION = {
   updated_at: "2026-03-14T09:26:53.589Z",
 };
 
-/** The same automation after it was paused. */
 export const PAUSED = {
   ...AUTOMATION,
   status: "paused" as const,
   updated_at: "2026-03-14T10:02:17.204Z",
 };
 
-/** A lead from a comment. */
 export const LEAD = {
   id: "lea_9gmb2r1swpb7za0zdq7tfmpyi",
   source: "social" as const,
@@ -35,7 +32,6 @@ export const LEAD = {
   created_at: "2026-03-14T09:31:05.420Z",
 };
 
-/** The run that captured the first lead. */
 export const RUN = {
   id: "run_5su0mdisn1dlh83kncdyrb2za",
   automation_id: AUTOMATION.id,

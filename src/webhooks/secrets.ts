@@ -44,7 +44,6 @@ export function deleteSecretsOfDeleted(condition: SQL | undefined): Executable {
   return qb.delete(earlierSecrets).where(inArray(earlierSecrets.subscriptionId, deleted));
 }
 
-/** Deletes earlier secrets that no longer sign. */
 export async function deleteEndedSecrets(db: Database, now: number) {
   return db.delete(earlierSecrets).where(lte(earlierSecrets.until, now));
 }

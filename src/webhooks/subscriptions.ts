@@ -81,7 +81,6 @@ export function deleteSubscription(
   }));
 }
 
-/** Like `deleteSubscription`, for any workspace. */
 export const deleteAnySubscription = (id: string, now: number) => deleteSubscription(null, id, now);
 
 /** Changes the given fields of a subscription. Reads whether it exists. */
@@ -108,7 +107,6 @@ function keyIfSame(kinds: WebhookEvent[]): SQL {
   return sql`iif(${isSame}, ${idempotencyKey}, NULL)`;
 }
 
-/** Disables a subscription and cancels its pending deliveries. */
 export function disableSubscription(id: string, now: number): Statements<Ended> {
   const statements = inOrder([
     qb

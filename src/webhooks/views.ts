@@ -7,7 +7,6 @@ import { PENDING_COUNTED_MAX } from "../contract/limits.ts";
 const Time = z.string();
 const HttpStatus = z.int().nullable().describe("the HTTP status, if it answered");
 
-/** How an attempt ended. */
 export const AttemptView = z.object({
   at: Time.nullable().describe("when it began"),
   outcome: z
@@ -38,7 +37,6 @@ const LoggedAttempt = AttemptView.extend({
   response: AttemptResponse.nullable().describe("null if nothing was answered but the status"),
 });
 
-/** A subscription and its health. */
 export const WebhookView = z.object({
   webhookId: z.string(),
   url: z.string(),
@@ -76,7 +74,6 @@ export type DayView = z.infer<typeof DayView>;
 export const WebhookDetails = WebhookView.extend({ days: z.array(DayView) });
 export type WebhookDetails = z.infer<typeof WebhookDetails>;
 
-/** A delivery. */
 export const DeliveryView = z.object({
   eventId: z.string(),
   type: WebhookEvent,
@@ -98,7 +95,6 @@ export const DeliveryDetails = DeliveryView.extend({
 });
 export type DeliveryDetails = z.infer<typeof DeliveryDetails>;
 
-/** The result of a test event. */
 export const TestResult = z.object({
   eventId: z.string(),
   outcome: z
@@ -109,21 +105,18 @@ export const TestResult = z.object({
 });
 export type TestResult = z.infer<typeof TestResult>;
 
-/** What a redelivery has begun. */
 export const Redelivered = z.object({
   count: z.int().describe("how many events are about to be sent"),
   more: z.boolean().describe("there may be more in the range"),
 });
 export type Redelivered = z.infer<typeof Redelivered>;
 
-/** A subscription's new secret. */
 export const NewSecret = z.object({
   secret: z.string(),
   overlapEndsAt: Time.nullable().describe("null if the old secret no longer signs"),
 });
 export type NewSecret = z.infer<typeof NewSecret>;
 
-/** What a workspace may use. */
 export const WorkspaceDetails = z.object({
   workspaceId: z.string(),
   name: z.string(),
@@ -133,7 +126,6 @@ export const WorkspaceDetails = z.object({
 });
 export type WorkspaceDetails = z.infer<typeof WorkspaceDetails>;
 
-/** How an API key is used. */
 export const KeyUsage = z.object({
   keyId: z.string(),
   createdAt: Time,

@@ -122,7 +122,6 @@ export async function updateQuota(
     .returning(GATED_KEY);
 }
 
-/** Lists a workspace's live keys. */
 export async function listLiveKeys(
   db: Database,
   workspaceId: string,

@@ -86,7 +86,6 @@ export async function findGrowth(
   return { sizeBytes, bytesPerDay, daysLeft };
 }
 
-/** The size of a database in bytes. */
 export async function findSize(db: Database): Promise<number> {
   return sizeAfter(await db.run(ANY));
 }

@@ -171,7 +171,6 @@ export function releaseMove(workspaceId: string, mover: string, until: number): 
     .where(and(isOf(workspaceId), eq(moves.movedBy, mover)));
 }
 
-/** Changes the row of a move. */
 export function updateMove(
   workspaceId: string,
   fields: Partial<Omit<Move, "workspaceId" | "moveId">>,
@@ -184,7 +183,6 @@ export function renewMove(workspaceId: string, now: number): Executable {
   return updateMove(workspaceId, { movedUntil: now + MOVER_MS });
 }
 
-/** Deletes changes that have been copied. */
 export function deleteChanges(workspaceId: string, through: number): Executable {
   return qb
     .delete(changes)

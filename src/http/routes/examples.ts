@@ -44,7 +44,6 @@ const PARTIAL_RUN: Run = {
   lead_id: null,
 };
 
-/** The body of a request to subscribe. */
 export const CREATION = {
   url: "https://hooks.example.com/automations",
   events: ["lead.created", "run.completed", "automation.status_changed"],

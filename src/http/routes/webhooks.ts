@@ -213,7 +213,6 @@ async function showSecret(
   return { ...toWebhook({ ...stored, disabledAt: null }), secret };
 }
 
-/** Deletes a subscription of the workspace. */
 export async function unsubscribe(c: Context<AppEnv>, id: string): Promise<void> {
   if (!isId("webhook", id)) throw new ApiError("webhook_not_found");
   const deletion = deleteSubscription(c.get("workspaceId"), id, Date.now());

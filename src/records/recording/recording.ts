@@ -60,7 +60,6 @@ export function sum(counts: number[]): number {
   return counts.reduce((total, count) => total + count, 0);
 }
 
-/** The first record with each id. */
 export function firstOfEach<T extends { id: string }>(records: T[]): T[] {
   const first = new Map(records.toReversed().map((record) => [record.id, record]));
   return records.filter((record) => first.get(record.id) === record);

@@ -133,7 +133,6 @@ export function addLeftovers(
   for (const id of leadIds) known.leads.add(inWorkspace(workspaceId, id));
 }
 
-/** The error for a workspace that does not exist. */
 export function unknownWorkspace(): InputError {
   return new InputError("workspaceId", "no such workspace");
 }

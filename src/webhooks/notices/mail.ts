@@ -6,7 +6,6 @@ export const EMAIL_TIMEOUT_MS = 10_000;
 /** How long to send no e-mail after the mail service has reported its rate or daily limit. */
 const EMAIL_PAUSE_MS = { rate: 300_000, daily: HOUR_MS } as const;
 
-/** The result of trying to send an e-mail. */
 export type Sending =
   | { kind: "sent" }
   /** The service will never deliver to this recipient. */

@@ -48,7 +48,6 @@ export interface Range {
   states: readonly RedeliveryState[];
 }
 
-/** The error for a subscription that has as many ranges as it may have. */
 export function tooManyRanges(): InputError {
   const problem = `${REDELIVERY_RANGES_MAX} ranges of it are being redelivered already`;
   return new InputError("webhookId", problem, { retry_after_seconds: REDELIVERY_AHEAD_MS / 1000 });
@@ -92,7 +91,6 @@ export function addRange(
   return readAs(added, (count) => count > 0);
 }
 
-/** What a step has done. */
 export interface Step {
   /** How many events it scheduled. */
   count: number;

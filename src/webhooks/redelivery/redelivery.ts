@@ -26,7 +26,6 @@ import {
 /** What an enabled subscription has missed. */
 const UNDELIVERED: readonly RedeliveryState[] = ["exhausted", "cancelled", "missed"];
 
-/** The result of a redelivery. */
 export interface Redelivered extends Pick<Step, "count" | "more"> {
   /** The lane to wake the subscription in. */
   lane: Lane;

@@ -176,7 +176,6 @@ export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknow
   ]);
 }
 
-/** Deletes the rows that belong to rows of a table. */
 export function deleteChildren(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
   return inOrder(
     owned.children.map(

@@ -129,7 +129,6 @@ async function sweepWorkspace(
   return deleted;
 }
 
-/** The deliveries of an event. */
 export const OF_EVENT = sql`FROM json_each(${events.owed}) AS o JOIN ${deliveries}
   ON ${deliveries.subscriptionId} = o.value AND ${deliveries.eventId} = ${events.id}`;
 

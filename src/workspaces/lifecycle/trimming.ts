@@ -17,7 +17,6 @@ export const TRIM_PENDING_MAX = 10_000;
 /** A workspace, and the event up to which the last trim left only pending ones. */
 type Workspace = Measured & Pick<typeof workspaces.$inferSelect, "trimmedTo">;
 
-/** The result of a trim. */
 export interface Trimmed {
   deleted: number;
   /** Workspaces whose events, mostly pending, still exceed the limit, and their size in bytes. */

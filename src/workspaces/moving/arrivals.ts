@@ -97,7 +97,6 @@ export function takeDirectoryEntry(workspaceId: string, mover: string): Statemen
   return readAs(statements, ([, , database]) => database);
 }
 
-/** The database that the directory says a workspace lives in. */
 export function findEntry(workspaceId: string): Statements<string> {
   const entry = qb
     .select({ database: workspaces.database })

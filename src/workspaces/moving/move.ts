@@ -8,7 +8,6 @@ import { findPlacement, inTime } from "../placement.ts";
 import { findEntry, voidArrival } from "./arrivals.ts";
 import { Mover } from "./mover.ts";
 
-/** The progress of a move. */
 export const MoveProgress = z.object({
   done: z.boolean().describe("the workspace lives in the requested database"),
   state: z
