@@ -132,7 +132,7 @@ export const removals = sqliteTable(
 export const leads = sqliteTable(
   "leads",
   {
-    id: text().primaryKey(),
+    id: text().notNull(),
     workspaceId: text("workspace_id")
       .notNull()
       .references(() => workspaces.id),
@@ -145,7 +145,12 @@ export const leads = sqliteTable(
     /** The event that announced it, erased along with it. */
     eventId: text("event_id").notNull(),
   },
-  (table) => [index("leads_newest").on(table.workspaceId, table.createdAt, table.id)],
+  (table) => [
+    // In the order of the list: a page looks up no rows. Where rows are large, each lookup compares whole
+    // rows with the key on its way down.
+    primaryKey({ columns: [table.workspaceId, table.createdAt, table.id] }),
+    uniqueIndex("leads_by_id").on(table.id),
+  ],
 );
 
 /**
