@@ -1,8 +1,11 @@
 import { createExecutionContext } from "cloudflare:test";
 import { exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import { MINUTE_MS } from "../../src/contract/time.ts";
+import { findHealth } from "../../src/health.ts";
 import { Platform } from "../../src/platform/entrypoint.ts";
 import { OPERATIONS } from "../../src/platform/operations.ts";
+import { sweep } from "../../src/sweep.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { automationReport, EMPTY_LEDGER, errorOf, leadReport, runReport } from "../support/api.ts";
 import {
@@ -17,6 +20,7 @@ import {
 } from "../support/databases.ts";
 import { subscriberUrl } from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
+import { storeEvents } from "../support/stored-events.ts";
 
 const platform = exports.Platform;
 keepLog();
@@ -267,6 +271,19 @@ describe("erasing a workspace of another database", () => {
     expect((await other.api.get("/v1/leads")).status).toBe(200);
   });
 
+  test("keeps its keys and its entry until its own database is done", async () => {
+    const { workspaceId, webhookId } = await openFull();
+    await storeEvents(workspaceId, webhookId, 1_100, Date.now(), "delivered");
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => (now += 60_000));
+    const outOfTime = new Platform(createExecutionContext(), deploymentWith({}));
+    const { done, remaining } = await outOfTime.eraseWorkspace({ workspaceId });
+    clock.mockRestore();
+    expect([done, remaining > 0]).toEqual([false, true]);
+    expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
+    expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
+  });
+
   test("continues after an interruption between the two", async () => {
     const { workspaceId, keyId, api } = await openFull();
     await api.get("/v1/leads");
@@ -358,6 +375,14 @@ describe("a database that was restored to an earlier state", () => {
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
     for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
+});
+
+test("a sweep of all databases is noted in DB alone", async () => {
+  const later = Date.now() + 10 * MINUTE_MS;
+  const bindings = deploymentWith({});
+  await sweep(bindings, later);
+  const { problems } = await findHealth(bindings, later);
+  expect(problems.filter((problem) => problem.includes("sweep"))).toEqual([]);
 });
 
 describe("the ledger and the backlog", () => {

@@ -65,6 +65,8 @@ export const RECORDS: Fault[] = [
     ["invoke.ts", "findOwner(env, keyId, webhookId).catch(() => null)", "findOwner(env, keyId, webhookId)", "an owner that cannot be looked up fails no call"],
     ["invoke.ts", 'const isKnown = typeof field === "string" && Object.hasOwn(fields, field);', 'const isKnown = typeof field === "string";', "the trail has no name that a caller invented"],
     ["workspaces.ts", "Math.min(Number(DELIVERED_KEPT_DAYS)", "Math.max(Number(DELIVERED_KEPT_DAYS)", "the portal promises no longer retention than there is"],
+    ["workspaces.ts", "withoutRetries(placement.db),\n      inOrder([updateAccess", "placement.db,\n      inOrder([updateAccess", "a lost reply undoes no later decision about access"],
+    ["personal-data.ts", "if (isThere && remaining === 0)", "if (isThere)", "the directory points to what is left of a workspace"],
   ]),
   ...faultsIn("workspaces/", [
     ["api-keys.ts", "or(isNull(expiresAt), gt(expiresAt, now))", "undefined", "a rolled key expires"],

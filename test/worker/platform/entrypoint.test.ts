@@ -1,5 +1,7 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import {
   EMPTY_LEDGER,
@@ -13,6 +15,7 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { lossyDatabase } from "../../support/lost-reply.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
 
 const { Platform } = exports;
@@ -183,6 +186,15 @@ describe("setWorkspaceAccess", () => {
     await Platform.revokeApiKey({ keyId });
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
     expect((await api.get("/v1/leads")).status).toBe(401);
+  });
+
+  test("is not tried again if the reply is lost: somebody else may have decided otherwise", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const setAccess = { workspaceId, granted: true };
+    const DB = lossyDatabase("reply", () => Platform.setWorkspaceAccess(setAccess));
+    const lossy = new Entrypoint(createExecutionContext(), { ...env, DB });
+    await errorOf(lossy.setWorkspaceAccess({ workspaceId, granted: false }));
+    expect((await api.get("/v1/leads")).status).toBe(200);
   });
 
   test("accepts true and false only", async () => {

@@ -252,6 +252,18 @@ describe("named events", () => {
     expect((await scheduleOf(id)).map(([, dueIn]) => dueIn)).toEqual(turns(200));
   });
 
+  test("whose kind is no longer listed when they are scheduled are not", async () => {
+    const { id, eventIds } = await withEvents(2, "delivered");
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (texts.some((text) => /insert into "deliveries"/i.test(text)))
+          await Platform.updateWebhook({ webhookId: id, events: ["run.completed"] });
+      },
+    });
+    await redeliverAgain(openDatabase(DB), id, eventIds, NOW);
+    expect(await statesOf(id)).toEqual({ delivered: 2 });
+  });
+
   test("wait for what is scheduled of a range, a minute at most, and the range then goes on", async () => {
     const { workspaceId, id } = await withEvents(0, "missed");
     const range = await storeEvents(workspaceId, id, 800, T0, "missed");
