@@ -1,7 +1,8 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { errorOf, leadReport } from "../support/api.ts";
+import { tablesWith } from "../support/databases.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
@@ -146,4 +147,26 @@ test("a move that was cancelled and is begun again brings back nothing that was 
   await cleanUp();
   await moved(workspaceId, "DB_3");
   expect(await leadIds()).toEqual(ids.slice(1));
+});
+
+test("a move that another call cancels is not begun again by the one that began it", async () => {
+  const { workspaceId } = await openWithLeads();
+  const late = hangingBefore(
+    (name, sql) => name === "DB_2" && /^update "moves" set .*"moved_by"/.test(sql),
+  );
+  const hung = moveWorkspace(late.env, workspaceId, "DB_3", always);
+  await late.hung;
+  await moved(workspaceId, "DB_2");
+  await late.release();
+  expect(await hung).toEqual({ done: false, state: null });
+});
+
+test("what a cancelled move has copied is deleted, even while another move is on", async () => {
+  const { workspaceId } = await openWithLeads();
+  await beginMoving(workspaceId, 5);
+  await moved(workspaceId, "DB_2");
+  await moveWorkspace(env, workspaceId, "DB", () => false);
+  await continueMove(env, "DB_3", workspaceId, always);
+  expect(await tablesWith("DB_3", workspaceId)).toEqual(["workspaces"]);
+  await moved(workspaceId, "DB_2");
 });

@@ -98,5 +98,7 @@ export const RECORDS: Fault[] = [
     ["lifecycle/erase.ts", ".set({ accessGranted: false })", ".set({ accessGranted: true })", "nothing is posted for an erased workspace"],
     ["lifecycle/export.ts", "&& !secret.includes(column)", "", "an export has no secrets"],
     ["lifecycle/export.ts", "workspace !== workspaceId || ", "", "an export's cursor is of its workspace"],
+    ["moving/move.ts", "if (hasBegun) return { done: false, state: null };", "", "a move that another call cancelled does not begin again"],
+    ["moving/move.ts", "if (original?.moveId === move.moveId) return false;", "if (original) return false;", "what a cancelled move left is deleted while another move is on"],
   ]),
 ];
