@@ -1,7 +1,7 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
-import { errorOf, leadReport } from "../support/api.ts";
+import { errorOf, leadReport, openApi } from "../support/api.ts";
 import { tablesWith } from "../support/databases.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
@@ -169,4 +169,19 @@ test("what a cancelled move has copied is deleted, even while another move is on
   await continueMove(env, "DB_3", workspaceId, always);
   expect(await tablesWith("DB_3", workspaceId)).toEqual(["workspaces"]);
   await moved(workspaceId, "DB_2");
+});
+
+test("a key that is first used right before its workspace moves is served where that lives afterwards", async () => {
+  const { workspaceId } = await Platform.createWorkspace({ name: "Agence", database: "DB_2" });
+  const api = openApi((await Platform.createApiKey({ workspaceId })).apiKey);
+  const late = hangingBefore(
+    (name, sql) => name === "DB_2" && /update "moves" set "state" = \?/.test(sql),
+  );
+  const moving = moveWorkspace(late.env, workspaceId, "DB_3", always);
+  await late.hung;
+  expect((await api.get("/v1/leads")).status).toBe(200);
+  await late.release();
+  expect(await moving).toEqual({ done: true, state: null });
+  const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+  expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: ids[0] }] });
 });

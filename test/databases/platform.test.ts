@@ -271,7 +271,7 @@ describe("erasing a workspace of another database", () => {
     expect((await other.api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("keeps its keys and its entry until its own database is done", async () => {
+  test("keeps its keys and its entry until its own database is done, and is not moved meanwhile", async () => {
     const { workspaceId, webhookId } = await openFull();
     await storeEvents(workspaceId, webhookId, 1_100, Date.now(), "delivered");
     let now = 0;
@@ -281,6 +281,9 @@ describe("erasing a workspace of another database", () => {
     clock.mockRestore();
     expect([done, remaining > 0]).toEqual([false, true]);
     expect(await tablesWith("DB", workspaceId)).toEqual(["api_keys", "workspaces"]);
+    const move = platform.moveWorkspace({ workspaceId, database: "DB_3" });
+    expect(await errorOf(move)).toContain("this workspace is being erased");
+    expect(await tablesWith("DB_2", workspaceId)).not.toContain("moves");
     expect(await platform.eraseWorkspace({ workspaceId })).toEqual({ done: true, remaining: 0 });
   });
 

@@ -100,5 +100,7 @@ export const RECORDS: Fault[] = [
     ["lifecycle/export.ts", "workspace !== workspaceId || ", "", "an export's cursor is of its workspace"],
     ["moving/move.ts", "if (hasBegun) return { done: false, state: null };", "", "a move that another call cancelled does not begin again"],
     ["moving/move.ts", "if (original?.moveId === move.moveId) return false;", "if (original) return false;", "what a cancelled move left is deleted while another move is on"],
+    ["moving/mover.ts", 'if (this.move.gatesTold === null) await this.update({ gatesTold: "" });', "", "a gate that is not told reads that its workspace leaves"],
+    ["moves.ts", "WHERE ${isHere} AND NOT ${workspaces.erasing}", "WHERE ${isHere}", "a workspace that is being erased is not moved"],
   ]),
 ];
