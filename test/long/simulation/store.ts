@@ -203,7 +203,8 @@ export class Store {
     this.#statements.set(database, statements);
     const known = statements.get(sql);
     if (known) return known;
-    const statement = database.prepare(sql);
+    // SQLite compiles a statement anew whenever a parameter that is its whole limit is bound.
+    const statement = database.prepare(sql.replaceAll(/\blimit \?/gi, "LIMIT 0 + ?"));
     statements.set(sql, statement);
     return statement;
   }
