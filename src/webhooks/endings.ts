@@ -101,7 +101,7 @@ const overdue = exhausting(
   sql`json_each(${sql.placeholder("requests")}) AS r
       JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
       JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
-    WHERE r.value->>'claim' AND ${IS_FREE} AND NOT ${IS_IN_PROGRESS} AND ${IS_WRITABLE}
+    WHERE ${IS_FREE} AND NOT ${IS_IN_PROGRESS} AND ${IS_WRITABLE}
     LIMIT ${CLEANUP_MAX}`,
 );
 

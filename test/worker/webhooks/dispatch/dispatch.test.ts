@@ -125,29 +125,28 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1 });
   });
 
-  test("ends nothing while its workspace moves, and asks for no other to do so", async () => {
-    const { id, workspaceId } = await owed(1, NOW);
-    const move = {
-      workspaceId,
-      state: "closed",
-      moveId: "move",
-      other: "DB_2",
-      since: NOW,
-    } as const;
-    await db.insert(moves).values(move);
-    const { DB, trips } = observedDatabase();
-    const { posts, attempt } = subscriber();
-    const finished: Finished[] = [];
-    const tools = toolsAt(NOW + OVERDUE_MAX_MS, attempt);
-    await dispatch(openDatabase(DB), [id], "fast", {
-      ...tools,
-      finished: (each) => finished.push(each),
-    });
-    expect(posts).toEqual([]);
-    expect(trips).toHaveLength(1);
-    expect(finished).toMatchObject([{ subscription: { cleanable: false } }]);
-    expect(await statesOf(id)).toEqual({ pending: 1 });
-  });
+  test.each([
+    ["draining", { exhausted: 1 }, 2],
+    ["closed", { pending: 1 }, 1],
+  ] as const)(
+    "posts nothing while its workspace is %s, and asks for no other to do so",
+    async (state, left, roundTrips) => {
+      const { id, workspaceId } = await owed(1, NOW);
+      await db.insert(moves).values({ workspaceId, state, moveId: "m", other: "DB_2", since: NOW });
+      const { DB, trips } = observedDatabase();
+      const { posts, attempt } = subscriber();
+      const finished: Finished[] = [];
+      const tools = toolsAt(NOW + OVERDUE_MAX_MS, attempt);
+      await dispatch(openDatabase(DB), [id], "fast", {
+        ...tools,
+        finished: (each) => finished.push(each),
+      });
+      expect(posts).toEqual([]);
+      expect(trips).toHaveLength(roundTrips);
+      expect(finished).toMatchObject([{ subscription: { cleanable: false } }]);
+      expect(await statesOf(id)).toEqual(left);
+    },
+  );
 
   test.each([
     [1, 1, 2],
