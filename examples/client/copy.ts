@@ -42,9 +42,12 @@ export class Copy {
 /** Records of one kind, by id. */
 class Records<T extends { id: string; updated_at?: string }> {
   readonly #byId = new Map<string, T>();
+  /** What a walk began with, and has not come across since. */
+  #unseen = new Set<string>();
 
   /** Of two states of a record, keeps the later one. Leads and runs have only one. */
   put(record: T): void {
+    this.#unseen.delete(record.id);
     const known = this.#byId.get(record.id);
     if (timeOf(known) <= timeOf(record)) this.#byId.set(record.id, record);
   }
@@ -56,15 +59,13 @@ class Records<T extends { id: string; updated_at?: string }> {
    * @returns what changed, in words.
    */
   async replace(listed: AsyncIterable<T>): Promise<string> {
-    const unseen = new Set(this.#byId.keys());
-    const before = unseen.size;
-    for await (const record of listed) {
-      this.put(record);
-      unseen.delete(record.id);
-    }
-    for (const id of unseen) this.#byId.delete(id);
-    const added = this.#byId.size - before + unseen.size;
-    return `${this.#byId.size} (${added} new, ${unseen.size} gone)`;
+    const before = this.#byId.size;
+    this.#unseen = new Set(this.#byId.keys());
+    for await (const record of listed) this.put(record);
+    const gone = this.#unseen;
+    for (const id of gone) this.#byId.delete(id);
+    const added = this.#byId.size - before + gone.size;
+    return `${this.#byId.size} (${added} new, ${gone.size} gone)`;
   }
 
   toJSON(): T[] {
