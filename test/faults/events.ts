@@ -83,6 +83,7 @@ export const EVENTS: Fault[] = [
     ["notices/notices.ts", "${isOwed} AND ${emails.recipient} NOT IN (SELECT a.value FROM ${admins})", "${isOwed} AND 0", "a former administrator gets no e-mail"],
     ["notices/notices.ts", "and(isOwedTo(email), eq(emails.tries, email.tries))", "isOwedTo(email)", "a late failure does not postpone a newer try"],
     ["notices/notify.ts", "if (pauseMs > 0) await updatePosition(db, PAUSE, String(now + pauseMs));", "", "a pause holds for the sweeps that follow"],
+    ["notices/notify.ts", "(isEarly ? LONGEST_WAIT_SECONDS : undefined)", "undefined", "a crash does not bring the last try of an e-mail forward"],
     ["notices/notify.ts", "else if (waitSeconds === undefined)", "else if (false)", "an e-mail is given up in the end"],
     ["notices/text.ts", "failingSince + DISABLE_AFTER_MS", "failingSince", "an e-mail says when a subscription will be disabled"],
   ]),

@@ -31,7 +31,10 @@ export interface Notice extends Pick<NoticeRow, keyof typeof SHOWN> {
 export interface OwedEmail
   extends Notice,
     Pick<NoticeRow, "workspaceId">,
-    Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {}
+    Pick<typeof emails.$inferSelect, "noticeId" | "recipient" | "tries"> {
+  /** When its notice was addressed. */
+  addressedAt: number;
+}
 
 /** Notices processed in one transaction. */
 const ADDRESSED_AT_ONCE = 50;
@@ -80,6 +83,7 @@ export async function takeOwedEmails(db: Database, now: number): Promise<OwedEma
         tries: sql<number>`${emails.tries} + 1`,
         workspaceId: notices.workspaceId,
         workspaceName: workspaces.name,
+        addressedAt: sql<number>`${notices.sentAt}`,
         ...SHOWN,
       })
       .from(emails)

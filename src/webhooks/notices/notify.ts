@@ -71,6 +71,18 @@ async function recordOutcome(
   }
 }
 
+const [LONGEST_WAIT_SECONDS] = EMAIL_WAITS_SECONDS.slice(-1);
+const TRIED_FOR_MS = 1000 * EMAIL_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds, 0);
+
+/**
+ * How long to wait after a try that failed; undefined if it was the last. Sweeps that crashed have
+ * counted tries that nobody made: those must not bring the last one forward.
+ */
+function waitAfter({ tries, addressedAt }: OwedEmail, now: number): number | undefined {
+  const isEarly = now - addressedAt < TRIED_FOR_MS;
+  return EMAIL_WAITS_SECONDS[tries - 1] ?? (isEarly ? LONGEST_WAIT_SECONDS : undefined);
+}
+
 /** One try. Returns how long to pause in milliseconds if the try must not count, else null. */
 async function trySending(
   db: Database,
@@ -93,7 +105,7 @@ async function trySending(
     logError("notices_paused", error, { ...why, waitSeconds: sending.waitMs / 1000 });
     return sending.waitMs;
   }
-  const waitSeconds = EMAIL_WAITS_SECONDS[tries - 1];
+  const waitSeconds = waitAfter(email, now);
   if (sending.kind === "refused") {
     await record(settleEmail(email, "refused", now));
     logError("notice_refused", error, why);

@@ -5,7 +5,11 @@ import { EMAIL_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
 import { EMAIL_TIMEOUT_MS } from "../../../../src/webhooks/notices/mail.ts";
-import { EMAIL_TAKEN_MS, EMAILS_MAX } from "../../../../src/webhooks/notices/notices.ts";
+import {
+  EMAIL_TAKEN_MS,
+  EMAILS_MAX,
+  takeOwedEmails,
+} from "../../../../src/webhooks/notices/notices.ts";
 import { sendNotices } from "../../../../src/webhooks/notices/notify.ts";
 import {
   announceLeads,
@@ -208,6 +212,22 @@ describe("an administrator who cannot be reached", () => {
     expect(now - NOW).toBeLessThanOrEqual(48 * HOUR_MS);
     expect(JSON.stringify(lines)).toContain("the mail service does not serve");
     expect(JSON.stringify(lines)).not.toContain("chef@example.com");
+  });
+
+  test("is not given up earlier because crashed sweeps have counted tries that nobody made", async () => {
+    const { id } = await disabled(["chef@example.com"]);
+    const mail = mailbox(isChef);
+    let now = NOW;
+    for (let crashes = 0; crashes < 10; crashes++) {
+      await takeOwedEmails(db, now);
+      now += EMAIL_TAKEN_MS;
+    }
+    for (const state of ["owed", "owed", "owed", "given_up"]) {
+      await sendNotices(db, mail.env, now);
+      expect(await emailsAbout(id)).toMatchObject([{ state }]);
+      now += 20 * HOUR_MS;
+    }
+    expect(mail.tried).toHaveLength(4);
   });
 
   test("does not delay new e-mails for long, even if more fail than a sweep can try", async () => {
