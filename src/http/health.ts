@@ -5,13 +5,16 @@ import { newApp } from "./context.ts";
 /** How long an isolate repeats its last answer, so that a flood costs the databases nothing. */
 const REMEMBERED_MS = 1_000;
 
-/** How often a request checks whether another one has the first answer. */
+/** How long it does so while a request asks: longer than that takes. */
+const REMEMBERED_MAX_MS = 5_000;
+
+/** How often a request checks whether another one has an answer. */
 const WAIT_MS = 50;
 
 interface Remembered {
   /** When the next request asks. */
   until: number;
-  /** Null until there is an answer. */
+  /** Null while there is no recent answer. */
   healthy: boolean | null;
 }
 const remembered = new WeakMap<D1Database, Remembered>();
@@ -26,7 +29,7 @@ health.get("/health", async (c) => {
 });
 
 /**
- * One request a second asks; the others repeat its answer, or wait for the first one of the isolate.
+ * One request a second asks; the others repeat its answer, or wait for it if there is no recent one.
  */
 async function isHealthy(env: Env): Promise<boolean> {
   const known = remembered.get(env.DB) ?? { until: 0, healthy: null };
@@ -34,6 +37,7 @@ async function isHealthy(env: Env): Promise<boolean> {
   for (;;) {
     const now = Date.now();
     if (now >= known.until) {
+      if (now >= known.until + REMEMBERED_MAX_MS) known.healthy = null;
       known.until = now + REMEMBERED_MS;
       known.healthy = (await findHealth(env, now)).healthy;
       known.until = Date.now() + REMEMBERED_MS;
