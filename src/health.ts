@@ -13,7 +13,7 @@ const PATIENCE_MS = 3_000;
 /** How long ago the sweep may have run; it does so once a minute. */
 const SWEPT_WITHIN_MS = 3 * MINUTE_MS;
 /** How long a delivery may be overdue while nobody works on it. */
-const OVERDUE_MAX_MS = 10 * MINUTE_MS;
+const UNATTENDED_MAX_MS = 10 * MINUTE_MS;
 /** A database that will be full within so many days is a problem. */
 const DAYS_LEFT_MIN = 14;
 
@@ -45,11 +45,11 @@ export async function findHealth(env: Env, now: number): Promise<Health> {
 async function problemsIn(db: Database, isDirectory: boolean, now: number): Promise<string[]> {
   const [{ wakes }, { daysLeft }, sweep] = await Promise.all([
     // The sweep would have found these ten minutes ago.
-    findOverdue(db, "", now - OVERDUE_MAX_MS),
+    findOverdue(db, "", now - UNATTENDED_MAX_MS),
     findGrowth(db),
     isDirectory ? problemOfSweep(db, now) : null,
   ]);
-  const minutes = OVERDUE_MAX_MS / MINUTE_MS;
+  const minutes = UNATTENDED_MAX_MS / MINUTE_MS;
   return [
     ...(sweep ? [sweep] : []),
     ...(wakes.length > 0

@@ -9,7 +9,7 @@ export const EVENTS: Fault[] = [
     ["sweep.ts", "takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),", "Promise.resolve(),", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 44 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "const parts = await Promise.allSettled([", "const parts = await Promise.all([", "a part of the sweep that fails stops no other"],
-    ["health.ts", 'findOverdue(db, "", now - OVERDUE_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],
+    ["health.ts", 'findOverdue(db, "", now - UNATTENDED_MAX_MS)', 'findOverdue(db, "", now)', "what the next sweep finds is no problem yet"],
     ["health.ts", "isDirectory ? problemOfSweep(db, now) : null", "problemOfSweep(db, now)", "only the directory notes when the sweep ran"],
     ["health.ts", 'await inTime("DEAD_RECORDS", env.DEAD_RECORDS.metrics(), PATIENCE_MS)', "await env.DEAD_RECORDS.metrics()", "a queue that does not answer holds up no monitor"],
   ]),
