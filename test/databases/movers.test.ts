@@ -2,7 +2,7 @@ import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { errorOf, leadReport, openApi } from "../support/api.ts";
-import { tablesWith } from "../support/databases.ts";
+import { databaseOf, tablesWith } from "../support/databases.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
@@ -61,6 +61,26 @@ describe("a mover that hung", () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     await second.release();
     await Promise.all([hung, working]);
+    await livesIn("DB_3", workspace);
+  });
+
+  test("keeps the move while it may still be at work, whoever calls", async () => {
+    const workspace = await openWithLeads();
+    const { workspaceId } = workspace;
+    const {
+      env: slow,
+      hung,
+      release,
+    } = hangingBefore((name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql));
+    const moving = moveWorkspace(slow, workspaceId, "DB_3", always);
+    await hung;
+    const row = databaseOf("DB_2").prepare("SELECT moved_by FROM moves WHERE workspace_id = ?");
+    const owner = () => row.bind(workspaceId).first<string>("moved_by");
+    const before = await owner();
+    await moveWorkspace(env, workspaceId, "DB_3", () => false);
+    expect(await owner()).toBe(before);
+    await release();
+    await moving;
     await livesIn("DB_3", workspace);
   });
 

@@ -86,6 +86,7 @@ export const EVENTS: Fault[] = [
     ["notices/notify.ts", "(isEarly ? LONGEST_WAIT_SECONDS : undefined)", "undefined", "a crash does not bring the last try of an e-mail forward"],
     ["notices/notify.ts", "else if (waitSeconds === undefined)", "else if (false)", "an e-mail is given up in the end"],
     ["notices/text.ts", "failingSince + DISABLE_AFTER_MS", "failingSince", "an e-mail says when a subscription will be disabled"],
+    ["exchange.ts", "?.slice(0, CONTENT_TYPE_MAX)", "", "what is kept of a content type is bounded"],
   ]),
   ...faultsIn("webhooks/dispatch/", [
     ["attempt.ts", 'if (await isRefused(url)) return { kind: "refused" };', "", "a private address is not posted to"],

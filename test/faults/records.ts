@@ -102,5 +102,6 @@ export const RECORDS: Fault[] = [
     ["moving/move.ts", "if (original?.moveId === move.moveId) return false;", "if (original) return false;", "what a cancelled move left is deleted while another move is on"],
     ["moving/mover.ts", 'if (this.move.gatesTold === null) await this.update({ gatesTold: "" });', "", "a gate that is not told reads that its workspace leaves"],
     ["moves.ts", "WHERE ${isHere} AND NOT ${workspaces.erasing}", "WHERE ${isHere}", "a workspace that is being erased is not moved"],
+    ["moves.ts", "isUrgent ? isNull(moves.movedBy) : undefined", "isUrgent ? sql`true` : undefined", "a call takes no move from a mover at work"],
   ]),
 ];

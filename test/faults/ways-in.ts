@@ -100,5 +100,7 @@ export const WAYS_IN: Fault[] = [
     ["document/document.ts", "security: [{ apiKey: [] }],", "", "the document says that a key is needed"],
     ["responses.ts", "Number(of) === status ? [name] : []", "[]", "the document says which answers have which headers"],
     ["routes/webhooks.ts", "  if (left)\n    c.executionCtx", "  if (!id)\n    c.executionCtx", "what is left to cancel of a subscription that its client deletes is woken at once"],
+    ["platform.ts", 'if (!isInvalid) logError("request_failed", error, { requestId: c.get("requestId") });', "", "an error of ours is logged"],
+    ["routes/webhooks.ts", 'return resolution === "unresolvable" ? "unresolvable_host" : null;', 'return resolution === "public" ? null : "unresolvable_host";', "an inconclusive name is accepted"],
   ]),
 ];

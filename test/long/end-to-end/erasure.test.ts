@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 let folder: string;
@@ -73,18 +74,8 @@ function reports() {
 async function fill() {
   const { PLATFORM } = runtime.env;
   const adminEmails = ["admin@example.com"];
-  const { workspaceId } = await PLATFORM.createWorkspace({
-    name: "Agence",
-    adminEmails,
-    database: "DB",
-  });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
-  const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ url: receiver.url, events: ["lead.created"] }),
-  });
-  expect(answer.status).toBe(201);
+  const { workspaceId, subscribe } = await openWorkspace(runtime, { adminEmails, database: "DB" });
+  await subscribe(receiver.url);
   const leads = reports();
   const ids: string[] = [];
   for (let at = 0; at < LEADS; at += 30) {

@@ -5,6 +5,7 @@ import { generate } from "selfsigned";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Runtime } from "../../../scripts/shared/runtime.ts";
 import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 let runtime: Runtime;
@@ -51,16 +52,8 @@ afterAll(async () => {
 
 test("a delivery reaches a subscriber over HTTPS, but not one with an untrusted certificate", async () => {
   const { PLATFORM, DB } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
-  for (const { url } of [trusted, untrusted]) {
-    const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
-      method: "POST",
-      headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ url, events: ["lead.created"] }),
-    });
-    expect(answer.status).toBe(201);
-  }
+  const { workspaceId, subscribe } = await openWorkspace(runtime);
+  for (const { url } of [trusted, untrusted]) await subscribe(url);
   const lead = { reference: "1", source: "widget" as const, agent: { reference: "a", name: "A" } };
   await PLATFORM.recordLeads({ workspaceId, leads: [lead] });
   const outcomes = async () => {

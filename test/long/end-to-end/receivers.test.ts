@@ -11,6 +11,7 @@ import {
   type RunningExample,
   reasonToSkip,
 } from "../../node/support/examples.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 let runtime: Runtime;
@@ -55,15 +56,8 @@ async function send(url: string, headers: Record<string, string>, bytes: Buffer 
 }
 
 async function subscribe(url: string): Promise<{ workspaceId: string; secret: string }> {
-  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
-  const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ url, events: ["lead.created"] }),
-  });
-  expect(answer.status).toBe(201);
-  const { secret } = (await answer.json()) as { secret: string };
+  const { workspaceId, subscribe } = await openWorkspace(runtime);
+  const { secret } = await subscribe(url);
   return { workspaceId, secret };
 }
 

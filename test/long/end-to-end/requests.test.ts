@@ -9,6 +9,7 @@ import { Document, type Entry } from "../../../site/openapi.ts";
 import { exampleRequest, LANGUAGES } from "../../../site/requests.ts";
 import { buildDocument } from "../../../src/http/document/document.ts";
 import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 
 const run = promisify(execFile);
 
@@ -54,7 +55,7 @@ describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
     .each(entries.map((entry) => [`${entry.method} ${entry.path}`, entry] as const))(
     "%s gets the answer of the service",
     async (_, entry) => {
-      const { apiKey, automationId, webhookId } = await openWorkspace();
+      const { apiKey, automationId, webhookId } = await openFilled();
       const ids = entry.path.startsWith("/v1/webhooks") ? webhookId : automationId;
       const source = write(exampleRequest(runtime.url.origin, withId(entry, ids)));
       // The host of the example does not exist.
@@ -91,10 +92,9 @@ describe.each(LANGUAGES)("in $name, the example", ({ name, write }) => {
 });
 
 /** A workspace with two leads, a run, an automation and a subscription. */
-async function openWorkspace() {
+async function openFilled() {
   const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const apiKey = String((await PLATFORM.createApiKey({ workspaceId })).apiKey);
+  const { workspaceId, apiKey, subscribe } = await openWorkspace(runtime);
   const agent = { reference: "a", name: "Garage du Parc" };
   const lead = { source: "crm", agent } as const;
   const leads = ["1", "2"].map((reference) => ({ reference, ...lead }));
@@ -108,12 +108,7 @@ async function openWorkspace() {
     { reference: "1", automationId, status: "success", triggerType: "lead_ads" } as const,
   ];
   await PLATFORM.recordRuns({ workspaceId, runs });
-  const created = await fetch(new URL("/v1/webhooks", runtime.url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ url: receiver.url, events: ["lead.created"] }),
-  });
-  const { id: webhookId } = (await created.json()) as { id: string };
+  const { id: webhookId } = await subscribe(receiver.url);
   return { apiKey, automationId, webhookId };
 }
 

@@ -3,6 +3,7 @@ import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 let runtime: Runtime;
@@ -34,14 +35,8 @@ afterAll(async () => {
 
 test("a receiver that switches to a new secret as soon as it has it refuses nothing, under a stream of events", async () => {
   const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
-  const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ url: receiver.url, events: ["lead.created"] }),
-  });
-  const made = (await answer.json()) as { id: string; secret: string };
+  const { workspaceId, subscribe } = await openWorkspace(runtime);
+  const made = await subscribe(receiver.url);
   secret = made.secret;
   let recorded = 0;
   let isOver = false;

@@ -4,6 +4,7 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import type { ErrorCode, Reason } from "../../../src/contract/errors.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 let runtime: Runtime;
@@ -16,8 +17,7 @@ beforeAll(async () => {
     // Without those of the preparations, which may come late.
     onLog: (line) => line.includes("platform_call") || logs.push(line),
   });
-  const { workspaceId } = await runtime.env.PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await runtime.env.PLATFORM.createApiKey({ workspaceId });
+  const { apiKey } = await openWorkspace(runtime);
   good = `Authorization: Bearer ${apiKey}\r\n`;
 });
 

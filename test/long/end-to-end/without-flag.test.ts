@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Runtime, startRuntime } from "../../../scripts/shared/runtime.ts";
 import { type Receiver, startReceiver } from "../../node/support/receiver.ts";
+import { openWorkspace } from "../../node/support/workspace.ts";
 import { until } from "../../support/until.ts";
 
 const FLAG = "queue_consumer_no_wait_for_wait_until";
@@ -25,16 +26,9 @@ afterAll(async () => {
 });
 
 async function subscribe(path: string): Promise<{ workspaceId: string }> {
-  const { PLATFORM } = runtime.env;
-  const { workspaceId } = await PLATFORM.createWorkspace({ name: "Agence" });
-  const { apiKey } = await PLATFORM.createApiKey({ workspaceId });
-  const answer = await fetch(new URL("/v1/webhooks", runtime.url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${apiKey}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ url: `${receiver.url}${path}`, events: ["lead.created"] }),
-  });
-  expect(answer.status).toBe(201);
-  return { workspaceId };
+  const workspace = await openWorkspace(runtime);
+  await workspace.subscribe(`${receiver.url}${path}`);
+  return workspace;
 }
 
 const receivedAt = (path: string) => receiver.posts.filter((post) => post.path === path);

@@ -1,5 +1,5 @@
 import { env, exports } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { OPERATIONS } from "../../../src/platform/operations.ts";
 import {
   deployedWith,
@@ -66,6 +66,7 @@ describe("POST /platform", () => {
       expect(body.error.message).toBe(await errorOf(Platform.recordLeads(input as never)));
     }
     const portal = deployedWith({ PLATFORM_KEYS: `crm:${KEY}`, PORTAL_ORIGIN: "" as never });
+    const logged = vi.spyOn(console, "error").mockImplementation(() => {});
     expect(await post("/platform/createPortalLink", { workspaceId }, {}, portal)).toMatchObject({
       status: 500,
       body: {
@@ -75,6 +76,8 @@ describe("POST /platform", () => {
         },
       },
     });
+    expect(logged.mock.lastCall?.[0]).toContain("request_failed");
+    logged.mockRestore();
   });
 
   test("notes in the audit trail which key called, and for whom", async () => {

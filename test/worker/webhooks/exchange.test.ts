@@ -80,12 +80,13 @@ test.each([
   ["problem details", "application/problem+json", "{}", "{}"],
   ["XML", "application/xml", "<a/>", "<a/>"],
   ["text without a type", "", "no", "no"],
+  ["text of a long type", `text/plain; of=${"x".repeat(300)}`, "no", "no"],
   ["text in an unknown charset", "text/plain; charset=klingon", "no", "no"],
   ["an image", "image/png", "\x89PNG", null],
   ["bytes", "application/octet-stream", "text", null],
 ])("of a response that is %s, the body is kept if it is text", async (_, type, says, body) => {
   expect(await answerTo("says-500", { says, type })).toMatchObject({
-    response: { contentType: type || null, body, truncated: false },
+    response: { contentType: type.slice(0, 200) || null, body, truncated: false },
   });
 });
 
