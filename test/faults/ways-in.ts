@@ -87,7 +87,6 @@ export const WAYS_IN: Fault[] = [
     ["portal/authentication.ts", "    if (refusal) throw refusal;\n    return next();", "    return next();", "the portal changes nothing for those it refuses"],
     ["portal/portal.ts", "{ ...given, ...bound }", "{ ...bound, ...given }", "the body does not choose the workspace"],
     ["portal/portal.ts", 'if (c.env.PORTAL === "off")', "if (false)", "the portal can be turned off"],
-    ["portal/session.ts", 'if (!found) throw new ApiError("invalid_api_key");', "", "a workspace that was erased has no portal"],
     ["routes/automations.ts", "const visibility = visibilityOf(c.env.SERVED_ROUTES);\n    const row", 'const visibility = visibilityOf("automations.crm_source");\n    const row', "automations of a CRM are hidden until they are served"],
     ["routes/automations.ts", 'throw new ApiError("automation_not_controllable");', 'throw new ApiError("invalid_request");', "a draft is not controllable"],
     ["routes/automations.ts", '    c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, control.wakes));', "", "what a PATCH announces is posted at once"],

@@ -205,4 +205,18 @@ describe("a page", () => {
     const { items } = await listLeads(openDatabase(DB), KEYS, workspaceId, request);
     expect(items.map(({ id }) => id)).toEqual([ids[0], ids[2]]);
   });
+
+  test("leaves out a large run that is deleted while it is read", async () => {
+    const { workspaceId } = await openWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    const actions = Array(100).fill({ type: "é".repeat(200) });
+    const runs = ["1", "2"].map((reference) => runReport(reference, automationId, { actions }));
+    const { ids } = await Platform.recordRuns({ workspaceId, runs });
+    const { DB } = meteredDatabase(async () => {
+      await env.DB.prepare("DELETE FROM runs WHERE id = ?").bind(ids[0]).run();
+    });
+    const request = { limit: 100, after: null };
+    const { items } = await listRuns(openDatabase(DB), workspaceId, { crmSource: false }, request);
+    expect(items.map(({ id }) => id)).toEqual([ids[1]]);
+  });
 });

@@ -107,7 +107,7 @@ async function openMixed() {
   const insertAutomations = (type: string, firstAt: number) =>
     env.DB.prepare(
       `INSERT INTO automations (id, workspace_id, reference, type, provider, agent_id, agent_name, name, status, updated_at, created_at)
-      ${numbers} SELECT 'aut_' || ?2 || ?1 || i, ?1, i, ?2, 'x', 'agt_1', '', '', 'draft', 0, ?3 + i FROM n`,
+      ${numbers} SELECT 'aut_' || substr(?2, 2) || ?1 || i, ?1, i, ?2, 'x', 'agt_1', '', '', 'draft', 0, ?3 + i FROM n`,
     ).bind(workspaceId, type, firstAt);
   await env.DB.batch([
     insertRuns(social, 0, 0),
@@ -153,9 +153,10 @@ test("a page of both kinds is sorted, complete, and reads at most one more row o
     let last = Number.POSITIVE_INFINITY;
     do {
       rowsRead = 0;
-      const page: Listing<{ id: string }> = await list(db, workspaceId, ALL, { limit: 100, after });
+      // An odd number: some pages end between two of the same time.
+      const page: Listing<{ id: string }> = await list(db, workspaceId, ALL, { limit: 99, after });
       seen.push(...page.items.map(({ id }) => id));
-      expect(rowsRead).toBeLessThanOrEqual(102);
+      expect(rowsRead).toBeLessThanOrEqual(101);
       after = page.next;
       if (after) expect(after.at).toBeLessThanOrEqual(last);
       last = after?.at ?? last;
