@@ -26,8 +26,8 @@ const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
 /** The only range of public IPv6 unicast addresses (RFC 4291, IANA). */
 const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 
-/** Control characters and lone surrogates, which the parser would silently drop or replace. */
-const UNPRINTABLE = /[\p{Cc}\p{Cs}]/u;
+/** Control characters, lone surrogates and spaces around, which the parser would silently drop or replace. */
+const UNPRINTABLE = /[\p{Cc}\p{Cs}]|^ | $/u;
 
 /**
  * Why we refuse to post to `text`; `null` if we accept it. The runtime's own URL parser normalises

@@ -65,6 +65,8 @@ describe("a subscription's URL is accepted", () => {
 describe("a subscription's URL is refused", () => {
   test.each([
     ...refused("invalid_url", [
+      " https://hooks.example.com/in",
+      "https://hooks.example.com/in ",
       "",
       "hooks.example.com",
       "/in",
