@@ -127,7 +127,6 @@ describe("a subscription's URL is refused", () => {
       "https:///@hooks.example.com/in",
       "https:@hooks.example.com/in",
       "https:\\\\@hooks.example.com\\in",
-      " https://@hooks.example.com/in",
       "https://hooks.example.com%40@8.8.8.8/in",
       "https://user@127.0.0.1/in",
     ]),
