@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { toPersonalData } from "../../../src/records/person.ts";
 import { errorOf, leadReport, openWorkspace } from "../../support/api.ts";
 import { damageLead } from "../../support/record.ts";
 
@@ -54,7 +55,7 @@ describe("findLeads", () => {
           id: ids[0],
           source: "social",
           agentId: expect.stringMatching(/^agt_/),
-          ...CAMILLE,
+          ...toPersonalData(CAMILLE),
           createdAt: "2026-01-01T00:00:00.000Z",
         },
       ],
