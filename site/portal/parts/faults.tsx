@@ -3,12 +3,15 @@ import type { Loaded } from "../load.ts";
 import { t } from "../text.ts";
 import { Empty } from "./basics.tsx";
 
+type Texts = Partial<Record<string, string>>;
+
 /** Why a call failed, in a sentence. */
 export function describeFault({ status, body, retryAfterSeconds }: Fault): string {
   if (status === null) return t.faults.offline;
   if (retryAfterSeconds !== null) return t.faults.waitBefore(retryAfterSeconds);
+  const { reasons, errors }: { reasons: Texts; errors: Texts } = t;
   const reason = body?.details.reason;
-  return (reason && t.reasons[reason]) || t.errors[body?.code ?? "internal_error"];
+  return (reason && reasons[reason]) || (body && errors[body.code]) || t.errors.internal_error;
 }
 
 /** Says why the reader's action failed. */

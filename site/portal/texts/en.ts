@@ -4,17 +4,16 @@ import { counter } from "./count.ts";
 
 const count = counter("en");
 
-const errors: Record<ErrorCode, string> = {
+// The errors that the portal's API answers with.
+const errors = {
   invalid_request: "The request is not valid.",
   invalid_api_key: "The session is no longer valid.",
   workspace_access_denied: "The workspace has no access to this service.",
-  automation_not_found: "This automation does not exist in the workspace.",
   webhook_not_found: "This subscription does not exist in the workspace.",
   route_not_found: "This deployment does not offer that.",
-  automation_not_controllable: "This automation cannot be activated or paused.",
   rate_limited: "Too many requests.",
   internal_error: "Something failed on our side. Try again in a moment.",
-};
+} satisfies Partial<Record<ErrorCode, string>>;
 
 const reasons: Record<Reason, string> = {
   required: "Enter a value.",
