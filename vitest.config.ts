@@ -1,8 +1,8 @@
-import { existsSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
+import { useMemory } from "./scripts/shared/memory.ts";
 import { answerAsSubscriber } from "./test/support/subscribers.ts";
 
 /** Packages that are bundled once instead of being loaded module by module in each test file. */
@@ -103,16 +103,8 @@ for (const stream of [process.stdout, process.stderr]) {
     String(text).startsWith("uncaught exception") || write(text, ...rest)) as typeof write;
 }
 
-// The databases of the Worker's tests are kept in memory if there is room, which a container may lack:
-// on disk, every commit waits.
-const MEMORY = "/dev/shm";
 const DISK = tmpdir();
-if (existsSync(MEMORY) && spaceIn(MEMORY) > 2 ** 31) process.env.TMPDIR = MEMORY;
-
-function spaceIn(folder: string): number {
-  const { bavail, bsize } = statfsSync(folder);
-  return bavail * bsize;
-}
+useMemory();
 
 // A cache for the scripts of the commands that tests start, about two hundred times.
 process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cache/node");

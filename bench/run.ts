@@ -14,6 +14,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../scripts/shared/checkout.ts";
 import { openSteps, parseArguments } from "../scripts/shared/command.ts";
+import { useMemory } from "../scripts/shared/memory.ts";
 import { buildWorker, startRuntime } from "../scripts/shared/runtime.ts";
 import { measureByHand } from "./beside-by-hand.ts";
 import { measureBundle, measureStartup } from "./bundle.ts";
@@ -60,6 +61,7 @@ if (only === "month") {
   process.exit();
 }
 const vars = { QUOTA_REQUESTS: 100_000_000 };
+useMemory();
 
 const step = openSteps();
 step("building");
