@@ -124,7 +124,7 @@ export const EVENTS: Fault[] = [
     ["settle-and-claim.ts", "WHEN length(text) <= ${INLINE_BODY_MAX}", "WHEN true", "large bodies are read one at a time"],
     ["settle-and-claim.ts", "AND ${subscriptions.nextAt} <= ${NOW}", "", "a subscription that waits is not posted to"],
     ["settle-and-claim.ts", "AND ${IS_ACTIVE} AND ${IS_LEASABLE}", "AND ${IS_ACTIVE}", "nothing is posted while a workspace drains"],
-    ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue", { violation: /answers immediately, and (waited|got)/, seed: 155 }],
+    ["wake.ts", "slow: env.REDELIVERIES", "slow: env.DELIVERIES", "slow subscriptions have their own queue", { violation: /answers immediately, and (waited|got)/, seed: 172 }],
     ["wake.ts", 'isId("webhook", subscriptionId) &&', "", "a message that is no wake is not taken for one"],
     ["wake.ts", "Math.min(delaySeconds, LONGEST_DELAY_SECONDS)", "delaySeconds", "a wake is not delayed longer than queues can"],
     ["wake.ts", 'WHERE ${subscriptions.heldUntil} <= ${sql.placeholder("now")} AND', "WHERE", "the sweep wakes nobody who is at work"],
