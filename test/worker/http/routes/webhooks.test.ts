@@ -451,6 +451,21 @@ describe("DELETE /webhooks/{id}", () => {
     expect(await api.get("/v1/webhooks")).toEqual(success(200, { ...EMPTY_PAGE, data: [kept] }));
   });
 
+  test("answers 404 the second time, even while a dispatch still posts to it", async () => {
+    const { workspaceId, api } = await openWorkspace();
+    const body = { url: URL_OF_OURS, events: ["lead.created"] };
+    const { id } = (await api.post<Created>("/v1/webhooks", body)).body;
+    const lease = "UPDATE subscriptions SET held_by = 'a dispatch', held_until = 9e15 WHERE id = ?";
+    const owe =
+      "INSERT INTO deliveries (subscription_id, event_id, workspace_id, state, due_at) VALUES (?, 'evt', ?, 'pending', 0)";
+    await WORKSPACE_DB.batch([
+      WORKSPACE_DB.prepare(lease).bind(id),
+      WORKSPACE_DB.prepare(owe).bind(id, workspaceId),
+    ]);
+    expect((await api.delete(`/v1/webhooks/${id}`)).status).toBe(204);
+    expect(await api.delete(`/v1/webhooks/${id}`)).toEqual(NOT_FOUND);
+  });
+
   test("is not tried again if the database's reply is lost: the second try would answer 404", async () => {
     const { api, apiKey } = await openWorkspace();
     const { body } = await api.post<Created>("/v1/webhooks", {
