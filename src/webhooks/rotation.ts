@@ -23,7 +23,7 @@ import { mintSecret } from "./signature.ts";
  * starts is signed with the new secret. `CONFIRMED_MS`, plus the longest time between starting a post
  * and sending it.
  */
-const ROTATION_MS = 2_000;
+export const ROTATION_MS = 2_000;
 
 /**
  * Gives a subscription a new secret. The previous one signs alongside it for the overlap, and so do

@@ -10,7 +10,7 @@ import {
   listUnderOtherKeys,
   updateSecret,
 } from "../../../src/webhooks/reseal.ts";
-import { rotateSecret } from "../../../src/webhooks/rotation.ts";
+import { ROTATION_MS, rotateSecret } from "../../../src/webhooks/rotation.ts";
 import { errorOf, openWorkspace } from "../../support/api.ts";
 import {
   announceLeads,
@@ -104,6 +104,17 @@ describe("rotateWebhookSecret", () => {
     expect(signaturesOf(delivery)).toEqual(
       await signaturesBy([subscription.secret, secret], delivery),
     );
+  });
+
+  test("waits for a dispatch that may still sign with the old secret alone", async () => {
+    const { id } = await subscribe(await createWorkspace());
+    const now = Date.now();
+    await db.run(
+      sql`UPDATE subscriptions SET held_by = 'a dispatch', held_until = ${now + 20_000} WHERE id = ${id}`,
+    );
+    const startedAt = performance.now();
+    await rotateSecret(db, KEYS, id, 60, now);
+    expect(performance.now() - startedAt).toBeGreaterThan(ROTATION_MS - 50);
   });
 
   test("counts the overlap from when it returns, at most two seconds after it was called", async () => {
