@@ -25,6 +25,8 @@ export const CANCEL_PENDING = {
 };
 
 const NOW = sql`${sql.placeholder("now")}`;
+/** SQL expression: a delivery due at this time, or earlier, is not posted any more. */
+export const OVERDUE_SINCE = sql`${NOW} - ${OVERDUE_MAX_MS}`;
 const IS_WRITABLE = isWritable(subscriptions.workspaceId);
 const KEY = sql`(${deliveries.subscriptionId}, ${deliveries.eventId})`;
 const IS_PENDING = sql`${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'`;
@@ -100,7 +102,7 @@ export function cancelVoidOf(workspaceId: string, now: number): Statements<unkno
 const overdue = exhausting(
   sql`json_each(${sql.placeholder("requests")}) AS r
       JOIN ${subscriptions} ON ${subscriptions.id} = r.value->>'subscriptionId'
-      JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${NOW} - ${OVERDUE_MAX_MS}
+      JOIN ${deliveries} ON ${IS_PENDING} AND ${deliveries.dueAt} <= ${OVERDUE_SINCE}
     WHERE ${IS_FREE} AND NOT ${IS_IN_PROGRESS} AND ${IS_WRITABLE}
     LIMIT ${CLEANUP_MAX}`,
 );

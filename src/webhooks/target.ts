@@ -26,8 +26,8 @@ const CLOUD_METADATA = ["168.63.129.16", "100.100.100.200", "192.0.0.192"];
 /** The only range of public IPv6 unicast addresses (RFC 4291, IANA). */
 const GLOBAL_UNICAST_V6 = ipaddr.parseCIDR("2000::/3");
 
-/** Control characters, lone surrogates and spaces around, which the parser would silently drop or replace. */
-const UNPRINTABLE = /[\p{Cc}\p{Cs}]|^ | $/u;
+/** Control characters, lone surrogates and outer spaces, which the parser would drop or replace. */
+const CHANGED_BY_PARSER = /[\p{Cc}\p{Cs}]|^ | $/u;
 
 /**
  * Why we refuse to post to `text`; `null` if we accept it. The runtime's own URL parser normalises
@@ -36,7 +36,7 @@ const UNPRINTABLE = /[\p{Cc}\p{Cs}]|^ | $/u;
  * @param allowLocal accepts http and private addresses, for local development only.
  */
 export function targetFault(text: string, allowLocal: boolean): TargetFault | null {
-  if (text.length > URL_MAX_LENGTH || UNPRINTABLE.test(text) || !URL.canParse(text))
+  if (text.length > URL_MAX_LENGTH || CHANGED_BY_PARSER.test(text) || !URL.canParse(text))
     return "invalid_url";
   const url = new URL(text);
   if (url.protocol !== "https:" && !(allowLocal && url.protocol === "http:"))

@@ -1,5 +1,4 @@
 import { and, type Column, eq, type SQL, sql } from "drizzle-orm";
-import { OVERDUE_MAX_MS } from "../../contract/limits.ts";
 import { qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
@@ -14,7 +13,7 @@ import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 import { findKeysOfSubscriptions } from "../../workspaces/workspaces.ts";
 import { BODY, type BodyRow, type Owner } from "../bodies.ts";
-import { cancelVoid, exhaustOverdue } from "../endings.ts";
+import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
 import {
   type ClaimRequest,
@@ -134,7 +133,6 @@ const IS_OWN = sql`${subscriptions.heldBy} = ${HOLDER}`;
 const ITS_PENDING = sql`FROM ${deliveries}
   WHERE ${deliveries.subscriptionId} = ${subscriptions.id} AND ${deliveries.state} = 'pending'
     AND NOT ${IS_IN_PROGRESS}`;
-const OVERDUE_SINCE = sql`${NOW} - ${OVERDUE_MAX_MS}`;
 
 /** Deliveries of a subscription to post now. */
 const ITS_DUE = sql`${ITS_PENDING} AND ${deliveries.dueAt} <= ${NOW} AND ${deliveries.dueAt} > ${OVERDUE_SINCE}`;

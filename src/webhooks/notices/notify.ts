@@ -71,7 +71,7 @@ async function recordOutcome(
   }
 }
 
-const [LONGEST_WAIT_SECONDS] = EMAIL_WAITS_SECONDS.slice(-1);
+const LONGEST_WAIT_SECONDS = EMAIL_WAITS_SECONDS.at(-1);
 const TRIED_FOR_MS = 1000 * EMAIL_WAITS_SECONDS.reduce((sum, seconds) => sum + seconds, 0);
 
 /**
