@@ -106,7 +106,8 @@ for (const stream of [process.stdout, process.stderr]) {
 const DISK = tmpdir();
 useMemory();
 
-// A cache for the scripts of the commands that tests start, about two hundred times.
+// Tests start scripts about two hundred times: as quickly as npm does.
+process.env.NODE_OPTIONS = `--import="${join(import.meta.dirname, "scripts/ready.js")}"`;
 process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cache/node");
 
 export default defineConfig({
