@@ -96,6 +96,8 @@ export async function answered<T>(question: Promise<T | typeof CANCEL_SYMBOL>): 
   return answer;
 }
 
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
+
 /** A folder that only this user can read; it is deleted however this process ends. */
 export interface PrivateFolder extends Disposable {
   path: string;
@@ -105,10 +107,18 @@ export interface PrivateFolder extends Disposable {
 export function openPrivateFolder(): PrivateFolder {
   const path = mkdtempSync(join(tmpdir(), "deploy-"));
   const remove = () => rmSync(path, { recursive: true, force: true });
+  const stay = () => {};
   process.on("exit", remove);
   // A signal ends wrangler first, and then this process: it must not end immediately.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => {});
-  return { path, [Symbol.dispose]: remove };
+  for (const signal of SIGNALS) process.on(signal, stay);
+  return {
+    path,
+    [Symbol.dispose]() {
+      remove();
+      process.off("exit", remove);
+      for (const signal of SIGNALS) process.off(signal, stay);
+    },
+  };
 }
 
 /** Writes secrets in the format that wrangler reads. @returns the file. */

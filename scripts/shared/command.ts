@@ -11,9 +11,10 @@ type Options = NonNullable<ParseArgsConfig["options"]>;
 export function parseArguments<const O extends Options, P extends boolean = false>(
   usage: string | (() => string),
   options: O,
-  { allowPositionals = false as P, code = 1 } = {},
+  { allowPositionals = false as P, code = 1, args = process.argv.slice(2) } = {},
 ) {
   const config = {
+    args,
     options: { ...options, help: { type: "boolean", short: "h" } },
     allowPositionals,
   } as const;

@@ -67,7 +67,8 @@ async function ended(child: ChildProcess): Promise<number> {
   }
 }
 
-function complaintOf(output: string): string {
+/** What wrangler complains about, without decoration. */
+export function complaintOf(output: string): string {
   return stripVTControlCharacters(output)
     .split("\n")
     .map((line) => line.replace(/^\s*✘ \[ERROR\]\s*/, "").trimEnd())

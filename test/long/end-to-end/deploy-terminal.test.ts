@@ -73,7 +73,7 @@ describe.runIf(process.platform === "linux")("npm run deploy in a terminal", () 
     expect(output).not.toContain("c2VjcmV0");
     const calls = takeCalls();
     expect(calls.length).toBeGreaterThan(6);
-    expect(new Set(calls.slice(1).map(({ account }) => account))).toEqual(new Set(["a2"]));
+    expect(new Set(calls.slice(1).map(({ accountId }) => accountId))).toEqual(new Set(["a2"]));
     expect(calls.at(-1)?.secretsFile?.content).toEqual({
       ENCRYPTION_KEYS: SECRET,
       API_KEY_CHECKSUM_KEYS: expect.stringMatching(MADE),

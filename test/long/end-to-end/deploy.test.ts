@@ -16,6 +16,7 @@ import {
   QUEUES,
   readAccount,
   readCalls,
+  runDeploy,
   SECRET,
   SECRETS,
   start,
@@ -153,9 +154,9 @@ describe("npm run deploy with several databases", () => {
 });
 
 describe("npm run deploy without a terminal", () => {
-  test("creates the database, migrates it and deploys with the secrets, in this order", async () => {
+  test("creates the database, migrates it and deploys with the secrets, which it never shows", async () => {
     openAccount();
-    const { code, output, calls } = await deploy(SECRETS);
+    const { code, output, calls } = await runDeploy(SECRETS);
     expect(output).toContain(`Deployed: ${readAccount().address}`);
     expect(output).toContain("It refuses an invented key, serves this document, and is healthy.");
     expect(output).toContain("npm run platform -- --remote createWorkspace");
@@ -164,7 +165,18 @@ describe("npm run deploy without a terminal", () => {
     expect(code).toBe(0);
     expect(commandsOf(calls)).toEqual([...FIRST, ...SERVED]);
     expect(calls.at(-2)?.args).toContain("--remote");
+    for (const { args } of calls) expect(args).toContain("--env=");
     expect(readAccount().secrets).toEqual(SECRETS);
+    for (const secret of Object.values(SECRETS)) {
+      const [, key = ""] = secret.split(":");
+      expect(output).not.toContain(key);
+      expect(JSON.stringify(calls.map(({ args }) => args))).not.toContain(key);
+    }
+    expect(calls.some(({ sawSecret }) => sawSecret)).toBe(false);
+    const { secretsFile } = calls.at(-1) as Call;
+    expect(secretsFile?.mode).toBe(0o600);
+    expect(secretsFile?.content).toEqual(SECRETS);
+    expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
   });
 
   test("generates the other secrets, once", async () => {
@@ -195,25 +207,10 @@ describe("npm run deploy without a terminal", () => {
     });
   });
 
-  test("never shows the secrets, and leaves no file with them", async () => {
-    openAccount();
-    const { output, calls } = await deploy(SECRETS);
-    for (const secret of Object.values(SECRETS)) {
-      const [, key = ""] = secret.split(":");
-      expect(output).not.toContain(key);
-      expect(JSON.stringify(calls.map(({ args }) => args))).not.toContain(key);
-    }
-    expect(calls.some(({ sawSecret }) => sawSecret)).toBe(false);
-    const { secretsFile } = calls.at(-1) as Call;
-    expect(secretsFile?.mode).toBe(0o600);
-    expect(secretsFile?.content).toEqual(SECRETS);
-    expect(existsSync(dirname(secretsFile?.path ?? ""))).toBe(false);
-  });
-
   test("--help and --dry-run change nothing", async () => {
     openAccount();
     const before = readAccount();
-    const help = await deploy({}, "--help");
+    const help = await runDeploy({}, "--help");
     expect(help).toMatchObject({ code: 0, calls: [] });
     const { code, output, calls } = await deploy({}, "--dry-run");
     expect(readAccount()).toEqual(before);
@@ -379,7 +376,7 @@ Nothing was changed. A deployment would
   test("with the real wrangler and no account, says that you are not logged in", async () => {
     openAccount();
     rmSync(join(home(), "wrangler"));
-    const { code, output } = await deploy({ ENCRYPTION_KEYS: SECRET });
+    const { code, output } = await runDeploy({ ENCRYPTION_KEYS: SECRET });
     expect(output).toBe(
       "Not logged in to Cloudflare: run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN.\n",
     );

@@ -6,7 +6,7 @@
  * recorded, with what it could see of the secret.
  */
 import { appendFileSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 
 const ROOT = join(import.meta.dirname, "../../..");
@@ -44,8 +44,7 @@ export interface FakeAccount {
 /** The input of one call. */
 export interface Call {
   args: string[];
-  account: string | null;
-  ci: boolean;
+  accountId: string | null;
   /** Whether the environment contained a secret. */
   sawSecret: boolean;
   secretsFile?: { path: string; mode: number; content: Record<string, string> };
@@ -56,17 +55,38 @@ export const BOOKMARK = "00000085-0000024c-00004c6d-8e61117bf38d7adb71b934ebbf89
 
 const SECRETS = ["ENCRYPTION_KEYS", "API_KEY_CHECKSUM_KEYS", "PORTAL_SIGNING_KEYS"];
 
-const { FAKE_ACCOUNT = "", FAKE_CALLS = "", WRANGLER_OUTPUT_FILE_PATH } = process.env;
-if (FAKE_ACCOUNT) act(process.argv.slice(2));
+/** A call that fails, with what it says. */
+class Failure extends Error {}
 
-function act(args: string[]): void {
-  const account: FakeAccount = JSON.parse(readFileSync(FAKE_ACCOUNT, "utf8"));
+/** A call in progress. */
+interface Running extends Call {
+  /** What it is to do, without options. */
+  command: string;
+  env: NodeJS.ProcessEnv;
+  account: FakeAccount;
+  /** The folder of the account and its databases. */
+  folder: string;
+  print(line: string): void;
+}
+
+const { FAKE_FOLDER } = process.env;
+if (FAKE_FOLDER) {
+  const end = act(FAKE_FOLDER, process.argv.slice(2), process.env);
+  process.stdout.write(end.stdout);
+  process.stderr.write(end.stderr);
+  if (end.code === null) setInterval(() => {}, 1_000);
+  else process.exitCode = end.code;
+}
+
+/** Carries out a call. @returns what it prints, and its exit code; null if it hangs. */
+export function act(folder: string, args: string[], env: NodeJS.ProcessEnv) {
+  const end = { code: 0 as number | null, stdout: "", stderr: "" };
+  const account: FakeAccount = JSON.parse(readFileSync(join(folder, "account.json"), "utf8"));
   const file = args[args.indexOf("--secrets-file") + 1];
   const call: Call = {
     args,
-    account: process.env.CLOUDFLARE_ACCOUNT_ID ?? null,
-    ci: Boolean(process.env.CI),
-    sawSecret: SECRETS.some((name) => name in process.env),
+    accountId: env.CLOUDFLARE_ACCOUNT_ID ?? null,
+    sawSecret: SECRETS.some((name) => name in env),
   };
   if (args.includes("--secrets-file") && file)
     call.secretsFile = {
@@ -74,69 +94,78 @@ function act(args: string[]): void {
       mode: statSync(file).mode & 0o777,
       content: JSON.parse(readFileSync(file, "utf8")),
     };
-  appendFileSync(FAKE_CALLS, `${JSON.stringify(call)}\n`);
+  appendFileSync(join(folder, "calls"), `${JSON.stringify(call)}\n`);
   const command = args.filter((arg) => !arg.startsWith("-")).join(" ");
-  if (account.hangs && command.startsWith(account.hangs)) {
-    setInterval(() => {}, 1_000);
-    return;
+  const meets = (start: string | undefined) => start !== undefined && command.startsWith(start);
+  if (meets(account.hangs)) return { ...end, code: null };
+  const print = (line: string) => {
+    end.stdout += `${line}\n`;
+  };
+  try {
+    if (meets(account.fails)) fail("A request to the Cloudflare API failed.");
+    if (meets(account.declines)) report(env, null, account.address);
+    else answer({ ...call, command, env, account, folder, print });
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    end.code = 1;
+    end.stderr = error.message;
   }
-  if (account.fails && command.startsWith(account.fails))
-    fail("A request to the Cloudflare API failed.");
-  if (account.declines && command.startsWith(account.declines)) report(null, account.address);
-  else answer(command, call, account);
-  writeFileSync(FAKE_ACCOUNT, JSON.stringify(account));
+  writeFileSync(join(folder, "account.json"), JSON.stringify(account));
+  return end;
 }
 
-function answer(command: string, call: Call, account: FakeAccount): void {
+function answer(call: Running): void {
+  const { command, account, print } = call;
   if (command === "whoami") {
     if (!account.loggedIn) {
-      console.log(JSON.stringify({ loggedIn: false }));
-      process.exit(1);
+      print(JSON.stringify({ loggedIn: false }));
+      throw new Failure();
     }
     const { accounts } = account;
-    console.log(JSON.stringify({ loggedIn: true, authType: "User API Token", accounts }, null, 2));
+    print(JSON.stringify({ loggedIn: true, authType: "User API Token", accounts }, null, 2));
   } else if (command.startsWith("secret list")) {
     if (!account.secrets) fail(`Worker "${configOf(call.args).name}" not found.`);
     const secrets = Object.keys(account.secrets).map((name) => ({ name, type: "secret_text" }));
-    console.log(JSON.stringify(secrets, null, 2));
+    print(JSON.stringify(secrets, null, 2));
   } else if (command === "d1 list") {
     const shown = account.databases.map(({ name, ...more }) => ({
       uuid: `id-of-${name}`,
       name,
       ...more,
     }));
-    console.log(JSON.stringify(shown));
+    print(JSON.stringify(shown));
   } else if (command.startsWith("d1 create")) {
     const name = call.args[2] ?? "";
     if (account.databases.some((database) => database.name === name))
       fail("A database with that name already exists");
     account.databases.push({ name, jurisdiction: option(call.args, "jurisdiction") ?? null });
-    console.log(`✅ Successfully created DB '${name}'`);
+    print(`✅ Successfully created DB '${name}'`);
   } else if (command.startsWith("d1 migrations apply")) {
-    migrate(openDatabase(call.args, call.args[3] ?? "", account));
-    console.log("✅ No migrations to apply!");
+    // Without CI, it asks first, and does nothing unless somebody agrees.
+    if (call.env.CI) migrate(openDatabase(call, call.args[3] ?? ""));
+    print("✅ No migrations to apply!");
   } else if (command.startsWith("d1 execute")) {
-    const database = openDatabase(call.args, call.args[2] ?? "", account);
+    const database = openDatabase(call, call.args[2] ?? "");
     const sql = call.args[call.args.indexOf("--command") + 1] ?? "";
     try {
       const results = database.prepare(sql).all();
-      console.log(JSON.stringify([{ results, success: true, meta: {} }]));
+      print(JSON.stringify([{ results, success: true, meta: {} }]));
     } catch (error) {
       const text = `${(error as Error).message}: SQLITE_ERROR`;
-      console.log(JSON.stringify({ error: { text, notes: [], kind: "error" } }));
-      process.exit(1);
+      print(JSON.stringify({ error: { text, notes: [], kind: "error" } }));
+      throw new Failure();
     }
   } else if (command.startsWith("d1 time-travel info")) {
-    openDatabase(call.args, call.args[3] ?? "", account);
-    console.log(JSON.stringify({ bookmark: BOOKMARK }));
+    openDatabase(call, call.args[3] ?? "");
+    print(JSON.stringify({ bookmark: BOOKMARK }));
   } else if (command.startsWith("queues info")) {
-    const queue = findQueue(call, account);
-    console.log(`Queue Name: ${queue.name}`);
-    if (queue.jurisdiction) console.log(`Jurisdiction: ${queue.jurisdiction}`);
+    const queue = findQueue(call);
+    print(`Queue Name: ${queue.name}`);
+    if (queue.jurisdiction) print(`Jurisdiction: ${queue.jurisdiction}`);
   } else if (command.startsWith("queues create") || command.startsWith("queues update")) {
     const keptSeconds = Number(option(call.args, "message-retention-period-secs"));
     if (account.isFree && keptSeconds > 86_400) fail("The specified queue settings are invalid.");
-    if (call.args[1] === "update") findQueue(call, account).keptSeconds = keptSeconds;
+    if (call.args[1] === "update") findQueue(call).keptSeconds = keptSeconds;
     else {
       const jurisdiction = option(call.args, "jurisdiction") ?? null;
       account.queues.push({ name: call.args[2] ?? "", jurisdiction, keptSeconds });
@@ -145,11 +174,11 @@ function answer(command: string, call: Call, account: FakeAccount): void {
     const id = call.args[2] ?? "";
     const annotations = account.versions[id];
     if (!annotations) fail("A request to the Cloudflare API failed.\n  Version not found");
-    console.log(JSON.stringify({ id, annotations }));
+    print(JSON.stringify({ id, annotations }));
   } else if (command.startsWith("rollback")) {
     account.serving = call.args[1] ?? "";
   } else if (command === "deploy" && call.args.includes("--dry-run")) {
-    console.log("--dry-run: exiting now.");
+    print("--dry-run: exiting now.");
   } else if (command.startsWith("deploy")) {
     const secrets = { ...account.secrets, ...call.secretsFile?.content };
     const missing = SECRETS.filter((name) => !(name in secrets));
@@ -157,7 +186,7 @@ function answer(command: string, call: Call, account: FakeAccount): void {
       fail(`The following required secrets have not been set: ${missing.join(", ")}`);
     const { databases, queues } = configOf(call.args);
     for (const { binding } of databases.filter(({ binding }) => /^DB(_\d+)?$/.test(binding)))
-      if (!tablesOf(openDatabase(call.args, binding, account)).includes("api_keys"))
+      if (!tablesOf(openDatabase(call, binding)).includes("api_keys"))
         fail("the new code would serve before the migrations");
     for (const { name } of queues)
       if (!account.queues.some((queue) => queue.name === name))
@@ -171,7 +200,7 @@ function answer(command: string, call: Call, account: FakeAccount): void {
       ...(message && { "workers/message": message }),
     };
     account.serving = id;
-    report(id, account.address);
+    report(call.env, id, account.address);
   } else fail(`Unknown arguments: ${command}`);
 }
 
@@ -199,12 +228,12 @@ function configOf(args: string[]) {
 }
 
 /** The database that is bound, in a file beside the account. */
-function openDatabase(args: string[], binding: string, account: FakeAccount): DatabaseSync {
+function openDatabase({ args, account, folder }: Running, binding: string): DatabaseSync {
   const bound = configOf(args).databases.find((database) => database.binding === binding);
   const name = bound?.name ?? "";
   if (!account.databases.some((database) => database.name === name))
     fail(`Couldn't find a D1 DB named '${name}' (bound as '${binding}') in the API.`);
-  return new DatabaseSync(join(dirname(FAKE_ACCOUNT), `${name}.sqlite`));
+  return new DatabaseSync(join(folder, `${name}.sqlite`));
 }
 
 /** Applies the migrations that wrangler would. */
@@ -227,7 +256,7 @@ function tablesOf(database: DatabaseSync): unknown[] {
     .map(({ name }) => name);
 }
 
-function findQueue({ args }: Call, { queues }: FakeAccount): Resource {
+function findQueue({ args, account: { queues } }: Running): Resource {
   const [, , name = ""] = args;
   return (
     queues.find((queue) => queue.name === name) ??
@@ -235,8 +264,9 @@ function findQueue({ args }: Call, { queues }: FakeAccount): Resource {
   );
 }
 
-function report(versionId: string | null, address: string): void {
-  if (!WRANGLER_OUTPUT_FILE_PATH) return;
+function report(env: NodeJS.ProcessEnv, versionId: string | null, address: string): void {
+  const { WRANGLER_OUTPUT_FILE_PATH: file } = env;
+  if (!file) return;
   const session = { version: 1, type: "wrangler-session", wrangler_version: "4.155.0" };
   const deployment = {
     type: "deploy",
@@ -245,10 +275,11 @@ function report(versionId: string | null, address: string): void {
     targets: versionId ? [address, "schedule: * * * * *"] : [],
   };
   const lines = [session, deployment].map((entry) => `${JSON.stringify(entry)}\n`);
-  appendFileSync(WRANGLER_OUTPUT_FILE_PATH, lines.join(""));
+  appendFileSync(file, lines.join(""));
 }
 
 function fail(message: string): never {
-  console.error(`\u001b[31m✘ \u001b[41;31m[\u001b[41;97mERROR\u001b[41;31m]\u001b[0m ${message}\n`);
-  process.exit(1);
+  throw new Failure(
+    `\u001b[31m✘ \u001b[41;31m[\u001b[41;97mERROR\u001b[41;31m]\u001b[0m ${message}\n\n`,
+  );
 }

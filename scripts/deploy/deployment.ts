@@ -1,0 +1,289 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "@hono/zod-openapi";
+import type { Unstable_Config } from "wrangler";
+import { type ConfiguredDatabase, databasesIn, readConfig } from "../shared/databases.ts";
+import {
+  refuseFormerName,
+  SECRET_NAMES,
+  type SecretName,
+  type Secrets,
+} from "../shared/secrets.ts";
+import type { openWrangler, Wrangler } from "../shared/wrangler.ts";
+import { chooseAccount, whoAmI } from "./account.ts";
+import {
+  bookmark,
+  expectAllBound,
+  expectReadable,
+  expectRunsOn,
+  type FoundDatabases,
+  findDatabases,
+  makeDatabases,
+  migrateDatabases,
+  migrationsHere,
+  parseJson,
+  parseNames,
+} from "./databases.ts";
+import type { Options } from "./options.ts";
+import { type FoundQueue, findQueues, makeQueues } from "./queues.ts";
+import { queueNames, refuseShared } from "./resources.ts";
+import {
+  askForSecrets,
+  checkSecret,
+  makeSecrets,
+  openPrivateFolder,
+  writeSecretsFile,
+} from "./secret.ts";
+import { findFaults } from "./smoke.ts";
+import { commitTag, rollBack } from "./version.ts";
+
+const Deployment = z.object({
+  type: z.literal("deploy"),
+  version_id: z.string().nullable(),
+  targets: z.array(z.string()).optional(),
+});
+
+/** The secret that the user may already have; the others are generated. */
+const ASKED_FOR: SecretName = "ENCRYPTION_KEYS";
+
+/** What the account has of the configuration's resources, and what it lacks. */
+interface Found {
+  databases: FoundDatabases;
+  queues: FoundQueue[];
+  /** The secrets that neither the environment nor the Worker has. */
+  secrets: SecretName[];
+  isFirst: boolean;
+}
+
+/**
+ * Deploys the Worker, or does with it what the options say.
+ *
+ * @param environment the environment variables, secrets included.
+ * @param open opens wrangler with some of them.
+ * @throws Error that says what is wrong, in words for the user.
+ */
+export async function deploy(
+  options: Options,
+  environment: NodeJS.ProcessEnv,
+  open: typeof openWrangler,
+): Promise<void> {
+  const { dryRun, everyCall } = options;
+  const { given, env } = takeSecrets(environment);
+  const config = await readConfig(options.configFile, options.environment);
+  if (options.environment)
+    refuseShared(options.environment, config, await readConfig(options.configFile));
+  const databases = databasesIn(config);
+  const anyAccount = open(env, everyCall);
+  const me = await whoAmI(anyAccount);
+  if (dryRun && !me.loggedIn) return rehearse(anyAccount, config, given, null);
+  const accountId = await chooseAccount(options, anyAccount, config, me, env);
+  const wrangler = open(
+    accountId === null ? env : { ...env, CLOUDFLARE_ACCOUNT_ID: accountId },
+    everyCall,
+  );
+  if (options.rollback !== undefined) return rollBack(wrangler, options.rollback, databases);
+  const found = await inspect(options, wrangler, config, given);
+  if (dryRun) return rehearse(wrangler, config, given, found);
+  const secrets = { ...given, ...(await completeSecrets(options, found.secrets)) };
+  await expectKeys(options, wrangler, found.databases.existing, secrets);
+  const jurisdiction = String(config.vars.JURISDICTION ?? "");
+  await makeDatabases(wrangler, found.databases.missing, jurisdiction);
+  await makeQueues(wrangler, found.queues, jurisdiction);
+  const bookmarks = await bookmark(wrangler, found.databases.existing);
+  await migrateDatabases(wrangler, databases);
+  const targets = await upload(wrangler, secrets, bookmarks);
+  await test(options, config, targets, found.isFirst);
+}
+
+/** Looks up what the account has. @throws Error if this version does not suit it. */
+async function inspect(
+  options: Options,
+  wrangler: Wrangler,
+  config: Unstable_Config,
+  given: Secrets,
+): Promise<Found> {
+  const { isFirst, secrets } = await missingSecrets(wrangler, given);
+  const jurisdiction = String(config.vars.JURISDICTION ?? "");
+  const closed = String(config.vars.DATABASES_CLOSED ?? "").split(",");
+  const all = databasesIn(config);
+  const databases = await findDatabases(wrangler, all, jurisdiction, closed);
+  const queues = await findQueues(wrangler, queueNames(config), jurisdiction);
+  await expectRunsOn(wrangler, databases.existing, migrationsHere());
+  if (databases.existing.some(({ binding }) => binding === "DB"))
+    await expectAllBound(wrangler, all);
+  if (options.dryRun) await expectKeys(options, wrangler, databases.existing, given);
+  return { databases, queues, secrets, isFirst };
+}
+
+/** @throws Error if the new encryption keys cannot decrypt what is stored. */
+async function expectKeys(
+  { lostKeys }: Options,
+  wrangler: Wrangler,
+  databases: ConfiguredDatabase[],
+  { ENCRYPTION_KEYS: keys }: Secrets,
+): Promise<void> {
+  // Those that the Worker has cannot be read, and stay.
+  if (keys !== undefined) await expectReadable(wrangler, databases, keys, lostKeys);
+}
+
+/**
+ * Separates the secrets from the rest of the environment: wrangler gets them in a file, not in its
+ * environment.
+ */
+function takeSecrets(environment: NodeJS.ProcessEnv) {
+  refuseFormerName((name) => Boolean(environment[name]));
+  const env = { ...environment };
+  const given: Secrets = {};
+  for (const name of SECRET_NAMES) {
+    const secret = env[name];
+    delete env[name];
+    if (!secret) continue;
+    checkSecret(name, secret);
+    given[name] = secret;
+  }
+  return { given, env };
+}
+
+/**
+ * Builds the Worker and prints what a deployment would do.
+ *
+ * @param found null if you are not logged in.
+ */
+async function rehearse(
+  wrangler: Wrangler,
+  config: Unstable_Config,
+  given: Secrets,
+  found: Found | null,
+): Promise<void> {
+  const unless = found ? "" : ", unless it exists";
+  const secrets = found?.secrets ?? SECRET_NAMES.filter((name) => !given[name]);
+  const databases = found?.databases.missing ?? databasesIn(config).filter(({ id }) => !id);
+  const queues = found
+    ? found.queues.filter(({ exists }) => !exists).map(({ name }) => name)
+    : queueNames(config);
+  const [, another] = databasesIn(config);
+  const steps = [
+    ...(found ? [] : ["need a login: `npx wrangler login`, or CLOUDFLARE_API_TOKEN"]),
+    ...secrets.map((name) =>
+      name === ASKED_FOR ? `ask for ${name}, or generate it${unless}` : `generate ${name}${unless}`,
+    ),
+    ...databases.map(({ name }) => `create the database ${name}${unless}`),
+    ...queues.map((name) => `create the queue ${name}${unless}`),
+    `apply the missing migrations${another ? " to each database" : ""}`,
+    `deploy the Worker ${config.name}`,
+  ];
+  const code = await wrangler.show(["deploy", "--dry-run"]);
+  if (code !== 0) throw new Error("The Worker cannot be built.");
+  if (!found) console.log("Not logged in to Cloudflare: the account was not checked.");
+  console.log(["Nothing was changed. A deployment would", ...steps].join("\n  - "));
+}
+
+/** The secrets that neither the environment nor the Worker has, and whether there is no Worker yet. */
+async function missingSecrets(wrangler: Wrangler, given: Secrets) {
+  const answer = await wrangler.ask("secret", "list", "--format", "json");
+  const isFirst = !answer.ok && /Worker ".*" not found/.test(answer.complaint);
+  const there = isFirst ? [] : parseNames(answer, "The Worker's secrets");
+  refuseFormerName((name) => there.includes(name));
+  const secrets = SECRET_NAMES.filter((name) => !given[name] && !there.includes(name));
+  return { secrets, isFirst };
+}
+
+/** Asks for the missing secrets, or generates them. @throws Error if there is no terminal to ask in. */
+async function completeSecrets({ interactive }: Options, missing: SecretName[]): Promise<Secrets> {
+  if (interactive) return askForSecrets(missing);
+  if (missing.includes(ASKED_FOR))
+    throw new Error(
+      `Set ${ASKED_FOR}: the Worker has none yet. It is an id, a colon and 32 random bytes in base64, ` +
+        "such as `k1:` followed by the output of `openssl rand -base64 32`. Keep a copy.",
+    );
+  return makeSecrets(missing);
+}
+
+/**
+ * Deploys the Worker, as a version that names its commit and the way back.
+ *
+ * @returns where it serves, in wrangler's words.
+ * @throws Error if the new version does not serve.
+ */
+async function upload(
+  wrangler: Wrangler,
+  secrets: Secrets,
+  [directory]: string[],
+): Promise<string[]> {
+  using folder = openPrivateFolder();
+  const outputFile = join(folder.path, "output.ndjson");
+  const tag = commitTag();
+  const options = [
+    ...(Object.keys(secrets).length > 0
+      ? ["--secrets-file", writeSecretsFile(folder, secrets)]
+      : []),
+    ...(tag ? [`--tag=${tag}`] : []),
+    // A version's message is short: the bookmark of the directory alone.
+    ...(directory ? [`--message=Before: ${directory}`] : []),
+  ];
+  const code = await wrangler.show(["deploy", ...options], {
+    WRANGLER_OUTPUT_FILE_PATH: outputFile,
+  });
+  const deployment = existsSync(outputFile) ? parseOutput(readFileSync(outputFile, "utf8")) : null;
+  // If the user declines a prompt of wrangler's, it exits without an error.
+  if (code !== 0 || !deployment?.version_id)
+    throw new Error("The Worker was not deployed; the previous version still serves.");
+  return deployment.targets ?? [];
+}
+
+/**
+ * Tests the deployed Worker from outside, and says what is left to do.
+ *
+ * @throws Error if it does not answer well.
+ */
+async function test(
+  { waitSeconds, selection }: Options,
+  { vars }: Unstable_Config,
+  targets: string[],
+  isFirst: boolean,
+): Promise<void> {
+  const address = String(
+    vars.PORTAL_ORIGIN || targets.find((url) => /^https?:\/\//.test(url)) || "",
+  );
+  console.log(`Deployed${address ? `: ${address}` : ""}.`);
+  const faults = address ? await findFaults(address, waitSeconds) : [];
+  if (faults.length > 0 && !isFirst)
+    throw new Error(
+      [
+        "The new version serves, but does not answer well:",
+        ...faults,
+        "If this does not pass, roll back: npm run deploy -- --rollback VERSION",
+      ].join("\n  "),
+    );
+  const steps = [
+    ...faults.map(
+      (fault) => `${fault}: a new address or schedule can take some minutes; ask again.`,
+    ),
+    ...(address ? [] : ["It has no address to test: give it a route, and set PORTAL_ORIGIN."]),
+    ...(isFirst
+      ? [
+          `Create a workspace and a key for it:
+    npm run platform -- ${selection} createWorkspace '{ "name": "…" }'
+    npm run platform -- ${selection} createApiKey '{ "workspaceId": "wks_…" }'`,
+        ]
+      : []),
+    ...(vars.PORTAL_ORIGIN ? [] : ["Set PORTAL_ORIGIN in wrangler.toml, for links to the portal."]),
+    ...(String(vars.EMAIL_FROM).endsWith("@example.com")
+      ? [
+          "Set EMAIL_FROM in wrangler.toml, for e-mails to administrators (docs/operations.md, E-mail).",
+        ]
+      : []),
+  ];
+  if (address && faults.length === 0)
+    console.log("It refuses an invented key, serves this document, and is healthy.");
+  if (steps.length > 0) console.log(["Next:", ...steps].join("\n  - "));
+}
+
+/** Finds the deployment in what wrangler did, one JSON text per line. */
+function parseOutput(lines: string): z.infer<typeof Deployment> | null {
+  for (const line of lines.split("\n")) {
+    const { success, data } = Deployment.safeParse(parseJson(line));
+    if (success) return data;
+  }
+  return null;
+}
