@@ -1,4 +1,4 @@
-import { and, eq, exists, gt, gte, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, gt, lt, type SQL, sql } from "drizzle-orm";
 import { eventIdAt } from "../../contract/ids.ts";
 import { DAY_MS, HOUR_MS } from "../../contract/time.ts";
 import { qb } from "../../db/builder.ts";
@@ -11,10 +11,10 @@ import {
   inOrder,
 } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
-import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { deleteDeliveries } from "../../webhooks/endings.ts";
 import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
 import { isWritable } from "../moves.ts";
+import { takeTurns } from "./turns.ts";
 
 /** An event that is settled later than this after its creation gets an expiry of its own. */
 const EXPIRY_SLACK_MS = HOUR_MS;
@@ -28,9 +28,6 @@ export interface Retention {
 
 /** When to check an event again that is still pending. */
 const LOOK_AGAIN_MS = DAY_MS;
-/** Workspaces found in one query. */
-const WORKSPACES_AT_ONCE = 50;
-const PART = "retention";
 
 /**
  * Parses the deployment's retention variables, in days.
@@ -70,36 +67,16 @@ export async function deleteExpired(
   const before = eventIdAt(
     now - Math.min(retention.deliveredMs, retention.undeliveredMs) - EXPIRY_SLACK_MS,
   );
-  let position = await findPosition(db, PART);
-  while (mayGoOn()) {
-    const found = await findWorkspaces(db, position, before);
-    for (const workspace of found) {
-      position = workspace.id;
-      deleted += await sweepWorkspace(db, workspace, before, retention, now, mayGoOn);
-      if (!mayGoOn()) break;
-    }
-    if (found.length < WORKSPACES_AT_ONCE && mayGoOn()) {
-      position = "";
-      break;
-    }
-  }
-  await updatePosition(db, PART, position);
-  return deleted;
-}
-
-/** Workspaces from `position` on with unchecked events older than `before`. */
-async function findWorkspaces(db: Database, position: string, before: string) {
   const { id, sweptTo } = workspaces;
   const unseen = qb
     .select({ id: events.id })
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sweptTo), lt(events.id, before)));
-  return db
-    .select({ id, sweptTo })
-    .from(workspaces)
-    .where(and(gte(id, position), isWritable(id), exists(unseen)))
-    .orderBy(id)
-    .limit(WORKSPACES_AT_ONCE);
+  const sweep = async (workspace: typeof workspaces.$inferSelect) => {
+    deleted += await sweepWorkspace(db, workspace, before, retention, now, mayGoOn);
+  };
+  await takeTurns(db, "retention", exists(unseen), sweep, mayGoOn);
+  return deleted;
 }
 
 async function sweepWorkspace(

@@ -3,11 +3,10 @@ import { eventIdAt } from "../../contract/ids.ts";
 import { qb } from "../../db/builder.ts";
 import { CLEANUP_MAX, commit, type Database, inOrder } from "../../db/client.ts";
 import { deliveries, events, workspaces } from "../../db/schema.ts";
-import { findPosition, updatePosition } from "../../db/sweep-positions.ts";
 import { exhaustEvents } from "../../webhooks/endings.ts";
 import { type Measured, measureNext, WHOLE_BYTES } from "../../webhooks/event-size.ts";
-import { isWritable } from "../moves.ts";
 import { expire, OF_EVENT } from "./retention.ts";
+import { takeTurns } from "./turns.ts";
 
 /** Age at which an event is measured: by then all older ones are committed. */
 export const SIZE_SLACK_MS = 120_000;
@@ -22,10 +21,6 @@ export interface Trimmed {
   /** Workspaces whose events, mostly pending, still exceed the limit, and their size in bytes. */
   overBound: { workspaceId: string; bytes: number }[];
 }
-
-/** Workspaces found in one query. */
-const WORKSPACES_AT_ONCE = 50;
-const PART = "trimming";
 
 /**
  * Parses the deployment's limit on the events of one workspace, in bytes.
@@ -51,46 +46,20 @@ export async function trimEvents(
 ): Promise<Trimmed> {
   const before = eventIdAt(now - SIZE_SLACK_MS);
   const trimmed: Trimmed = { deleted: 0, overBound: [] };
-  let position = await findPosition(db, PART);
-  while (mayGoOn()) {
-    const found = await findWorkspaces(db, position, before, maxBytes);
-    for (const workspace of found) {
-      // Moved on first: a workspace that uses up all the time gets its next turn after the others.
-      position = workspace.id;
-      const { deleted, excess } = await trimWorkspace(
-        db,
-        workspace,
-        before,
-        maxBytes,
-        now,
-        mayGoOn,
-      );
-      trimmed.deleted += deleted;
-      if (!mayGoOn()) break;
-      if (excess > 0) trimmed.overBound.push({ workspaceId: position, bytes: maxBytes + excess });
-    }
-    if (found.length < WORKSPACES_AT_ONCE && mayGoOn()) {
-      position = "";
-      break;
-    }
-  }
-  await updatePosition(db, PART, position);
-  return trimmed;
-}
-
-/** Workspaces after `position` with unmeasured events or with too many. */
-async function findWorkspaces(db: Database, position: string, before: string, maxBytes: number) {
-  const { id, sizedTo, sizedBytes, trimmedTo } = workspaces;
+  const { id, sizedTo, sizedBytes } = workspaces;
   const unmeasured = qb
     .select({ id: events.id })
     .from(events)
     .where(and(eq(events.workspaceId, id), gt(events.id, sizedTo), lt(events.id, before)));
-  return db
-    .select({ id, sizedTo, sizedBytes, trimmedTo })
-    .from(workspaces)
-    .where(and(gt(id, position), isWritable(id), or(gt(sizedBytes, maxBytes), exists(unmeasured))))
-    .orderBy(id)
-    .limit(WORKSPACES_AT_ONCE);
+  const trim = async (workspace: Workspace) => {
+    const { deleted, excess } = await trimWorkspace(db, workspace, before, maxBytes, now, mayGoOn);
+    trimmed.deleted += deleted;
+    if (excess > 0 && mayGoOn())
+      trimmed.overBound.push({ workspaceId: workspace.id, bytes: maxBytes + excess });
+  };
+  const needsIt = or(gt(sizedBytes, maxBytes), exists(unmeasured));
+  await takeTurns(db, "trimming", needsIt, trim, mayGoOn);
+  return trimmed;
 }
 
 async function trimWorkspace(
