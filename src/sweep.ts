@@ -4,7 +4,6 @@ import { databaseNames, hasOneDatabase, openDirectory } from "./db/databases.ts"
 import { findPosition, updatePosition } from "./db/sweep-positions.ts";
 import { findHealth, SWEPT } from "./health.ts";
 import { log, logError } from "./log.ts";
-import { forgetErasedLeads } from "./records/erasure.ts";
 import { cleanUpAutomations } from "./records/removals.ts";
 import { findOverdue, wake } from "./webhooks/dispatch/wake.ts";
 import { sendNotices } from "./webhooks/notices/notify.ts";
@@ -12,6 +11,7 @@ import { takeSteps } from "./webhooks/redelivery/ranges.ts";
 import { deleteEndedSecrets } from "./webhooks/secrets.ts";
 import { forgetAuditEntries } from "./workspaces/audit-trail.ts";
 import { insertSize } from "./workspaces/database-sizes.ts";
+import { forgetErasedLeads } from "./workspaces/lifecycle/erase-leads.ts";
 import { deleteExpired, parseRetention } from "./workspaces/lifecycle/retention.ts";
 import { parseEventsMaxBytes, trimEvents } from "./workspaces/lifecycle/trimming.ts";
 import { listMoves } from "./workspaces/moves.ts";

@@ -6,7 +6,6 @@ import { Id, Reference, text } from "../contract/text.ts";
 import { commit, query } from "../db/client.ts";
 import { DIRECTORY, openDirectory } from "../db/databases.ts";
 import { forgetKey } from "../quota/forget.ts";
-import { eraseLeads as erase } from "../records/erasure.ts";
 import { FoundLead, findPerson as find } from "../records/finding.ts";
 import { findLeads as selectLeads } from "../records/leads.ts";
 import type { ExportItem } from "../workspaces/export-item.ts";
@@ -15,6 +14,7 @@ import {
   closeWorkspace,
   eraseWorkspace as eraseRows,
 } from "../workspaces/lifecycle/erase.ts";
+import { eraseLeads as erase } from "../workspaces/lifecycle/erase-leads.ts";
 import { exportPage } from "../workspaces/lifecycle/export.ts";
 import { EXPORT_KINDS } from "../workspaces/manifest.ts";
 import { beginErasure } from "../workspaces/moves.ts";

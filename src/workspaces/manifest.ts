@@ -24,7 +24,7 @@ interface Stored {
   kind: string | null;
   /** Columns that are never exported as they are. */
   secret?: Column[];
-  /** Columns that are overwritten before their rows are deleted: see records/erasure.ts. */
+  /** Columns that are overwritten before their rows are deleted: see `eraseRows`. */
   personal?: Column[];
   /** The column that a row of up to 64 KiB mostly consists of. */
   bulk?: Column;
@@ -214,6 +214,11 @@ export const OWNED: OwnedTable[] = entries
       .filter(({ links }) => Object.values(links)[0]?.table === entry.table);
     return { ...entry, owner, children };
   });
+
+/** The entry of a table with rows of workspaces. */
+export function ownedTable(table: SQLiteTable): OwnedTable {
+  return OWNED.find((owned) => owned.table === table) as OwnedTable;
+}
 
 /** The tables whose rows move with their workspace, in order. */
 export const MOVED = OWNED.filter(({ stays }) => !stays);

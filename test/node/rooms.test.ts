@@ -47,7 +47,7 @@ const GENERAL = ["groups", "recent", "timing"];
 
 /** The files that rooms on one level may import of each other. */
 const ENTRIES: Record<string, string[]> = {
-  "records -> webhooks": ["outbox", "event-size", "endings", "dispatch/wake"],
+  "records -> webhooks": ["outbox", "dispatch/wake"],
   "webhooks -> records": ["automations", "leads", "runs"],
   "workspaces -> webhooks": ["notices/notices"],
 };

@@ -12,7 +12,6 @@ import {
 } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
 import { apiKeys, moves, subscriptions, workspaces } from "../../db/schema.ts";
-import { blank } from "../../records/erasure.ts";
 import { CANCEL_PENDING } from "../../webhooks/endings.ts";
 import { deleteSecretsOfDeleted } from "../../webhooks/secrets.ts";
 import type { GatedKey } from "../api-keys.ts";
@@ -133,12 +132,10 @@ function eraseNext(tables: OwnedTable[], id: string): Statements<unknown> {
     const keys = owned.key.map((column, n) => sql`${column} AS ${sql.raw(`k${n}`)}`);
     const next = selectRows(owned, id, keys, CLEANUP_MAX, isNext);
     const names = owned.key.map((_, n) => sql.raw(`k${n}`));
-    const isSelected = sql`(${list([...owned.key])}) IN (SELECT ${list(names)} FROM (${next}))`;
-    const followers = tables.filter(({ through }) => through === owned.table);
-    return inOrder([
-      ...followers.map((follower) => eraseRows(follower, isReached(follower, isSelected))),
-      eraseRows(owned, isSelected),
-    ]);
+    return eraseRows(
+      owned,
+      sql`(${list([...owned.key])}) IN (SELECT ${list(names)} FROM (${next}))`,
+    );
   });
   return inOrder(erased.reverse());
 }
@@ -158,12 +155,18 @@ function isEmpty(tables: OwnedTable[], id: string): SQL {
 }
 
 /**
- * Erases rows of a table with the rows that belong to them, and references to them. Their personal data is
- * overwritten first.
+ * Erases rows of a table with the rows that are found through them or belong to them, and references to
+ * them.
+ *
+ * Personal data is overwritten before it is deleted: a deleted row may stay readable in the file until its
+ * space is reused, but an update of the same size happens in place. SQL cannot reach copies that the
+ * database left behind when it moved rows between pages.
  */
 export function eraseRows(owned: OwnedTable, isSelected: SQL): Statements<unknown> {
   const { table, personal = [], children } = owned;
+  const followers = OWNED.filter(({ through }) => through === table);
   return inOrder([
+    ...followers.map((follower) => eraseRows(follower, isReached(follower, isSelected))),
     ...children.map((child) => overwrite(child, isChildOf(child, owned, isSelected))),
     deleteChildren(owned, isSelected),
     ...referencesTo(table).map(
@@ -192,7 +195,13 @@ function isChildOf({ table, links }: ChildTable, parent: OwnedTable, isSelected:
     SELECT ${list(Object.values(links))} FROM ${parent.table} WHERE ${isSelected})`;
 }
 
-/** Overwrites the personal data of rows. Where that is part of the key, it stays unique. */
+/** A filler of the same number of bytes; null stays null. */
+function blank(text: Column): SQL {
+  if (text.getSQLType() === "blob") return sql`zeroblob(octet_length(${text}))`;
+  return sql`CASE WHEN ${text} <> '' THEN printf('%.*c', length(CAST(${text} AS BLOB)), 'x') ELSE ${text} END`;
+}
+
+/** Overwrites the personal data of rows that have any. Where that is part of the key, it stays unique. */
 function overwrite(
   { table, personal = [] }: Pick<OwnedTable, "table" | "personal">,
   isSelected: SQL,
@@ -204,7 +213,11 @@ function overwrite(
   const blanks = personal.map(
     (column) => sql`${bare(column)} = ${keys.includes(column) ? numbered(column) : blank(column)}`,
   );
-  return sql`UPDATE ${table} SET ${list(blanks)} WHERE ${isSelected}`;
+  const hasAny = sql.join(
+    personal.map((column) => sql`${column} IS NOT NULL`),
+    sql` OR `,
+  );
+  return sql`UPDATE ${table} SET ${list(blanks)} WHERE (${hasAny}) AND ${isSelected}`;
 }
 
 /** Counts the rows of a workspace that are not erased yet. */

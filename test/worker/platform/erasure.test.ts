@@ -6,9 +6,9 @@ import { DAY_MS, HOUR_MS } from "../../../src/contract/time.ts";
 import { commit, openDatabase } from "../../../src/db/client.ts";
 import { leads } from "../../../src/db/schema.ts";
 import { eraseLeads as erasure } from "../../../src/platform/personal-data.ts";
-import { eraseLeads } from "../../../src/records/erasure.ts";
 import { sweep } from "../../../src/sweep.ts";
 import { closeWorkspace, eraseWorkspace } from "../../../src/workspaces/lifecycle/erase.ts";
+import { eraseLeads } from "../../../src/workspaces/lifecycle/erase-leads.ts";
 import {
   errorOf,
   leadReport,

@@ -1,0 +1,45 @@
+import { sql } from "drizzle-orm";
+import { DAY_MS } from "../../contract/time.ts";
+import { insertFrom } from "../../db/builder.ts";
+import { CLEANUP_MAX, type Executable, inOrder, type Statements } from "../../db/client.ts";
+import { erasedLeads, events, leads } from "../../db/schema.ts";
+import { resize, WHOLE_BYTES } from "../../webhooks/event-size.ts";
+import { ownedTable } from "../manifest.ts";
+import { isWritable } from "../moves.ts";
+import { eraseRows } from "./erase.ts";
+
+/**
+ * How long an erased lead cannot be recorded again: as long as a queue may hold it, which is half a day
+ * of retries and then fourteen days as a dead letter.
+ */
+const ERASED_KEPT_MS = 15 * DAY_MS;
+
+/**
+ * Erases leads of the workspace, the events that announced them, with deliveries and attempts, and the
+ * links from their runs. Whether they are stored or not, they are not recorded again for a while.
+ */
+export function eraseLeads(workspaceId: string, ids: string[], now: number): Statements<unknown> {
+  const named = sql`(SELECT value FROM json_each(${JSON.stringify(ids)}))`;
+  // The `+` makes SQLite look up each id instead of scanning the workspace's leads.
+  const isOwn = sql`+${leads.workspaceId} = ${workspaceId} AND ${leads.id} IN ${named}`;
+  const announcesThem = sql`${events.workspaceId} = ${workspaceId}
+    AND ${events.id} IN (SELECT ${leads.eventId} FROM ${leads} WHERE ${isOwn})`;
+  return inOrder([
+    resize(-1, sql`FROM ${events} WHERE ${announcesThem}`, WHOLE_BYTES),
+    eraseRows(ownedTable(events), announcesThem),
+    eraseRows(ownedTable(leads), isOwn),
+    insertFrom(
+      erasedLeads,
+      { workspaceId, id: sql`value`, erasedAt: now },
+      sql`FROM ${named} WHERE true ON CONFLICT DO UPDATE SET erased_at = excluded.erased_at`,
+    ),
+  ]);
+}
+
+/** Forgets leads that were erased so long ago that no queue holds them any more. */
+export function forgetErasedLeads(now: number): Executable {
+  const { workspaceId, id, erasedAt } = erasedLeads;
+  return sql`DELETE FROM ${erasedLeads} WHERE (${workspaceId}, ${id}) IN (
+    SELECT ${workspaceId}, ${id} FROM ${erasedLeads}
+    WHERE ${erasedAt} <= ${now - ERASED_KEPT_MS} AND ${isWritable(workspaceId)} LIMIT ${CLEANUP_MAX})`;
+}
