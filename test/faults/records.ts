@@ -84,7 +84,7 @@ export const RECORDS: Fault[] = [
     ["moving/owned-move.ts", "const all = inOrder([expectMover(this.workspaceId, this.mover, states), part]);", "const all = inOrder([inOrder([]), part]);", "a mover that was overtaken writes nothing"],
     ["moving/mover.ts", "if ((await this.ask(DIRECTORY, entry)) !== this.from) return this.#open();", "await this.ask(DIRECTORY, entry);", "a workspace that has moved is opened there"],
     ["moving/mover.ts", "if (Date.now() - this.move.since < LEFT_BEHIND_MS) return false;", "", "what is left behind is kept for reads in progress"],
-    ["moving/copying.ts", "...forRows(gone, eraseRows).reverse(),", "", "what is erased during a move is erased there"],
+    ["moving/copying.ts", "...erased.map(({ owned, gone }) => eraseRows(owned, hasKey(owned, gone))).reverse(),", "", "what is erased during a move is erased there"],
     ["moving/arrivals.ts", "...fields, ...unmeasured, database: null", "...fields, database: null", "a workspace that has come back is measured anew"],
     ["placement.ts", "if (unreachable) throw unreachable;", "", "a database that does not answer does not make a subscription unknown"],
     ["workspaces.ts", "eq(itsWorkspace, workspaces.id), isNull(deletedAt)", "isNull(deletedAt)", "the portal shows no other workspace's subscription"],

@@ -79,13 +79,12 @@ interface Weighed {
   before: number;
 }
 
-/** Reads the next piece: as many rows of a table as fit. @param kind index into `MOVED`. */
+/** Reads the next piece: as many rows of a table as fit. */
 export function findPiece(
   workspaceId: string,
-  kind: number,
+  owned: OwnedTable,
   after: Position | null,
 ): Statements<Piece> {
-  const owned = MOVED[kind] as OwnedTable;
   const selected = [...wholeRow(owned), sql`${weightOf(owned)} AS weight`];
   const next = selectRows(owned, workspaceId, selected, COPIED_AT_ONCE, isAfter(owned, after));
   const piece = fitting(next, list(positionNames(owned)));
@@ -100,78 +99,72 @@ export function findPiece(
 
 type Key = (string | number)[];
 
-/** Rows written since copying began, in their current state; each list is by index into `MOVED`. */
-export interface ChangedRows {
-  /** The rows that exist, and their keys. */
-  rows: CopiedRow[][];
-  kept: Key[][];
-  /** The keys of the rows that no longer exist. */
-  gone: Key[][];
-  /** The number of the last change included; null if there are none. */
-  through: number | null;
+/** Rows written since copying began, in their current state. */
+export interface Changes {
+  /** Of each table, the rows that exist, and the keys of those that no longer do. */
+  tables: { owned: OwnedTable; rows: CopiedRow[]; gone: Key[] }[];
+  /** The number of the last change included. */
+  through: number;
   /** Whether these were all changes. */
   isAll: boolean;
 }
 
-/** Reads the oldest changes since copying began, in one consistent state of the database. */
-export function findChanges(workspaceId: string): Statements<ChangedRows> {
+function keysOf({ key }: OwnedTable, rows: CopiedRow[]): Key[] {
+  const fields = key.map(fieldOf);
+  return rows.map((row) => fields.map((field) => row[field]) as Key);
+}
+
+/** Reads the oldest changes since copying began, in one consistent state of the database; null if there are none. */
+export function findChanges(workspaceId: string): Statements<Changes | null> {
   const isOwn = sql`${changes.workspaceId} = ${workspaceId}`;
-  const weights = MOVED.map((owned) => {
-    const values = list(owned.key.map((_, i) => sql`${changes.key}->>${sql.raw(String(i))}`));
-    return sql`WHEN ${owned.kind} THEN (SELECT ${weightOf(owned)} FROM ${owned.table}
-      WHERE (${list(owned.key)}) = (${values}))`;
-  });
+  const notedKey = ({ key }: OwnedTable) =>
+    list(key.map((_, i) => sql`${changes.key}->>${sql.raw(String(i))}`));
+  const weights = MOVED.map(
+    (owned) => sql`WHEN ${owned.kind} THEN (SELECT ${weightOf(owned)} FROM ${owned.table}
+      WHERE (${list(owned.key)}) = (${notedKey(owned)}))`,
+  );
   const weighed = sql`SELECT ${changes.number} AS number,
       coalesce(CASE ${changes.kind} ${sql.join(weights, sql` `)} END, 0) AS weight
     FROM ${changes} WHERE ${isOwn} ORDER BY ${changes.number} LIMIT ${CHANGES_AT_ONCE}`;
   const first = sql`SELECT number FROM (${fitting(weighed, sql`number`)})`;
   const noted = sql`FROM ${changes} WHERE ${isOwn} AND ${changes.number} IN (${first})`;
   const statements = inOrder([
-    qb.all<{ kind: string; key: string; number: number }>(
-      sql`SELECT ${changes.kind} AS kind, ${changes.key} AS key, max(${changes.number}) AS number
+    qb.all<{ kind: string; key: string; number: number; last: number }>(
+      sql`SELECT ${changes.kind} AS kind, ${changes.key} AS key, max(${changes.number}) AS number,
+          (SELECT max(${changes.number}) FROM ${changes} WHERE ${isOwn}) AS last
         ${noted} GROUP BY 1, 2`,
     ),
-    qb.all<{ isMore: 0 | 1 }>(
-      sql`SELECT EXISTS (SELECT 1 FROM ${changes}
-        WHERE ${isOwn} AND ${changes.number} > (SELECT max(number) FROM (${first}))) AS "isMore"`,
-    ),
     inOrder(
-      MOVED.map((owned) => {
-        const values = list(owned.key.map((_, i) => sql`${changes.key}->>${sql.raw(String(i))}`));
-        return qb.all<Record<string, unknown>>(
+      MOVED.map((owned) =>
+        qb.all<Record<string, unknown>>(
           sql`SELECT ${list(wholeRow(owned))} FROM ${owned.table} WHERE (${list(owned.key)}) IN (
-            SELECT ${values} ${noted} AND ${changes.kind} = ${owned.kind})`,
-        );
-      }),
+            SELECT ${notedKey(owned)} ${noted} AND ${changes.kind} = ${owned.kind})`,
+        ),
+      ),
     ),
   ]);
-  return readAs(statements, ([noted, [more], found]) => {
-    const there = found.map((kept) => kept.map(toCopied));
-    const kept = MOVED.map(({ key }, i) => {
-      const fields = key.map(fieldOf);
-      return there[i]?.map((row) => fields.map((field) => row[field]) as Key) ?? [];
+  return readAs(statements, ([noted, found]) => {
+    const [change] = noted;
+    if (!change) return null;
+    const tables = MOVED.map((owned, i) => {
+      const rows = found[i]?.map(toCopied) ?? [];
+      const existing = new Set(keysOf(owned, rows).map(String));
+      const keys = noted
+        .filter(({ kind }) => kind === owned.kind)
+        .map(({ key }) => JSON.parse(key) as Key);
+      return { owned, rows, gone: keys.filter((key) => !existing.has(String(key))) };
     });
-    const gone = MOVED.map(({ kind }, i) => {
-      const found = new Set(kept[i]?.map((key) => key.join()));
-      const changed = noted.filter((change) => change.kind === kind);
-      return changed
-        .map(({ key }) => JSON.parse(key) as Key)
-        .filter((key) => !found.has(key.join()));
-    });
-    const through = noted.reduce((most, { number }) => Math.max(most, number), 0);
-    const isAll = more?.isMore === 0;
-    return { rows: there, kept, gone, through: noted.length === 0 ? null : through, isAll };
+    const through = Math.max(...noted.map(({ number }) => number));
+    return { tables, through, isAll: through === change.last };
   });
 }
 
 /**
  * Upserts copied rows of a table. A row that refers to a row that the target does not have yet is left
  * out: both are among the changes, which follow in order.
- *
- * @param kind index into `MOVED`.
  */
-export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknown> {
-  const { table, key, children } = MOVED[kind] as OwnedTable;
+export function upsertRows(owned: OwnedTable, copied: CopiedRow[]): Statements<unknown> {
+  const { table, key, children } = owned;
   // Without a primary key that is only a number: each database assigns its own.
   const own = columnsOf({ table }).filter(([, column]) => !column.primary || key.includes(column));
   const kept = own.filter(([, column]) => !key.includes(column));
@@ -189,7 +182,7 @@ export function upsertRows(kind: number, copied: CopiedRow[]): Statements<unknow
           WHERE ${sql.join([sql`true`, ...refersToCopied], sql` AND `)}
           ON CONFLICT (${list(key.map(bare))}) DO UPDATE
           SET ${list(kept.map(([, column]) => sql`${bare(column)} = ${excluded(column)}`))}`,
-        inOrder(children.map((child) => insertChildren(child, MOVED[kind] as OwnedTable, source))),
+        inOrder(children.map((child) => insertChildren(child, owned, source))),
       ]);
     }),
   );
@@ -212,15 +205,13 @@ function insertChildren(child: ChildTable, { table, key }: OwnedTable, source: S
 }
 
 /** Applies changes: upserts the rows that exist, and deletes those that no longer do. */
-export function applyChanges({ rows: there, kept, gone }: ChangedRows): Statements<unknown> {
-  const forRows = (
-    of: Key[][],
-    make: (owned: OwnedTable, isSelected: SQL) => Statements<unknown>,
-  ) => MOVED.map((owned, i) => (of[i]?.length ? make(owned, hasKey(owned, of[i])) : inOrder([])));
+export function applyChanges({ tables }: Changes): Statements<unknown> {
+  const written = tables.filter(({ rows }) => rows.length > 0);
+  const erased = tables.filter(({ gone }) => gone.length > 0);
   return inOrder([
     // Child rows are deleted and written again, because some may no longer exist.
-    ...forRows(kept, deleteChildren),
-    ...there.map((rows, i) => upsertRows(i, rows)),
-    ...forRows(gone, eraseRows).reverse(),
+    ...written.map(({ owned, rows }) => deleteChildren(owned, hasKey(owned, keysOf(owned, rows)))),
+    ...written.map(({ owned, rows }) => upsertRows(owned, rows)),
+    ...erased.map(({ owned, gone }) => eraseRows(owned, hasKey(owned, gone))).reverse(),
   ]);
 }

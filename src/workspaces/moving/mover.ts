@@ -9,7 +9,7 @@ import { hasLeases } from "../../webhooks/dispatch/lease.ts";
 import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
 import { type GatedKey, listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind } from "../lifecycle/erase.ts";
-import { MOVED } from "../manifest.ts";
+import { MOVED, type OwnedTable } from "../manifest.ts";
 import { cancelMove, deleteChanges, findLiving } from "../moves.ts";
 import { inTime } from "../placement.ts";
 import {
@@ -132,9 +132,10 @@ export class Mover extends OwnedMove {
   }
 
   async #copyPiece({ kind, after }: MovePosition): Promise<void> {
-    const piece = await this.ask(this.from, findPiece(this.workspaceId, kind, after));
+    const owned = MOVED[kind] as OwnedTable;
+    const piece = await this.ask(this.from, findPiece(this.workspaceId, owned, after));
     if (piece.rows.length > 0)
-      await this.commit(this.to, ["arriving"], upsertRows(kind, piece.rows));
+      await this.commit(this.to, ["arriving"], upsertRows(owned, piece.rows));
     const next = piece.next ? { kind, after: piece.next } : { kind: kind + 1, after: null };
     await this.update({ position: next.kind < MOVED.length ? next : null });
   }
@@ -142,7 +143,7 @@ export class Mover extends OwnedMove {
   /** Copies the oldest of the rows written since copying began. @returns whether there are more. */
   async #copyChanges(): Promise<boolean> {
     const changed = await this.ask(this.from, findChanges(this.workspaceId));
-    if (changed.through === null) return false;
+    if (!changed) return false;
     await this.commit(this.to, ["arriving"], applyChanges(changed));
     await this.commitAtSource(deleteChanges(this.workspaceId, changed.through));
     return !changed.isAll;
