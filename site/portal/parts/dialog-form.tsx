@@ -1,6 +1,9 @@
 import type { ComponentChildren } from "preact";
-import type { Action } from "../load.ts";
+import type { WebhookView as Webhook } from "../../../src/webhooks/views.ts";
+import { type Action, useAction } from "../load.ts";
 import { t } from "../text.ts";
+import { announce } from "./announce.tsx";
+import { Dialog } from "./dialog.tsx";
 import { ActionFault } from "./faults.tsx";
 
 interface Props {
@@ -49,5 +52,43 @@ export function DialogForm(props: Props) {
         {isDangerous && submit}
       </div>
     </form>
+  );
+}
+
+/** What a dialog about a subscription is given. */
+export interface AboutWebhook {
+  webhook: Webhook;
+  onClose(): void;
+  /** Something has changed. */
+  onDone(): void;
+}
+
+interface FormDialogProps extends Pick<Props, "isDangerous" | "isIncomplete" | "children"> {
+  texts: { title: string; submit: string };
+  /** Does it. @returns what to announce; null if the form must be corrected first. */
+  act(form: FormData): Promise<string | null>;
+  onClose(): void;
+}
+
+/** A dialog with a form, which closes once that is done. */
+export function FormDialog({ texts, act, onClose, ...form }: FormDialogProps) {
+  const action = useAction();
+  return (
+    <Dialog title={texts.title} onClose={onClose}>
+      {(close) => (
+        <DialogForm
+          {...{ ...form, action, close }}
+          submit={texts.submit}
+          onSubmit={(given) =>
+            void action.run(async () => {
+              const result = await act(given);
+              if (result === null) return;
+              close();
+              announce(result);
+            })
+          }
+        />
+      )}
+    </Dialog>
   );
 }

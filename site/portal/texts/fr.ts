@@ -1,3 +1,4 @@
+import { REASONS } from "../../../src/contract/errors.ts";
 import { counter } from "./count.ts";
 import type { Texts } from "./en.ts";
 
@@ -14,24 +15,7 @@ export const fr: Texts = {
     rate_limited: "Trop de requêtes.",
     internal_error: "Une erreur est survenue de notre côté. Réessayez dans un instant.",
   },
-  reasons: {
-    required: "Saisissez une valeur.",
-    invalid_type: "Cette valeur n’est pas valide.",
-    unknown_value: "Cette valeur ne fait pas partie des choix.",
-    out_of_range: "Cette valeur est hors des bornes admises.",
-    unreadable: "Cette page de la liste n’est plus lisible.",
-    unknown_property: "La requête contient une propriété inconnue.",
-    invalid_url: "Cette URL n’est pas valide.",
-    https_required: "L’URL doit commencer par https://.",
-    credentials_not_allowed: "L’URL ne doit contenir ni identifiant ni mot de passe.",
-    private_address: "L’URL ne doit pas désigner une adresse privée ou locale.",
-    unresolvable_host: "Le nom d’hôte de cette URL est introuvable.",
-    invalid_json: "La requête est illisible.",
-    body_too_large: "La requête est trop volumineuse.",
-    unsupported_media_type: "La requête n’est pas au format JSON.",
-    subscription_limit_reached: "L’espace de travail a atteint son nombre maximal d’abonnements.",
-    idempotency_key_reused: "Cette clé d’idempotence a déjà servi à une autre requête.",
-  },
+  reasons: REASONS,
   kinds: {
     "lead.created": "Nouveau lead",
     "run.completed": "Exécution terminée",
