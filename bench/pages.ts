@@ -1,5 +1,5 @@
 import type { Runtime } from "../scripts/shared/runtime.ts";
-import { encodeCursor, LEADS_LIST } from "../src/contract/cursor.ts";
+import { encodeCursor } from "../src/contract/cursor.ts";
 import { openWorkspace } from "./isolation.ts";
 import { median } from "./statistics.ts";
 import type { Meters } from "./worker.ts";
@@ -81,7 +81,7 @@ function numbersOn(rows: number, page: number): number[] {
 /** The cursor of a page. */
 function cursorOf(rows: number, page: number): string {
   if (page === 1) return "";
-  return encodeCursor(LEADS_LIST, { at: rows - (page - 1) * LIMIT + 1, id: "lea_0" });
+  return encodeCursor("leads", { at: rows - (page - 1) * LIMIT + 1, id: "lea_0" });
 }
 
 async function readPage(runtime: Runtime, apiKey: string, cursor: string) {

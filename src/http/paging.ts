@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { decodeCursor, encodeCursor } from "../contract/cursor.ts";
+import { decodeCursor, encodeCursor, type List } from "../contract/cursor.ts";
 import { ApiError } from "../contract/errors.ts";
 import { PAGE_LIMIT } from "../contract/limits.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
@@ -47,7 +47,7 @@ export const PageQuery = z.object({
  * @throws ApiError `invalid_request` if the cursor is not one of this list.
  */
 export function toPageRequest(
-  list: string,
+  list: List,
   { limit, cursor = "" }: z.output<typeof PageQuery>,
 ): PageRequest {
   if (cursor === "" || cursor === "null") return { limit, after: null };
@@ -82,7 +82,7 @@ export interface Page<Item> {
 }
 
 /** Wraps a page of `list` in the contract's envelope. */
-export function toPage<Item>(list: string, { items, next }: Listing<Item>): Page<Item> {
+export function toPage<Item>(list: List, { items, next }: Listing<Item>): Page<Item> {
   return {
     data: items,
     has_more: next !== null,

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { API_KEYS_LIST } from "../contract/cursor.ts";
 import { randomId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { KEY_OVERLAP_MAX_SECONDS } from "../contract/limits.ts";
@@ -156,7 +155,7 @@ async function usageOf(
 
 export const listKeyUsage = operation({
   about: `Lists a workspace's API keys with the requests of their last 24 hours, newest key first, ${PORTAL_KEYS} per page.`,
-  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }),
+  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("api_keys") }),
   output: pageOf(KeyUsage),
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId, cursor }) {
@@ -180,18 +179,18 @@ export const listKeyUsage = operation({
           })),
       };
     });
-    return toPage(API_KEYS_LIST, { items: await Promise.all(shown), next });
+    return toPage("api_keys", { items: await Promise.all(shown), next });
   },
 });
 
 export const listApiKeys = operation({
   about: "Lists a workspace's API keys, including revoked ones, newest first, 100 per page.",
-  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf(API_KEYS_LIST) }),
+  input: z.strictObject({ workspaceId: WorkspaceId, cursor: cursorOf("api_keys") }),
   output: pageOf(ApiKeyView),
   examples: [{ workspaceId }],
   async run({ env }, { workspaceId, cursor }) {
     await expectWorkspace(env, workspaceId);
     const found = await listStoredKeys(openDirectory(env), workspaceId, pageAfter(cursor));
-    return toPage(API_KEYS_LIST, { items: found.items.map(toApiKeyView), next: found.next });
+    return toPage("api_keys", { items: found.items.map(toApiKeyView), next: found.next });
   },
 });

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { AUDIT_TRAIL_LIST } from "../contract/cursor.ts";
 import { isoTime } from "../contract/time.ts";
 import { openDirectory } from "../db/databases.ts";
 import { listAuditEntries } from "../workspaces/audit-trail.ts";
@@ -22,7 +21,7 @@ export const listAuditTrail = operation({
     "Lists the calls of these operations in the last year, newest first, 100 per page; of one workspace, even if it is erased, or of all.",
   input: z.strictObject({
     workspaceId: WorkspaceId.nullish(),
-    cursor: cursorOf(AUDIT_TRAIL_LIST),
+    cursor: cursorOf("audit_trail"),
   }),
   output: pageOf(AuditEntryView),
   examples: [{}, { workspaceId: "wks_…" }],
@@ -30,6 +29,6 @@ export const listAuditTrail = operation({
     const directory = openDirectory(env);
     const found = await listAuditEntries(directory, workspaceId ?? null, pageAfter(cursor));
     const items = found.items.map(({ id, at, ...entry }) => ({ at: isoTime(at), ...entry }));
-    return toPage(AUDIT_TRAIL_LIST, { items, next: found.next });
+    return toPage("audit_trail", { items, next: found.next });
   },
 });

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { DELIVERIES_LIST } from "../contract/cursor.ts";
 import { DeliveryState, RedeliveryState, WebhookEvent } from "../contract/enumerations.ts";
 import { InputError } from "../contract/input-error.ts";
 import { PAGE_LIMIT } from "../contract/limits.ts";
@@ -48,14 +47,14 @@ export const listDeliveries = operation({
     limit: integer(PAGE_LIMIT.min, PAGE_LIMIT.max)
       .nullish()
       .describe(`default: ${PAGE_LIMIT.default}`),
-    cursor: cursorOf(DELIVERIES_LIST),
+    cursor: cursorOf("deliveries"),
   }),
   output: pageOf(DeliveryView),
   examples: [{ webhookId }, { webhookId, state: "exhausted", limit: 100 }],
   async run({ env }, { webhookId, state, type, limit, cursor }) {
     const { db } = await findPlacementOfWebhook(env, webhookId);
     const request = pageAfter(cursor, limit ?? PAGE_LIMIT.default);
-    return toPage(DELIVERIES_LIST, await listStored(db, webhookId, { state, type }, request));
+    return toPage("deliveries", await listStored(db, webhookId, { state, type }, request));
   },
 });
 

@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { decodeCursor, encodeCursor, type Position } from "../contract/cursor.ts";
+import { decodeCursor, encodeCursor, type List, type Position } from "../contract/cursor.ts";
 import { PAGE_LIMIT, RECORDS_MAX, REDELIVERY_MAX_AGE_MS } from "../contract/limits.ts";
 import { Id, Instant } from "../contract/text.ts";
 import type { Listing, PageRequest } from "../db/page.ts";
@@ -30,7 +30,7 @@ export function several<T extends z.ZodType>(item: T, max = RECORDS_MAX) {
 }
 
 /** The position where a page of `list` begins, from the previous page's `nextCursor`. */
-export function cursorOf(list: string) {
+export function cursorOf(list: List) {
   return z
     .string()
     .transform((text, context) => {
@@ -64,6 +64,6 @@ export function pageAfter(
 }
 
 /** A page of `list`, as `pageOf` describes it. */
-export function toPage<Item>(list: string, { items, next }: Listing<Item>) {
+export function toPage<Item>(list: List, { items, next }: Listing<Item>) {
   return { items, nextCursor: next && encodeCursor(list, next) };
 }

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { FOUND_LEADS_LIST } from "../contract/cursor.ts";
 import { derivedId, isId } from "../contract/ids.ts";
 import { InputError } from "../contract/input-error.ts";
 import { Id, Reference, text } from "../contract/text.ts";
@@ -47,7 +46,7 @@ export const findLeads = operation({
         .nullish()
         .describe("in any spelling, with or without country code"),
       reference: Reference.nullish().describe("your own id of the lead, found directly"),
-      cursor: cursorOf(FOUND_LEADS_LIST),
+      cursor: cursorOf("found_leads"),
     })
     .refine(
       ({ email, phone, reference }) =>
@@ -64,7 +63,7 @@ export const findLeads = operation({
   async run({ env }, { workspaceId, cursor, ...wanted }) {
     const { db } = await findKnownPlacement(env, workspaceId);
     const found = await find(db, env.ENCRYPTION_KEYS, workspaceId, wanted, cursor ?? null);
-    return { ...toPage(FOUND_LEADS_LIST, found), unreadable: found.unreadable };
+    return { ...toPage("found_leads", found), unreadable: found.unreadable };
   },
 });
 

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { WORKSPACES_LIST } from "../contract/cursor.ts";
 import { WebhookEvent } from "../contract/enumerations.ts";
 import { randomId } from "../contract/ids.ts";
 import {
@@ -148,7 +147,7 @@ export const listWorkspaces = operation({
     "Lists workspaces, newest first, 100 per page. With a name, a page examines 2,000, so it may be empty and still have a next one. If a database does not answer, what it knows is null.",
   input: z.strictObject({
     name: Name.nullish().describe("only those whose name contains this, in any case"),
-    cursor: cursorOf(WORKSPACES_LIST),
+    cursor: cursorOf("workspaces"),
   }),
   output: pageOf(WorkspaceView),
   examples: [{}, { name: "lumière" }],
@@ -166,7 +165,7 @@ export const listWorkspaces = operation({
         ...found.items.filter((each) => !wanted || each.name?.toLowerCase().includes(wanted)),
       );
       const isFull = !wanted || items.length >= PAGE_LIMIT.max || pages === SEARCHED_PAGES;
-      if (isFull || !found.next) return toPage(WORKSPACES_LIST, { items, next: found.next });
+      if (isFull || !found.next) return toPage("workspaces", { items, next: found.next });
       request = { ...request, after: found.next };
     }
   },

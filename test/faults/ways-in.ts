@@ -90,7 +90,7 @@ export const WAYS_IN: Fault[] = [
     ["routes/automations.ts", "const visibility = visibilityOf(c.env.SERVED_ROUTES);\n    const row", 'const visibility = visibilityOf("automations.crm_source");\n    const row', "automations of a CRM are hidden until they are served"],
     ["routes/automations.ts", 'throw new ApiError("automation_not_controllable");', 'throw new ApiError("invalid_request");', "a draft is not controllable"],
     ["routes/automations.ts", '    c.executionCtx.waitUntil(wake(c.env, c.get("placement").database, control.wakes));', "", "what a PATCH announces is posted at once"],
-    ["routes/runs.ts", "toPageRequest(list, c", "toPageRequest(RUNS_LIST, c", "the cursor of one automation's runs is not another's"],
+    ["routes/runs.ts", "toPageRequest(list, c", 'toPageRequest("runs", c', "the cursor of one automation's runs is not another's"],
     ["routes/webhooks.ts", "events: [...new Set(creation.events)]", "events: creation.events", "duplicate events collapse"],
     ["routes/webhooks.ts", 'commit(withoutRetries(c.get("db")), deletion)', 'commit(c.get("db"), deletion)', "a deletion whose reply is lost does not answer 404"],
     ["routes/webhooks.ts", 'if (resolution === "private") return "private_address";', "", "a name of a private address is refused"],

@@ -1,5 +1,4 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { AUTOMATIONS_LIST } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import {
@@ -49,10 +48,10 @@ automations.openapi(
     },
   }),
   async (c) => {
-    const request = toPageRequest(AUTOMATIONS_LIST, c.req.valid("query"));
+    const request = toPageRequest("automations", c.req.valid("query"));
     const visibility = visibilityOf(c.env.SERVED_ROUTES);
     const found = await listAutomations(c.get("db"), c.get("workspaceId"), visibility, request);
-    return c.json(toPage(AUTOMATIONS_LIST, found), 200);
+    return c.json(toPage("automations", found), 200);
   },
 );
 

@@ -1,5 +1,4 @@
 import { createRoute } from "@hono/zod-openapi";
-import { LEADS_LIST } from "../../contract/cursor.ts";
 import { Lead, listLeads } from "../../records/leads.ts";
 import { newApp } from "../context.ts";
 import { NEWEST_FIRST, PageQuery, pageOf, toPage, toPageRequest } from "../paging.ts";
@@ -27,9 +26,9 @@ leads.openapi(
     },
   }),
   async (c) => {
-    const request = toPageRequest(LEADS_LIST, c.req.valid("query"));
+    const request = toPageRequest("leads", c.req.valid("query"));
     const keys = c.env.ENCRYPTION_KEYS;
     const found = await listLeads(c.get("db"), keys, c.get("workspaceId"), request);
-    return c.json(toPage(LEADS_LIST, found), 200);
+    return c.json(toPage("leads", found), 200);
   },
 );

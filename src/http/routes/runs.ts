@@ -1,5 +1,4 @@
 import { createRoute } from "@hono/zod-openapi";
-import { RUNS_LIST, runsListOf } from "../../contract/cursor.ts";
 import { ApiError } from "../../contract/errors.ts";
 import { isId } from "../../contract/ids.ts";
 import { visibilityOf } from "../../records/automations.ts";
@@ -31,10 +30,10 @@ runs.openapi(
     },
   }),
   async (c) => {
-    const request = toPageRequest(RUNS_LIST, c.req.valid("query"));
+    const request = toPageRequest("runs", c.req.valid("query"));
     const visibility = visibilityOf(c.env.SERVED_ROUTES);
     const found = await listRuns(c.get("db"), c.get("workspaceId"), visibility, request);
-    return c.json(toPage(RUNS_LIST, found), 200);
+    return c.json(toPage("runs", found), 200);
   },
 );
 
@@ -55,7 +54,7 @@ runs.openapi(
   }),
   async (c) => {
     const { id } = c.req.valid("param");
-    const list = runsListOf(id);
+    const list = `automations/${id}/runs` as const;
     const request = toPageRequest(list, c.req.valid("query"));
     if (!isId("automation", id)) throw new ApiError("automation_not_found");
     const visibility = visibilityOf(c.env.SERVED_ROUTES);

@@ -1,6 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import type { Context } from "hono";
-import { WEBHOOKS_LIST } from "../../contract/cursor.ts";
 import { WebhookEvent } from "../../contract/enumerations.ts";
 import { ApiError, type Reason } from "../../contract/errors.ts";
 import { isId, randomId } from "../../contract/ids.ts";
@@ -125,9 +124,9 @@ webhooks.openapi(
     },
   }),
   async (c) => {
-    const request = toPageRequest(WEBHOOKS_LIST, c.req.valid("query"));
+    const request = toPageRequest("webhooks", c.req.valid("query"));
     const found = await listSubscriptions(c.get("db"), c.get("workspaceId"), request);
-    return c.json(toPage(WEBHOOKS_LIST, found), 200);
+    return c.json(toPage("webhooks", found), 200);
   },
 );
 

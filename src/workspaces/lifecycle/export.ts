@@ -1,5 +1,5 @@
 import { type Column, getTableColumns, getTableName, sql } from "drizzle-orm";
-import { decodeValues, EXPORT_LIST, encodeValues } from "../../contract/cursor.ts";
+import { decodeValues, encodeValues } from "../../contract/cursor.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { isoTime } from "../../contract/time.ts";
 import { qb, toJsonValue } from "../../db/builder.ts";
@@ -147,13 +147,13 @@ function datesOf(name: string, value: unknown): Json {
 }
 
 function encodePlace(workspaceId: string, { part, after }: Place): string {
-  return encodeValues(EXPORT_LIST, [workspaceId, part, ...(after ?? [])]);
+  return encodeValues("export", [workspaceId, part, ...(after ?? [])]);
 }
 
 /** @throws InputError for a cursor that is not from this export. */
 function parsePlace(workspaceId: string, cursor: string | null): Place {
   if (cursor === null) return { part: 0, after: null };
-  const [workspace, part, ...after] = decodeValues(EXPORT_LIST, cursor) ?? [];
+  const [workspace, part, ...after] = decodeValues("export", cursor) ?? [];
   const { order } = OWNED[part as number] ?? {};
   const isWhole = after.length === 0 || after.length === order?.length;
   if (workspace !== workspaceId || !order || !isWhole)

@@ -29,8 +29,8 @@ describe("a cursor", () => {
 
   test("is only valid for its own list", () => {
     expect(decodeCursor("runs", CURSOR)).toBeNull();
-    expect(decodeCursor("lead", CURSOR)).toBeNull();
-    expect(decodeCursor("", CURSOR)).toBeNull();
+    expect(decodeCursor("lead" as never, CURSOR)).toBeNull();
+    expect(decodeCursor("" as never, CURSOR)).toBeNull();
   });
 });
 

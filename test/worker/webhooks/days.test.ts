@@ -1,6 +1,5 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { DELIVERIES_LIST } from "../../../src/contract/cursor.ts";
 import { eventIdAt } from "../../../src/contract/ids.ts";
 import { PENDING_COUNTED_MAX } from "../../../src/contract/limits.ts";
 import { isoTime } from "../../../src/contract/time.ts";
@@ -101,7 +100,7 @@ test("a filtered list of deliveries examines a limited number per page", async (
   do {
     rows.read = 0;
     const found = await listDeliveries(database, id, { state: "exhausted" }, { limit: 2, after });
-    const page = toPage(DELIVERIES_LIST, found);
+    const page = toPage("deliveries", found);
     expect(rows.read).toBeLessThan(5 * DELIVERIES_LOOKED_THROUGH);
     lengths.push(page.data.length);
     expect(page.has_more).toBe(page.next_cursor !== null);
