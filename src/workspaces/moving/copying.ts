@@ -1,7 +1,22 @@
-import { type Column, getTableColumns, getTableName, type SQL, sql } from "drizzle-orm";
+import {
+  and,
+  type Column,
+  eq,
+  getTableColumns,
+  getTableName,
+  lte,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { bare, excluded, fieldOf, fromJson, list, qb, toJsonValue } from "../../db/builder.ts";
-import { inOrder, jsonParameters, readAs, type Statements } from "../../db/client.ts";
+import {
+  type Executable,
+  inOrder,
+  jsonParameters,
+  readAs,
+  type Statements,
+} from "../../db/client.ts";
 import { changes } from "../../db/schema.ts";
 import { deleteChildren, eraseRows } from "../lifecycle/erase.ts";
 import { type ChildTable, isOf, MOVED, type OwnedTable, referencesOf } from "../manifest.ts";
@@ -202,6 +217,13 @@ function insertChildren(child: ChildTable, { table, key }: OwnedTable, source: S
   return sql`INSERT INTO ${child.table} (${list(columns.map(([, column]) => bare(column)))})
       SELECT ${list(values)} ${source}, json_each(r.value, ${path}) AS c
       WHERE true ON CONFLICT DO NOTHING`;
+}
+
+/** Deletes the changes up to a number, which have been applied. */
+export function deleteChanges(workspaceId: string, through: number): Executable {
+  return qb
+    .delete(changes)
+    .where(and(eq(changes.workspaceId, workspaceId), lte(changes.number, through)));
 }
 
 /** Applies changes: upserts the rows that exist, and deletes those that no longer do. */

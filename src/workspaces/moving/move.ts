@@ -1,12 +1,15 @@
 import { z } from "@hono/zod-openapi";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { InputError } from "../../contract/input-error.ts";
-import { commit } from "../../db/client.ts";
+import { qb } from "../../db/builder.ts";
+import { commit, inOrder } from "../../db/client.ts";
 import { openDirectory, openNamed } from "../../db/databases.ts";
+import { moves, workspaces } from "../../db/schema.ts";
 import { sleep } from "../../timing.ts";
-import { beginMove, findMove, type Move } from "../moves.ts";
+import { findMove, type Move } from "../moves.ts";
 import { findPlacement, inTime } from "../placement.ts";
-import { findEntry, voidArrival } from "./arrivals.ts";
 import { Mover } from "./mover.ts";
+import { findEntry, START, voidArrival } from "./steps.ts";
 
 export const MoveProgress = z.object({
   done: z.boolean().describe("the workspace lives in the requested database"),
@@ -67,16 +70,24 @@ async function progressOf(env: Env, workspaceId: string, to: string): Promise<Mo
 }
 
 /**
- * Begins a move at the source. The mover then tells the target, so that nothing is left there if nobody
+ * Begins a move at the source, unless the workspace no longer lives there. The mover then tells the target, so that nothing is left there if nobody
  * continues a move that has begun.
  */
 async function begin(env: Env, workspaceId: string, from: string, to: string): Promise<void> {
   const entry = await inTime(to, commit(openNamed(env, to), findMove(workspaceId)));
   if (entry)
     throw new InputError("database", `what this workspace left in ${to} is still being deleted`);
-  const begun = beginMove(workspaceId, crypto.randomUUID(), to, Date.now());
-  if (await commit(openNamed(env, from), begun))
-    throw new InputError("workspaceId", "this workspace is being erased");
+  const isHere = and(eq(workspaces.id, workspaceId), isNull(workspaces.database));
+  const begun = inOrder([
+    // From now on, triggers note the workspace's changes.
+    sql`INSERT INTO ${moves} (workspace_id, state, move_id, other, position, since)
+      SELECT ${workspaceId}, 'copying', ${crypto.randomUUID()}, ${to}, ${JSON.stringify(START)}, ${Date.now()}
+      FROM ${workspaces} WHERE ${isHere} AND NOT ${workspaces.erasing}
+      ON CONFLICT (workspace_id) DO NOTHING`,
+    qb.select({ erasing: workspaces.erasing }).from(workspaces).where(isHere),
+  ]);
+  const [, [workspace]] = await commit(openNamed(env, from), begun);
+  if (workspace?.erasing) throw new InputError("workspaceId", "this workspace is being erased");
 }
 
 /**

@@ -10,19 +10,20 @@ import { listDue, wake } from "../../webhooks/dispatch/wake.ts";
 import { type GatedKey, listLiveKeys } from "../api-keys.ts";
 import { eraseLeftBehind } from "../lifecycle/erase.ts";
 import { MOVED, type OwnedTable } from "../manifest.ts";
-import { cancelMove, deleteChanges, findLiving } from "../moves.ts";
 import { inTime } from "../placement.ts";
+import { applyChanges, deleteChanges, findChanges, findPiece, upsertRows } from "./copying.ts";
+import { Overtaken, OwnedMove } from "./owned-move.ts";
 import {
   arrive,
+  cancelMove,
+  findLiving,
   openArrived,
   pointDirectory,
   pointTo,
   retractArrival,
   takeArrival,
   takeDirectoryEntry,
-} from "./arrivals.ts";
-import { applyChanges, findChanges, findPiece, upsertRows } from "./copying.ts";
-import { Overtaken, OwnedMove } from "./owned-move.ts";
+} from "./steps.ts";
 
 /** How many key gates a mover tells at once... */
 const MOVE_GATES_AT_ONCE = 50;

@@ -1,29 +1,32 @@
+import { and, eq, isNull, lte, or, sql } from "drizzle-orm";
+import { qb } from "../../db/builder.ts";
 import { commit, type Executable, inOrder, type ResultOf } from "../../db/client.ts";
 import { openNamed } from "../../db/databases.ts";
-import type { MoveState } from "../../db/schema.ts";
+import { type MoveState, moves } from "../../db/schema.ts";
 import { log, logError } from "../../log.ts";
 import { sleep } from "../../timing.ts";
-import {
-  expectMover,
-  isOvertaken,
-  type Move,
-  releaseMove,
-  renewMove,
-  takeMove,
-  updateMove,
-} from "../moves.ts";
+import { findMove, isOf, type Move } from "../moves.ts";
 import { DatabaseUnreachable, inTime } from "../placement.ts";
+import { isMoveIn, updateMove } from "./steps.ts";
 
+/** How long a mover owns a move, unless it renews that. */
+const MOVER_MS = 15_000;
 /** How long a database may take to answer a mover; less than `MOVER_MS`. */
 const MOVER_PATIENCE_MS = 10_000;
 
 /** Another mover has taken over, or the move is over. */
 export class Overtaken extends Error {}
 
+const NOT_OWNED = "NOT NULL constraint failed: moves.workspace_id";
+
 /** How long to wait before another try, while writes wait for it. */
 const RETRY_MS = 100;
 
-/** A move, as one mover owns it. Each mover has its own identity. */
+/**
+ * A move, as one mover owns it. Each mover has its own identity. Only the owner changes the state of a move;
+ * each of its writes checks, in the same transaction, that it still is: it may have hung, and another mover
+ * taken over.
+ */
 export class OwnedMove {
   readonly mover = crypto.randomUUID();
   /** The names of the source and of the target. */
@@ -49,19 +52,37 @@ export class OwnedMove {
    * Takes over the move at the source, or makes sure that this mover still owns it.
    *
    * @param isUrgent whether to take it over even if it is waiting after a failed switch.
-   * @throws Overtaken if another mover owns it.
+   * @throws Overtaken if another mover owns it, or it is over.
    */
   async take(isUrgent = false): Promise<void> {
-    const taken = takeMove(this.move, this.mover, Date.now(), isUrgent);
-    const move = await this.ask(this.from, taken);
-    if (!move) throw new Overtaken();
+    const now = Date.now();
+    const isFree = or(
+      eq(moves.movedBy, this.mover),
+      lte(moves.movedUntil, now),
+      isUrgent ? isNull(moves.movedBy) : undefined,
+    );
+    const taken = qb
+      .update(moves)
+      .set({ movedBy: this.mover, movedUntil: now + MOVER_MS })
+      .where(and(isMoveIn(this.move, ["copying", "draining", "closed", "gone"]), isFree));
+    const [, move] = await this.ask(this.from, inOrder([taken, findMove(this.workspaceId)]));
+    if (move?.movedBy !== this.mover) throw new Overtaken();
     this.move = move;
   }
 
-  /** @param until when the sweep may continue the move, in Unix milliseconds. */
+  /**
+   * Releases the move for the next mover; until then, deliveries need not wait.
+   *
+   * @param until when the sweep may continue it, in Unix milliseconds.
+   */
   async releaseUntil(until: number): Promise<void> {
     this.deadline = Number.POSITIVE_INFINITY;
-    await this.ask(this.from, releaseMove(this.workspaceId, this.mover, until));
+    const state = sql`CASE ${moves.state} WHEN 'draining' THEN 'copying' ELSE ${moves.state} END`;
+    const released = qb
+      .update(moves)
+      .set({ movedBy: null, movedUntil: until, state })
+      .where(and(isOf(this.workspaceId), eq(moves.movedBy, this.mover)));
+    await this.ask(this.from, released);
   }
 
   /** Commits statements in a database. @throws DatabaseUnreachable if there is no answer in time. */
@@ -82,12 +103,15 @@ export class OwnedMove {
     states: MoveState[],
     part: P,
   ): Promise<ResultOf<P>> {
-    const all = inOrder([expectMover(this.workspaceId, this.mover, states), part]);
+    const isOwner = and(isMoveIn(this.move, states), eq(moves.movedBy, this.mover));
+    // Fails the transaction by violating the constraint below.
+    const expectOwner = sql`INSERT INTO ${moves} (workspace_id, move_id, state, other, since)
+      SELECT NULL, '', '', '', 0 WHERE NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isOwner})`;
     try {
-      const [, result] = await this.ask(database, all);
+      const [, result] = await this.ask(database, inOrder([expectOwner, part]));
       return result as ResultOf<P>;
     } catch (error) {
-      throw isOvertaken(error) ? new Overtaken() : error;
+      throw String(error).includes(NOT_OWNED) ? new Overtaken() : error;
     }
   }
 
@@ -96,7 +120,8 @@ export class OwnedMove {
     part: P,
     states = [this.move.state],
   ): Promise<ResultOf<P>> {
-    const kept = inOrder([renewMove(this.workspaceId, Date.now()), part]);
+    const renewed = updateMove(this.workspaceId, { movedUntil: Date.now() + MOVER_MS });
+    const kept = inOrder([renewed, part]);
     const [, result] = await this.commit(this.from, states, kept);
     return result as ResultOf<P>;
   }

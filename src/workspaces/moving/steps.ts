@@ -1,12 +1,61 @@
-import { and, eq, isNotNull, isNull, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, isNull, sql } from "drizzle-orm";
 import { qb } from "../../db/builder.ts";
 import { type Executable, inOrder, readAs, type Statements } from "../../db/client.ts";
 import { DIRECTORY } from "../../db/databases.ts";
-import { moves, workspaces } from "../../db/schema.ts";
-import { findMove, isMoveIn, type Move, START, updateMove, type Workspace } from "../moves.ts";
+import { changes, type MovePosition, type MoveState, moves, workspaces } from "../../db/schema.ts";
+import { MOVED_FIELDS } from "../manifest.ts";
+import { findMove, isOf, type Move } from "../moves.ts";
 import { insertEntry } from "../workspaces.ts";
 
-/* The target's part of a move, and the directory's: see moves.ts. */
+/* What a move writes in the source, in the target and in the directory: see moves.ts. */
+
+/** The fields of a workspace that move with it. */
+type Workspace = Pick<typeof workspaces.$inferSelect, keyof typeof MOVED_FIELDS>;
+
+/** The position of a move that has copied nothing yet. */
+export const START: MovePosition = { kind: 0, after: null };
+
+/** SQL condition: the workspace's row, if it belongs to this move and is in one of these states. */
+export function isMoveIn({ workspaceId, moveId }: Move, states: MoveState[]) {
+  const { state } = moves;
+  return and(isOf(workspaceId), eq(moves.moveId, moveId), inArray(state, states));
+}
+
+export function updateMove(
+  workspaceId: string,
+  fields: Partial<Omit<Move, "workspaceId" | "moveId">>,
+): Executable {
+  return qb.update(moves).set(fields).where(isOf(workspaceId));
+}
+
+/** A workspace that lives in this database; undefined if it does not. */
+export function findLiving(workspaceId: string): Statements<Workspace | undefined> {
+  const found = qb
+    .select(MOVED_FIELDS)
+    .from(workspaces)
+    .where(and(eq(workspaces.id, workspaceId), isNull(workspaces.database)));
+  return readAs(found, ([row]) => row);
+}
+
+/**
+ * Ends a move that its mover owns and that has not reached its switch. The target finds out by itself.
+ * Safe to apply twice. Reads whether it has ended.
+ */
+export function cancelMove(move: Move, mover: string): Statements<boolean> {
+  const { workspaceId, moveId } = move;
+  const statements = inOrder([
+    qb
+      .delete(moves)
+      .where(and(isMoveIn(move, ["copying", "draining", "closed"]), eq(moves.movedBy, mover))),
+    qb
+      .delete(changes)
+      .where(
+        sql`${changes.workspaceId} = ${workspaceId} AND NOT EXISTS (SELECT 1 FROM ${moves} WHERE ${isOf(workspaceId)})`,
+      ),
+    findMove(workspaceId),
+  ]);
+  return readAs(statements, ([, , found]) => found?.moveId !== moveId);
+}
 
 /**
  * Takes over a move at the target: from now on, earlier movers can no longer write there. If nothing
