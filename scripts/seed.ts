@@ -6,10 +6,10 @@
  * Their references are numbered, so that running it again creates no duplicates; after an
  * interruption, `--from` skips existing ones.
  */
-import { progress } from "@clack/prompts";
 import { RECORDS_MAX } from "../src/contract/limits.ts";
 import { fail, parseArguments, parseCount } from "./shared/command.ts";
 import { readState } from "./shared/local-state.ts";
+import { openMeter } from "./shared/meter.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "./shared/platform-client.ts";
 import { numberedLead } from "./shared/sample.ts";
 
@@ -26,13 +26,6 @@ Existing leads stay unchanged. New ones are announced to subscribers, as always.
 `;
 /** While one is in the database, the other is on its way; more would gain nothing. */
 const CALLS_AT_ONCE = 2;
-const LINE_EVERY_MS = 1_000;
-
-/** Shows progress: with a bar in a terminal, otherwise with a line per second. */
-interface Meter {
-  advance(leads: number): void;
-  end(): void;
-}
 
 const { values } = parseArguments(USAGE, {
   leads: { type: "string" },
@@ -60,16 +53,22 @@ try {
 async function seed(workspaceId: string, from: number, last: number): Promise<void> {
   await using platform = await openPlatform(values);
   const startedAt = performance.now();
-  const meter = openMeter(last - from + 1);
+  const leads = last - from + 1;
+  const total = leads.toLocaleString("en-US");
+  const meter = openMeter(leads, `${total} leads`);
+  let done = 0;
+  const text = () => `${done.toLocaleString("en-US")} of ${total} leads`;
   try {
-    await recordAll(platform, workspaceId, from, last, meter);
+    await recordAll(platform, workspaceId, from, last, (count) => {
+      done += count;
+      meter.show(done, text());
+    });
   } finally {
-    meter.end();
+    meter.end(text());
   }
   const seconds = (performance.now() - startedAt) / 1000;
-  const leads = last - from + 1;
   console.log(
-    `${leads.toLocaleString("en-US")} leads in ${seconds.toFixed(1)} s: ` +
+    `${total} leads in ${seconds.toFixed(1)} s: ` +
       `${Math.round(leads / seconds).toLocaleString("en-US")} leads per second.`,
   );
 }
@@ -80,7 +79,7 @@ async function recordAll(
   workspaceId: string,
   from: number,
   last: number,
-  meter: Meter,
+  onRecorded: (count: number) => void,
 ): Promise<void> {
   const now = Date.now();
   let next = from;
@@ -97,7 +96,7 @@ async function recordAll(
         const leads = Array.from({ length: count }, (_, i) => numberedLead(first + i, now));
         await platform.call("recordLeads", { workspaceId, leads });
         open.delete(first);
-        meter.advance(count);
+        onRecorded(count);
       } catch (error) {
         failure ??= error;
       }
@@ -112,30 +111,4 @@ async function recordAll(
       ? reason
       : `${reason}\nAll leads before ${reached} are recorded: --from ${reached}`,
   );
-}
-
-function openMeter(total: number): Meter {
-  let done = 0;
-  const text = () => `${done.toLocaleString("en-US")} of ${total.toLocaleString("en-US")} leads`;
-  if (!process.stdout.isTTY) {
-    let lastAt = performance.now();
-    return {
-      advance: (leads) => {
-        done += leads;
-        if (performance.now() - lastAt < LINE_EVERY_MS) return;
-        lastAt = performance.now();
-        console.log(text());
-      },
-      end: () => {},
-    };
-  }
-  const bar = progress({ max: total, size: 40 });
-  bar.start(text());
-  return {
-    advance: (leads) => {
-      done += leads;
-      bar.advance(leads, text());
-    },
-    end: () => (done < total ? bar.error(text()) : bar.stop(text())),
-  };
 }

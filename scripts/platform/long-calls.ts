@@ -1,8 +1,8 @@
 import type { PlatformInput, PlatformOutput } from "../../src/platform/operations.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { EXPORT_KINDS } from "../../src/workspaces/manifest.ts";
+import { openMeter } from "../shared/meter.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
-import { openMeter } from "./meter.ts";
 
 /**
  * Writes all pages of an export to standard output, one item per line (NDJSON).

@@ -4,8 +4,8 @@ import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformOutput } from "../../src/platform/operations.ts";
 import { parseRecordingInput } from "../../src/records/recording/inputs.ts";
+import { openMeter } from "../shared/meter.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
-import { openMeter } from "./meter.ts";
 
 /** The methods that take many records, and the input field that contains them. */
 const FIELDS = {

@@ -1,6 +1,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server } from "node:http";
+import { buffer } from "node:stream/consumers";
 import type { WebhookDelivery } from "../../src/webhooks/bodies.ts";
 
 const TOLERANCE_SECONDS = 300;
@@ -30,7 +31,7 @@ export async function startReceiver(
 ): Promise<Server> {
   const received = new Set<string>();
   const answer = async (request: IncomingMessage): Promise<Receipt> => {
-    const body = await readBody(request);
+    const body = await buffer(request);
     const reason = signatureFault(
       secret(),
       request.headers["x-service-signature"],
@@ -79,10 +80,4 @@ export function signatureFault(
   const given = digests.split(",v1=").slice(1);
   const isValid = given.some((digest) => timingSafeEqual(expected, Buffer.from(digest, "hex")));
   return isValid ? null : "signature does not match";
-}
-
-async function readBody(request: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk);
-  return Buffer.concat(chunks);
 }

@@ -1,5 +1,5 @@
 import { progress } from "@clack/prompts";
-import { openProgress } from "../shared/command.ts";
+import { openProgress } from "./command.ts";
 
 /** Shows the progress of a command. */
 export interface Meter {
