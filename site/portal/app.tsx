@@ -12,8 +12,7 @@ import { Webhook } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Arrival, OfferDialog, RefusalDialog } from "./parts/arrival.tsx";
-import { Loading } from "./parts/basics.tsx";
-import { LoadFault, NotFound } from "./parts/faults.tsx";
+import { LoadState, NotFound } from "./parts/faults.tsx";
 import { parseRoute, type Route, usageHref } from "./route.ts";
 import { readSession, readSessionEnd, resume, type SessionState, watchSession } from "./session.ts";
 import { chooseLanguage, otherLanguages, t } from "./text.ts";
@@ -90,13 +89,7 @@ function Portal({ session: { offer, refusal }, route, icon }: PortalProps) {
     <>
       <Bar icon={icon} workspace={workspace} route={route} />
       <main id="content" tabIndex={-1}>
-        {workspace ? (
-          <Place workspace={workspace} route={route} />
-        ) : loaded.fault ? (
-          <LoadFault loaded={loaded} />
-        ) : (
-          <Loading />
-        )}
+        {workspace ? <Place workspace={workspace} route={route} /> : <LoadState loaded={loaded} />}
       </main>
       {workspace && (
         <footer>

@@ -6,8 +6,8 @@ import { type Page, redeliver } from "../api.ts";
 import { formatOutcome, formatTime } from "../format.ts";
 import { type Loaded, useAction } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
-import { Badge, Empty, Loading, Time } from "../parts/basics.tsx";
-import { ActionFault, LoadFault } from "../parts/faults.tsx";
+import { Badge, Empty, Time } from "../parts/basics.tsx";
+import { ActionFault, LoadState } from "../parts/faults.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { deliveryHref, goTo, webhookHref } from "../route.ts";
 import { t } from "../text.ts";
@@ -36,9 +36,8 @@ export function Deliveries({ webhook, query, loaded, onDone }: Props) {
     <section>
       <h2>{t.deliveries.title}</h2>
       <Filters webhook={webhook} query={query} />
-      <LoadFault loaded={loaded} />
+      <LoadState loaded={loaded} />
       <ActionFault fault={fault} />
-      {page === null && !loaded.fault && <Loading />}
       {isEmpty && isNarrowed && (
         <Empty {...(page.nextCursor !== null ? t.deliveries.noneSoFar : t.deliveries.noneAtAll)}>
           <a class="button" href={webhookHref(webhook.webhookId)}>

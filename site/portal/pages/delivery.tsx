@@ -7,9 +7,9 @@ import { formatExactTime } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
 import { Attempts } from "../parts/attempts.tsx";
-import { Badge, Facts, Loading } from "../parts/basics.tsx";
+import { Badge, Facts } from "../parts/basics.tsx";
 import { Body } from "../parts/body.tsx";
-import { ActionFault, LoadFault } from "../parts/faults.tsx";
+import { ActionFault, LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
 import { t } from "../text.ts";
@@ -34,7 +34,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
       {delivery === null ? (
         <>
           <Heading>{loaded.fault ? t.deliveries.title : t.loading}</Heading>
-          {loaded.fault ? <LoadFault loaded={loaded} /> : <Loading />}
+          <LoadState loaded={loaded} />
         </>
       ) : (
         <>
@@ -42,7 +42,7 @@ export function Delivery(props: { workspace: Workspace; id: string; eventId: str
             <Heading>{t.kinds[delivery.type] ?? delivery.type}</Heading>
             <Badge tone={delivery.state}>{t.deliveryStates[delivery.state]}</Badge>
           </div>
-          <LoadFault loaded={loaded} />
+          <LoadState loaded={loaded} />
           <About delivery={delivery} />
           <ActionFault fault={fault} />
           {delivery.state === "test" ? (

@@ -3,9 +3,9 @@ import type { KeyUsage as Key } from "../../../src/webhooks/views.ts";
 import { listKeys } from "../api.ts";
 import { formatHour, formatShare, formatTime } from "../format.ts";
 import { useLoad } from "../load.ts";
-import { Badge, Empty, Facts, Loading, Time } from "../parts/basics.tsx";
+import { Badge, Empty, Facts, Time } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
-import { LoadFault } from "../parts/faults.tsx";
+import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Pages } from "../parts/pages.tsx";
 import { usageHref } from "../route.ts";
@@ -19,8 +19,7 @@ export function Usage({ cursor }: { cursor: string | null }) {
     <>
       <Heading>{t.usage}</Heading>
       <p class="lead">{t.usagePage.lead}</p>
-      <LoadFault loaded={loaded} />
-      {keys === null && !loaded.fault && <Loading />}
+      <LoadState loaded={loaded} />
       {keys?.length === 0 && <Empty title={t.usagePage.empty} text={t.usagePage.emptyText} />}
       {keys?.map((key) => (
         <KeyUsage key={key.keyId} of={key} />

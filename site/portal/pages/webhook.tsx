@@ -12,9 +12,9 @@ import { endOverlap, listDeliveries, readWebhook } from "../api.ts";
 import { formatOutcome, formatPending, formatTime, splitUrl } from "../format.ts";
 import { useAction, useLoad } from "../load.ts";
 import { announce } from "../parts/announce.tsx";
-import { Facts, Kinds, Loading, State, Time } from "../parts/basics.tsx";
+import { Facts, Kinds, State, Time } from "../parts/basics.tsx";
 import { DialogButton } from "../parts/dialog.tsx";
-import { ActionFault, LoadFault } from "../parts/faults.tsx";
+import { ActionFault, LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { t } from "../text.ts";
 import { Days } from "./days.tsx";
@@ -30,7 +30,7 @@ export function Webhook(props: { id: string; query: URLSearchParams; kinds: Kind
     deliveries.reload();
   };
   const webhook = loaded.data;
-  if (loaded.fault?.status === 404) return <LoadFault loaded={loaded} />;
+  if (loaded.fault?.status === 404) return <LoadState loaded={loaded} />;
   return (
     <>
       <p class="crumb">
@@ -39,13 +39,13 @@ export function Webhook(props: { id: string; query: URLSearchParams; kinds: Kind
       {webhook === null ? (
         <>
           <Heading>{loaded.fault ? t.subscriptions : t.loading}</Heading>
-          {loaded.fault ? <LoadFault loaded={loaded} /> : <Loading />}
+          <LoadState loaded={loaded} />
         </>
       ) : (
         <>
           <Title webhook={webhook} />
           {webhook.description && <p class="lead">{webhook.description}</p>}
-          <LoadFault loaded={loaded} />
+          <LoadState loaded={loaded} />
           <Trouble webhook={webhook} />
           <Overlap webhook={webhook} onDone={reload} />
           <Actions webhook={webhook} kinds={kinds} onDone={reload} />

@@ -5,8 +5,8 @@ import type {
 import { listWebhooks } from "../api.ts";
 import { formatOutcome, formatTime, splitUrl } from "../format.ts";
 import { useLoad } from "../load.ts";
-import { Empty, Kinds, Loading, State, Time } from "../parts/basics.tsx";
-import { LoadFault } from "../parts/faults.tsx";
+import { Empty, Kinds, State, Time } from "../parts/basics.tsx";
+import { LoadState } from "../parts/faults.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { webhookHref } from "../route.ts";
 import { t } from "../text.ts";
@@ -25,8 +25,7 @@ export function Webhooks({ workspace }: { workspace: Workspace }) {
         </div>
         {webhooks !== null && webhooks.length > 0 && !isFull && <SubscribeLink />}
       </div>
-      <LoadFault loaded={loaded} />
-      {webhooks === null && !loaded.fault && <Loading />}
+      <LoadState loaded={loaded} />
       {webhooks?.length === 0 && (
         <Empty title={t.list.emptyTitle} text={t.list.emptyText}>
           <SubscribeLink />

@@ -3,9 +3,8 @@ import { exchangeLink } from "../api.ts";
 import { useLoad } from "../load.ts";
 import { acceptOffer, arrive, dismissArrival, type Refusal } from "../session.ts";
 import { t } from "../text.ts";
-import { Loading } from "./basics.tsx";
 import { Dialog } from "./dialog.tsx";
-import { LoadFault } from "./faults.tsx";
+import { LoadState } from "./faults.tsx";
 
 interface Props {
   /** The token of the link that was followed. */
@@ -17,8 +16,7 @@ interface Props {
 /** Opens the session of a link, trying again until the server accepts or refuses it. */
 export function Arrival({ link, isHidden = false }: Props) {
   const loaded = useLoad(async () => arrive(link, await exchangeLink(link)), link);
-  if (isHidden) return null;
-  return loaded.fault ? <LoadFault loaded={loaded} /> : <Loading />;
+  return isHidden ? null : <LoadState loaded={loaded} />;
 }
 
 /** Asks whether to leave the workspace that is open for the one of the link that was followed. */

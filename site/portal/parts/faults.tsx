@@ -1,7 +1,7 @@
 import type { Fault } from "../api.ts";
 import type { Loaded } from "../load.ts";
 import { t } from "../text.ts";
-import { Empty } from "./basics.tsx";
+import { Empty, Loading } from "./basics.tsx";
 
 type Texts = Partial<Record<string, string>>;
 
@@ -28,12 +28,12 @@ export function ActionFault({ fault }: { fault: Fault | null }) {
 }
 
 /**
- * Says why something could not be loaded or reloaded, and offers to try again; nothing if all is
- * well.
+ * Shows that something is being loaded, or why it could not be loaded or reloaded, and offers to try again;
+ * nothing once it is there.
  */
-export function LoadFault({ loaded }: { loaded: Loaded<unknown> }) {
+export function LoadState({ loaded }: { loaded: Loaded<unknown> }) {
   const { fault, data, reload } = loaded;
-  if (!fault) return null;
+  if (!fault) return data === null ? <Loading /> : null;
   if (fault.status === 404) return <NotFound />;
   const seconds = fault.retryAfterSeconds;
   return (
