@@ -208,15 +208,12 @@ const standing = prepared(
 /** What a gate must know about a key. If its workspace lives elsewhere, `WORKSPACE_STANDING` is there. */
 export type Standing = ResultOf<ReturnType<typeof standing>>[number];
 
-/** The standing of a key at `now`; null if it is unknown, revoked or expired. */
-export function findStanding(db: Database, keyHash: string, now: number): Promise<Standing | null> {
-  return commit(db, standingOf(keyHash, now));
-}
-
 /**
  * Reads the standing of a key and notes that the key is in use, in one transaction. So a change to the
  * key or its workspace either comes first, and is read here, or finds the key in use, and tells its
  * gate.
+ *
+ * @returns null if the key is unknown, revoked or expired.
  */
 export async function useKey(db: Database, keyHash: string, now: number): Promise<Standing | null> {
   const noted = qb
@@ -229,10 +226,6 @@ export async function useKey(db: Database, keyHash: string, now: number): Promis
         sql`coalesce(${apiKeys.lastUsedAt}, 0) < ${now - STANDING_MAX_AGE_MS}`,
       ),
     );
-  const [, standing] = await commit(db, inOrder([noted, standingOf(keyHash, now)]));
-  return standing;
-}
-
-function standingOf(keyHash: string, now: number): Statements<Standing | null> {
-  return readAs(standing({ keyHash, now }), ([row = null]) => row);
+  const [, [found = null]] = await commit(db, inOrder([noted, standing({ keyHash, now })]));
+  return found;
 }
