@@ -2,7 +2,12 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env, exports } from "cloudflare:workers";
 import { expect } from "vitest";
 import { WebhookEvent } from "../../src/contract/enumerations.ts";
-import { ApiError, type ErrorCode, type ErrorDetails } from "../../src/contract/errors.ts";
+import {
+  ApiError,
+  type ErrorCode,
+  type ErrorDetails,
+  type Reason,
+} from "../../src/contract/errors.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { openDatabase } from "../../src/db/client.ts";
 import { app } from "../../src/http/app.ts";
@@ -156,6 +161,11 @@ export function refusal(status: number, code: ErrorCode, details: ErrorDetails =
   return { ...answer, headers: { ...answer.headers, ...more[status] } };
 }
 
+/** The whole expected response to a request with an invalid parameter. */
+export function invalid(parameter: string, reason: Reason, more: ErrorDetails = {}): Answer {
+  return refusal(400, "invalid_request", { parameter, reason, ...more });
+}
+
 /** The rate limit headers of a response's headers. */
 export function rateLimitOf({ headers }: Answer) {
   return {
@@ -283,6 +293,16 @@ export async function recordAutomation(
 ): Promise<string> {
   const automations = [automationReport(crypto.randomUUID(), differences)];
   const { ids } = await exports.Platform.recordAutomations({ workspaceId, automations });
+  return ids[0] as string;
+}
+
+/** Records one lead and returns its id. */
+export async function recordLead(
+  workspaceId: string,
+  differences: Partial<LeadReport> = {},
+): Promise<string> {
+  const leads = [leadReport(crypto.randomUUID(), differences)];
+  const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
   return ids[0] as string;
 }
 

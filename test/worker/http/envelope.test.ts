@@ -1,5 +1,5 @@
 import { exports } from "cloudflare:workers";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import {
   type Answer,
   deployedWith,
@@ -15,6 +15,7 @@ import {
   success,
   withoutRateLimit,
 } from "../../support/api.ts";
+import { keepLog } from "../../support/log-lines.ts";
 
 const NOT_FOUND = refusal(404, "route_not_found");
 const DATABASE_DOWN: D1Database = {
@@ -25,10 +26,10 @@ const DATABASE_DOWN: D1Database = {
   },
 } as unknown as D1Database;
 
-afterEach(() => void vi.restoreAllMocks());
+const lines = keepLog();
 
 describe("every answer", () => {
-  test("is no-store and has the three rate limit headers: 200, 201, 204, 400, 404, 413, 415, 422, 429", async () => {
+  test("is no-store and counts down the key's quota in its headers: 200, 201, 204, 400, 404, 413, 415, 422, 429", async () => {
     const { workspaceId, api } = await openWorkspace({ requestsPerWindow: 9 });
     const draft = await recordAutomation(workspaceId, { status: "draft" });
     const url = "https://ok-headers.example/";
@@ -52,24 +53,25 @@ describe("every answer", () => {
     expect(answers.map(({ status }) => status)).toEqual([
       201, 200, 204, 400, 404, 413, 415, 422, 200, 429,
     ]);
-    for (const { headers } of answers) expect(headers).toMatchObject(EVERY_ANSWER);
+    for (const answer of answers) {
+      expect(answer.headers).toMatchObject(EVERY_ANSWER);
+      expect(rateLimitOf(answer)).toMatchObject({ limit: 9 });
+      expect(rateLimitOf(answer).resetSeconds).toBeCloseTo(57, -1);
+    }
     expect(answers.map((answer) => rateLimitOf(answer).remaining)).toEqual([
       8, 7, 6, 5, 4, 3, 2, 1, 0, 0,
     ]);
     expect(answers.filter(({ headers }) => "retry-after" in headers)).toEqual([answers.at(-1)]);
+    const { headers, body } = answers.at(-1) as Answer;
+    const seconds = Number(headers["x-ratelimit-reset"]);
+    expect(headers["retry-after"]).toBe(String(seconds));
+    expect(body).toEqual(refusal(429, "rate_limited", { retry_after_seconds: seconds }).body);
   });
 
   test("has them outside /v1 too: the address's rate limit, without being charged to it", async () => {
     const address = freshAddress();
     const headers = { "CF-Connecting-IP": address };
-    for (const path of [
-      "/",
-      "/v2/leads",
-      "/V1/leads",
-      "//v1/leads",
-      "/v1%2fleads",
-      "/favicon.ico",
-    ]) {
+    for (const path of ["/", "/v2/leads", "/V1/leads", "//v1/leads", "/v1%2fleads"]) {
       const answer = await send(path, { headers });
       expect(answer, path).toEqual(NOT_FOUND);
       expect(rateLimitOf(answer)).toEqual({ limit: 20, remaining: 20, resetSeconds: 300 });
@@ -104,17 +106,12 @@ describe("a route that does not exist", () => {
       "/v1",
       "/v1/",
       "/v1/automations/",
-      "/v1/automations/aut_1/",
       "/v1/automations/aut_1/runs/",
       "/v1/automations/aut_1/leads",
       "/v1/Leads",
       "/v1//leads",
-      "/v1/leads/",
-      "/v1/leads/lea_1/runs",
       "/v1/leads%20",
-      "/v1/runs/run_1/lead",
       "/v1/webhooks/",
-      "/v1/v1/leads",
       "/v1/%ff",
       "/v1/%00",
       `/v1/${"a".repeat(10_000)}`,
@@ -130,43 +127,32 @@ describe("an id that does not exist", () => {
     "%zz",
     "%",
     "%2f",
-    "%2F..%2Fleads",
-    "aut_%00",
     "aut_1%2fruns",
-    "%F0%9F%98%80",
     "aut_😀",
     "aut_'%20OR%201=1--",
-    "aut_%25%32%35",
-    "null",
-    "*",
     ":id",
-    `aut_${"a".repeat(10_000)}`,
     `aut_${"%00".repeat(2_000)}`,
   ];
 
-  test("is a plain 404 for an automation, its runs and its PATCH", async () => {
-    const { api } = await openWorkspace();
-    const unknown = refusal(404, "automation_not_found");
-    for (const id of JUNK) {
+  test.each(JUNK)(
+    "is a plain 404 for an automation, its runs, its PATCH and a subscription: %.30s",
+    async (id) => {
+      const { api } = await openWorkspace();
+      const unknown = refusal(404, "automation_not_found");
       const path = `/v1/automations/${id}`;
-      expect(await api.get(path), path.slice(0, 60)).toEqual(unknown);
-      expect(await api.get(`${path}/runs`), path.slice(0, 60)).toEqual(unknown);
-      expect(await api.patch(path, { status: "paused" }), path.slice(0, 60)).toEqual(unknown);
-    }
-  });
-
-  test("is a plain 404 for a subscription", async () => {
-    const { api } = await openWorkspace();
-    for (const id of JUNK)
-      expect(await api.delete(`/v1/webhooks/${id}`), id.slice(0, 60)).toEqual(
-        refusal(404, "webhook_not_found"),
-      );
-  });
+      expect(await api.get(path)).toEqual(unknown);
+      expect(await api.get(`${path}/runs`)).toEqual(unknown);
+      expect(await api.patch(path, { status: "paused" })).toEqual(unknown);
+      expect(await api.delete(`/v1/webhooks/${id}`)).toEqual(refusal(404, "webhook_not_found"));
+    },
+  );
 });
 
 describe("HEAD", () => {
   test("is answered like GET, without the body", async () => {
     const { workspaceId, api } = await openWorkspace();
+    const anonymous = await send("/v1/leads", { method: "HEAD" });
+    expect(anonymous).toEqual({ ...refusal(401, "invalid_api_key"), body: null });
     const id = await recordAutomation(workspaceId);
     const paths = [
       "/v1/automations",
@@ -186,17 +172,10 @@ describe("HEAD", () => {
       expect(rateLimitOf(head).remaining).toBe(rateLimitOf(asked).remaining - 1);
     }
   });
-
-  test("needs a key like GET", async () => {
-    expect(await send("/v1/leads", { method: "HEAD" })).toEqual({
-      ...refusal(401, "invalid_api_key"),
-      body: null,
-    });
-  });
 });
 
 describe("an unknown query parameter", () => {
-  test("is ignored", async () => {
+  test("is ignored, also by a route that has none", async () => {
     const { workspaceId, api } = await openWorkspace();
     const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     const plain = await api.get<{ data: { id: string }[] }>("/v1/leads");
@@ -213,26 +192,21 @@ describe("an unknown query parameter", () => {
       expect(withoutRateLimit(await api.get(`/v1/leads?${query}`)), query).toEqual(
         withoutRateLimit(plain),
       );
-  });
-
-  test("is ignored by a route that has no parameters", async () => {
-    const { workspaceId, api } = await openWorkspace();
     const id = await recordAutomation(workspaceId);
     expect((await api.get(`/v1/automations/${id}?limit=0&cursor=x`)).status).toBe(200);
   });
 });
 
 describe("an error on our side", () => {
-  test("is a 500 with a generic message and all four headers", async () => {
-    vi.spyOn(console, "error").mockImplementation(() => {});
+  test("is a 500 with a generic message, and is logged with the id of the request", async () => {
     const { apiKey } = await openWorkspace();
     const answer = await openApi(apiKey, deployedWith({ DB: DATABASE_DOWN })).get("/v1/leads");
     expect(answer).toEqual(refusal(500, "internal_error"));
     expect(JSON.stringify(answer)).not.toMatch(/D1_ERROR|camille|table/);
+    expect(lines.join()).toMatch(new RegExp(`request_failed.*${answer.headers["x-request-id"]}`));
   });
 
   test("in the address's gate still gets the error body, and is not stored", async () => {
-    vi.spyOn(console, "error").mockImplementation(() => {});
     const unreachable = {
       getByName: () => ({
         fail: () => Promise.reject(new Error("Durable Object is overloaded")),
@@ -251,8 +225,6 @@ describe("an error on our side", () => {
 
 describe("the id of a request", () => {
   test("is the same in its response and in its log line, for every kind of request", async () => {
-    const lines: string[] = [];
-    vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));
     const { api } = await openWorkspace();
     const answers = [
       await api.get("/v1/leads"),
@@ -274,21 +246,10 @@ describe("the id of a request", () => {
     expect(await nameOf("9c1f2e6a4b7d8035-CDG")).toBe("9c1f2e6a4b7d8035-CDG");
     expect(await nameOf("<script>")).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   });
-
-  test("with an internal error is logged with the error", async () => {
-    const lines: string[] = [];
-    vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
-    const { apiKey } = await openWorkspace();
-    const answer = await openApi(apiKey, deployedWith({ DB: DATABASE_DOWN })).get("/v1/leads");
-    expect(lines.join()).toContain(`"requestId":"${answer.headers["x-request-id"]}"`);
-  });
 });
 
 describe("the log", () => {
   test("of a request contains no key, no path of the client's and nothing about the workspace's people", async () => {
-    const lines: string[] = [];
-    vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));
-    vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
     const { workspaceId, apiKey, api } = await openWorkspace();
     const lead = leadReport("1", {
       name: "Camille Durand",
@@ -306,8 +267,6 @@ describe("the log", () => {
   });
 
   test("of a failed query contains none of its parameters", async () => {
-    const lines: string[] = [];
-    vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
     const { apiKey } = await openWorkspace();
     const failing: D1Database = {
       withSession: () => failing,

@@ -1,13 +1,10 @@
 import { exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { toBase64Url } from "../../../src/contract/bytes.ts";
-import { type Answer, leadReport, openWorkspace, refusal } from "../../support/api.ts";
+import type { Page as PageOf } from "../../../src/http/paging.ts";
+import { type Answer, invalid, leadReport, openWorkspace } from "../../support/api.ts";
 
-interface Page {
-  data: { id: string; created_at: string }[];
-  has_more: boolean;
-  next_cursor: string | null;
-}
+type Page = PageOf<{ id: string; created_at: string }>;
 
 type Workspace = Awaited<ReturnType<typeof openWorkspace>>;
 
@@ -35,6 +32,8 @@ function idsOf(pages: Page[]): string[] {
   return pages.flatMap(({ data }) => data.map(({ id }) => id));
 }
 
+const forged = (text: string) => toBase64Url(new TextEncoder().encode(text));
+
 const LISTS = ["/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks"];
 
 describe("the limit of a page", () => {
@@ -60,73 +59,40 @@ describe("the limit of a page", () => {
   });
 
   const bounds = { min: 1, max: 100 };
-  const outOfRange = refusal(400, "invalid_request", {
-    parameter: "limit",
-    reason: "out_of_range",
-    ...bounds,
-  });
-  const noInteger = refusal(400, "invalid_request", {
-    parameter: "limit",
-    reason: "invalid_type",
-    ...bounds,
-  });
+  const outOfRange = invalid("limit", "out_of_range", bounds);
+  const noInteger = invalid("limit", "invalid_type", bounds);
 
-  test.each(["0", "-1", "-0", "101", "1000", "00", "9007199254740993", "9".repeat(400)])(
+  test.each(["0", "-1", "101", "00", "9007199254740993", "9".repeat(400)])(
     "is rejected, not corrected, if it is out of range: limit=%s",
     async (limit) => {
       expect(await workspace.api.get(`/v1/leads?limit=${limit}`)).toEqual(outOfRange);
     },
   );
 
-  test.each([
-    "",
-    "1.0",
-    "1e1",
-    "--1",
-    "-",
-    "%2B5",
-    "+5",
-    "%205",
-    "5%20",
-    "5%0A",
-    "5%00",
-    "0x10",
-    "0b1",
-    "1_0",
-    "%D9%A3",
-    "%EF%BC%95",
-    "NaN",
-    "Infinity",
-    "null",
-    "ten",
-    "5,6",
-    "%ff",
-  ])("is rejected if it is not decimal digits: limit=%s", async (limit) => {
-    expect(await workspace.api.get(`/v1/leads?limit=${limit}`)).toEqual(noInteger);
-  });
+  test.each(["", "1.0", "1e1", "%2B5", "5%20", "0x10", "1_0", "%EF%BC%95", "null", "5,6"])(
+    "is rejected if it is not decimal digits: limit=%s",
+    async (limit) => {
+      expect(await workspace.api.get(`/v1/leads?limit=${limit}`)).toEqual(noInteger);
+    },
+  );
 
   test("is rejected if it has no value or is repeated, even with the same value", async () => {
     expect(await workspace.api.get("/v1/leads?limit")).toEqual(noInteger);
-    const repeated = refusal(400, "invalid_request", {
-      parameter: "limit",
-      reason: "invalid_type",
-    });
+    const repeated = invalid("limit", "invalid_type");
     expect(await workspace.api.get("/v1/leads?limit=5&limit=5")).toEqual(repeated);
     expect(await workspace.api.get("/v1/leads?limit=5&li%6Dit=6")).toEqual(repeated);
   });
 
-  test.each(LISTS)("is checked by every list: %s", async (path) => {
+  test.each(LISTS)("is checked by every list, and so is the cursor: %s", async (path) => {
     expect(await workspace.api.get(`${path}?limit=0`)).toEqual(outOfRange);
     expect(await workspace.api.get(`${path}?limit=1.0`)).toEqual(noInteger);
+    const foreign = `${path}?cursor=${forged(`[1,"${path === "/v1/leads" ? "runs" : "leads"}",1,"lea_1"]`)}`;
+    expect(await workspace.api.get(foreign)).toEqual(invalid("cursor", "unreadable"));
   });
 });
 
 describe("the cursor of a page", () => {
-  const unreadable = refusal(400, "invalid_request", {
-    parameter: "cursor",
-    reason: "unreadable",
-  });
-  const forged = (text: string) => toBase64Url(new TextEncoder().encode(text));
+  const unreadable = invalid("cursor", "unreadable");
   let workspace: Workspace;
   let first: Page;
   beforeAll(async () => {
@@ -159,9 +125,7 @@ describe("the cursor of a page", () => {
   test.each([
     ["garbage", "garbage"],
     ["NULL in capitals", "NULL"],
-    ["null with a space", "null%20"],
     ["a space", "%20"],
-    ["a NUL", "%00"],
     ["bytes that are not UTF-8", "%ff"],
     ["broken percent-encoding", "%zz"],
     ["an emoji", "😀"],
@@ -177,19 +141,6 @@ describe("the cursor of a page", () => {
     const cursor = first.next_cursor as string;
     for (const tampered of [cursor.slice(1), cursor.slice(0, -2), `${cursor}AAAA`, `${cursor}=`])
       expect(await workspace.api.get(`/v1/leads?cursor=${tampered}`), tampered).toEqual(unreadable);
-  });
-
-  test.each(LISTS.filter((path) => path !== "/v1/leads"))(
-    "of one list is unreadable in another: %s",
-    async (path) => {
-      expect(await workspace.api.get(`${path}?cursor=${first.next_cursor}`)).toEqual(unreadable);
-    },
-  );
-
-  test("is rejected if it is repeated", async () => {
-    expect(await workspace.api.get("/v1/leads?cursor=&cursor=")).toEqual(
-      refusal(400, "invalid_request", { parameter: "cursor", reason: "invalid_type" }),
-    );
   });
 
   test("never causes an error, whatever id or time was forged", async () => {
@@ -223,21 +174,12 @@ describe("a list read page by page", () => {
     expect(idsOf(pages)).toEqual(newestFirst.map(({ id }) => id));
   });
 
-  test("ends with a full last page that says there is no more", async () => {
+  test("with equal times is complete, in the order of the ids, and ends with a full page", async () => {
     const workspace = await openWorkspace();
-    await recordLeads(workspace.workspaceId, Array(6).fill("2026-01-01T00:00:00Z"));
+    const ids = await recordLeads(workspace.workspaceId, Array(12).fill("2026-01-01T00:00:00Z"));
     const pages = await walk(workspace, "/v1/leads?limit=3");
-    expect(pages.map(({ data, has_more }) => [data.length, has_more])).toEqual([
-      [3, true],
-      [3, false],
-    ]);
-  });
-
-  test("with equal times is complete, in the order of the ids", async () => {
-    const workspace = await openWorkspace();
-    const ids = await recordLeads(workspace.workspaceId, Array(11).fill("2026-01-01T00:00:00Z"));
-    const pages = await walk(workspace, "/v1/leads?limit=2");
     expect(idsOf(pages)).toEqual(ids.toSorted().reverse());
+    expect(pages.map(({ has_more }) => has_more)).toEqual([true, true, true, false]);
   });
 
   test("skips and repeats nothing while rows are added: newer, older and in between", async () => {

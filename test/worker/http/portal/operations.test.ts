@@ -1,16 +1,14 @@
 import { exports } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { WebhookEvent } from "../../../../src/contract/enumerations.ts";
 import type { ErrorDetails } from "../../../../src/contract/errors.ts";
-import { subscriptions } from "../../../../src/db/schema.ts";
 import { REDELIVERY_RANGES_MAX } from "../../../../src/webhooks/redelivery/ranges.ts";
 import { deployedWith, openWorkspace } from "../../../support/api.ts";
 import {
   announceLeads,
-  db,
   HOUR_MS,
   receivedBy,
+  setSubscription,
   statesOf,
   subscribe,
   subscriberUrl,
@@ -199,7 +197,7 @@ describe("a webhook in the portal", () => {
     const { webhookId, eventIds, portal, path } = await openOwed();
     const range = { from: "evt_", before: null, states: [], askedAt: 0, after: "evt_" };
     const ranges = Array.from({ length: REDELIVERY_RANGES_MAX }, () => range);
-    await db.update(subscriptions).set({ ranges }).where(eq(subscriptions.id, webhookId));
+    await setSubscription(webhookId, { ranges });
     const since = TWO_HOURS_AGO;
     const refusal = portalRefusal(429, "rate_limited", { retry_after_seconds: 60 });
     expect(await portal.post(`${path}/redeliver`, { since })).toEqual(refusal);

@@ -86,7 +86,7 @@ test.each(["/portal/index.html", "/portal/x.0a1b2c3d4e5f.js", "/portal/x", "/por
   },
 );
 
-test("with PORTAL off, nothing exists under /portal, and no link is made", async () => {
+test("with PORTAL off, nothing exists under /portal, and no link is made, nor without its address", async () => {
   const { workspaceId } = await openWorkspace();
   const fetch = deployedWith({ PORTAL: "off" });
   const portal = await openPortal(workspaceId, fetch);
@@ -99,10 +99,6 @@ test("with PORTAL off, nothing exists under /portal, and no link is made", async
   expect(await portal.post("/webhooks", {})).toEqual(notFound);
   const off = new Platform(createExecutionContext(), { ...env, PORTAL: "off" });
   expect(await errorOf(off.createPortalLink({ workspaceId }))).toContain("PORTAL is off");
-});
-
-test("no link is made if the deployment's address is not configured", async () => {
-  const { workspaceId } = await openWorkspace();
   const nowhere = new Platform(createExecutionContext(), { ...env, PORTAL_ORIGIN: "" });
   expect(await errorOf(nowhere.createPortalLink({ workspaceId }))).toContain("PORTAL_ORIGIN");
 });

@@ -1,5 +1,6 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import type { Page as PageOf } from "../../../../src/http/paging.ts";
 import type { Automation } from "../../../../src/records/automations.ts";
 import {
   automationReport,
@@ -11,11 +12,7 @@ import {
 
 const NOT_FOUND = refusal(404, "automation_not_found");
 
-interface Page {
-  data: Automation[];
-  has_more: boolean;
-  next_cursor: string | null;
-}
+type Page = PageOf<Automation>;
 
 describe("GET /automations/{id}", () => {
   test("returns one automation, with exactly the fields of the contract", async () => {
@@ -82,12 +79,6 @@ describe("GET /automations", () => {
     );
     const byId = (a: unknown, b: unknown) => JSON.stringify(a).localeCompare(JSON.stringify(b));
     expect(page.body.data.toSorted(byId)).toEqual(each.toSorted(byId));
-    expect(page.body.data.map(({ status }) => status).toSorted()).toEqual([
-      "active",
-      "draft",
-      "error",
-      "paused",
-    ]);
   });
 
   test("returns them newest first by creation, whatever changed since", async () => {

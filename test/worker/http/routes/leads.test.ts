@@ -1,18 +1,21 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import type { Page as PageOf } from "../../../../src/http/paging.ts";
 import type { Lead } from "../../../../src/records/leads.ts";
 import { showPerson } from "../../../../src/records/person.ts";
-import { leadReport, openWorkspace, success } from "../../../support/api.ts";
+import {
+  leadReport,
+  openWorkspace,
+  recordAutomation,
+  recordLead,
+  success,
+} from "../../../support/api.ts";
 import { keepLog } from "../../../support/log-lines.ts";
 import { damageLead } from "../../../support/record.ts";
 
 const lines = keepLog();
 
-interface Page {
-  data: Lead[];
-  has_more: boolean;
-  next_cursor: string | null;
-}
+type Page = PageOf<Lead>;
 
 describe("GET /leads", () => {
   test("returns leads with exactly the fields of the contract, from any source", async () => {
@@ -43,12 +46,11 @@ describe("GET /leads", () => {
       phone: "+33600000000",
       customFields: { budget: "10 000 – 15 000 €", visite_souhaitee: true },
     };
-    const lead = leadReport("1", { ...person, createdAt: "2026-03-14T09:26:53.589Z" });
-    const { ids } = await exports.Platform.recordLeads({ workspaceId, leads: [lead] });
+    const id = await recordLead(workspaceId, { ...person, createdAt: "2026-03-14T09:26:53.589Z" });
     const { body } = await api.get<Page>("/v1/leads");
     expect(body.data).toEqual([
       {
-        id: ids[0],
+        id,
         source: "social",
         agent_id: expect.stringMatching(/^agt_/),
         ...showPerson(person),
@@ -61,13 +63,8 @@ describe("GET /leads", () => {
     const [one, other] = await Promise.all([openWorkspace(), openWorkspace()]);
     const agent = { reference: "agent-1", name: "Agence Lumière" };
     for (const { workspaceId } of [one, other]) {
-      await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { agent })] });
-      await exports.Platform.recordAutomations({
-        workspaceId,
-        automations: [
-          { reference: "1", type: "lead_ads", provider: "facebook", agent, status: "active" },
-        ],
-      });
+      await recordLead(workspaceId, { agent });
+      await recordAutomation(workspaceId, { agent });
     }
     const agentIds = async ({ api }: typeof one) =>
       Promise.all(

@@ -1,20 +1,18 @@
 import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import type { Page as PageOf } from "../../../../src/http/paging.ts";
 import type { Run } from "../../../../src/records/runs.ts";
 import {
-  leadReport,
+  EMPTY_PAGE,
+  invalid,
   openWorkspace,
   recordAutomation,
-  refusal,
+  recordLead,
   runReport,
   success,
 } from "../../../support/api.ts";
 
-interface Page {
-  data: Run[];
-  has_more: boolean;
-  next_cursor: string | null;
-}
+type Page = PageOf<Run>;
 
 /** A workspace with two automations; the first has three runs, the second one. */
 async function openRuns() {
@@ -38,10 +36,7 @@ describe("GET /runs", () => {
   test("returns runs with exactly the fields of the contract", async () => {
     const { workspaceId, api } = await openWorkspace();
     const automationId = await recordAutomation(workspaceId);
-    const { ids: leads } = await exports.Platform.recordLeads({
-      workspaceId,
-      leads: [leadReport("1")],
-    });
+    const leadId = await recordLead(workspaceId);
     const actions = [{ type: "send_message", status: "success" }, { type: "tag" }, {}];
     const { ids } = await exports.Platform.recordRuns({
       workspaceId,
@@ -51,7 +46,7 @@ describe("GET /runs", () => {
           triggerType: "story_reply",
           occurredAt: "2026-03-14T09:26:53.589Z",
           actions,
-          leadId: leads[0] ?? null,
+          leadId,
         }),
         runReport("2", automationId, { occurredAt: "2026-03-13T00:00:00Z" }),
       ],
@@ -59,6 +54,7 @@ describe("GET /runs", () => {
     for (const id of ids) expect(id).toMatch(/^run_[0-9a-z]+$/);
     expect(await api.get("/v1/runs")).toEqual(
       success(200, {
+        ...EMPTY_PAGE,
         data: [
           {
             id: ids[0],
@@ -67,7 +63,7 @@ describe("GET /runs", () => {
             trigger_type: "story_reply",
             occurred_at: "2026-03-14T09:26:53.589Z",
             actions,
-            lead_id: leads[0],
+            lead_id: leadId,
           },
           {
             id: ids[1],
@@ -79,8 +75,6 @@ describe("GET /runs", () => {
             lead_id: null,
           },
         ],
-        has_more: false,
-        next_cursor: null,
       }),
     );
   });
@@ -116,8 +110,8 @@ describe("GET /runs", () => {
 });
 
 describe("GET /automations/{id}/runs", () => {
-  test("returns the runs of this automation only, newest first, page by page", async () => {
-    const { api, automationId, otherId, ids } = await openRuns();
+  test("returns the runs of this automation only, as GET /runs does, newest first, page by page", async () => {
+    const { workspaceId, api, automationId, otherId, ids } = await openRuns();
     const [one, two, three, four] = ids;
     const path = `/v1/automations/${automationId}/runs`;
     const first = await api.get<Page>(`${path}?limit=2`);
@@ -126,30 +120,15 @@ describe("GET /automations/{id}/runs", () => {
     expect(first.body.has_more).toBe(true);
     expect(second).toEqual(
       success(200, {
+        ...EMPTY_PAGE,
         data: [expect.objectContaining({ id: one, automation_id: automationId })],
-        has_more: false,
-        next_cursor: null,
       }),
     );
-    const other = await api.get<Page>(`/v1/automations/${otherId}/runs`);
-    expect(other.body.data.map(({ id }) => id)).toEqual([two]);
-  });
-
-  test("returns each run as GET /runs does", async () => {
-    const { api, automationId } = await openRuns();
     const all = await api.get<Page>("/v1/runs");
-    const own = await api.get<Page>(`/v1/automations/${automationId}/runs`);
-    expect(own.body.data).toEqual(
-      all.body.data.filter(({ automation_id }) => automation_id === automationId),
-    );
-  });
-
-  test("returns an empty page for an automation that has not run", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    const id = await recordAutomation(workspaceId);
-    expect(await api.get(`/v1/automations/${id}/runs`)).toEqual(
-      success(200, { data: [], has_more: false, next_cursor: null }),
-    );
+    const other = await api.get<Page>(`/v1/automations/${otherId}/runs`);
+    expect(other.body.data).toEqual(all.body.data.filter(({ id }) => id === two));
+    const idle = await recordAutomation(workspaceId);
+    expect(await api.get(`/v1/automations/${idle}/runs`)).toEqual(success(200, EMPTY_PAGE));
   });
 
   test("rejects cursors of GET /runs, of another automation's runs, and its own cursors elsewhere", async () => {
@@ -158,10 +137,7 @@ describe("GET /automations/{id}/runs", () => {
       (await api.get<Page>(`${path}?limit=1`)).body.next_cursor as string;
     const ofAll = await cursorOf("/v1/runs");
     const own = await cursorOf(`/v1/automations/${automationId}/runs`);
-    const unreadable = refusal(400, "invalid_request", {
-      parameter: "cursor",
-      reason: "unreadable",
-    });
+    const unreadable = invalid("cursor", "unreadable");
     for (const path of [
       `/v1/automations/${automationId}/runs?cursor=${ofAll}`,
       `/v1/automations/${otherId}/runs?cursor=${own}`,
@@ -174,12 +150,7 @@ describe("GET /automations/{id}/runs", () => {
     const { api, automationId } = await openRuns();
     for (const id of [automationId, "aut_unknown"])
       expect(await api.get(`/v1/automations/${id}/runs?limit=101`)).toEqual(
-        refusal(400, "invalid_request", {
-          parameter: "limit",
-          reason: "out_of_range",
-          min: 1,
-          max: 100,
-        }),
+        invalid("limit", "out_of_range", { min: 1, max: 100 }),
       );
   });
 });
