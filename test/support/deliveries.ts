@@ -12,7 +12,7 @@ import type { WebhookEvent } from "../../src/contract/enumerations.ts";
 import { randomId } from "../../src/contract/ids.ts";
 import { RETRY_WAITS_SECONDS } from "../../src/contract/limits.ts";
 import { isoTime } from "../../src/contract/time.ts";
-import { commit } from "../../src/db/client.ts";
+import { commit, openDatabase } from "../../src/db/client.ts";
 import { deliveries, type NoticeKind, notices, subscriptions } from "../../src/db/schema.ts";
 import type { D1Client } from "../../src/db/session.ts";
 import { parseEncryptionKeys, seal } from "../../src/encryption/seal.ts";
@@ -89,6 +89,11 @@ export function draftLeads(count: number, now: number, customFields = {}): Draft
   });
 }
 
+/** The statements that announce new leads. */
+export function announcement(workspaceId: string, drafts: Draft[], now: number) {
+  return announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now);
+}
+
 /** Announces new leads at `now`, oldest first, and wakes nobody, so that no queue interferes. */
 export async function announceLeads(
   workspaceId: string,
@@ -97,7 +102,7 @@ export async function announceLeads(
   customFields = {},
 ): Promise<Draft[]> {
   const drafts = draftLeads(count, now, customFields);
-  await commit(db, announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), now));
+  await commit(db, announcement(workspaceId, drafts, now));
   return drafts;
 }
 
@@ -132,6 +137,27 @@ export async function subscriptionRow(id: string) {
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, id));
   if (!row) throw new Error(`no subscription ${id}`);
   return row;
+}
+
+/** Changes the row of a subscription. */
+export async function setSubscription(
+  id: string,
+  values: Partial<typeof subscriptions.$inferInsert>,
+): Promise<void> {
+  await db.update(subscriptions).set(values).where(eq(subscriptions.id, id));
+}
+
+/** Changes the deliveries to a subscription: of one event, or all. */
+export async function setDeliveries(
+  subscriptionId: string,
+  values: Partial<typeof deliveries.$inferInsert>,
+  eventId?: string,
+): Promise<void> {
+  const isMeant = eventId === undefined ? undefined : eq(deliveries.eventId, eventId);
+  await db
+    .update(deliveries)
+    .set(values)
+    .where(and(eq(deliveries.subscriptionId, subscriptionId), isMeant));
 }
 
 /** The notices of one kind about a subscription. */
@@ -187,13 +213,20 @@ export async function dispatchAt(
 ): Promise<Finished[]> {
   const [first = ""] = subscriptionIds;
   const [row] = await db.select().from(subscriptions).where(eq(subscriptions.id, first));
+  const own = laneOf(row ?? { slow: false, backoff: 0 });
+  return dispatchOn(WORKSPACE_DB, now, subscriptionIds, attempt, lane ?? own);
+}
+
+/** Dispatches like `dispatchAt`, on another client of the database, in the fast lane by default. */
+export async function dispatchOn(
+  client: D1Client,
+  now: number | (() => number),
+  subscriptionIds: string[],
+  attempt: DispatchTools["attempt"] | Outcome,
+  lane: Lane = "fast",
+): Promise<Finished[]> {
   const finished: Finished[] = [];
-  await dispatch(
-    db,
-    subscriptionIds,
-    lane ?? laneOf(row ?? { slow: false, backoff: 0 }),
-    toolsAt(now, attempt, finished),
-  );
+  await dispatch(openDatabase(client), subscriptionIds, lane, toolsAt(now, attempt, finished));
   return finished;
 }
 
@@ -282,7 +315,7 @@ export async function failAt(
 
 /** Makes the next post to a waiting subscription due now. */
 export async function endWait(subscriptionId: string): Promise<void> {
-  await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, subscriptionId));
+  await setSubscription(subscriptionId, { nextAt: 0 });
 }
 
 /** Sets the clock of the code under test, which then stands still until `vi.useRealTimers()`. */
@@ -422,6 +455,18 @@ export function observedDatabase({
     });
   const DB = observeAll(WORKSPACE_DB);
   return { DB, trips };
+}
+
+/** A transient error of D1: the transaction may have been committed. */
+export const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
+/** An error of D1 that is not retried. */
+export const BROKEN = new Error("D1_ERROR: disk I/O error");
+
+/** Throws at one round trip of an `observedDatabase`. */
+export function failAtTrip(failing: number, error = CONNECTION_LOST) {
+  return (trip: number) => {
+    if (trip === failing) throw error;
+  };
 }
 
 /** Both signatures of a delivery, computed without the code under test. */

@@ -3,7 +3,7 @@ import { env, exports } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { commit } from "../../src/db/client.ts";
-import { deliveries, subscriptions } from "../../src/db/schema.ts";
+import { deliveries } from "../../src/db/schema.ts";
 import { updatePosition } from "../../src/db/sweep-positions.ts";
 import worker from "../../src/index.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -32,6 +32,7 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   type Sent,
+  setSubscription,
   statesOf,
   subscribe,
   subscriber,
@@ -187,10 +188,7 @@ describe("a part of the sweep that fails", () => {
     const expired = await owed(1, NOW - 40 * DAY_MS);
     await dispatchAt(NOW - 40 * DAY_MS, [expired.id], answered(200));
     const disabled = await owed(10, NOW - 100 * HOUR_MS);
-    await db
-      .update(subscriptions)
-      .set({ failures: 9, failingSince: NOW - 100 * HOUR_MS })
-      .where(sql`id = ${disabled.id}`);
+    await setSubscription(disabled.id, { failures: 9, failingSince: NOW - 100 * HOUR_MS });
     await dispatchAt(NOW - HOUR_MS, [disabled.id], answered(500));
     const { workspaceId } = await openWorkspace();
     const removed = await recordAutomation(workspaceId);

@@ -15,26 +15,24 @@ function wrong<Input>(input: unknown): Input {
 const INSTANT = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 
 describe("revokeApiKey", () => {
-  test("accepts the key itself, for instance one that has leaked", async () => {
-    const { apiKey, keyId, api, workspaceId } = await openWorkspace();
-    expect((await api.get("/v1/leads")).status).toBe(200);
-    for (let i = 0; i < 2; i++)
-      expect(await Platform.revokeApiKey({ apiKey })).toEqual({ keyId, workspaceId });
-    expect((await api.get("/v1/leads")).status).toBe(401);
-    const { items } = await Platform.listApiKeys({ workspaceId });
-    expect(items).toMatchObject([{ keyId, revokedAt: INSTANT }]);
-  });
-
-  test("again keeps the time at which the key was first revoked", async () => {
-    const { keyId, workspaceId } = await openWorkspace();
-    const revoke = async () => {
-      await Platform.revokeApiKey({ keyId });
-      return (await Platform.listApiKeys({ workspaceId })).items[0]?.revokedAt;
-    };
-    const first = await revoke();
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    expect(await revoke()).toBe(first);
-  });
+  test.each(["keyId", "apiKey"] as const)(
+    "accepts the %s, can be called again, and keeps the time of the first call",
+    async (name) => {
+      const workspace = await openWorkspace();
+      const { keyId, api, workspaceId } = workspace;
+      expect((await api.get("/v1/leads")).status).toBe(200);
+      const revoke = async () => {
+        const input = { [name]: workspace[name] } as { keyId: string };
+        expect(await Platform.revokeApiKey(input)).toEqual({ keyId, workspaceId });
+        return (await Platform.listApiKeys({ workspaceId })).items[0];
+      };
+      const first = await revoke();
+      expect(first).toMatchObject({ keyId, revokedAt: INSTANT });
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      expect(await revoke()).toEqual(first);
+      expect((await api.get("/v1/leads")).status).toBe(401);
+    },
+  );
 
   test("says what is wrong without quoting the key", async () => {
     const apiKey = `key_live_${"x".repeat(32)}`;
@@ -46,6 +44,8 @@ describe("revokeApiKey", () => {
         "revokeApiKey: expected either keyId or apiKey",
       );
     expect(await errorOf(Platform.revokeApiKey(wrong({ apiKey: 7 })))).toContain("apiKey: ");
+    const unknown = Platform.revokeApiKey({ keyId: "key_unknown" });
+    expect(await errorOf(unknown)).toContain("keyId: no such key");
   });
 });
 
@@ -101,12 +101,6 @@ describe("listApiKeys", () => {
     expect(await errorOf(foreign)).toBe("listWorkspaces: cursor: is not a cursor of this list");
     expect(await errorOf(Platform.listApiKeys({ workspaceId, cursor: "x" }))).toContain("cursor: ");
   });
-
-  test("reports an unknown workspace", async () => {
-    expect(await errorOf(Platform.listApiKeys({ workspaceId: "wks_unknown" }))).toContain(
-      "workspaceId: no such workspace",
-    );
-  });
 });
 
 describe("updateApiKey", () => {
@@ -123,12 +117,6 @@ describe("updateApiKey", () => {
     expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 600, remaining: 596 });
     await Platform.updateApiKey({ keyId, requestsPerWindow: 1 });
     expect((await api.get("/v1/leads")).status).toBe(429);
-  });
-
-  test("changes the quota of a key that has not been used yet", async () => {
-    const { keyId, api } = await openWorkspace();
-    await Platform.updateApiKey({ keyId, requestsPerWindow: 5 });
-    expect(rateLimitOf(await api.get("/v1/leads"))).toMatchObject({ limit: 5, remaining: 4 });
   });
 
   test("rejects an unknown or revoked key, and an invalid quota", async () => {
@@ -149,7 +137,7 @@ describe("updateApiKey", () => {
 });
 
 describe("rollApiKey", () => {
-  test("returns a new key with the same workspace and quota, and sets the old one's expiry", async () => {
+  test("returns a new key with the same workspace and quota, and sets the old one's expiry, before which it can be revoked", async () => {
     const { workspaceId, keyId, apiKey } = await openWorkspace({ requestsPerWindow: 7 });
     const rolledFrom = Date.now();
     const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 604_800 });
@@ -169,18 +157,17 @@ describe("rollApiKey", () => {
     expect(end).toBeLessThanOrEqual(rolledTo);
     expect(rateLimitOf(await openApi(rolled.apiKey).get("/v1/leads")).limit).toBe(7);
     expect((await openApi(apiKey).get("/v1/leads")).status).toBe(200);
+    await Platform.revokeApiKey({ keyId });
+    expect((await openApi(apiKey).get("/v1/leads")).status).toBe(401);
   });
 
   test("without an overlap shows the old key as revoked", async () => {
     const { workspaceId, keyId } = await openWorkspace();
     const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 0 });
     const { items } = await Platform.listApiKeys({ workspaceId });
-    expect(items).toContainEqual(
-      expect.objectContaining({ keyId, revokedAt: INSTANT, expiresAt: null }),
-    );
-    expect(items).toContainEqual(
-      expect.objectContaining({ keyId: rolled.keyId, revokedAt: null, expiresAt: null }),
-    );
+    const shown = items.map(({ keyId, revokedAt, expiresAt }) => ({ keyId, revokedAt, expiresAt }));
+    expect(shown).toContainEqual({ keyId, revokedAt: INSTANT, expiresAt: null });
+    expect(shown).toContainEqual({ keyId: rolled.keyId, revokedAt: null, expiresAt: null });
   });
 
   test("creates one key if called twenty times at once", async () => {
@@ -210,12 +197,8 @@ describe("rollApiKey", () => {
 
   test("returns the stored key even if the database's reply was lost", async () => {
     const { workspaceId, keyId } = await openWorkspace();
-    const rolled = rollKey(
-      keyId,
-      { id: "key_new", keyHash: "new" },
-      Date.now() + 1_000,
-      Date.now(),
-    );
+    const now = Date.now();
+    const rolled = rollKey(keyId, { id: "key_new", keyHash: "new" }, now + 1_000, now);
     const directory = openDatabase(env.DB);
     const first = await commit(directory, rolled);
     expect(await commit(directory, rolled)).toEqual(first);
@@ -243,14 +226,6 @@ describe("rollApiKey", () => {
       expect(await errorOf(Platform.rollApiKey(wrong({ keyId, overlapSeconds })))).toMatch(
         /^rollApiKey: overlapSeconds(: | is missing$)/,
       );
-  });
-
-  test("leaves an expiring key revocable", async () => {
-    const { keyId, api } = await openWorkspace();
-    await api.get("/v1/leads");
-    await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
-    await Platform.revokeApiKey({ keyId });
-    expect((await api.get("/v1/leads")).status).toBe(401);
   });
 });
 
@@ -319,7 +294,5 @@ describe("updateWorkspace", () => {
     const input = { workspaceId, name: "", adminEmails: ["b"] };
     expect(await errorOf(Platform.updateWorkspace(input))).toContain("updateWorkspace: name: ");
     expect(await read(workspaceId)).toEqual({ name: "Agence", admin_emails: "[]" });
-    const unknown = Platform.updateWorkspace({ workspaceId: "wks_unknown", name: "A" });
-    expect(await errorOf(unknown)).toContain("workspaceId: no such workspace");
   });
 });

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { isoTime } from "../../../src/contract/time.ts";
 import { openDatabase } from "../../../src/db/client.ts";
-import { attempts, deliveries, subscriptions } from "../../../src/db/schema.ts";
+import { attempts } from "../../../src/db/schema.ts";
 import { ATTEMPTS_KEPT } from "../../../src/webhooks/attempts.ts";
 import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
 import { listDeliveries } from "../../../src/webhooks/history.ts";
@@ -24,9 +24,12 @@ import {
   MINUTE_MS,
   observedDatabase,
   owed,
+  setDeliveries,
+  setSubscription,
   subscribe,
   toolsAt,
 } from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const T0 = Date.UTC(2026, 0, 5, 12);
 const { Platform } = exports;
@@ -77,25 +80,19 @@ describe("listWebhooks", () => {
   ])("shows the last attempt %s, if that is the later one", async (_, notedAt, recentAt) => {
     const { id, workspaceId } = await owed(101, T0);
     const attempt = { outcome: "answered", status: 500, durationMs: 1 };
-    const lastAttempt = { at: notedAt, ...attempt };
-    await db.update(subscriptions).set({ lastAttempt }).where(sql`id = ${id}`);
+    await setSubscription(id, { lastAttempt: { at: notedAt, ...attempt } });
     const events = (await deliveriesTo(id)).map(({ eventId }) => eventId);
     // The newest event had the later attempt; the oldest had one before.
-    for (const [eventId, lastAt] of [
-      [events[0], T0],
-      [events.at(-1), recentAt],
-    ] as const)
-      await db
-        .update(deliveries)
-        .set({ lastAt, lastOutcome: "answered", lastStatus: 200, lastDurationMs: 1 })
-        .where(sql`event_id = ${eventId}`);
+    const recent = { lastOutcome: "answered", lastStatus: 200, lastDurationMs: 1 } as const;
+    await setDeliveries(id, { ...recent, lastAt: T0 }, events[0]);
+    await setDeliveries(id, { ...recent, lastAt: recentAt }, events.at(-1));
     const { items } = await Platform.listWebhooks({ workspaceId });
     expect(items[0]?.lastAttempt?.at).toBe(isoTime(T0 + 2));
   });
 
   test("shows no next attempt at a disabled one, even if deliveries remain to be cancelled", async () => {
     const { id, workspaceId } = await owed(1, T0);
-    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    await setSubscription(id, { disabledAt: T0 });
     const { items } = await Platform.listWebhooks({ workspaceId });
     expect(items).toMatchObject([{ state: "disabled", pending: 1, nextAttemptAt: null }]);
   });
@@ -142,14 +139,8 @@ describe("listWebhooks", () => {
       await subscribe(workspaceId, { createdAt: T0 + 1 }),
       await subscribe(workspaceId, { createdAt: T0 + 2 }),
     ];
-    await db
-      .update(subscriptions)
-      .set({ disabledAt: T0 + 5 })
-      .where(sql`id = ${older.id}`);
-    await db
-      .update(subscriptions)
-      .set({ deletedAt: T0 + 5 })
-      .where(sql`id = ${deleted.id}`);
+    await setSubscription(older.id, { disabledAt: T0 + 5 });
+    await setSubscription(deleted.id, { deletedAt: T0 + 5 });
     const { items } = await Platform.listWebhooks({ workspaceId });
     expect(items.map(({ webhookId, state }) => [webhookId, state])).toEqual([
       [newer.id, "healthy"],
@@ -166,11 +157,6 @@ describe("listWebhooks", () => {
     expect(answer).not.toContain(secret);
     expect(JSON.parse(answer).items).toHaveLength(1);
   });
-
-  test("says which parameter has an unknown workspace", async () => {
-    const message = await errorOf(Platform.listWebhooks({ workspaceId: "wks_none" }));
-    expect(message).toContain("workspaceId");
-  });
 });
 
 describe("listDeliveries", () => {
@@ -184,12 +170,8 @@ describe("listDeliveries", () => {
       seen.push(...page.items.map(({ eventId }) => eventId));
       cursor = page.nextCursor;
     } while (cursor !== null);
-    expect(seen).toEqual(
-      drafts
-        .map((draft) => draft.id)
-        .toSorted()
-        .reverse(),
-    );
+    const ids = drafts.map((draft) => draft.id);
+    expect(seen).toEqual(ids.toSorted().reverse());
   });
 
   test("shows each one's kind, state, attempts, and how the last one ended", async () => {
@@ -210,6 +192,7 @@ describe("listDeliveries", () => {
     const { now, attempt } = taking(80, 202, T0 + MINUTE_MS);
     await dispatchAt(now, [id], attempt);
     const later = await Platform.listDeliveries({ webhookId: id });
+    const again = isoTime(T0 + MINUTE_MS);
     expect(later.items).toEqual([
       {
         ...pending,
@@ -217,23 +200,14 @@ describe("listDeliveries", () => {
         attempts: 2,
         dueAt: null,
         settledAt: isoTime(T0 + MINUTE_MS + 80),
-        lastAttempt: {
-          at: isoTime(T0 + MINUTE_MS),
-          outcome: "answered",
-          status: 202,
-          durationMs: 80,
-        },
+        lastAttempt: { ...pending.lastAttempt, at: again, status: 202, durationMs: 80 },
       },
     ]);
   });
 
   test("can be filtered by state and kind", async () => {
     const { id, drafts } = await owed(3, T0);
-    const eventId = drafts[1]?.id;
-    await db
-      .update(deliveries)
-      .set({ state: "exhausted" })
-      .where(sql`subscription_id = ${id} AND event_id = ${eventId}`);
+    await setDeliveries(id, { state: "exhausted" }, drafts[1]?.id);
     const listed = async (filter: object) => {
       const { items } = await Platform.listDeliveries({ webhookId: id, ...filter });
       return items.length;
@@ -246,22 +220,12 @@ describe("listDeliveries", () => {
 
   test("reads the rows of its page plus one, however many there are", async () => {
     const { id } = await owed(60, T0);
-    let read = 0;
-    const { DB } = observedDatabase();
-    const batch = DB.batch.bind(DB);
-    const metered = {
-      prepare: DB.prepare.bind(DB),
-      batch: async <T>(statements: D1PreparedStatement[]) => {
-        const results = await batch<T>(statements);
-        read += results.reduce((sum, { meta }) => sum + meta.rows_read, 0);
-        return results;
-      },
-    };
+    const { DB, rows } = meteredDatabase();
     const request = { limit: 10, after: null };
-    const page = await listDeliveries(openDatabase(metered), id, {}, request);
+    const page = await listDeliveries(openDatabase(DB), id, {}, request);
     expect(page.items).toHaveLength(10);
     // The subscription, twice, and eleven deliveries with their events.
-    expect(read).toBeLessThanOrEqual(2 + 2 * 11);
+    expect(rows.read).toBeLessThanOrEqual(2 + 2 * 11);
   });
 
   test.each([
@@ -299,12 +263,9 @@ describe("readDelivery", () => {
   test("returns the first attempts and the last, however often it was sent again", async () => {
     const { id, drafts } = await owed(1, T0);
     const eventId = drafts[0]?.id ?? "";
-    await db.insert(attempts).values(
-      Array.from({ length: ATTEMPTS_KEPT - 1 }, (_, i) => ({
-        ...{ subscriptionId: id, eventId, attempt: i + 1, at: T0 + i },
-        ...{ outcome: "answered", status: 500, durationMs: 1 },
-      })).slice(-1),
-    );
+    const last = { attempt: ATTEMPTS_KEPT - 1, at: T0 + ATTEMPTS_KEPT - 2 };
+    const outcome = { outcome: "answered", status: 500, durationMs: 1 } as const;
+    await db.insert(attempts).values({ subscriptionId: id, eventId, ...last, ...outcome });
     for (const [i, status] of [501, 502, 503].entries()) {
       await endWait(id);
       await dispatchAt(T0 + (i + 1) * HOUR_MS, [id], answered(status));

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { Platform as Entrypoint } from "../../../src/platform/entrypoint.ts";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
 import {
+  automationReport,
   EMPTY_LEDGER,
   errorOf,
   eventsOf,
@@ -65,47 +66,21 @@ describe("createWorkspace", () => {
   });
 });
 
-describe("missing fields", () => {
-  test.each<[object, string]>([
-    [
-      { leads: [{ name: "Camille" }] },
-      "recordLeads: workspaceId, leads[0].reference, leads[0].source, leads[0].agent are missing",
-    ],
-    [
-      { workspaceId: "wks_1", leads: [{ ...leadReport("1"), agent: { reference: "" } }] },
-      "recordLeads: leads[0].agent.name is missing; leads[0].agent.reference: Too small",
-    ],
-    [
-      { workspaceId: "wks_1", leads: Array.from({ length: 4 }, () => ({})) },
-      "leads[3].reference and 2 more are missing",
-    ],
-  ])("are all named together: %j", async (input, message) => {
-    expect(await errorOf(Platform.recordLeads(wrong(input)))).toContain(message);
-  });
-});
-
-describe("a refusal", () => {
-  test.each([
-    [
-      "ledger",
-      () => Platform.ledger({ workspaceId: "wks_unknown" }),
-      "workspaceId: no such workspace",
-    ],
-    [
-      "updateApiKey",
-      () => Platform.updateApiKey({ keyId: "key_unknown", requestsPerWindow: 1 }),
-      "keyId: ",
-    ],
-    [
-      "rollApiKey",
-      () => Platform.rollApiKey({ keyId: "key_unknown", overlapSeconds: 1 }),
-      "keyId: ",
-    ],
-    ["recordLeads", () => Platform.recordLeads(wrong({})), "workspaceId, leads are missing"],
-  ])("begins with the method, once: %s", async (method, call, message) => {
-    const said = await errorOf(call());
-    expect(said.startsWith(`${method}: ${message}`)).toBe(true);
-  });
+test.each<[object, string]>([
+  [
+    { leads: [{ name: "Camille" }] },
+    "recordLeads: workspaceId, leads[0].reference, leads[0].source, leads[0].agent are missing",
+  ],
+  [
+    { workspaceId: "wks_1", leads: [{ ...leadReport("1"), agent: { reference: "" } }] },
+    "recordLeads: leads[0].agent.name is missing; leads[0].agent.reference: Too small",
+  ],
+  [
+    { workspaceId: "wks_1", leads: Array.from({ length: 4 }, () => ({})) },
+    "leads[3].reference and 2 more are missing",
+  ],
+])("missing fields are all named together: %j", async (input, message) => {
+  expect(await errorOf(Platform.recordLeads(wrong(input)))).toContain(message);
 });
 
 describe("createApiKey", () => {
@@ -116,9 +91,8 @@ describe("createApiKey", () => {
       keyId: expect.stringMatching(/^key_[0-9a-z]+$/),
       apiKey: expect.stringMatching(/^key_live_[0-9A-Za-z]{32}$/),
     });
-    const { results } = await env.DB.prepare("SELECT * FROM api_keys WHERE workspace_id = ?")
-      .bind(workspaceId)
-      .all();
+    const rows = env.DB.prepare("SELECT * FROM api_keys WHERE workspace_id = ?");
+    const { results } = await rows.bind(workspaceId).all();
     expect(results).toEqual([
       {
         expires_at: null,
@@ -136,52 +110,98 @@ describe("createApiKey", () => {
   test("gives the key its own quota", async () => {
     const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
     const { apiKey } = await Platform.createApiKey({ workspaceId, requestsPerWindow: 7 });
-    expect(rateLimitOf(await openApi(apiKey).get("/v1/leads"))).toMatchObject({
-      limit: 7,
-      remaining: 6,
-    });
+    const answer = await openApi(apiKey).get("/v1/leads");
+    expect(rateLimitOf(answer)).toMatchObject({ limit: 7, remaining: 6 });
   });
 
   test.each([0, -1, 1.5, Number.NaN, 1_000_001, "7"])(
     "rejects an invalid quota: %j",
-    async (requestsPerWindow) => {
-      const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
+    async (quota) => {
+      const input = { workspaceId: "wks_1", requestsPerWindow: quota };
+      const message = await errorOf(Platform.createApiKey(wrong(input)));
+      expect(message).toContain("createApiKey: requestsPerWindow: ");
+    },
+  );
+});
+
+describe("an unknown id", () => {
+  const workspaceId = `wks_${"0".repeat(25)}`;
+  const webhookId = "whk_unknown";
+  const keyId = "key_unknown";
+  const calls = {
+    setWorkspaceAccess: { workspaceId, granted: true },
+    updateWorkspace: { workspaceId, name: "A" },
+    createApiKey: { workspaceId },
+    listApiKeys: { workspaceId },
+    recordAutomations: { workspaceId, automations: [automationReport("1")] },
+    removeAutomations: { workspaceId, ids: ["aut_1"] },
+    recordLeads: { workspaceId, leads: [leadReport("1")] },
+    recordRuns: { workspaceId, runs: [runReport("1", "aut_1")] },
+    eraseLeads: { workspaceId, ids: ["lea_1"] },
+    findLeads: { workspaceId, email: "a@example.com" },
+    exportWorkspace: { workspaceId },
+    ledger: { workspaceId },
+    listWebhooks: { workspaceId },
+    listDeliveries: { webhookId },
+    readDelivery: { webhookId, eventId: "evt_unknown" },
+    enableWebhook: { webhookId },
+    disableWebhook: { webhookId },
+    rotateWebhookSecret: { webhookId },
+    endSecretOverlap: { webhookId },
+    sendTestEvent: { webhookId, type: "lead.created" },
+    redeliver: { webhookId, eventIds: ["evt_1"] },
+    updateApiKey: { keyId, requestsPerWindow: 1 },
+    rollApiKey: { keyId, overlapSeconds: 1 },
+  };
+
+  test.each(Object.entries(calls))(
+    "is an error of %s, which names the method once, and nothing is written",
+    async (method, input) => {
       const before = await tables();
-      expect(
-        await errorOf(Platform.createApiKey(wrong({ workspaceId, requestsPerWindow }))),
-      ).toContain("createApiKey: requestsPerWindow: ");
+      const call = Platform[method as keyof typeof calls] as (input: object) => Promise<unknown>;
+      const message = await errorOf(call(input));
+      expect(message).toMatch(
+        new RegExp(
+          `^${method}: (workspaceId|webhookId|keyId): no such (workspace|subscription|key)`,
+        ),
+      );
       expect(await tables()).toEqual(before);
     },
   );
 });
 
-describe("revokeApiKey", () => {
-  test("can be called again, and the key stays revoked", async () => {
-    const { workspaceId, keyId, api } = await openWorkspace();
-    expect((await api.get("/v1/leads")).status).toBe(200);
-    for (let i = 0; i < 2; i++)
-      expect(await Platform.revokeApiKey({ keyId })).toEqual({ keyId, workspaceId });
-    expect((await api.get("/v1/leads")).status).toBe(401);
-  });
-
-  test("reports an unknown key", async () => {
-    expect(await errorOf(Platform.revokeApiKey({ keyId: "key_unknown" }))).toContain(
-      "keyId: no such key",
-    );
-  });
-});
+test.each(["recordAutomations", "recordLeads", "recordRuns", "removeAutomations"] as const)(
+  "%s takes 1 to 100 items per call",
+  async (method) => {
+    const { workspaceId } = await openListeningWorkspace();
+    const automationId = await recordAutomation(workspaceId);
+    const call = async (count: number) => {
+      const references = Array.from({ length: count }, (_, i) => `item-${i}`);
+      const inputs = {
+        recordAutomations: { automations: references.map((each) => automationReport(each)) },
+        recordLeads: { leads: references.map((each) => leadReport(each)) },
+        recordRuns: { runs: references.map((each) => runReport(each, automationId)) },
+        removeAutomations: { ids: references.map((each) => `aut_${each}`) },
+      };
+      const run = Platform[method] as (input: object) => Promise<{ ids?: string[] }>;
+      return run({ workspaceId, ...inputs[method] });
+    };
+    const before = await tables();
+    for (const count of [0, 101])
+      expect(await errorOf(call(count))).toMatch(new RegExp(`^${method}: [a-z]+: Too `));
+    expect(await tables()).toEqual(before);
+    const { ids = [] } = await call(100);
+    expect(new Set(ids).size).toBe(method === "removeAutomations" ? 0 : 100);
+  },
+);
 
 describe("setWorkspaceAccess", () => {
-  test("can be called again, in both directions", async () => {
-    const { workspaceId, api } = await openWorkspace();
+  test("can be called again, in both directions, and does not restore a revoked key", async () => {
+    const { workspaceId, keyId, api } = await openWorkspace();
     for (const granted of [false, false, true, true]) {
       expect(await Platform.setWorkspaceAccess({ workspaceId, granted })).toEqual({});
       expect((await api.get("/v1/leads")).status).toBe(granted ? 200 : 403);
     }
-  });
-
-  test("does not restore a revoked key", async () => {
-    const { workspaceId, keyId, api } = await openWorkspace();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await Platform.revokeApiKey({ keyId });
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
@@ -197,62 +217,9 @@ describe("setWorkspaceAccess", () => {
     expect((await api.get("/v1/leads")).status).toBe(200);
   });
 
-  test("accepts true and false only", async () => {
-    const { workspaceId, api } = await openWorkspace();
-    for (const granted of [undefined, null, 0, "false"])
-      expect(await errorOf(Platform.setWorkspaceAccess(wrong({ workspaceId, granted })))).toMatch(
-        /^setWorkspaceAccess: granted(:| is missing)/,
-      );
-    expect((await api.get("/v1/leads")).status).toBe(200);
-  });
-});
-
-describe("an unknown workspace", () => {
-  const workspaceId = `wks_${"0".repeat(25)}`;
-  const automation = {
-    reference: "1",
-    type: "lead_ads",
-    provider: "facebook",
-    agent: { reference: "1", name: "A" },
-    status: "active",
-  } as const;
-  const calls: [string, () => Promise<unknown>][] = [
-    ["setWorkspaceAccess", () => Platform.setWorkspaceAccess({ workspaceId, granted: true })],
-    ["createApiKey", () => Platform.createApiKey({ workspaceId })],
-    [
-      "recordAutomations",
-      () => Platform.recordAutomations({ workspaceId, automations: [automation] }),
-    ],
-    ["removeAutomations", () => Platform.removeAutomations({ workspaceId, ids: ["aut_1"] })],
-    ["recordLeads", () => Platform.recordLeads({ workspaceId, leads: [leadReport("1")] })],
-    ["recordRuns", () => Platform.recordRuns({ workspaceId, runs: [runReport("1", "aut_1")] })],
-    ["ledger", () => Platform.ledger({ workspaceId })],
-  ];
-
-  test.each(calls)("is an error of %s, and nothing is written", async (_, call) => {
-    const before = await tables();
-    expect(await errorOf(call())).toContain("workspaceId: no such workspace");
-    expect(await tables()).toEqual(before);
-  });
-});
-
-describe("enableWebhook", () => {
-  test("reports an unknown subscription", async () => {
-    expect(await errorOf(Platform.enableWebhook({ webhookId: "whk_unknown" }))).toContain(
-      "webhookId: no such subscription",
-    );
-  });
-
-  test("can be called for an active subscription", async () => {
-    const { api } = await openWorkspace();
-    const created = await api.post<{ id: string }>("/v1/webhooks", {
-      url: "https://ok-enable.example/",
-      events: ["lead.created"],
-    });
-    expect(await Platform.enableWebhook({ webhookId: created.body.id })).toEqual({
-      count: 0,
-      more: false,
-    });
+  test.each([undefined, null, 0, "false"])("accepts true and false only: %j", async (granted) => {
+    const call = Platform.setWorkspaceAccess(wrong({ workspaceId: "wks_1", granted }));
+    expect(await errorOf(call)).toMatch(/^setWorkspaceAccess: granted(:| is missing)/);
   });
 });
 

@@ -52,7 +52,7 @@ function idsOf(items: ExportItem[], kind: string) {
 
 /** A workspace with one of everything that is stored. */
 async function withEverything() {
-  const { workspaceId, keyId, apiKey, api } = await openWorkspace();
+  const { workspaceId, keyId, apiKey } = await openWorkspace();
   await Platform.updateWorkspace({ workspaceId, adminEmails: ["admin@example.com"] });
   const rolled = await Platform.rollApiKey({ keyId, overlapSeconds: 60 });
   const failing = await subscribe(workspaceId, { url: subscriberUrl("status-500") });
@@ -92,49 +92,29 @@ async function withEverything() {
     ).bind(workspaceId),
   ]);
   const secrets = [apiKey, rolled.apiKey, secret, failing.secret];
-  return {
-    workspaceId,
-    api,
-    failing,
-    deleted,
-    automationId,
-    removedId,
-    leadId,
-    secrets,
-    customFields,
-  };
+  const known = { workspaceId, automationId, removedId, leadId };
+  return { ...known, failing, deleted, secrets, customFields };
 }
 
-describe("the tables of the manifest", () => {
-  test("of a workspace are exported with every column except secrets", async () => {
-    const { workspaceId } = await withEverything();
-    const items = (await exportAll(workspaceId)).flat();
-    expect([...new Set(items.map(({ kind }) => kind))].toSorted()).toEqual(
-      [...EXPORT_KINDS].toSorted(),
-    );
-    const known = items.map((item) => Object.keys(item).toSorted().join());
-    const exported = OWNED.flatMap((owned) => [owned, ...owned.children]);
-    for (const { kind, table } of exported) {
-      if (kind === null) continue;
-      const columns = Object.keys(getTableColumns(table) as Record<string, Column>)
-        .filter(
-          (name) =>
-            ![
-              "workspaceId",
-              "keyHash",
-              "sealedSecret",
-              "idempotencyKey",
-              "dataKey",
-              "sealed",
-              "response",
-            ].includes(name),
-        )
-        .map((name) => (name === "subscriptionId" ? "webhookId" : name))
-        .map((name) => (name === "kind" ? "about" : name))
-        .concat(table === leads ? Object.keys(PERSONAL_FIELDS) : []);
-      expect(known, getTableName(table)).toContain([...columns, "kind"].toSorted().join());
-    }
-  });
+test("the tables of the manifest are exported with every column except secrets", async () => {
+  const { workspaceId } = await withEverything();
+  const items = (await exportAll(workspaceId)).flat();
+  expect([...new Set(items.map(({ kind }) => kind))].toSorted()).toEqual(
+    [...EXPORT_KINDS].toSorted(),
+  );
+  const known = items.map((item) => Object.keys(item).toSorted().join());
+  const secrets = ["keyHash", "sealedSecret", "idempotencyKey", "dataKey"];
+  const hidden = [...secrets, "workspaceId", "sealed", "response"];
+  const exported = OWNED.flatMap((owned) => [owned, ...owned.children]);
+  for (const { kind, table } of exported) {
+    if (kind === null) continue;
+    const columns = Object.keys(getTableColumns(table) as Record<string, Column>)
+      .filter((name) => !hidden.includes(name))
+      .map((name) => (name === "subscriptionId" ? "webhookId" : name))
+      .map((name) => (name === "kind" ? "about" : name))
+      .concat(table === leads ? Object.keys(PERSONAL_FIELDS) : []);
+    expect(known, getTableName(table)).toContain([...columns, "kind"].toSorted().join());
+  }
 });
 
 describe("exportWorkspace", () => {
@@ -300,14 +280,12 @@ describe("exportWorkspace", () => {
     expect(rows.read).toBeLessThan(5 * given.length);
   });
 
-  test("rejects an invalid cursor, another workspace's cursor, and an unknown workspace", async () => {
+  test("rejects an invalid cursor, and another workspace's", async () => {
     const [one, other] = [await createWorkspace(), await createWorkspace()];
-    const leads = Array.from({ length: 100 }, (_, n) => leadReport(`${n}`));
-    for (let i = 0; i < 11; i++)
-      await Platform.recordLeads({
-        workspaceId: one,
-        leads: leads.map((lead) => ({ ...lead, reference: `${i}-${lead.reference}` })),
-      });
+    for (let i = 0; i < 11; i++) {
+      const leads = Array.from({ length: 100 }, (_, n) => leadReport(`${i}-${n}`));
+      await Platform.recordLeads({ workspaceId: one, leads });
+    }
     const { nextCursor } = await Platform.exportWorkspace({ workspaceId: one });
     expect(nextCursor).not.toBeNull();
     const { nextCursor: foreign } = await Platform.exportWorkspace({ workspaceId: other });
@@ -321,7 +299,5 @@ describe("exportWorkspace", () => {
       expect(await errorOf(Platform.exportWorkspace({ workspaceId, cursor }))).toBe(
         "exportWorkspace: cursor: is not a cursor of this workspace's export",
       );
-    const unknown = Platform.exportWorkspace({ workspaceId: "wks_unknown" });
-    expect(await errorOf(unknown)).toContain("workspaceId: no such workspace");
   });
 });

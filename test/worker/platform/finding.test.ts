@@ -66,25 +66,24 @@ describe("findLeads", () => {
     expect(await Platform.findLeads({ workspaceId, reference: "FIRST" })).toEqual(none);
   });
 
-  test.each([
-    { email: "camille.durand@example.com" },
-    { email: " CAMILLE.DURAND@EXAMPLE.COM" },
-    { phone: "+33612345678" },
-    { phone: "0033 6 12 34 56 78" },
-    { phone: "06 12 34 56 78" },
-  ])("finds a person in every spelling: %j", async (person) => {
+  test("finds a person in every spelling, and nobody else", async () => {
     const { workspaceId, ids } = await withPeople();
-    expect((await findAll({ workspaceId, ...person })).found).toEqual([ids[1], ids[0]]);
-  });
-
-  test.each([
-    { email: "durand@example.com" },
-    { email: "camille.durand@example.co" },
-    { phone: "34 56 78" },
-    { phone: "+33712345678" },
-  ])("finds nobody else: %j", async (person) => {
-    const { workspaceId } = await withPeople();
-    expect((await findAll({ workspaceId, ...person })).found).toEqual([]);
+    for (const person of [
+      { email: "camille.durand@example.com" },
+      { email: " CAMILLE.DURAND@EXAMPLE.COM" },
+      { phone: "+33612345678" },
+      { phone: "0033 6 12 34 56 78" },
+      { phone: "06 12 34 56 78" },
+    ])
+      expect((await findAll({ workspaceId, ...person })).found).toEqual([ids[1], ids[0]]);
+    for (const person of [
+      { email: "durand@example.com" },
+      { email: "camille.durand@example.co" },
+      { phone: "5678" },
+      { phone: "34 56 78" },
+      { phone: "+33712345678" },
+    ])
+      expect((await findAll({ workspaceId, ...person })).found).toEqual([]);
   });
 
   test("finds nobody in another workspace", async () => {
@@ -144,8 +143,6 @@ describe("findLeads", () => {
     );
     const other = Platform.findLeads({ workspaceId, email: "a@example.com", cursor: "x" });
     expect(await errorOf(other)).toBe("findLeads: cursor: is not a cursor of this list");
-    const unknown = Platform.findLeads({ workspaceId: "wks_none", email: "a@example.com" });
-    expect(await errorOf(unknown)).toBe("findLeads: workspaceId: no such workspace");
   });
 });
 
@@ -166,10 +163,4 @@ test.each([
   const leads = [leadReport("x", { phone: stored }), leadReport("y", { phone: "+33699999999" })];
   const { ids } = await Platform.recordLeads({ workspaceId, leads });
   expect((await findAll({ workspaceId, phone: asked })).found).toEqual([ids[0]]);
-});
-
-test("a few digits do not find all numbers that end in them", async () => {
-  const { workspaceId } = await openWorkspace();
-  await Platform.recordLeads({ workspaceId, leads: [leadReport("x", { phone: "0612345678" })] });
-  expect((await findAll({ workspaceId, phone: "5678" })).found).toEqual([]);
 });

@@ -1,16 +1,13 @@
 import { exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { DeliveryState } from "../../../src/contract/enumerations.ts";
 import { isoTime } from "../../../src/contract/time.ts";
-import { deliveries, subscriptions } from "../../../src/db/schema.ts";
 import { errorOf } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
   createWorkspace,
   DAY_MS,
-  db,
   deliveriesTo,
   deliveryTo,
   dispatchAt,
@@ -18,9 +15,10 @@ import {
   owed,
   receivedBy,
   redeliver,
+  setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
-  subscriberUrl,
   sweepRanges,
 } from "../../support/deliveries.ts";
 
@@ -43,20 +41,14 @@ async function inEveryState(startsAt: number) {
   const states: DeliveryState[] = ["delivered", "exhausted", "cancelled", "pending"];
   for (const [i, state] of states.entries()) {
     await announceOne(state, startsAt + i);
-    await db
-      .update(deliveries)
-      .set({
-        state,
-        settledAt: state === "pending" ? null : startsAt + 10,
-        // The pending one waits for its next attempt.
-        attempts: 1,
-        dueAt: startsAt + DAY_MS,
-      })
-      .where(sql`subscription_id = ${id} AND event_id = ${ids[state]}`);
+    const settledAt = state === "pending" ? null : startsAt + 10;
+    // The pending one waits for its next attempt.
+    const wait = { attempts: 1, dueAt: startsAt + DAY_MS };
+    await setDeliveries(id, { state, settledAt, ...wait }, ids[state]);
   }
-  await db.update(subscriptions).set({ disabledAt: startsAt }).where(sql`id = ${id}`);
+  await setSubscription(id, { disabledAt: startsAt });
   await announceOne("missed", startsAt + 4);
-  await db.update(subscriptions).set({ disabledAt: null }).where(sql`id = ${id}`);
+  await setSubscription(id, { disabledAt: null });
   return { workspaceId, ...subscription, ids };
 }
 
@@ -75,10 +67,8 @@ describe("redeliver", () => {
     const { id, url, drafts, workspaceId } = await owed(3, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(200));
     const eventIds = drafts.slice(0, 2).map((draft) => draft.id);
-    expect(await Platform.redeliver({ webhookId: id, eventIds })).toEqual({
-      count: 2,
-      more: false,
-    });
+    const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
+    expect(redelivery).toEqual({ count: 2, more: false });
     await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(2);
     await expect.poll(() => statesOf(id), { timeout: 5_000 }).toEqual({ delivered: 3 });
     const received = await receivedBy({ url });
@@ -117,10 +107,7 @@ describe("redeliver", () => {
     const [late, ...ids] = drafts.map((draft) => draft.id).toSorted();
     const now = T0 + HOUR_MS;
     await redeliver(id, ids.slice(0, 2), now);
-    await db
-      .update(deliveries)
-      .set({ state: "pending", attempts: 3, dueAt: now + 20 * HOUR_MS })
-      .where(sql`subscription_id = ${id} AND event_id = ${late}`);
+    await setDeliveries(id, { state: "pending", attempts: 3, dueAt: now + 20 * HOUR_MS }, late);
     const range = { since: T0, until: null, states: ["delivered"] as const };
     expect(await redeliver(id, range, now + 50)).toBe(1);
     const names = Object.fromEntries(ids.map((eventId) => [eventId, eventId]));
@@ -159,13 +146,8 @@ describe("redeliver", () => {
   test("does not resend what was delivered after the call began", async () => {
     const { id, drafts } = await owed(1, T0);
     await dispatchAt(T0 + 1_000, [id], answered(200));
-    expect(
-      await redeliver(
-        id,
-        drafts.map((draft) => draft.id),
-        T0 + 999,
-      ),
-    ).toBe(0);
+    const ids = drafts.map((draft) => draft.id);
+    expect(await redeliver(id, ids, T0 + 999)).toBe(0);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
@@ -173,20 +155,12 @@ describe("redeliver", () => {
     const now = Date.now();
     const { id, url, drafts } = await owed(2, now - HOUR_MS);
     await dispatchAt(now - HOUR_MS, [id], answered(503));
-    await db
-      .update(subscriptions)
-      .set({ backoff: 6, nextAt: now + 5 * HOUR_MS, slow: true })
-      .where(sql`id = ${id}`);
-    await db
-      .update(deliveries)
-      .set({ dueAt: now + 5 * HOUR_MS })
-      .where(sql`subscription_id = ${id}`);
+    await setSubscription(id, { backoff: 6, nextAt: now + 5 * HOUR_MS, slow: true });
+    await setDeliveries(id, { dueAt: now + 5 * HOUR_MS });
     const [first] = drafts;
     const eventIds = [first?.id ?? ""];
-    expect(await Platform.redeliver({ webhookId: id, eventIds })).toEqual({
-      count: 1,
-      more: false,
-    });
+    const redelivery = await Platform.redeliver({ webhookId: id, eventIds });
+    expect(redelivery).toEqual({ count: 1, more: false });
     await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
     expect((await receivedBy({ url }))[0]?.body).toBe(first?.body);
     // Its success has ended the backoff; the other event keeps its own time.
@@ -196,10 +170,7 @@ describe("redeliver", () => {
   test("for a time range tries a failing subscription immediately, even if nothing is to be sent again", async () => {
     const now = Date.now();
     const { id, url } = await owed(1, now - HOUR_MS);
-    await db
-      .update(subscriptions)
-      .set({ backoff: 6, nextAt: now + 5 * HOUR_MS })
-      .where(sql`id = ${id}`);
+    await setSubscription(id, { backoff: 6, nextAt: now + 5 * HOUR_MS });
     const since = isoTime(now - 2 * HOUR_MS);
     expect(await Platform.redeliver({ webhookId: id, since })).toEqual({ count: 0, more: false });
     await expect.poll(async () => (await receivedBy({ url })).length).toBe(1);
@@ -230,7 +201,7 @@ describe("redeliver", () => {
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     expect(await refused(id)).toContain("webhookId");
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
-    await db.update(subscriptions).set({ disabledAt: T0 }).where(sql`id = ${id}`);
+    await setSubscription(id, { disabledAt: T0 });
     expect(await refused(id)).toContain("disabled");
   });
 
@@ -243,14 +214,10 @@ describe("redeliver", () => {
       const call = Platform.redeliver({ webhookId: id, eventIds: [eventId, other] });
       expect(await errorOf(call)).toContain("eventIds[1]");
     }
-    const runs = await subscribe(foreign.workspaceId, {
-      url: subscriberUrl(),
-      events: ["run.completed"],
-    });
+    const runs = await subscribe(foreign.workspaceId, { events: ["run.completed"] });
     const eventIds = [foreign.drafts[0]?.id ?? ""];
-    expect(await errorOf(Platform.redeliver({ webhookId: runs.id, eventIds }))).toContain(
-      "eventIds[0]",
-    );
+    const unlisted = Platform.redeliver({ webhookId: runs.id, eventIds });
+    expect(await errorOf(unlisted)).toContain("eventIds[0]");
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
@@ -271,12 +238,10 @@ describe("enableWebhook", () => {
   test("returns how many events it will send", async () => {
     const startsAt = Date.now() - HOUR_MS;
     const { id } = await inEveryState(startsAt);
-    await db.update(subscriptions).set({ disabledAt: startsAt }).where(sql`id = ${id}`);
+    await setSubscription(id, { disabledAt: startsAt });
     expect(await Platform.enableWebhook({ webhookId: id })).toEqual({ count: 0, more: false });
     const redeliverSince = isoTime(startsAt);
-    expect(await Platform.enableWebhook({ webhookId: id, redeliverSince })).toEqual({
-      count: 3,
-      more: false,
-    });
+    const enabled = await Platform.enableWebhook({ webhookId: id, redeliverSince });
+    expect(enabled).toEqual({ count: 3, more: false });
   });
 });

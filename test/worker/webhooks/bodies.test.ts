@@ -9,7 +9,6 @@ import {
 import { showPerson } from "../../../src/records/person.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
 import { INLINE_BODY_MAX } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
-import { announce, isNewLead } from "../../../src/webhooks/outbox.ts";
 import {
   bodyOf,
   leadReport,
@@ -18,6 +17,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import {
+  announcement,
   consumeFor,
   draftLeads,
   isolated,
@@ -64,15 +64,11 @@ describe("the body of lead.created", () => {
       const lead = shown.get(data.id);
       expect(post.body).toBe(JSON.stringify({ id, type: "lead.created", created_at, data: lead }));
       expect(await bodyOf(workspaceId, id)).toBe(post.body);
-      expect(await Platform.readDelivery({ webhookId, eventId: id })).toMatchObject({
-        body: post.body,
-      });
+      const delivery = await Platform.readDelivery({ webhookId, eventId: id });
+      expect(delivery.body).toBe(post.body);
     }
-    const { results } = await WORKSPACE_DB.prepare(
-      "SELECT DISTINCT body FROM events WHERE workspace_id = ?",
-    )
-      .bind(workspaceId)
-      .all();
+    const stored = WORKSPACE_DB.prepare("SELECT DISTINCT body FROM events WHERE workspace_id = ?");
+    const { results } = await stored.bind(workspaceId).all();
     expect(results).toEqual([{ body: "" }]);
   });
 
@@ -100,10 +96,8 @@ describe("the body of lead.created", () => {
     const report = { workspaceId, leads: [leadReport("shared")] };
     const { ids } = await record(env, "recordLeads", report, Date.now());
     const decrypt = vi.spyOn(crypto.subtle, "decrypt");
-    await consumeFor(
-      subscribers.map(({ id }) => id),
-      isolated().env,
-    );
+    const subscriptionIds = subscribers.map(({ id }) => id);
+    await consumeFor(subscriptionIds, isolated().env);
     for (const subscriber of subscribers) expect(await receivedBy(subscriber)).toHaveLength(1);
     const owners = decrypt.mock.calls.map(([algorithm]) =>
       new TextDecoder().decode(
@@ -155,10 +149,7 @@ describe("the body of lead.created", () => {
     const { id, url } = await subscribe(workspaceId);
     const [draft] = draftLeads(1, Date.now());
     const drafts = draft ? [draft] : [];
-    await commit(
-      db,
-      announce(workspaceId, "lead.created", drafts, isNewLead(workspaceId), Date.now()),
-    );
+    await commit(db, announcement(workspaceId, drafts, Date.now()));
     await consumeFor([id], isolated().env);
     expect((await receivedBy({ url })).map(({ body }) => body)).toEqual([draft?.body]);
   });

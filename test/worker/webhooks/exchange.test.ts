@@ -5,6 +5,7 @@ import { createAttempt } from "../../../src/webhooks/dispatch/attempt.ts";
 import { dispatch } from "../../../src/webhooks/dispatch/dispatch.ts";
 import { RESPONSE_KEPT_BYTES, RESPONSE_READ_MS } from "../../../src/webhooks/exchange.ts";
 import type { Draft } from "../../../src/webhooks/outbox.ts";
+import { recordLead } from "../../support/api.ts";
 import {
   announceLeads,
   answered,
@@ -107,17 +108,12 @@ test("of a response that never ends, the first 1,024 bytes are kept, in whole ch
   expect(Date.now() - startedAt).toBeLessThan(5_000);
 });
 
-test("a body of exactly 1,024 bytes is not cut", async () => {
-  const says = "x".repeat(RESPONSE_KEPT_BYTES);
+test.each([
+  ["of exactly 1,024 bytes is not cut", "x".repeat(RESPONSE_KEPT_BYTES), 0],
+  ["is cut in whole characters", `${"x".repeat(RESPONSE_KEPT_BYTES - 1)}é`, 1],
+])("a body %s", async (_, says, cut) => {
   expect(await answerTo("says-500", { says, type: "text/plain" })).toMatchObject({
-    response: { body: says, truncated: false },
-  });
-});
-
-test("a character that is cut is left out", async () => {
-  const says = `${"x".repeat(RESPONSE_KEPT_BYTES - 1)}é`;
-  expect(await answerTo("says-500", { says, type: "text/plain" })).toMatchObject({
-    response: { body: says.slice(0, -1), truncated: true },
+    response: { body: says.slice(0, says.length - cut), truncated: cut > 0 },
   });
 });
 
@@ -148,12 +144,9 @@ test("a body that never comes is waited for once by a dispatch", async () => {
 test("what a receiver echoes is encrypted, and erased with the lead", async () => {
   const logged = vi.spyOn(console, "log");
   const { workspaceId } = await Platform.createWorkspace({ name: "Agence" });
-  const url = subscriberUrl("echo-500");
-  const { id } = await subscribe(workspaceId, { url });
+  const { id } = await subscribe(workspaceId, { url: subscriberUrl("echo-500") });
   const person = { name: "Zoë Canari", email: "canari@example.com", phone: "+33639980042" };
-  const agent = { reference: "a", name: "A" };
-  const lead = { reference: "1", source: "crm" as const, agent, ...person };
-  const { ids } = await Platform.recordLeads({ workspaceId, leads: [lead] });
+  const leadId = await recordLead(workspaceId, person);
   await expect.poll(async () => (await deliveryTo(id)).lastStatus, { timeout: 5_000 }).toBe(500);
   const { eventId } = await deliveryTo(id);
   const [attempt] = await logOf(id, eventId);
@@ -169,7 +162,7 @@ test("what a receiver echoes is encrypted, and erased with the lead", async () =
   expect(lines).toContain("attempt_failed");
   expect(lines).not.toContain("canari");
 
-  await Platform.eraseLeads({ workspaceId, ids });
+  await Platform.eraseLeads({ workspaceId, ids: [leadId] });
   expect(await storedOf(id)).toEqual([[], []]);
 });
 

@@ -2,12 +2,13 @@ import { createExecutionContext } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { randomId } from "../../../src/contract/ids.ts";
+import { subscriptions } from "../../../src/db/schema.ts";
 import { openedDataKeys } from "../../../src/encryption/personal-data.ts";
 import { open, parseEncryptionKeys, seal } from "../../../src/encryption/seal.ts";
 import { Platform } from "../../../src/platform/entrypoint.ts";
 import { mintSecret } from "../../../src/webhooks/signature.ts";
-import { deployedWith, errorOf, leadReport, openApi, openWorkspace } from "../../support/api.ts";
-import { createWorkspace, observedDatabase } from "../../support/deliveries.ts";
+import { deployedWith, errorOf, openApi, openWorkspace, recordLead } from "../../support/api.ts";
+import { createWorkspace, db, observedDatabase } from "../../support/deliveries.ts";
 
 const NEW_KEY = "new:QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
 const LOST_KEY = "lost:YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=";
@@ -36,11 +37,8 @@ async function subscribeAll(count: number, keys = OLD_KEYS): Promise<Map<string,
 
 /** Each subscription's secret as stored. */
 async function stored(): Promise<Map<string, string>> {
-  const { results } = await env.DB.prepare("SELECT id, sealed_secret FROM subscriptions").all<{
-    id: string;
-    sealed_secret: string;
-  }>();
-  return new Map(results.map(({ id, sealed_secret }) => [id, sealed_secret]));
+  const rows = await db.select().from(subscriptions);
+  return new Map(rows.map(({ id, sealedSecret }) => [id, sealedSecret]));
 }
 
 async function openAll(keys: string, sealed: Map<string, string>) {
@@ -108,14 +106,11 @@ describe("resealSecrets", () => {
 
   test("reseals the data keys of workspaces, whose leads can then be read without the old keys", async () => {
     const { workspaceId, apiKey } = await openWorkspace();
-    await env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id <> ?")
-      .bind(workspaceId)
-      .run();
-    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1", { name: "Zoé" })] });
-    const keyOf = () =>
-      env.DB.prepare("SELECT data_key FROM workspaces WHERE id = ?")
-        .bind(workspaceId)
-        .first("data_key");
+    const others = env.DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id <> ?");
+    await others.bind(workspaceId).run();
+    await recordLead(workspaceId, { name: "Zoé" });
+    const own = env.DB.prepare("SELECT data_key FROM workspaces WHERE id = ?").bind(workspaceId);
+    const keyOf = () => own.first("data_key");
     const before = await keyOf();
     expect(await reseal()).toEqual({ resealed: 1, remaining: 0, unreadable: 0 });
     expect(await keyOf()).toMatch(/^new\./);

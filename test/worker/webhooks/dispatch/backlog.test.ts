@@ -1,20 +1,17 @@
-import { env, exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
+import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { deliveries } from "../../../../src/db/schema.ts";
 import { findBacklog } from "../../../../src/webhooks/ledger.ts";
 import { errorOf } from "../../../support/api.ts";
-import { announceLeads, db, MINUTE_MS, owed } from "../../../support/deliveries.ts";
+import {
+  announceLeads,
+  db,
+  MINUTE_MS,
+  owed,
+  setDeliveries,
+  setSubscription,
+} from "../../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
-
-/** Marks all pending deliveries of the subscription as delivered. */
-async function settle(subscriptionId: string): Promise<void> {
-  await db
-    .update(deliveries)
-    .set({ state: "delivered", settledAt: NOW })
-    .where(sql`subscription_id = ${subscriptionId}`);
-}
 
 describe("the backlog", () => {
   test("shows what is pending, how much of it is overdue, and how old the oldest is", async () => {
@@ -24,18 +21,12 @@ describe("the backlog", () => {
     const of = (workspaceId?: string) => findBacklog(db, workspaceId, NOW);
     const figures = { pending: 3, overdue: 2, oldestPendingSeconds: 360 };
     expect(await of(late.workspaceId)).toEqual(figures);
-    expect(await of(other.workspaceId)).toEqual({
-      pending: 4,
-      overdue: 0,
-      oldestPendingSeconds: 120,
-    });
+    const recent = { pending: 4, overdue: 0, oldestPendingSeconds: 120 };
+    expect(await of(other.workspaceId)).toEqual(recent);
     expect(await of()).toEqual({ ...figures, pending: 7 });
-    await settle(late.id);
-    expect(await of(late.workspaceId)).toEqual({
-      pending: 0,
-      overdue: 0,
-      oldestPendingSeconds: null,
-    });
+    await setDeliveries(late.id, { state: "delivered", settledAt: NOW });
+    const none = { pending: 0, overdue: 0, oldestPendingSeconds: null };
+    expect(await of(late.workspaceId)).toEqual(none);
   });
 
   test("has no negative age for an event of a clock that is ahead", async () => {
@@ -44,10 +35,8 @@ describe("the backlog", () => {
   });
 
   test("is what the Platform API returns, which rejects an unknown workspace", async () => {
-    const { workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
-    await env.DB.prepare("UPDATE subscriptions SET next_at = ? WHERE workspace_id = ?")
-      .bind(Date.now() + 60 * MINUTE_MS, workspaceId)
-      .run();
+    const { id, workspaceId } = await owed(1, Date.now() - 10 * MINUTE_MS);
+    await setSubscription(id, { nextAt: Date.now() + 60 * MINUTE_MS });
     expect(await exports.Platform.backlog({ workspaceId })).toEqual({
       pending: 1,
       overdue: 0,

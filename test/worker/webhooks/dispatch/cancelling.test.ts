@@ -1,13 +1,13 @@
 import { exports } from "cloudflare:workers";
-import { eq, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { qb } from "../../../../src/db/builder.ts";
-import { commit, inOrder, openDatabase } from "../../../../src/db/client.ts";
+import { commit, inOrder } from "../../../../src/db/client.ts";
 import { subscriptions } from "../../../../src/db/schema.ts";
-import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
-import { CANCEL_PENDING } from "../../../../src/webhooks/endings.ts";
-import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
-import { cancelPendingOf, deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
+import {
+  cancelPendingOf,
+  deleteSubscription,
+  disableSubscription,
+} from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
 import { openWorkspace } from "../../../support/api.ts";
 import {
@@ -16,15 +16,15 @@ import {
   createWorkspace,
   db,
   dispatchAt,
-  draftLeads,
+  dispatchOn,
   HOUR_MS,
   heldDispatch,
   observedDatabase,
   owed,
+  setSubscription,
   statesOf,
   subscribe,
   subscriber,
-  toolsAt,
 } from "../../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
@@ -52,17 +52,7 @@ const ENDS: [how: string, end: (owed: Owed, now: number) => Promise<unknown>][] 
     ({ workspaceId, id }, now) => commit(db, deleteSubscription(workspaceId, id, now)),
   ],
   ["loses its workspace's access", ({ workspaceId }, now) => withdrawAccess(workspaceId, now)],
-  [
-    "is disabled",
-    ({ id }, now) =>
-      commit(
-        db,
-        qb
-          .update(subscriptions)
-          .set({ disabledAt: now, ...CANCEL_PENDING })
-          .where(eq(subscriptions.id, id)),
-      ),
-  ],
+  ["is disabled", ({ id }, now) => commit(db, disableSubscription(id, now))],
 ];
 
 describe("a subscription that", () => {
@@ -102,8 +92,7 @@ describe("a subscription that", () => {
         }
         return OK;
       });
-      const tools = toolsAt(() => now, attempt);
-      await dispatch(openDatabase(DB), [withdrawn.id, other.id], "fast", tools);
+      await dispatchOn(DB, () => now, [withdrawn.id, other.id], attempt);
       expect(await statesOf(withdrawn.id)).toEqual({ delivered: 1 });
     },
   );
@@ -138,8 +127,7 @@ describe("a subscription that, while a long body is read,", () => {
       },
     });
     const { posts, attempt } = subscriber();
-    const tools = toolsAt(() => now, attempt);
-    await dispatch(openDatabase(DB), [withdrawn.id], "fast", tools);
+    await dispatchOn(DB, () => now, [withdrawn.id], attempt);
     expect(trips[1]).toEqual([expect.stringContaining('from "events"')]);
     expect(posts).toEqual([]);
   });
@@ -153,12 +141,7 @@ describe("a subscription that, while a long body is read,", () => {
       },
     });
     const { posts, attempt } = subscriber();
-    await dispatch(
-      openDatabase(DB),
-      [id],
-      "fast",
-      toolsAt(() => now, attempt),
-    );
+    await dispatchOn(DB, () => now, [id], attempt);
     expect(posts).toHaveLength(1);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
@@ -168,7 +151,7 @@ describe("a subscription that, during a dispatch,", () => {
   test.each(ENDS)("%s gets no post that starts later than 2 s", async (_, end) => {
     const withdrawn = await owed(100, NOW);
     const { id } = withdrawn;
-    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    await setSubscription(id, { postsAtOnce: 6 });
     let now = NOW;
     let endedAt = Number.POSITIVE_INFINITY;
     const late: number[] = [];
@@ -208,12 +191,7 @@ describe("a subscription that, during a dispatch,", () => {
         await sleep(2);
         return OK;
       });
-      await dispatch(
-        openDatabase(DB),
-        [withdrawn.id],
-        "fast",
-        toolsAt(() => now, attempt),
-      );
+      await dispatchOn(DB, () => now, [withdrawn.id], attempt);
       expect(posts.length).toBeGreaterThan(1);
       expect(starts.filter((at) => at - NOW > WITHDRAWN_MS)).toEqual([]);
       const cancelled = 40 - posts.length;
@@ -226,10 +204,7 @@ describe("a large backlog that is withdrawn", () => {
   async function largelyOwed(count = 5_000, now = NOW, workspaceId?: string) {
     const owner = workspaceId ?? (await createWorkspace());
     const { id } = await subscribe(owner);
-    await commit(
-      db,
-      announce(owner, "lead.created", draftLeads(count, now), isNewLead(owner), now),
-    );
+    await announceLeads(owner, count, now);
     return { workspaceId: owner, id };
   }
 

@@ -63,16 +63,9 @@ describe("a delivery", () => {
     expect(await consumeFor([id], isolated().env)).toMatchObject(ACKNOWLEDGED);
     const [received] = await receivedBy({ url });
     expect(received?.body === draft?.body).toBe(true);
-    expect(received?.headers["x-service-signature"]).toBe(
-      (
-        await expectedSignatures(
-          secret,
-          draft?.id ?? "",
-          received?.headers["webhook-timestamp"] ?? "",
-          draft?.body ?? "",
-        )
-      ).service,
-    );
+    const { "webhook-timestamp": timestamp = "", ...headers } = received?.headers ?? {};
+    const signed = await expectedSignatures(secret, "", timestamp, draft?.body ?? "");
+    expect(headers["x-service-signature"]).toBe(signed.service);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
   });
 
@@ -93,11 +86,8 @@ describe("a delivery", () => {
       const { service } = await expectedSignatures(secret, "", timestamps[i] ?? "", body);
       expect(headers["x-service-signature"]).toBe(service);
     }
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "delivered",
-      attempts: 2,
-      lastStatus: 200,
-    });
+    const settled = { state: "delivered", attempts: 2, lastStatus: 200 };
+    expect(await deliveryTo(id)).toMatchObject(settled);
   });
 
   test("waits as long as Retry-After asks, up to twice the rung, and so does its subscription", async () => {
@@ -125,12 +115,8 @@ describe("a delivery", () => {
     await announceLeads(workspaceId, 1, Date.now());
     await consumeFor([id], isolated().env);
     expect(await receivedBy({ url: "https://169.254.169.254/" })).toEqual([]);
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "pending",
-      attempts: 1,
-      lastOutcome: "refused",
-      lastStatus: null,
-    });
+    const refused = { state: "pending", attempts: 1, lastOutcome: "refused", lastStatus: null };
+    expect(await deliveryTo(id)).toMatchObject(refused);
   });
 
   test("whose secret cannot be decrypted holds up its subscription for 5 minutes, without counting an attempt", async () => {

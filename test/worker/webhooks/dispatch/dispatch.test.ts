@@ -1,12 +1,9 @@
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { OVERDUE_MAX_MS, RETRY_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
-import { openDatabase } from "../../../../src/db/client.ts";
-import { deliveries, moves, subscriptions } from "../../../../src/db/schema.ts";
-import { dispatch, LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
+import { moves } from "../../../../src/db/schema.ts";
+import { LAST_END_MS } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import type { Target } from "../../../../src/webhooks/dispatch/pipeline.ts";
 import type { Claimed } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { Finished } from "../../../../src/webhooks/dispatch/tools.ts";
 import type { Draft } from "../../../../src/webhooks/outbox.ts";
 import {
   announceLeads,
@@ -17,25 +14,23 @@ import {
   deliveriesTo,
   deliveryTo,
   dispatchAt,
+  dispatchOn,
   FIRST_WAIT_MS,
+  failAtTrip,
   HOUR_MS,
   MINUTE_MS,
   observedDatabase,
   owed,
+  setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
   subscriber,
   subscriptionRow,
-  toolsAt,
 } from "../../../support/deliveries.ts";
 
 const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
-
-/** Gives a subscription this many concurrent posts. */
-function earn(id: string, postsAtOnce: number) {
-  return db.update(subscriptions).set({ postsAtOnce }).where(sql`id = ${id}`);
-}
 
 describe("a dispatch", () => {
   test("posts what is due and settles it as delivered, with the response", async () => {
@@ -52,24 +47,16 @@ describe("a dispatch", () => {
         expect.objectContaining({ workspaceId, url, sealedSecret }),
       ],
     ]);
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "delivered",
-      attempts: 1,
-      lastOutcome: "answered",
-      lastStatus: 202,
-      settledAt: NOW,
-    });
+    const outcome = { lastOutcome: "answered", lastStatus: 202, settledAt: NOW };
+    expect(await deliveryTo(id)).toMatchObject({ ...outcome, state: "delivered", attempts: 1 });
   });
 
   test("does not post what is not due yet", async () => {
     const { id } = await owed(1, NOW);
     const { posts, attempt } = subscriber();
-    expect(await dispatchAt(NOW - 1, [id], attempt)).toMatchObject([
-      {
-        subscription: { subscriptionId: id, dueAt: NOW, leasedElsewhereUntil: null },
-        wasLeased: false,
-      },
-    ]);
+    const subscription = { subscriptionId: id, dueAt: NOW, leasedElsewhereUntil: null };
+    const ended = await dispatchAt(NOW - 1, [id], attempt);
+    expect(ended).toMatchObject([{ subscription, wasLeased: false }]);
     expect(posts).toEqual([]);
     expect(await deliveryTo(id)).toMatchObject({ state: "pending", dueAt: NOW });
     expect(await subscriptionRow(id)).toMatchObject({ heldBy: null, heldUntil: 0 });
@@ -78,8 +65,7 @@ describe("a dispatch", () => {
   test("never posts again what is delivered, exhausted or cancelled", async () => {
     const { id, drafts } = await owed(3, NOW);
     const states = ["delivered", "exhausted", "cancelled"] as const;
-    for (const [i, state] of states.entries())
-      await db.update(deliveries).set({ state }).where(sql`event_id = ${drafts[i]?.id}`);
+    for (const [i, state] of states.entries()) await setDeliveries(id, { state }, drafts[i]?.id);
     const { posts, attempt } = subscriber();
     await dispatchAt(NOW + 365 * 24 * HOUR_MS, [id], attempt);
     expect(posts).toEqual([]);
@@ -101,15 +87,12 @@ describe("a dispatch", () => {
       }
       now = dueAt;
       // Disabling would end the test here; it has its own tests.
-      await db.update(subscriptions).set({ failures: 0 }).where(sql`id = ${id}`);
+      await setSubscription(id, { failures: 0 });
     }
     expect(waits).toEqual(RETRY_WAITS_SECONDS);
     expect(posts).toHaveLength(RETRY_WAITS_SECONDS.length + 1);
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "exhausted",
-      settledAt: now,
-      attempts: posts.length,
-    });
+    const exhausted = { state: "exhausted", settledAt: now, attempts: posts.length };
+    expect(await deliveryTo(id)).toMatchObject(exhausted);
     await dispatchAt(now + HOUR_MS, [id], attempt);
     expect(posts).toHaveLength(RETRY_WAITS_SECONDS.length + 1);
   });
@@ -118,7 +101,7 @@ describe("a dispatch", () => {
     const { id, drafts } = await owed(2, NOW);
     const later = NOW + OVERDUE_MAX_MS;
     const recent = drafts[1]?.id;
-    await db.update(deliveries).set({ dueAt: later }).where(sql`event_id = ${recent}`);
+    await setDeliveries(id, { dueAt: later }, recent);
     const { posts, attempt } = subscriber();
     await dispatchAt(later, [id], attempt);
     expect(posts).toEqual([recent]);
@@ -135,12 +118,7 @@ describe("a dispatch", () => {
       await db.insert(moves).values({ workspaceId, state, moveId: "m", other: "DB_2", since: NOW });
       const { DB, trips } = observedDatabase();
       const { posts, attempt } = subscriber();
-      const finished: Finished[] = [];
-      const tools = toolsAt(NOW + OVERDUE_MAX_MS, attempt);
-      await dispatch(openDatabase(DB), [id], "fast", {
-        ...tools,
-        finished: (each) => finished.push(each),
-      });
+      const finished = await dispatchOn(DB, NOW + OVERDUE_MAX_MS, [id], attempt);
       expect(posts).toEqual([]);
       expect(trips).toHaveLength(roundTrips);
       expect(finished).toMatchObject([{ subscription: { cleanable: false } }]);
@@ -165,20 +143,20 @@ describe("a dispatch", () => {
     await announceLeads(workspaceId, events, NOW);
     const { DB, trips } = observedDatabase();
     const { posts, attempt } = subscriber();
-    await dispatch(openDatabase(DB), ids, "fast", toolsAt(NOW, attempt));
+    await dispatchOn(DB, NOW, ids, attempt);
     expect(posts).toHaveLength(subscribers * events);
     expect(trips).toHaveLength(roundTrips);
   });
 
   test("probes with two round trips, even if more is due", async () => {
     const { id } = await owed(20, NOW);
-    await db.update(subscriptions).set({ backoff: 3 }).where(sql`id = ${id}`);
+    await setSubscription(id, { backoff: 3 });
     const { DB, trips } = observedDatabase();
     const { posts, attempt } = subscriber(async () => {
       await new Promise((resolve) => setTimeout(resolve, 20));
       return answered(500);
     });
-    await dispatch(openDatabase(DB), [id], "slow", toolsAt(NOW, attempt));
+    await dispatchOn(DB, NOW, [id], attempt, "slow");
     expect(posts).toHaveLength(1);
     expect(trips).toHaveLength(2);
   });
@@ -186,8 +164,7 @@ describe("a dispatch", () => {
   test("makes no second round trip when nothing is due", async () => {
     const { id } = await owed(1, NOW);
     const { DB, trips } = observedDatabase();
-    const tools = toolsAt(NOW - 1, subscriber().attempt);
-    await dispatch(openDatabase(DB), [id], "fast", tools);
+    await dispatchOn(DB, NOW - 1, [id], subscriber().attempt);
     expect(trips).toHaveLength(1);
   });
 
@@ -221,19 +198,17 @@ describe("a dispatch", () => {
   test("posts its claims once if the reply to the claim is lost", async () => {
     const { id } = await owed(5, NOW);
     const { DB } = observedDatabase({
-      after: (trip) => {
-        if (trip === 1) throw new Error("D1_ERROR: Network connection lost.");
-      },
+      after: failAtTrip(1),
     });
     const { posts, attempt } = subscriber();
-    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, attempt));
+    await dispatchOn(DB, NOW, [id], attempt);
     expect(posts).toHaveLength(5);
     expect(await statesOf(id)).toEqual({ delivered: 5 });
   });
 
   test("has six concurrent posts if it serves one subscription, and five if it serves several", async () => {
     const { id } = await owed(30, NOW);
-    await earn(id, 6);
+    await setSubscription(id, { postsAtOnce: 6 });
     const workspaces = [await createWorkspace(), await createWorkspace()];
     const ids: string[] = [];
     for (const workspaceId of workspaces) {
@@ -257,23 +232,21 @@ describe("a dispatch", () => {
 
   test("claims at most six at a time in the slow lane, where each may take long", async () => {
     const { id } = await owed(20, NOW);
-    await db.update(subscriptions).set({ slow: true }).where(sql`id = ${id}`);
+    await setSubscription(id, { slow: true });
     const { DB, trips } = observedDatabase();
     const tripsBefore: number[] = [];
     let now = NOW;
-    await dispatch(
-      openDatabase(DB),
+    await dispatchOn(
+      DB,
+      () => now,
       [id],
+      async () => {
+        tripsBefore.push(trips.length);
+        // Slow enough to stay in its lane.
+        now += 2_000;
+        return OK;
+      },
       "slow",
-      toolsAt(
-        () => now,
-        async () => {
-          tripsBefore.push(trips.length);
-          // Slow enough to stay in its lane.
-          now += 2_000;
-          return OK;
-        },
-      ),
     );
     const firstClaim = tripsBefore.filter((count) => count === 1).length;
     expect(firstClaim).toBeGreaterThan(0);
@@ -311,7 +284,7 @@ describe("a dispatch", () => {
 
   test("settles what it posted even if the clock has jumped back by an hour", async () => {
     const { id } = await owed(2, NOW);
-    await earn(id, 2);
+    await setSubscription(id, { postsAtOnce: 2 });
     let now = NOW;
     const { posts, attempt } = subscriber(() => {
       // Once both posts have started: after the jump, none would start.
@@ -339,23 +312,11 @@ describe("a failure", () => {
         lastStatus: tried ? 500 : null,
       });
     }
-    expect(ended).toMatchObject([
-      {
-        wasLeased: true,
-        subscription: {
-          backoff: 1,
-          nextAt: NOW + FIRST_WAIT_MS,
-          dueAt: NOW,
-          leasedElsewhereUntil: null,
-        },
-      },
-    ]);
-    expect(await subscriptionRow(id)).toMatchObject({
-      failures: 1,
-      failingSince: NOW,
-      disabledAt: null,
-      heldUntil: 0,
-    });
+    const pace = { backoff: 1, nextAt: NOW + FIRST_WAIT_MS };
+    const subscription = { ...pace, dueAt: NOW, leasedElsewhereUntil: null };
+    expect(ended).toMatchObject([{ wasLeased: true, subscription }]);
+    const health = { failures: 1, failingSince: NOW, disabledAt: null, heldUntil: 0 };
+    expect(await subscriptionRow(id)).toMatchObject({ ...pace, ...health });
   });
 
   test("halves the concurrent posts, and the turn continues", async () => {
@@ -370,7 +331,7 @@ describe("a failure", () => {
 
   test("keeps what was acknowledged before it, and counts later failures", async () => {
     const { id } = await owed(20, NOW);
-    await earn(id, 3);
+    await setSubscription(id, { postsAtOnce: 3 });
     let answers = 0;
     const { posts, attempt } = subscriber(() => (++answers > 5 ? answered(503) : OK));
     await dispatchAt(NOW, [id], attempt);
@@ -392,11 +353,9 @@ describe("a failure", () => {
     const ended = await dispatchAt(NOW, [bad.id, good.id], attempt);
     expect(await statesOf(good.id)).toEqual({ delivered: 10 });
     expect(await statesOf(bad.id)).toEqual({ pending: 10 });
-    const found = new Map(
-      ended.map(({ subscription }) => [subscription.subscriptionId, subscription]),
-    );
-    expect(found.get(bad.id)).toMatchObject({ backoff: 1, dueAt: NOW });
-    expect(found.get(good.id)).toMatchObject({ backoff: 0, dueAt: null });
+    const found = (id: string) => ended.find(({ subscription: s }) => s.subscriptionId === id);
+    expect(found(bad.id)?.subscription).toMatchObject({ backoff: 1, dueAt: NOW });
+    expect(found(good.id)?.subscription).toMatchObject({ backoff: 0, dueAt: null });
   });
 
   test.each([1, 3])(
@@ -409,28 +368,17 @@ describe("a failure", () => {
         throw new Error("no encryption key");
       });
       expect(tries).toBe(1);
+      const untried = { attempts: 0, lastOutcome: null, lastStatus: null };
       for (const row of await deliveriesTo(id))
-        expect(row).toMatchObject({
-          state: "pending",
-          attempts: 0,
-          dueAt: NOW,
-          lastOutcome: null,
-          lastStatus: null,
-        });
-      expect(await subscriptionRow(id)).toMatchObject({
-        failures: 0,
-        failingSince: null,
-        backoff: 0,
-        nextAt: NOW + 5 * MINUTE_MS,
-        heldUntil: 0,
-      });
-      expect(ended).toMatchObject([
-        { wasLeased: true, subscription: { nextAt: NOW + 5 * MINUTE_MS } },
-      ]);
+        expect(row).toMatchObject({ ...untried, state: "pending", dueAt: NOW });
+      const nextAt = NOW + 5 * MINUTE_MS;
+      const health = { failures: 0, failingSince: null, backoff: 0, heldUntil: 0 };
+      expect(await subscriptionRow(id)).toMatchObject({ ...health, nextAt });
+      expect(ended).toMatchObject([{ wasLeased: true, subscription: { nextAt } }]);
       const { posts, attempt } = subscriber();
-      await dispatchAt(NOW + 5 * MINUTE_MS - 1, [id], attempt);
+      await dispatchAt(nextAt - 1, [id], attempt);
       expect(posts).toEqual([]);
-      await dispatchAt(NOW + 5 * MINUTE_MS, [id], attempt);
+      await dispatchAt(nextAt, [id], attempt);
       expect(posts).toHaveLength(count);
     },
   );

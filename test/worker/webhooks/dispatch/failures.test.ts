@@ -6,10 +6,13 @@ import { BACKGROUND_AFTER_MS } from "../../../../src/webhooks/dispatch/consumer.
 import { leadReport } from "../../../support/api.ts";
 import {
   ACKNOWLEDGED,
+  BROKEN,
+  CONNECTION_LOST,
   consumeFor,
   createWorkspace,
   deliveriesTo,
   deliveryTo,
+  failAtTrip,
   isolated,
   jumpTo,
   MINUTE_MS,
@@ -24,10 +27,8 @@ import {
   subscriptionRow,
 } from "../../../support/deliveries.ts";
 
-const CONNECTION_LOST = new Error("D1_ERROR: Network connection lost.");
 /** The duration of a hold. */
 const LEASE_MS = 20_000;
-const BROKEN = new Error("D1_ERROR: disk I/O error");
 
 afterEach(() => {
   vi.useRealTimers();
@@ -107,9 +108,7 @@ describe("when D1 returns an error", () => {
   ])("that is transient, on %s, it is retried unnoticed", async (_, failing) => {
     const { id, url } = await owed(3, Date.now());
     const { DB, trips } = observedDatabase({
-      before: (trip) => {
-        if (trip === failing) throw CONNECTION_LOST;
-      },
+      before: failAtTrip(failing),
     });
     expect(await consumeFor([id], isolated({ DB }).env)).toMatchObject(ACKNOWLEDGED);
     expect(trips).toHaveLength(3);
@@ -120,9 +119,7 @@ describe("when D1 returns an error", () => {
   test("after committing the settlement, each attempt is counted once", async () => {
     const { id, url } = await owed(1, Date.now(), { behaviour: "status-503" });
     const { DB, trips } = observedDatabase({
-      after: (trip) => {
-        if (trip === 2) throw CONNECTION_LOST;
-      },
+      after: failAtTrip(2),
     });
     const deployment = isolated({ DB });
     expect(await consumeFor([id], deployment.env)).toMatchObject(ACKNOWLEDGED);

@@ -1,34 +1,35 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { commit, openDatabase } from "../../../../src/db/client.ts";
-import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
+import { commit } from "../../../../src/db/client.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
-import { dispatch } from "../../../../src/webhooks/dispatch/dispatch.ts";
 import { extendLease } from "../../../../src/webhooks/dispatch/lease.ts";
 import type { Claimed } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
-import type { Finished } from "../../../../src/webhooks/dispatch/tools.ts";
+import type { Draft } from "../../../../src/webhooks/outbox.ts";
 import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { leadReport } from "../../../support/api.ts";
 import {
   announceLeads,
   answered,
+  claimedOf,
   createWorkspace,
   db,
   deliveryTo,
   dispatchAt,
+  dispatchOn,
   FIRST_WAIT_MS,
+  failAtTrip,
   HOUR_MS,
   heldDispatch,
   isolated,
   noticesOf,
   observedDatabase,
   owed,
+  setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
   subscriber,
   subscriptionRow,
-  toolsAt,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
 
@@ -36,6 +37,7 @@ const NOW = Date.UTC(2026, 0, 5, 12);
 const OK = answered(200);
 
 const LEASE_MS = 20_000;
+const HEALTHY = { failures: 0, failingSince: null, backoff: 0 };
 
 describe("a hold", () => {
   test("lasts 20 s, during which no other dispatch posts to the subscription", async () => {
@@ -74,16 +76,8 @@ describe("a hold", () => {
       claimed.push(delivery);
       return OK;
     });
-    expect(
-      claimed.map(({ eventId, event, attempts }) => ({
-        id: eventId,
-        body: event.storedBody,
-        attempts,
-      })),
-    ).toEqual([
-      { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
-      { id: drafts[0]?.id, body: drafts[0]?.body, attempts: 0 },
-    ]);
+    const first = claimedOf(id, drafts[0] as Draft, NOW);
+    expect(claimed).toEqual([first, first]);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
   });
 
@@ -94,19 +88,9 @@ describe("a hold", () => {
       await dispatchAt(later, [id], OK);
       return answered(500);
     });
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "delivered",
-      attempts: 1,
-      lastStatus: 200,
-      settledAt: later,
-    });
-    expect(await subscriptionRow(id)).toMatchObject({
-      failures: 0,
-      failingSince: null,
-      backoff: 0,
-      nextAt: 0,
-      postsAtOnce: 2,
-    });
+    const delivered = { state: "delivered", attempts: 1, lastStatus: 200, settledAt: later };
+    expect(await deliveryTo(id)).toMatchObject(delivered);
+    expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, nextAt: 0, postsAtOnce: 2 });
   });
 
   test("that was lost does not mark another dispatch's deliveries as delivered", async () => {
@@ -116,18 +100,11 @@ describe("a hold", () => {
       await dispatchAt(later, [id], answered(503));
       return OK;
     });
-    expect(await deliveryTo(id)).toMatchObject({
-      state: "pending",
-      attempts: 1,
-      lastStatus: 503,
-      dueAt: later + FIRST_WAIT_MS,
-    });
-    expect(await subscriptionRow(id)).toMatchObject({
-      failures: 1,
-      failingSince: later,
-      backoff: 1,
-      nextAt: later + FIRST_WAIT_MS,
-    });
+    const dueAt = later + FIRST_WAIT_MS;
+    const waiting = { state: "pending", attempts: 1, lastStatus: 503, dueAt };
+    expect(await deliveryTo(id)).toMatchObject(waiting);
+    const closed = { failures: 1, failingSince: later, backoff: 1, nextAt: dueAt };
+    expect(await subscriptionRow(id)).toMatchObject(closed);
   });
 
   test.each([
@@ -135,20 +112,13 @@ describe("a hold", () => {
     ["failed", answered(500)],
   ])("that was lost disables nothing if the new holder succeeds: it %s", async (_, outcome) => {
     const { id } = await owed(1, NOW);
-    await db
-      .update(subscriptions)
-      .set({ failures: 10, failingSince: NOW - 75 * HOUR_MS })
-      .where(sql`id = ${id}`);
+    await setSubscription(id, { failures: 10, failingSince: NOW - 75 * HOUR_MS });
     const late = await heldDispatch(NOW, id);
     const inTime = await heldDispatch(NOW + LEASE_MS, id);
     await late.finish(outcome);
     await inTime.finish(OK);
     expect(await deliveryTo(id)).toMatchObject({ state: "delivered", attempts: 1 });
-    expect(await subscriptionRow(id)).toMatchObject({
-      disabledAt: null,
-      failures: 0,
-      failingSince: null,
-    });
+    expect(await subscriptionRow(id)).toMatchObject({ ...HEALTHY, disabledAt: null });
     expect(await noticesOf(id)).toEqual([]);
   });
 
@@ -159,7 +129,7 @@ describe("a hold", () => {
     "whose subscription is gone ends with the last post in progress, which %s",
     async (_, last) => {
       const { id, workspaceId } = await owed(5, NOW);
-      await db.update(subscriptions).set({ postsAtOnce: 2 }).where(sql`id = ${id}`);
+      await setSubscription(id, { postsAtOnce: 2 });
       const { DB, trips } = observedDatabase({
         before: (trip) => {
           if (trip > 6) throw new Error("round trips without end");
@@ -177,12 +147,7 @@ describe("a hold", () => {
         now += 1_600;
         return OK;
       });
-      await dispatch(
-        openDatabase(DB),
-        [id],
-        "fast",
-        toolsAt(() => now, attempt),
-      );
+      await dispatchOn(DB, () => now, [id], attempt);
       expect(posts).toHaveLength(2);
       expect(trips.length).toBeLessThanOrEqual(3);
       expect(await statesOf(id)).toEqual({ cancelled: 5 });
@@ -218,7 +183,7 @@ describe("a hold", () => {
       // It records the only post, and finds nothing else to be due.
       before: async (trip) => void (trip === 2 && (await announceLeads(workspaceId, 1, NOW))),
     });
-    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK));
+    await dispatchOn(DB, NOW, [id], OK);
     expect(trips).toHaveLength(3);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
   });
@@ -235,7 +200,6 @@ describe("a hold", () => {
   test("of another dispatch is not released by a second try after a lost reply", async () => {
     const { id, workspaceId } = await owed(1, NOW);
     let other: Awaited<ReturnType<typeof heldDispatch>> | undefined;
-    const ended: Finished[] = [];
     const { DB } = observedDatabase({
       before: async (trip) => {
         if (trip !== 3) return;
@@ -243,11 +207,9 @@ describe("a hold", () => {
         await announceLeads(workspaceId, 1, NOW);
         other = await heldDispatch(NOW, id);
       },
-      after: (trip) => {
-        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
-      },
+      after: failAtTrip(2),
     });
-    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK, ended));
+    const ended = await dispatchOn(DB, NOW, [id], OK);
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: NOW + LEASE_MS });
     expect(ended).toMatchObject([
       { wasLeased: true, subscription: { leasedElsewhereUntil: NOW + LEASE_MS } },
@@ -261,11 +223,9 @@ describe("a hold", () => {
     const { id, workspaceId } = await owed(1, NOW);
     const { DB } = observedDatabase({
       before: async (trip) => void (trip === 3 && (await announceLeads(workspaceId, 1, NOW))),
-      after: (trip) => {
-        if (trip === 2) throw new Error("D1_ERROR: Network connection lost.");
-      },
+      after: failAtTrip(2),
     });
-    await dispatch(openDatabase(DB), [id], "fast", toolsAt(NOW, OK));
+    await dispatchOn(DB, NOW, [id], OK);
     expect(await statesOf(id)).toEqual({ delivered: 2 });
     expect(await subscriptionRow(id)).toMatchObject({ heldUntil: 0 });
   });
@@ -283,18 +243,10 @@ describe("a hold", () => {
 describe("a dispatch next to 5,000 settled deliveries", () => {
   test("reads only what is pending, and writes only what it does", async () => {
     const { id, workspaceId } = await owed(5_000, NOW);
-    await db
-      .update(deliveries)
-      .set({ state: "delivered", settledAt: NOW })
-      .where(sql`subscription_id = ${id}`);
+    await setDeliveries(id, { state: "delivered", settledAt: NOW });
     await announceLeads(workspaceId, 10, NOW);
     const { DB, rows } = meteredDatabase();
-    await dispatch(
-      openDatabase(DB),
-      [id],
-      "fast",
-      toolsAt(NOW, async () => OK),
-    );
+    await dispatchOn(DB, NOW, [id], async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: 5_010 });
     expect(rows.read).toBeLessThan(500);
     expect(rows.written).toBeLessThan(20);
@@ -304,14 +256,9 @@ describe("a dispatch next to 5,000 settled deliveries", () => {
 describe("a dispatch of 1,000 deliveries", () => {
   test("reads a few rows for each, however many are waiting or in progress", async () => {
     const { id } = await owed(1_000, NOW);
-    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    await setSubscription(id, { postsAtOnce: 6 });
     const { DB, rows } = meteredDatabase();
-    await dispatch(
-      openDatabase(DB),
-      [id],
-      "fast",
-      toolsAt(NOW, async () => OK),
-    );
+    await dispatchOn(DB, NOW, [id], async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: 1_000 });
     expect(rows.read / 1_000).toBeLessThan(20);
   });
@@ -322,21 +269,13 @@ describe("a dispatch to 20 subscriptions with 50 deliveries each", () => {
     const workspaceId = await createWorkspace();
     const ids: string[] = [];
     for (let i = 0; i < 20; i++) ids.push((await subscribe(workspaceId)).id);
-    await db
-      .update(subscriptions)
-      .set({ postsAtOnce: 6 })
-      .where(sql`workspace_id = ${workspaceId}`);
+    for (const id of ids) await setSubscription(id, { postsAtOnce: 6 });
     await announceLeads(workspaceId, 50, NOW);
     const { DB, rows } = meteredDatabase();
-    await dispatch(
-      openDatabase(DB),
-      ids,
-      "fast",
-      toolsAt(NOW, async () => {
-        await new Promise((resolve) => setTimeout(resolve, 2));
-        return OK;
-      }),
-    );
+    await dispatchOn(DB, NOW, ids, async () => {
+      await new Promise((resolve) => setTimeout(resolve, 2));
+      return OK;
+    });
     for (const id of ids) expect(await statesOf(id)).toEqual({ delivered: 50 });
     expect(rows.read / 1_000).toBeLessThan(60);
     expect(rows.written / 1_000).toBeLessThan(3);
@@ -347,7 +286,7 @@ describe("a single healthy delivery", () => {
   test("costs eight rows written from record to release, two of them for its lead", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await db.update(subscriptions).set({ postsAtOnce: 6 }).where(sql`id = ${id}`);
+    await setSubscription(id, { postsAtOnce: 6 });
     const { DB, rows } = meteredDatabase();
     const context = createExecutionContext();
     const platform = new Platform(context, isolated({ DB }).env);
@@ -358,12 +297,7 @@ describe("a single healthy delivery", () => {
     await waitOnExecutionContext(context);
     rows.written = 5;
     const now = Date.now() + 1;
-    await dispatch(
-      openDatabase(DB),
-      [id],
-      "fast",
-      toolsAt(now, async () => OK),
-    );
+    await dispatchOn(DB, now, [id], async () => OK);
     expect(await statesOf(id)).toEqual({ delivered: 1 });
     // The hold, the settlement and the release.
     expect(rows.written).toBe(8);

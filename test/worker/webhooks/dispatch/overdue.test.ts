@@ -1,17 +1,16 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
 import { commit, openDatabase } from "../../../../src/db/client.ts";
-import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
+import { deliveries } from "../../../../src/db/schema.ts";
 import { findOverdue, listDue } from "../../../../src/webhooks/dispatch/wake.ts";
 import { findBacklog } from "../../../../src/webhooks/ledger.ts";
-import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import {
   announceLeads,
   createWorkspace,
   db,
-  draftLeads,
   MINUTE_MS,
   owed,
+  setSubscription,
   subscribe,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
@@ -26,10 +25,7 @@ describe("the backlog", () => {
   test("reads rows for what is pending, whatever is settled next to it", async () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await commit(
-      db,
-      announce(workspaceId, "lead.created", draftLeads(5_000, NOW), isNewLead(workspaceId), NOW),
-    );
+    await announceLeads(workspaceId, 5_000, NOW);
     await db.update(deliveries).set({ state: "delivered", settledAt: NOW });
     await announceLeads(workspaceId, 10, NOW - 10 * MINUTE_MS);
     for (const within of [workspaceId, undefined]) {
@@ -42,7 +38,7 @@ describe("the backlog", () => {
       expect(rows.read).toBeLessThan(100);
     }
     // A delivery that waits for its subscription is not overdue.
-    await db.update(subscriptions).set({ nextAt: NOW }).where(sql`id = ${id}`);
+    await setSubscription(id, { nextAt: NOW });
     expect(await findBacklog(db, workspaceId, NOW)).toMatchObject({ pending: 10, overdue: 0 });
   });
 });
@@ -51,7 +47,7 @@ test("a deleted subscription whose deliveries wait to be cancelled is not woken 
   const { id, workspaceId } = await owed(1, NOW);
   const due = () => commit(db, listDue(workspaceId, NOW));
   expect(await due()).toEqual([{ subscriptionId: id, lane: "fast" }]);
-  await db.update(subscriptions).set({ deletedAt: NOW, cancelling: true }).where(sql`id = ${id}`);
+  await setSubscription(id, { deletedAt: NOW, cancelling: true });
   expect(await due()).toEqual([]);
 });
 
@@ -93,11 +89,9 @@ describe("the search for overdue deliveries", () => {
     const held = await owed(1, NOW);
     const slow = await owed(1, NOW);
     const later = NOW + 2 * MINUTE_MS;
-    const set = (id: string, values: Partial<typeof subscriptions.$inferInsert>) =>
-      db.update(subscriptions).set(values).where(sql`id = ${id}`);
-    await set(waiting.id, { nextAt: later - 1, backoff: 1 });
-    await set(held.id, { heldUntil: later + 1 });
-    await set(slow.id, { slow: true });
+    await setSubscription(waiting.id, { nextAt: later - 1, backoff: 1 });
+    await setSubscription(held.id, { heldUntil: later + 1 });
+    await setSubscription(slow.id, { slow: true });
     expect((await findOverdue(db, "", later)).wakes).toEqual([
       { subscriptionId: slow.id, lane: "slow" },
     ]);

@@ -1,15 +1,13 @@
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { subscriptions } from "../../../../src/db/schema.ts";
 import type { Outcome } from "../../../../src/webhooks/outcome.ts";
 import {
   answered,
   consumeFor,
-  db,
   dispatchAt,
   FIRST_WAIT_MS,
   isolated,
   owed,
+  setSubscription,
   statesOf,
   subscriber,
   subscriptionRow,
@@ -20,10 +18,6 @@ const OK = answered(200);
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
-}
-
-function set(id: string, pace: Partial<typeof subscriptions.$inferInsert>) {
-  return db.update(subscriptions).set(pace).where(sql`id = ${id}`);
 }
 
 /** A subscriber that counts its concurrent posts; each takes this long. */
@@ -56,7 +50,7 @@ describe("the concurrent posts to a subscription", () => {
 
   test("start where the last dispatch ended", async () => {
     const { id } = await owed(8, NOW);
-    await set(id, { postsAtOnce: 4 });
+    await setSubscription(id, { postsAtOnce: 4 });
     const { attempt, underWay } = counting(5);
     await dispatchAt(NOW, [id], attempt);
     expect(underWay.slice(0, 4)).toEqual([1, 2, 3, 4]);
@@ -66,7 +60,7 @@ describe("the concurrent posts to a subscription", () => {
 describe("a subscription that fails", () => {
   test("is probed with one post at a time, after each wait, by however many consumers", async () => {
     const { id } = await owed(50, NOW);
-    await set(id, { postsAtOnce: 6 });
+    await setSubscription(id, { postsAtOnce: 6 });
     const { posts, attempt, underWay } = counting(5, () => answered(500));
     await dispatchAt(NOW, [id], attempt);
     const opened = posts.length;
@@ -120,7 +114,7 @@ describe("a subscription that fails", () => {
 
   test("is not posted to while it waits as its 429 asked, whatever becomes due", async () => {
     const { id } = await owed(10, NOW);
-    await set(id, { postsAtOnce: 6 });
+    await setSubscription(id, { postsAtOnce: 6 });
     const asked = 1.5 * FIRST_WAIT_MS;
     const { posts, attempt } = subscriber(() => answered(429, asked / 1000));
     await dispatchAt(NOW, [id], attempt);
@@ -138,7 +132,7 @@ describe("a subscription that fails", () => {
 describe("slow answers", () => {
   test("move a subscription to the slow lane, and fast ones move it back", async () => {
     const { id } = await owed(20, NOW);
-    await set(id, { postsAtOnce: 4 });
+    await setSubscription(id, { postsAtOnce: 4 });
     let now = NOW;
     let durationMs = 2_000;
     const { posts, attempt } = subscriber(() => {
@@ -149,11 +143,8 @@ describe("slow answers", () => {
     const before = posts.length;
     // Those already started when the first was slow.
     expect(before).toBeLessThanOrEqual(4);
-    expect(left?.subscription).toMatchObject({
-      slow: true,
-      backoff: 0,
-      leasedElsewhereUntil: null,
-    });
+    const released = { slow: true, backoff: 0, leasedElsewhereUntil: null };
+    expect(left?.subscription).toMatchObject(released);
     expect(await subscriptionRow(id)).toMatchObject({ slow: true, heldUntil: 0 });
     await dispatchAt(() => now, [id], attempt, "fast");
     expect(posts).toHaveLength(before);
@@ -169,7 +160,7 @@ describe("slow answers", () => {
 
   test("leave it in the slow lane, where it continues to be served", async () => {
     const { id } = await owed(8, NOW);
-    await set(id, { slow: true });
+    await setSubscription(id, { slow: true });
     let now = NOW;
     const { attempt } = subscriber(() => {
       now += 2_000;

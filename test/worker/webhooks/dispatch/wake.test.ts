@@ -1,17 +1,15 @@
 import { env } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { randomId } from "../../../../src/contract/ids.ts";
-import { subscriptions } from "../../../../src/db/schema.ts";
 import type { Lane } from "../../../../src/webhooks/dispatch/policy.ts";
 import { isWake, type Wake, wake } from "../../../../src/webhooks/dispatch/wake.ts";
 import {
   announceLeads,
   createWorkspace,
-  db,
   isolated,
   REFUSING_QUEUE,
   receivedBy,
+  setSubscription,
   subscribe,
 } from "../../../support/deliveries.ts";
 
@@ -21,20 +19,13 @@ function wakes(lane: Lane, count: number): Wake[] {
 }
 
 describe("the consumer is woken", () => {
-  test("in each subscription's lane, which its message names, whatever the queue is called", async () => {
+  test("once per subscription, in its lane, which the message names, whatever the queue is called", async () => {
     const deployment = isolated();
-    const mixed = [...wakes("fast", 2), ...wakes("slow", 3)];
+    const mixed = [...wakes("fast", 2), ...wakes("fast", 1), ...wakes("slow", 3)];
     expect(await wake(deployment.env, "DB", mixed)).toBe(true);
     const sent = (wakes: Wake[]) => wakes.map((wake) => ({ ...wake, delaySeconds: 0 }));
     expect(deployment.fast).toEqual(sent(wakes("fast", 2)));
     expect(deployment.slow).toEqual(sent(wakes("slow", 3)));
-  });
-
-  test("once per subscription, with nothing but its id and lane", async () => {
-    const deployment = isolated();
-    await wake(deployment.env, "DB", [...wakes("fast", 1), ...wakes("fast", 1)]);
-    expect(deployment.fast).toEqual([{ subscriptionId: "fast-0", lane: "fast", delaySeconds: 0 }]);
-    expect(deployment.slow).toEqual([]);
   });
 
   test("in the database that knows the subscription, which its message names if it is not the first", async () => {
@@ -46,17 +37,11 @@ describe("the consumer is woken", () => {
   });
 
   test("after the delay, which a queue holds for 24 hours at the most", async () => {
-    for (const [delaySeconds, expected] of [
-      [30, 30],
-      [86_400, 86_400],
-      [172_800, 86_400],
-    ] as const) {
-      const deployment = isolated();
+    const deployment = isolated();
+    for (const delaySeconds of [30, 86_400, 172_800])
       await wake(deployment.env, "DB", wakes("slow", 1), delaySeconds);
-      expect(deployment.slow).toEqual([
-        { subscriptionId: "slow-0", lane: "slow", delaySeconds: expected },
-      ]);
-    }
+    const delays = deployment.slow.map(({ delaySeconds }) => delaySeconds);
+    expect(delays).toEqual([30, 86_400, 86_400]);
   });
 
   test("in batches of at most 100, as Queues requires", async () => {
@@ -81,10 +66,7 @@ describe("the consumer is woken", () => {
   test.each(["fast", "slow"] as const)("through the queues of the deployment: %s", async (lane) => {
     const workspaceId = await createWorkspace();
     const { id, url } = await subscribe(workspaceId);
-    await db
-      .update(subscriptions)
-      .set({ slow: lane === "slow" })
-      .where(sql`id = ${id}`);
+    await setSubscription(id, { slow: lane === "slow" });
     const [draft] = await announceLeads(workspaceId, 1, Date.now());
     expect(await wake(env, "DB", [{ subscriptionId: id, lane }])).toBe(true);
     await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(1);
@@ -103,33 +85,21 @@ describe("a queue message", () => {
 
   test.each([
     [null],
-    [undefined],
-    [1],
     [wake.subscriptionId],
-    [[]],
     [[wake]],
     [{}],
-    [{ subscriptionId: wake.subscriptionId }],
     [{ lane: "fast" }],
     [{ ...wake, lane: "middle" }],
-    [{ ...wake, lane: null }],
-    [{ ...wake, subscriptionId: null }],
     [{ ...wake, subscriptionId: 1 }],
-    [{ ...wake, subscriptionId: "x" }],
     [{ ...wake, subscriptionId: randomId("lead") }],
     [{ ...wake, subscriptionId: `${wake.subscriptionId}0` }],
     [{ ...wake, database: null }],
-    [{ ...wake, database: 7 }],
-    [{ ...wake, database: "" }],
     [{ ...wake, database: "DB_9" }],
     [{ ...wake, database: "KEY_GATE" }],
-    [{ ...wake, database: "toString" }],
     [{ ...wake, database: ["DB"] }],
     [{ ...wake, database: { toString: null, valueOf: null } }],
-    [{ ...wake, priority: 1 }],
     [JSON.parse(`{ "__proto__": {}, ${JSON.stringify(wake).slice(1)}`)],
     [{ ...wake, method: "recordLeads", input: {} }],
-    [{ method: "recordLeads", input: {} }],
   ])("is not a wake if it is %j", (body) => {
     expect(isWakeOf(body)).toBe(false);
   });

@@ -1,4 +1,3 @@
-import { eq } from "drizzle-orm";
 import { afterEach, describe, expect, test } from "vitest";
 import {
   DISABLE_AFTER_FAILURES,
@@ -6,7 +5,6 @@ import {
   RETRY_WAITS_SECONDS,
 } from "../../../../src/contract/limits.ts";
 import { commit } from "../../../../src/db/client.ts";
-import { deliveries, subscriptions } from "../../../../src/db/schema.ts";
 import { sendNotices } from "../../../../src/webhooks/notices/notify.ts";
 import { deleteSubscription } from "../../../../src/webhooks/subscriptions.ts";
 import { updateAccess } from "../../../../src/workspaces/workspaces.ts";
@@ -16,9 +14,12 @@ import {
   createWorkspace,
   db,
   dispatchAt,
+  endWait,
   failAt,
   HOUR_MS,
   noticesOf,
+  setDeliveries,
+  setSubscription,
   subscribe,
   subscriberUrl,
 } from "../../../support/deliveries.ts";
@@ -100,7 +101,7 @@ describe("administrators are told that a subscription is failing", () => {
 
   test("by the first failure after 24 hours, if no earlier one could", async () => {
     const { id } = await failing(3);
-    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
+    await endWait(id);
     expect(await noticesOf(id, "failing")).toEqual([]);
     await failAt(id, [DAY + HOUR_MS]);
     expect(await sweepAt(DAY + HOUR_MS)).toHaveLength(1);
@@ -108,7 +109,7 @@ describe("administrators are told that a subscription is failing", () => {
 
   test("with the last answer, which an attempt that could not be made does not have", async () => {
     const { id } = await failing(3);
-    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, id));
+    await endWait(id);
     await dispatchAt(DAY, [id], () => Promise.reject(new Error("no encryption key")));
     expect(await noticesOf(id, "failing")).toEqual([]);
     await failAt(id, [DAY + HOUR_MS]);
@@ -141,12 +142,11 @@ describe("administrators are not told", () => {
     ],
     ["was deleted", ({ id, workspaceId }) => commit(db, deleteSubscription(workspaceId, id, DAY))],
     ["lost access", ({ workspaceId }) => commit(db, updateAccess(workspaceId, false))],
-    ["was disabled", ({ id }) => disable(id)],
+    ["was disabled", ({ id }) => setSubscription(id, { disabledAt: DAY })],
   ])("of a subscription that %s since", async (_, happen) => {
     const about = await failing(EARLY);
-    await db.update(subscriptions).set({ nextAt: 0 }).where(eq(subscriptions.id, about.id));
-    const owed = eq(deliveries.subscriptionId, about.id);
-    await db.update(deliveries).set({ dueAt: T0 }).where(owed);
+    await endWait(about.id);
+    await setDeliveries(about.id, { dueAt: T0 });
     await happen(about);
     expect(await sweepAt(DAY)).toEqual([]);
     expect(await emailsAbout(about.id)).toMatchObject([{ state: "dropped", tries: 0 }]);
@@ -171,7 +171,3 @@ describe("administrators are not told", () => {
     expect(await sweepAt(DAY + HOUR_MS)).toEqual([]);
   });
 });
-
-function disable(id: string) {
-  return db.update(subscriptions).set({ disabledAt: DAY }).where(eq(subscriptions.id, id));
-}

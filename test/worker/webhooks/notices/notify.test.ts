@@ -1,9 +1,7 @@
 import { env, exports } from "cloudflare:workers";
-import { eq } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { EMAIL_WAITS_SECONDS } from "../../../../src/contract/limits.ts";
 import { openDatabase } from "../../../../src/db/client.ts";
-import { subscriptions } from "../../../../src/db/schema.ts";
 import { EMAIL_TIMEOUT_MS } from "../../../../src/webhooks/notices/mail.ts";
 import {
   EMAIL_TAKEN_MS,
@@ -16,10 +14,12 @@ import {
   createWorkspace,
   db,
   failAt,
+  failAtTrip,
   HOUR_MS,
   MINUTE_MS,
   noticesOf,
   observedDatabase,
+  setSubscription,
   subscribe,
 } from "../../../support/deliveries.ts";
 import { lossyDatabase } from "../../../support/lost-reply.ts";
@@ -34,10 +34,7 @@ async function disabled(adminEmails = ["admin@example.com"]) {
   const workspaceId = await createWorkspace(adminEmails);
   const { id } = await subscribe(workspaceId);
   await announceLeads(workspaceId, 1, T0);
-  await db
-    .update(subscriptions)
-    .set({ failures: 9, failingSince: T0, backoff: 9 })
-    .where(eq(subscriptions.id, id));
+  await setSubscription(id, { failures: 9, failingSince: T0, backoff: 9 });
   await failAt(id, [T0 + 73 * HOUR_MS]);
   return { id, workspaceId };
 }
@@ -96,12 +93,11 @@ describe("the administrators of a workspace", () => {
 
   test("get what was owed before e-mails were stored individually", async () => {
     const workspaceId = await createWorkspace(ADMINS);
-    await env.DB.prepare(
+    const insert = env.DB.prepare(
       `INSERT INTO notices (workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
-        VALUES (?, 'whk_old', 'old.example', '["lead.created"]', ?, ?, ?)`,
-    )
-      .bind(workspaceId, T0, T0, T0)
-      .run();
+        VALUES (?1, 'whk_old', 'old.example', '["lead.created"]', ?2, ?2, ?2)`,
+    );
+    await insert.bind(workspaceId, T0).run();
     const mail = mailbox();
     await sendNotices(db, mail.env, NOW);
     expect(mail.sent).toHaveLength(2);
@@ -290,9 +286,7 @@ describe("a sweep that is interrupted", () => {
   test("before sending loses nothing: a later one sends it once nobody else can be sending it", async () => {
     const { id } = await disabled();
     const { DB } = observedDatabase({
-      after: (trip) => {
-        if (trip === 2) throw new Error("the isolate is gone");
-      },
+      after: failAtTrip(2, new Error("the isolate is gone")),
     });
     const mail = mailbox();
     await expect(sendNotices(openDatabase(DB), mail.env, NOW)).rejects.toThrow();

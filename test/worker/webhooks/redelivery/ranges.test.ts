@@ -30,6 +30,8 @@ import {
   observedDatabase,
   owed,
   redeliver,
+  setDeliveries,
+  setSubscription,
   statesOf,
   subscribe,
   subscriptionRow,
@@ -243,15 +245,6 @@ describe("named events", () => {
     expect(await scheduleOf(id)).toEqual(eventIds.map((eventId, i) => [eventId, i * 100]));
   });
 
-  test("of calls at once become due ten per second in total", async () => {
-    const { id, eventIds } = await withEvents(200, "delivered");
-    const [one, other] = [eventIds.slice(0, 100), eventIds.slice(100)];
-    expect(await Promise.all([redeliver(id, one, NOW), redeliver(id, other, NOW)])).toEqual([
-      100, 100,
-    ]);
-    expect((await scheduleOf(id)).map(([, dueIn]) => dueIn)).toEqual(turns(200));
-  });
-
   test("whose kind is no longer listed when they are scheduled are not", async () => {
     const { id, eventIds } = await withEvents(2, "delivered");
     const { DB } = observedDatabase({
@@ -284,12 +277,7 @@ describe("named events", () => {
     const { id, eventIds } = await withEvents(6, "delivered");
     const [soon, late, ...others] = eventIds as [string, string, ...string[]];
     const wait = (eventId: string, dueIn: number) =>
-      db.$client
-        .prepare(
-          "UPDATE deliveries SET state = 'pending', attempts = 3, due_at = ? WHERE event_id = ?",
-        )
-        .bind(NOW + dueIn, eventId)
-        .run();
+      setDeliveries(id, { state: "pending", attempts: 3, dueAt: NOW + dueIn }, eventId);
     await wait(soon, 50);
     await wait(late, 5 * HOUR_MS);
     await redeliver(id, [late, soon, ...others], NOW);
@@ -326,7 +314,7 @@ describe("an active subscription that is enabled", () => {
   test("keeps its pace, and gets what it has missed", async () => {
     const { id } = await withEvents(3, "exhausted");
     const health = { failingSince: T0, failures: 4, backoff: 2, slow: true };
-    await db.update(subscriptions).set(health).where(eq(subscriptions.id, id));
+    await setSubscription(id, health);
     await comeBack(id, T0, NOW);
     expect(await subscriptionRow(id)).toMatchObject(health);
     expect(await statesOf(id)).toEqual({ pending: 3 });

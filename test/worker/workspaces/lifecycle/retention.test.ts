@@ -21,6 +21,7 @@ import {
   draftLeads,
   HOUR_MS,
   owed,
+  setDeliveries,
   subscribe,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
@@ -42,10 +43,7 @@ async function eventsIn(workspaceId: string) {
 }
 
 async function settle(subscriptionId: string, state: "exhausted" | "cancelled", settledAt: number) {
-  await db
-    .update(deliveries)
-    .set({ state, settledAt })
-    .where(sql`subscription_id = ${subscriptionId}`);
+  await setDeliveries(subscriptionId, { state, settledAt });
 }
 
 beforeEach(async () => {
@@ -101,7 +99,7 @@ describe("an event that was settled late, or not delivered to everyone", () => {
       expect(await eventsIn(workspaceId)).toMatchObject([{ expiresAt: now + (day + 1) * DAY_MS }]);
     }
     const settledAt = now + 2 * DAY_MS + 1;
-    await db.update(deliveries).set({ dueAt: settledAt }).where(sql`subscription_id = ${id}`);
+    await setDeliveries(id, { dueAt: settledAt });
     await dispatchAt(settledAt, [id], OK);
     await sweepAt(now + 3 * DAY_MS);
     expect(await eventsIn(workspaceId)).toMatchObject([
@@ -134,10 +132,7 @@ describe("a sweep of events", () => {
       db,
       announce(workspaceId, "lead.created", draftLeads(count, T0), isNewLead(workspaceId), T0),
     );
-    await db
-      .update(deliveries)
-      .set({ state: "delivered", settledAt: T0 })
-      .where(sql`subscription_id = ${id}`);
+    await setDeliveries(id, { state: "delivered", settledAt: T0 });
     return { workspaceId, id };
   }
 

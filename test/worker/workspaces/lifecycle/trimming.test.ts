@@ -24,6 +24,7 @@ import {
   isolated,
   observedDatabase,
   owed,
+  setDeliveries,
   statesOf,
   subscribe,
 } from "../../../support/deliveries.ts";
@@ -77,10 +78,7 @@ async function sizeOf(workspaceId: string) {
 test("the oldest settled events beyond the limit are deleted, but none that is pending or another workspace's", async () => {
   const big = await owed(40, NOW - 3 * HOUR_MS, { customFields: TWO_KB });
   const waiting = await subscribe(big.workspaceId, { events: ["run.completed"] });
-  await db
-    .update(deliveries)
-    .set({ subscriptionId: waiting.id })
-    .where(sql`subscription_id = ${big.id}`);
+  await setDeliveries(big.id, { subscriptionId: waiting.id });
   await env.DB.prepare("UPDATE events SET owed = ? WHERE workspace_id = ?")
     .bind(JSON.stringify([waiting.id]), big.workspaceId)
     .run();
