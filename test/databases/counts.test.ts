@@ -1,7 +1,7 @@
 import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { automationReport, leadReport, recordAutomation, runReport } from "../support/api.ts";
-import { databaseOf } from "../support/databases.ts";
+import { rowsIn } from "../support/databases.ts";
 import { copyAll, openWithLeads } from "../support/moves.ts";
 
 const { Platform } = exports;
@@ -26,10 +26,8 @@ test("while a workspace is copied, calls return how many records they have inser
   const { ids } = recorded;
   expect(await Platform.removeAutomations({ workspaceId, ids })).toEqual({ removed: 2 });
 
-  const { results } = await databaseOf("DB_2")
-    .prepare("SELECT event_id AS id FROM deliveries WHERE subscription_id = ? LIMIT 2")
-    .bind(webhookId)
-    .all<{ id: string }>();
-  const eventIds = results.map(({ id }) => id);
+  const sql = "SELECT event_id AS id FROM deliveries WHERE subscription_id = ? LIMIT 2";
+  const owed = await rowsIn<{ id: string }>("DB_2", sql, webhookId);
+  const eventIds = owed.map(({ id }) => id);
   expect(await Platform.redeliver({ webhookId, eventIds })).toMatchObject({ count: 2 });
 });

@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/db/client.ts";
 import { sendNotices } from "../../src/webhooks/notices/notify.ts";
-import { databaseOf } from "../support/databases.ts";
+import { databaseOf, rowsIn } from "../support/databases.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { type Email, mailbox } from "../support/mailbox.ts";
 import { cleanUp, copyAll, dieClosed, moved, openWithLeads } from "../support/moves.ts";
@@ -17,13 +17,13 @@ async function openOwed() {
   const { workspaceId, webhookId } = await openWithLeads(1);
   const address = `${workspaceId}@example.com`;
   await Platform.updateWorkspace({ workspaceId, adminEmails: [address] });
-  await databaseOf("DB_2")
-    .prepare(
-      `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+  await rowsIn(
+    "DB_2",
+    `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
         VALUES ('disabled', ?, ?, 'a.example', '[]', 1, 2, 3)`,
-    )
-    .bind(workspaceId, webhookId)
-    .run();
+    workspaceId,
+    webhookId,
+  );
   return { workspaceId, address };
 }
 

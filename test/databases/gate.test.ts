@@ -15,7 +15,9 @@ import {
   deploymentWith,
   NAMES,
   openWorkspaceIn,
+  rowsIn,
   unreachableDatabase,
+  valueIn,
   WAYS,
 } from "../support/databases.ts";
 import { countHops } from "../support/hops.ts";
@@ -42,13 +44,8 @@ describe("the standing of a key", () => {
     "tells that its workspace lives in %s, with a bookmark of it",
     async (database) => {
       const { admit, workspaceId, keyId } = await openGated(database);
-      expect(await admit()).toMatchObject({
-        verdict: "admitted",
-        keyId,
-        workspaceId,
-        database,
-        bookmark: expect.any(String),
-      });
+      const place = { workspaceId, database, bookmark: expect.any(String) };
+      expect(await admit()).toMatchObject({ verdict: "admitted", keyId, ...place });
     },
   );
 
@@ -135,10 +132,8 @@ describe("network hops", () => {
     const { workspaceId, apiKey, api } = await openGated("DB_2");
     await platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
     await api.get("/v1/leads");
-    const without = openApi(
-      apiKey,
-      deployedAs(deploymentWith({ DB: unreachableDatabase("hangs") })),
-    );
+    const alone = deploymentWith({ DB: unreachableDatabase("hangs") });
+    const without = openApi(apiKey, deployedAs(alone));
     expect((await without.get("/v1/leads")).body).toMatchObject({ data: [{ source: "social" }] });
   });
 });
@@ -195,25 +190,15 @@ describe("bookmarks of different databases are never compared: one", () => {
 
 /** Makes a workspace live elsewhere: moves its row, and updates the directory. */
 async function relocate(workspaceId: string, to: DatabaseName): Promise<void> {
-  const line = to === "DB" ? null : to;
-  const keys = await Promise.all(
-    NAMES.map((name) =>
-      databaseOf(name)
-        .prepare("SELECT data_key FROM workspaces WHERE id = ?")
-        .bind(workspaceId)
-        .first<string>("data_key"),
-    ),
-  );
-  await env.DB.prepare("UPDATE workspaces SET database = ? WHERE id = ?")
-    .bind(line, workspaceId)
-    .run();
-  if (line === null) return;
-  await databaseOf(to)
-    .prepare(
-      "INSERT INTO workspaces (id, name, admin_emails, data_key, created_at) VALUES (?, 'Agence', '[]', ?, 1)",
-    )
-    .bind(workspaceId, keys.find((key) => key !== null) ?? null)
-    .run();
+  const read = "SELECT data_key FROM workspaces WHERE id = ?";
+  const keys = NAMES.map((name) => valueIn<string | null>(name, read, workspaceId));
+  const dataKey = (await Promise.all(keys)).find((key) => key) ?? null;
+  const database = to === "DB" ? null : to;
+  await rowsIn("DB", "UPDATE workspaces SET database = ? WHERE id = ?", database, workspaceId);
+  if (database === null) return;
+  const insert =
+    "INSERT INTO workspaces (id, name, admin_emails, data_key, created_at) VALUES (?, 'Agence', '[]', ?, 1)";
+  await rowsIn(to, insert, workspaceId, dataKey);
 }
 
 describe("an isolate that remembers a different database than the gate returns", () => {
@@ -242,15 +227,9 @@ describe("an isolate that remembers a different database than the gate returns",
       events: ["lead.created"],
     });
     expect(created.status).toBe(201);
-    const rowsIn = async (name: DatabaseName) =>
-      (
-        await databaseOf(name)
-          .prepare("SELECT id FROM subscriptions WHERE id = ?")
-          .bind(created.body.id)
-          .all()
-      ).results;
-    expect(await rowsIn("DB_3")).toHaveLength(1);
-    expect(await rowsIn("DB_2")).toHaveLength(0);
+    const find = "SELECT id FROM subscriptions WHERE id = ?";
+    expect(await rowsIn("DB_3", find, created.body.id)).toHaveLength(1);
+    expect(await rowsIn("DB_2", find, created.body.id)).toHaveLength(0);
     expect((await api.get("/v1/webhooks")).body).toMatchObject({ data: [{ id: created.body.id }] });
   });
 
@@ -277,11 +256,8 @@ describe("reads that started before the database was known", () => {
     const ask = () => query(db, qb.all<{ name: string }>(sql`SELECT name FROM place`));
     const answers = [ask(), ask(), ask()];
     resolve({ binding: databaseOf("DB_3"), bookmark: null });
-    expect((await Promise.all(answers)).flat().map(({ name }) => name)).toEqual([
-      "DB_3",
-      "DB_3",
-      "DB_3",
-    ]);
+    const names = (await Promise.all(answers)).flat().map(({ name }) => name);
+    expect(names).toEqual(["DB_3", "DB_3", "DB_3"]);
     expect(await ask()).toEqual([{ name: "DB_3" }]);
     expect(session.bookmarkOf(databaseOf("DB_2"))).toBe(null);
     expect(session.bookmarkOf(databaseOf("DB_3"))).toEqual(expect.any(String));
@@ -290,18 +266,14 @@ describe("reads that started before the database was known", () => {
 
 test("a workspace in a database that is not bound only fails its own requests", async () => {
   const [broken, sound] = [await openGated("DB_2"), await openGated("DB_2")];
-  await env.DB.prepare("UPDATE workspaces SET database = 'DB_7' WHERE id = ?")
-    .bind(broken.workspaceId)
-    .run();
+  const unbind = "UPDATE workspaces SET database = 'DB_7' WHERE id = ?";
+  await rowsIn("DB", unbind, broken.workspaceId);
   expect((await broken.api.get("/v1/leads")).status).toBe(500);
   expect(lines.join("\n")).toContain("no database is bound as DB_7");
   expect((await sound.api.get("/v1/leads")).status).toBe(200);
   const { items } = await platform.listWorkspaces({});
-  expect(items.find((item) => item.workspaceId === broken.workspaceId)).toMatchObject({
-    name: null,
-    database: "DB_7",
-  });
-  expect(items.find((item) => item.workspaceId === sound.workspaceId)).toMatchObject({
-    name: "Agence DB_2",
-  });
+  const shown = ({ workspaceId }: typeof sound) =>
+    items.find((item) => item.workspaceId === workspaceId);
+  expect(shown(broken)).toMatchObject({ name: null, database: "DB_7" });
+  expect(shown(sound)).toMatchObject({ name: "Agence DB_2" });
 });

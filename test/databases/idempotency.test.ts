@@ -1,7 +1,6 @@
-import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { leadReport, openWorkspace } from "../support/api.ts";
-import { databaseOf } from "../support/databases.ts";
+import { openWorkspace, recordLead } from "../support/api.ts";
+import { rowsIn } from "../support/databases.ts";
 import { copyAll, moved, placementOf } from "../support/moves.ts";
 
 type Created = { id: string; secret: string };
@@ -38,11 +37,9 @@ test.each([1, 2, 3, 4, 5])(
     const { workspaceId, api } = workspace;
     const first = await create();
     await copyAll(workspaceId);
-    await databaseOf("DB_2")
-      .prepare("UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE id = ?")
-      .bind(Date.now() + 3_000, first.body.id)
-      .run();
-    await exports.Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
+    const hold = "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE id = ?";
+    await rowsIn("DB_2", hold, Date.now() + 3_000, first.body.id);
+    await recordLead(workspaceId);
     expect((await api.delete(`/v1/webhooks/${first.body.id}`)).status).toBe(204);
     const second = await create();
     await moved(workspaceId, "DB_3");

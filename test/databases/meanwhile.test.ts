@@ -1,8 +1,4 @@
-import {
-  createExecutionContext,
-  runInDurableObject,
-  waitOnExecutionContext,
-} from "cloudflare:test";
+import { createExecutionContext, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
@@ -11,12 +7,12 @@ import { Platform as PlatformEntrypoint } from "../../src/platform/entrypoint.ts
 import { hashApiKey } from "../../src/quota/api-key.ts";
 import type { KeyGate } from "../../src/quota/key-gate.ts";
 import { sweep } from "../../src/sweep.ts";
-import { consume } from "../../src/webhooks/dispatch/consumer.ts";
 import { listMoves } from "../../src/workspaces/moves.ts";
 import { COPIED_BYTES_AT_ONCE, findChanges } from "../../src/workspaces/moving/copying.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   errorOf,
+  exportAll,
   leadReport,
   openApi,
   openWorkspace,
@@ -24,13 +20,16 @@ import {
   runReport,
 } from "../support/api.ts";
 import {
+  type DatabaseName,
   databaseOf,
   deploymentWith,
   NAMES,
+  rowsIn,
   tablesWith,
   unreachableDatabase,
+  valueIn,
 } from "../support/databases.ts";
-import { isolated, subscriberUrl } from "../support/deliveries.ts";
+import { consumeBodies, isolated, subscriberUrl } from "../support/deliveries.ts";
 import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { lossyDatabase } from "../support/lost-reply.ts";
@@ -42,22 +41,25 @@ import {
   copyAll,
   dieClosed,
   expireLeases,
+  hangMover,
   moved,
   openWithLeads,
   placementOf,
 } from "../support/moves.ts";
 
 const { Platform } = exports;
+/** Owes a subscription all its deliveries again. */
+const OWE = "UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?";
 const lines = keepLog();
 
-const insertNotice = (name: "DB_2" | "DB_3", workspaceId: string, webhookId: string) =>
-  databaseOf(name)
-    .prepare(
-      `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
+const insertNotice = (workspaceId: string, webhookId: string) =>
+  rowsIn(
+    "DB_2",
+    `INSERT INTO notices (kind, workspace_id, subscription_id, host, events, failing_since, created_at, due_at)
         VALUES ('disabled', ?, ?, 'a.example', '[]', 1, 2, 3)`,
-    )
-    .bind(workspaceId, webhookId)
-    .run();
+    workspaceId,
+    webhookId,
+  );
 
 describe("while a workspace is copied", () => {
   test("leads that are erased are erased there, however much goes with them", async () => {
@@ -112,13 +114,12 @@ describe("while a workspace is copied", () => {
       }).resealSecrets({});
     while ((await reseal(rotated)).remaining > 0);
     await moved(workspaceId, "DB_3");
-    const sealed = databaseOf("DB_3")
-      .prepare(
-        "SELECT sealed_secret FROM subscriptions WHERE id = ?1 UNION SELECT sealed_secret FROM earlier_secrets WHERE subscription_id = ?1",
-      )
-      .bind(webhookId);
-    const { results } = await sealed.all<{ sealed_secret: string }>();
-    expect(results.map((row) => row.sealed_secret.slice(0, 5))).toEqual(["next.", "next."]);
+    const sealed = await rowsIn<{ sealed_secret: string }>(
+      "DB_3",
+      "SELECT sealed_secret FROM subscriptions WHERE id = ?1 UNION SELECT sealed_secret FROM earlier_secrets WHERE subscription_id = ?1",
+      webhookId,
+    );
+    expect(sealed.map((row) => row.sealed_secret.slice(0, 5))).toEqual(["next.", "next."]);
     // What was left behind is under the former key, and is no secret any more.
     expect(await reseal(`other:${btoa("o".repeat(32))},${rotated}`)).toMatchObject({
       remaining: 0,
@@ -130,18 +131,14 @@ describe("while a workspace is copied", () => {
     const { workspaceId } = await openWithLeads();
     await moved(workspaceId, "DB_3");
     await cleanUp();
-    const keys = NAMES.map((name) =>
-      databaseOf(name)
-        .prepare("SELECT data_key FROM workspaces WHERE id = ?")
-        .bind(workspaceId)
-        .first("data_key"),
-    );
-    expect(await Promise.all(keys)).toEqual([null, null, expect.stringMatching(/^test\./)]);
+    const read = "SELECT data_key FROM workspaces WHERE id = ?";
+    const keys = await Promise.all(NAMES.map((name) => valueIn(name, read, workspaceId)));
+    expect(keys.map((key) => key ?? null)).toEqual([null, null, expect.stringMatching(/^test\./)]);
   });
 
   test("e-mails that are sent, or owed to more administrators, are so there, too", async () => {
     const { workspaceId, webhookId } = await openWithLeads();
-    await insertNotice("DB_2", workspaceId, webhookId);
+    await insertNotice(workspaceId, webhookId);
     const db = databaseOf("DB_2");
     await db.exec("UPDATE notices SET sent_at = 4 WHERE sent_at IS NULL");
     const add = db.prepare(
@@ -153,10 +150,11 @@ describe("while a workspace is copied", () => {
     await beginMoving(workspaceId, 1);
     await db.exec("UPDATE emails SET state = 'sent' WHERE recipient = 'first@example.com'");
     await moved(workspaceId, "DB_3");
-    const copied = databaseOf("DB_3").prepare(
+    const copied = await rowsIn(
+      "DB_3",
       "SELECT recipient, state FROM emails WHERE recipient IN ('first@example.com', 'second@example.com') ORDER BY 1",
     );
-    expect((await copied.all()).results).toEqual([
+    expect(copied).toEqual([
       { recipient: "first@example.com", state: "sent" },
       { recipient: "second@example.com", state: "owed" },
     ]);
@@ -190,10 +188,8 @@ describe("while a workspace is copied", () => {
 
 test("a write whose reply was lost at the switch is not made once more in the other database", async () => {
   const { workspaceId, webhookId } = await openWithLeads();
-  const sealedIn = async (name: "DB_2" | "DB_3") => {
-    const row = databaseOf(name).prepare("SELECT sealed_secret FROM subscriptions WHERE id = ?");
-    return (await row.bind(webhookId).first<{ sealed_secret: string }>())?.sealed_secret;
-  };
+  const sealedIn = (name: DatabaseName) =>
+    valueIn<string>(name, "SELECT sealed_secret FROM subscriptions WHERE id = ?", webhookId);
   const DB_2 = lossyDatabase("reply", async () => {
     // Somebody else makes another secret, and the workspace moves, before it is tried again.
     await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
@@ -206,12 +202,7 @@ test("a write whose reply was lost at the switch is not made once more in the ot
 
 test("what changes about a workspace at the switch is known in the other database", async () => {
   const { workspaceId } = await openWithLeads();
-  const dying = hangingBefore(
-    (name, sql) => name === "DB" && /update "workspaces" set "database"/.test(sql),
-  );
-  void moveWorkspace(dying.env, workspaceId, "DB_3", () => true).catch(() => {});
-  await dying.hung;
-  await expireLeases();
+  await hangMover(workspaceId, ["DB", /update "workspaces" set "database"/]);
   const updating = Platform.updateWorkspace({ workspaceId, name: "Agence Horizon" });
   await moved(workspaceId, "DB_3");
   await updating;
@@ -227,11 +218,9 @@ test("leads move with their data key, which is left nowhere", async () => {
     return (await api.get("/v1/leads")).body;
   };
   const before = await shown();
-  const keyIn = (name: "DB_2" | "DB_3") =>
-    databaseOf(name)
-      .prepare("SELECT data_key FROM workspaces WHERE id = ?")
-      .bind(workspaceId)
-      .first<string | null>("data_key");
+  const keyIn = async (name: DatabaseName) =>
+    (await valueIn<string>(name, "SELECT data_key FROM workspaces WHERE id = ?", workspaceId)) ??
+    null;
   const dataKey = await keyIn("DB_2");
   for (const [from, to] of [
     ["DB_2", "DB_3"],
@@ -262,14 +251,9 @@ describe("a mover that runs out of time", () => {
   test("does not leave deliveries waiting for the next one", async () => {
     const { workspaceId, webhookId } = await openWithLeads();
     // Somebody holds a subscription for a while.
-    await databaseOf("DB_2").batch([
-      databaseOf("DB_2")
-        .prepare("UPDATE subscriptions SET held_by = 'x', held_until = ?1 WHERE id = ?2")
-        .bind(Date.now() + 20_000, webhookId),
-      databaseOf("DB_2")
-        .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
-        .bind(webhookId),
-    ]);
+    const hold = "UPDATE subscriptions SET held_by = 'x', held_until = ? WHERE id = ?";
+    await rowsIn("DB_2", hold, Date.now() + 20_000, webhookId);
+    await rowsIn("DB_2", OWE, webhookId);
     let steps = 0;
     const { env: bindings, fast } = isolated();
     const { state } = await moveWorkspace(bindings, workspaceId, "DB_3", () => ++steps < 20);
@@ -299,7 +283,7 @@ describe("a database that a workspace has left, or is closed in", () => {
     const staying = await openWithLeads();
     for (const { workspaceId } of [leaving, staying])
       await Platform.updateWorkspace({ workspaceId, adminEmails: [`${workspaceId}@example.com`] });
-    await insertNotice("DB_2", leaving.workspaceId, leaving.webhookId);
+    await insertNotice(leaving.workspaceId, leaving.webhookId);
     await copyAll(leaving.workspaceId);
     const box = mailbox();
     const queues = isolated().env;
@@ -312,10 +296,10 @@ describe("a database that a workspace has left, or is closed in", () => {
     } as Env;
     await sweep(bindings, Date.now()).catch(() => {});
     await dieClosed(leaving.workspaceId);
-    await insertNotice("DB_2", staying.workspaceId, staying.webhookId);
+    await insertNotice(staying.workspaceId, staying.webhookId);
     await sweep({ ...bindings, DB_2: databaseOf("DB_2") } as Env, Date.now());
     await moved(leaving.workspaceId, "DB_3");
-    await insertNotice("DB_2", staying.workspaceId, "whk_other");
+    await insertNotice(staying.workspaceId, "whk_other");
     await sweep({ ...bindings, DB_2: databaseOf("DB_2") } as Env, Date.now());
     expect(box.sent.map(({ to }) => to).sort()).toEqual(
       [leaving, staying, staying].map(({ workspaceId }) => `${workspaceId}@example.com`).sort(),
@@ -328,37 +312,25 @@ describe("a database that a workspace has left, or is closed in", () => {
     const db = databaseOf("DB_2");
     await moved(leaving.workspaceId, "DB_3");
     // As a withdrawal that was not finished leaves it.
+    const release =
+      "UPDATE subscriptions SET held_until = 0, cancelling = ?, generation = ? WHERE id = ?";
     await db.batch([
       db.prepare("UPDATE workspaces SET erasing = 1 WHERE id = ?").bind(leaving.workspaceId),
-      db
-        .prepare(
-          "UPDATE subscriptions SET held_until = 0, cancelling = 1, generation = 9 WHERE id = ?",
-        )
-        .bind(leaving.webhookId),
-      db
-        .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
-        .bind(leaving.webhookId),
-      db.prepare("UPDATE subscriptions SET held_until = 0 WHERE id = ?").bind(staying.webhookId),
-      db
-        .prepare("UPDATE deliveries SET state = 'pending', due_at = 0 WHERE subscription_id = ?")
-        .bind(staying.webhookId),
+      db.prepare(release).bind(1, 9, leaving.webhookId),
+      db.prepare(OWE).bind(leaving.webhookId),
+      db.prepare(release).bind(0, 0, staying.webhookId),
+      db.prepare(OWE).bind(staying.webhookId),
       db.prepare("UPDATE workspaces SET erasing = 0 WHERE id = ?").bind(leaving.workspaceId),
     ]);
     const { env: bindings, fast, slow } = isolated();
-    const messages = [leaving, staying].map(({ webhookId }, i) => ({
-      id: String(i),
-      timestamp: new Date(),
-      attempts: 1,
-      body: { subscriptionId: webhookId, lane: "fast" as const, database: "DB_2" },
-      ack: () => {},
-      retry: () => {},
+    const bodies = [leaving, staying].map(({ webhookId }) => ({
+      subscriptionId: webhookId,
+      lane: "fast",
+      database: "DB_2",
     }));
-    const context = createExecutionContext();
-    await consume(messages, bindings, context);
-    await waitOnExecutionContext(context);
-    expect(await Platform.ledger({ workspaceId: staying.workspaceId })).toMatchObject({
-      pending: 0,
-    });
+    await consumeBodies(bodies, bindings);
+    const { workspaceId } = staying;
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ pending: 0 });
     // Nobody is woken again and again for what is deleted here.
     const woken = () => [...fast, ...slow].map(({ subscriptionId }) => subscriptionId);
     expect(woken()).not.toContain(leaving.webhookId);
@@ -384,20 +356,15 @@ describe("a database that a workspace has left, or is closed in", () => {
       db.prepare("UPDATE workspaces SET erasing = 0 WHERE id = ?").bind(leaving.workspaceId),
     ]);
     await sweep(isolated().env, later);
-    expect(await Platform.ledger({ workspaceId: staying.workspaceId })).toMatchObject({
-      created: 0,
-    });
+    const { workspaceId } = staying;
+    expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 0 });
   });
 });
 
 test("a workspace that has come back is measured anew", async () => {
   const { workspaceId } = await openWithLeads();
-  const measured = async () => {
-    const row = databaseOf("DB_2").prepare(
-      "SELECT sized_bytes AS bytes FROM workspaces WHERE id = ?",
-    );
-    return (await row.bind(workspaceId).first<{ bytes: number }>())?.bytes;
-  };
+  const measured = () =>
+    valueIn<number>("DB_2", "SELECT sized_bytes FROM workspaces WHERE id = ?", workspaceId);
   const measure = () => sweep(isolated().env, Date.now() + 180_000);
   await measure();
   const bytes = await measured();
@@ -413,10 +380,7 @@ describe("moveWorkspace", () => {
   test("of one that has just arrived elsewhere, moves it on", async () => {
     const { workspaceId, leadIds, ids } = await openWithLeads();
     // The mover dies before everybody knows.
-    const dying = hangingBefore((name, sql) => name === "DB_2" && /update "workspaces"/.test(sql));
-    void moveWorkspace(dying.env, workspaceId, "DB_3", () => true).catch(() => {});
-    await dying.hung;
-    await expireLeases();
+    await hangMover(workspaceId, ["DB_2", /update "workspaces"/]);
     await moved(workspaceId, "DB");
     expect(await placementOf(workspaceId)).toBe("DB");
     expect(await leadIds()).toEqual(ids);
@@ -534,22 +498,10 @@ test("an export that was begun before a move shows each notice once", async () =
   await databaseOf("DB_3").exec(
     "INSERT INTO notices (id, workspace_id, subscription_id, host, events, failing_since, created_at, due_at) VALUES (100000, '', '', '', '[]', 1, 2, 3); DELETE FROM notices WHERE id = 100000",
   );
-  const seen: unknown[] = [];
-  let cursor: string | null = null;
-  let hasMoved = false;
-  do {
-    const page: { items: Record<string, unknown>[]; nextCursor: string | null } =
-      await Platform.exportWorkspace({ workspaceId, cursor });
-    seen.push(
-      ...page.items.filter(({ kind }) => kind === "notice").map(({ failingSince }) => failingSince),
-    );
-    cursor = page.nextCursor;
-    if (seen.length > 0 && !hasMoved) {
-      await moved(workspaceId, "DB_3");
-      hasMoved = true;
-    }
-  } while (cursor !== null);
-  expect(hasMoved).toBe(true);
+  const pages = await exportAll(workspaceId, () => moved(workspaceId, "DB_3"));
+  expect(pages.length).toBeGreaterThan(1);
+  const notices = pages.flat().filter(({ kind }) => kind === "notice");
+  const seen = notices.map(({ failingSince }) => failingSince);
   expect(seen).toHaveLength(60);
   expect(new Set(seen).size).toBe(60);
 });

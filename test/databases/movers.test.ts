@@ -12,6 +12,8 @@ import {
   dieClosed,
   endReads,
   expireLeases,
+  hangMover,
+  type Moment,
   moved,
   openWithLeads,
   placementOf,
@@ -32,35 +34,28 @@ async function livesIn(database: string, workspace: Awaited<ReturnType<typeof op
 
 const always = () => true;
 
-/** When a mover hangs: before this statement. */
-type Moment = Parameters<typeof hangingBefore>[0];
+/** The first transactions of a move, of copying leads, and of the switch. */
+const BEGUN: Moment = ["DB_3", /insert into "workspaces"/];
+const COPYING: Moment = ["DB_3", /INSERT OR REPLACE INTO "leads"/];
+const SWITCHING: Moment = ["DB_3", /update "workspaces"/];
 
 describe("a mover that hung", () => {
   test.each<[string, Moment, Moment]>([
-    [
-      "before it told the target of itself, takes nothing away from who came after it",
-      (name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql),
-      (name, sql) => name === "DB_3" && /INSERT OR REPLACE INTO "leads"/.test(sql),
-    ],
+    ["before it told the target of itself, takes nothing from who came after it", BEGUN, COPYING],
     [
       "at the switch, leaves it to who came after it",
-      (name, sql) => name === "DB_3" && /update "workspaces"/.test(sql),
-      (name, sql) => name === "DB_2" && /^select.* from "workspaces"/.test(sql),
+      SWITCHING,
+      ["DB_2", /^select.* from "workspaces"/],
     ],
   ])("%s", async (_, isHungAt, isWokenAt) => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
-    const first = hangingBefore(isHungAt);
-    const hung = moveWorkspace(first.env, workspaceId, "DB_3", always).catch(() => {});
-    await first.hung;
-    await expireLeases();
-    const second = hangingBefore(isWokenAt);
-    const working = moveWorkspace(second.env, workspaceId, "DB_3", always);
-    await second.hung;
-    await first.release();
+    const first = await hangMover(workspaceId, isHungAt);
+    const second = await hangMover(workspaceId, isWokenAt);
+    const released = first.release();
     await new Promise((resolve) => setTimeout(resolve, 300));
     await second.release();
-    await Promise.all([hung, working]);
+    await released;
     await livesIn("DB_3", workspace);
   });
 
@@ -88,10 +83,7 @@ describe("a mover that hung", () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
     await dieClosed(workspaceId);
-    const late = hangingBefore((name, sql) => name === "DB_3" && /^update "moves"/.test(sql));
-    const hung = moveWorkspace(late.env, workspaceId, "DB_3", always).catch(() => {});
-    await late.hung;
-    await expireLeases();
+    const late = await hangMover(workspaceId, ["DB_3", /^update "moves"/]);
     await moved(workspaceId, "DB_3");
     await cleanUp();
     await moved(workspaceId, "DB_2");
@@ -99,7 +91,6 @@ describe("a mover that hung", () => {
     // Nothing of it has been copied yet.
     await beginMoving(workspaceId, 1);
     await late.release();
-    await hung;
     await moved(workspaceId, "DB_3");
     await livesIn("DB_3", workspace);
   });
@@ -107,17 +98,11 @@ describe("a mover that hung", () => {
   test("before it changed the directory, does not when the workspace has come back", async () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
-    const late = hangingBefore(
-      (name, sql) => name === "DB" && /update "workspaces" set "database"/.test(sql),
-    );
-    const hung = moveWorkspace(late.env, workspaceId, "DB_3", always).catch(() => {});
-    await late.hung;
-    await expireLeases();
+    const late = await hangMover(workspaceId, ["DB", /update "workspaces" set "database"/]);
     await moved(workspaceId, "DB_3");
     await cleanUp();
     await moved(workspaceId, "DB_2");
     await late.release();
-    await hung;
     await livesIn("DB_2", workspace);
   });
 
@@ -142,14 +127,9 @@ describe("a mover that hung", () => {
   test("before it began, begins nothing where the workspace lives by now", async () => {
     const workspace = await openWithLeads();
     const { workspaceId } = workspace;
-    const late = hangingBefore(
-      (name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql),
-    );
-    const hung = moveWorkspace(late.env, workspaceId, "DB_3", always).catch(() => {});
-    await late.hung;
+    const late = await hangMover(workspaceId, BEGUN);
     await moved(workspaceId, "DB_3");
     await late.release();
-    await hung;
     await livesIn("DB_3", workspace);
     await cleanUp();
     await moved(workspaceId, "DB_2");
@@ -171,14 +151,10 @@ test("a move that was cancelled and is begun again brings back nothing that was 
 
 test("a move that another call cancels is not begun again by the one that began it", async () => {
   const { workspaceId } = await openWithLeads();
-  const late = hangingBefore(
-    (name, sql) => name === "DB_2" && /^update "moves" set .*"moved_by"/.test(sql),
-  );
-  const hung = moveWorkspace(late.env, workspaceId, "DB_3", always);
-  await late.hung;
+  const late = await hangMover(workspaceId, ["DB_2", /^update "moves" set .*"moved_by"/]);
   await moved(workspaceId, "DB_2");
   await late.release();
-  expect(await hung).toEqual({ done: false, state: null });
+  expect(await late.moving).toEqual({ done: false, state: null });
 });
 
 test("what a cancelled move has copied is deleted, even while another move is on", async () => {
@@ -194,14 +170,10 @@ test("what a cancelled move has copied is deleted, even while another move is on
 test("a key that is first used right before its workspace moves is served where that lives afterwards", async () => {
   const { workspaceId } = await Platform.createWorkspace({ name: "Agence", database: "DB_2" });
   const api = openApi((await Platform.createApiKey({ workspaceId })).apiKey);
-  const late = hangingBefore(
-    (name, sql) => name === "DB_2" && /update "moves" set "state" = \?/.test(sql),
-  );
-  const moving = moveWorkspace(late.env, workspaceId, "DB_3", always);
-  await late.hung;
+  const late = await hangMover(workspaceId, ["DB_2", /update "moves" set "state" = \?/]);
   expect((await api.get("/v1/leads")).status).toBe(200);
   await late.release();
-  expect(await moving).toEqual({ done: true, state: null });
+  expect(await late.moving).toEqual({ done: true, state: null });
   const { ids } = await Platform.recordLeads({ workspaceId, leads: [leadReport("1")] });
   expect((await api.get("/v1/leads")).body).toMatchObject({ data: [{ id: ids[0] }] });
 });

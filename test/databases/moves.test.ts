@@ -1,27 +1,33 @@
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import type { Page as PageOf } from "../../src/http/paging.ts";
 import { sweep } from "../../src/sweep.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import {
   automationReport,
   errorOf,
+  exportAll,
   leadReport,
+  listAll,
   openWorkspace,
   recordAutomation,
   runReport,
 } from "../support/api.ts";
+import { type DatabaseName, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { isolated, receivedBy, subscriberUrl } from "../support/deliveries.ts";
+import { cleanUp, moved } from "../support/moves.ts";
 import { WORKSPACE_DB } from "../support/placement.ts";
 import { record } from "../support/record.ts";
 
 const { Platform } = exports;
 const databases = env as unknown as Record<string, D1Database>;
+type Page = PageOf<{ id: string }>;
 const TABLES = ["automations", "leads", "runs", "subscriptions", "events", "deliveries", "notices"];
 
 /** The number of the workspace's rows in each database that has any. */
-async function rowsIn(workspaceId: string): Promise<Record<string, number>> {
-  const counts = ["DB", "DB_2", "DB_3"].map(async (name) => {
+async function countsOf(workspaceId: string): Promise<Record<string, number>> {
+  const counts = NAMES.map(async (name) => {
     const db = databases[name] as D1Database;
     const results = await db.batch<{ n: number }>(
       TABLES.map((table) =>
@@ -34,18 +40,7 @@ async function rowsIn(workspaceId: string): Promise<Record<string, number>> {
 }
 
 /** Everything stored about a workspace. */
-async function exported(workspaceId: string): Promise<ExportItem[]> {
-  const items: ExportItem[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: { items: ExportItem[]; nextCursor: string | null } = await Platform.exportWorkspace(
-      { workspaceId, cursor },
-    );
-    items.push(...page.items);
-    cursor = page.nextCursor;
-  } while (cursor !== null);
-  return items;
-}
+const exported = async (workspaceId: string) => (await exportAll(workspaceId)).flat();
 
 /** A workspace with rows of every kind: runs, subscriptions, deliveries in all states. */
 async function openFull() {
@@ -106,26 +101,22 @@ function comparable(items: ExportItem[]) {
     .sort();
 }
 
-async function moved(workspaceId: string, database: string): Promise<void> {
-  while (!(await Platform.moveWorkspace({ workspaceId, database })).done);
-}
-
 describe("moveWorkspace", () => {
   test.each([
     ["DB_2", "DB_3"],
     ["DB_2", "DB"],
   ])("from %s to %s takes all of it along, and its keys work as before", async (from, to) => {
     const { workspaceId, api } = await openFull();
-    expect(Object.keys(await rowsIn(workspaceId))).toEqual([from]);
+    expect(Object.keys(await countsOf(workspaceId))).toEqual([from]);
     const before = comparable(await exported(workspaceId));
     const list = await api.get("/v1/leads?limit=100");
     await moved(workspaceId, to);
     expect(comparable(await exported(workspaceId))).toEqual(before);
     expect((await api.get("/v1/leads?limit=100")).body).toEqual(list.body);
     // What is left behind goes once reads that began before are over.
-    expect(Object.keys(await rowsIn(workspaceId)).sort()).toEqual([from, to].sort());
+    expect(Object.keys(await countsOf(workspaceId)).sort()).toEqual([from, to].sort());
     await cleanUp();
-    expect(Object.keys(await rowsIn(workspaceId))).toEqual([to]);
+    expect(Object.keys(await countsOf(workspaceId))).toEqual([to]);
     // The sweep has gone on with the automation that was removed.
     const isKept = (item: string) => !item.includes('"reference":"c"');
     expect(comparable(await exported(workspaceId)).filter(isKept)).toEqual(before.filter(isKept));
@@ -185,20 +176,14 @@ describe("moveWorkspace", () => {
     isOver = true;
     await work;
     // A cursor from before the moves would walk them as well: each row once.
-    const walked: string[] = [];
-    let cursor = "";
-    do {
-      const { body } = await api.get<Page>(`/v1/leads?limit=100${cursor}`);
-      walked.push(...body.data.map(({ id }) => id));
-      cursor = body.next_cursor === null ? "" : `&cursor=${body.next_cursor}`;
-    } while (cursor !== "");
+    const walked = (await listAll<{ id: string }>(api, "leads")).map(({ id }) => id);
     expect(walked.sort()).toEqual([...recorded].sort());
     await expect
       .poll(() => Platform.ledger({ workspaceId }), { timeout: 20_000 })
       .toMatchObject({ pending: 0, created: recorded.length + changes, addsUp: true });
     const received = new Set((await receivedBy({ url })).map(({ body }) => JSON.parse(body).id));
     expect(received.size).toBe(recorded.length + changes);
-    expect(Object.keys(await rowsIn(workspaceId))).toEqual(["DB_3"]);
+    expect(Object.keys(await countsOf(workspaceId))).toEqual(["DB_3"]);
   });
 });
 
@@ -251,11 +236,8 @@ describe("a mover that dies", () => {
       // Whoever reads is served at once, whatever state that has left.
       const { status, body } = await api.get<Page>("/v1/leads");
       expect([status, body.data.map(({ id }) => id)]).toEqual([200, [leadId]]);
-      for (const name of ["DB", "DB_2", "DB_3"])
-        await databases[name]
-          ?.prepare("UPDATE moves SET moved_until = 0 WHERE workspace_id = ?")
-          .bind(workspaceId)
-          .run();
+      for (const name of NAMES)
+        await rowsIn(name, "UPDATE moves SET moved_until = 0 WHERE workspace_id = ?", workspaceId);
       await moved(workspaceId, "DB_3");
       expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual([leadId]);
       const later = await Platform.recordLeads({ workspaceId, leads: [leadReport("2")] });
@@ -271,7 +253,7 @@ describe("a mover that dies", () => {
       workspaceIds.push(...(await Promise.all(deaths.splice(0, 16).map((die) => die()))));
     await cleanUp();
     await cleanUp();
-    for (const id of workspaceIds) expect(Object.keys(await rowsIn(id))).toEqual(["DB_3"]);
+    for (const id of workspaceIds) expect(Object.keys(await countsOf(id))).toEqual(["DB_3"]);
   });
 
   test("is overtaken by another one, and writes nothing any more", async () => {
@@ -291,14 +273,14 @@ describe("a move", () => {
     let steps = 0;
     const { done, state } = await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 4);
     expect({ done, state }).toEqual({ done: false, state: "copying" });
-    expect(Object.keys(await rowsIn(workspaceId))).toEqual(["DB_2", "DB_3"]);
+    expect(Object.keys(await countsOf(workspaceId))).toEqual(["DB_2", "DB_3"]);
     const elsewhere = Platform.moveWorkspace({ workspaceId, database: "DB" });
     expect(await errorOf(elsewhere)).toContain("database: this workspace is being moved to DB_3");
     const erasing = Platform.eraseWorkspace({ workspaceId });
     expect(await errorOf(erasing)).toContain("workspaceId: it is being moved");
     await moved(workspaceId, "DB_2");
     await cleanUp();
-    expect(Object.keys(await rowsIn(workspaceId))).toEqual(["DB_2"]);
+    expect(Object.keys(await countsOf(workspaceId))).toEqual(["DB_2"]);
     expect((await api.get<Page>("/v1/leads")).body.data.map(({ id }) => id)).toEqual(ids);
     // As if there had been none.
     await moved(workspaceId, "DB_3");
@@ -320,7 +302,7 @@ describe("a move", () => {
     // As if nobody had bound the others any more.
     const recorded = record(alone as unknown as Env, "recordLeads", input, Date.now());
     await expect(recorded).rejects.toThrow("workspace_moving");
-    expect(await rowsIn(workspaceId)).toEqual({});
+    expect(await countsOf(workspaceId)).toEqual({});
   });
 
   test("takes runs along whose lead and automation came once leads and automations were copied", async () => {
@@ -345,16 +327,14 @@ describe("a move", () => {
     const webhookId = made.body.id;
     let steps = 0;
     await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 9);
-    expect(await rowsIn(workspaceId)).toEqual({ DB_2: 1, DB_3: 1 });
+    expect(await countsOf(workspaceId)).toEqual({ DB_2: 1, DB_3: 1 });
     for (let i = 0; i < 20; i++) {
       const { secret } = await Platform.rotateWebhookSecret({ webhookId, overlapSeconds: 0 });
       expect(secret).toMatch(/^whsec_/);
     }
     await moved(workspaceId, "DB_3");
-    const sealed = async (name: string) => {
-      const row = databases[name]?.prepare("SELECT sealed_secret FROM subscriptions WHERE id = ?");
-      return (await row?.bind(webhookId).first<{ sealed_secret: string }>())?.sealed_secret;
-    };
+    const sealed = (name: DatabaseName) =>
+      valueIn(name, "SELECT sealed_secret FROM subscriptions WHERE id = ?", webhookId);
     expect(await sealed("DB_3")).toBe(await sealed("DB_2"));
     await Platform.deleteWebhook({ webhookId });
     expect((await api.get<Page>("/v1/webhooks")).body.data).toEqual([]);
@@ -374,42 +354,19 @@ describe("a move", () => {
 
   test("takes an erasure along, and a workspace that has moved is erased everywhere", async () => {
     const { workspaceId } = await openWorkspace();
-    const { ids } = await Platform.recordLeads({
-      workspaceId,
-      leads: [leadReport("1"), leadReport("2")],
-    });
+    const leads = [leadReport("1"), leadReport("2")];
+    const { ids } = await Platform.recordLeads({ workspaceId, leads });
     await Platform.eraseLeads({ workspaceId, references: ["0"] });
     let steps = 0;
     await moveWorkspace(env, workspaceId, "DB_3", () => ++steps < 5);
     await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
     await moved(workspaceId, "DB_3");
-    const erased = [leadReport("0"), leadReport("1")];
-    expect(await Platform.recordLeads({ workspaceId, leads: erased })).toMatchObject({
-      created: 0,
-    });
-    expect(await rowsIn(workspaceId)).toMatchObject({ DB_3: 1 });
+    const erased = { workspaceId, leads: [leadReport("0"), leadReport("1")] };
+    expect(await Platform.recordLeads(erased)).toMatchObject({ created: 0 });
+    expect(await countsOf(workspaceId)).toMatchObject({ DB_3: 1 });
     await cleanUp();
     while (!(await Platform.eraseWorkspace({ workspaceId })).done);
-    expect(await rowsIn(workspaceId)).toEqual({});
-    for (const name of ["DB", "DB_2", "DB_3"]) {
-      const rows = databases[name]
-        ?.prepare(
-          "SELECT id FROM workspaces WHERE id = ?1 UNION SELECT workspace_id FROM moves WHERE workspace_id = ?1",
-        )
-        .bind(workspaceId);
-      expect((await rows?.all())?.results).toEqual([]);
-    }
+    expect(await countsOf(workspaceId)).toEqual({});
+    for (const name of NAMES) expect(await tablesWith(name, workspaceId)).toEqual([]);
   });
 });
-
-interface Page {
-  data: { id: string }[];
-  next_cursor: string | null;
-}
-
-/** Deletes what workspaces have left behind, as if reads that began before were over. */
-async function cleanUp(): Promise<void> {
-  for (const name of ["DB", "DB_2", "DB_3"])
-    await databases[name]?.prepare("UPDATE moves SET since = 0").run();
-  await sweep(isolated().env, Date.now());
-}

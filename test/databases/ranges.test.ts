@@ -2,7 +2,7 @@ import { exports } from "cloudflare:workers";
 import { expect, test } from "vitest";
 import { isoTime } from "../../src/contract/time.ts";
 import { sweep } from "../../src/sweep.ts";
-import { databaseOf } from "../support/databases.ts";
+import { type DatabaseName, valueIn } from "../support/databases.ts";
 import { HOUR_MS, isolated, MINUTE_MS, subscribe } from "../support/deliveries.ts";
 import { moved } from "../support/moves.ts";
 import { storeEvents } from "../support/stored-events.ts";
@@ -18,13 +18,10 @@ test("a range that is being redelivered moves with its workspace, and goes on wh
   expect(await Platform.redeliver({ webhookId, since })).toEqual({ count: 600, more: true });
   await moved(workspaceId, "DB_3");
   for (const minute of [1, 2]) await sweep(isolated().env, now + minute * MINUTE_MS);
-  const owed = (database: "DB_2" | "DB_3") =>
-    databaseOf(database)
-      .prepare("SELECT count(*) AS n FROM deliveries WHERE subscription_id = ?")
-      .bind(webhookId)
-      .first("n");
+  const owed = (database: DatabaseName) =>
+    valueIn(database, "SELECT count(*) FROM deliveries WHERE subscription_id = ?", webhookId);
   expect([await owed("DB_2"), await owed("DB_3")]).toEqual([600, 900]);
-  const ranges = databaseOf("DB_3").prepare("SELECT ranges FROM subscriptions WHERE id = ?");
-  expect(await ranges.bind(webhookId).first("ranges")).toBeNull();
+  const ranges = "SELECT ranges FROM subscriptions WHERE id = ?";
+  expect(await valueIn("DB_3", ranges, webhookId)).toBeNull();
   expect(await Platform.ledger({ workspaceId })).toMatchObject({ created: 900, addsUp: true });
 });

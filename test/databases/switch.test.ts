@@ -3,10 +3,9 @@ import { describe, expect, test } from "vitest";
 import { sweep } from "../../src/sweep.ts";
 import { continueMove, moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { errorOf, leadReport } from "../support/api.ts";
-import { type DatabaseName, databaseOf, deploymentWith } from "../support/databases.ts";
+import { type DatabaseName, deploymentWith, rowsIn, valueIn } from "../support/databases.ts";
 import { isolated } from "../support/deliveries.ts";
 import { failingDatabase, lost } from "../support/failing.ts";
-import { hangingBefore } from "../support/hanging.ts";
 import { keepLog } from "../support/log-lines.ts";
 import {
   allDelivered,
@@ -15,6 +14,7 @@ import {
   copyAll,
   dieClosed,
   expireLeases,
+  hangMover,
   moved,
   openWithLeads,
   placementOf,
@@ -24,11 +24,11 @@ const { Platform } = exports;
 const lines = keepLog();
 const always = () => true;
 
-const moveOf = (workspaceId: string, name: DatabaseName = "DB_2") =>
-  databaseOf(name)
-    .prepare("SELECT state, failures FROM moves WHERE workspace_id = ?")
-    .bind(workspaceId)
-    .first<{ state: string; failures: number }>();
+/** The state of a workspace's move in a database, and how often it has failed there. */
+const moveOf = async (workspaceId: string, name: DatabaseName = "DB_2") => {
+  const sql = "SELECT state, failures FROM moves WHERE workspace_id = ?";
+  return (await rowsIn(name, sql, workspaceId))[0] ?? null;
+};
 
 const record = (workspaceId: string, reference = "more") =>
   Platform.recordLeads({ workspaceId, leads: [leadReport(reference)] });
@@ -124,10 +124,8 @@ describe("a switch that fails", () => {
     const bindings = deploymentWith({ DB_3: DB_3(() => Promise.reject(full)) });
     const fail = () => errorOf(moveWorkspace(bindings, workspaceId, "DB_3", always));
     const waitOf = async () => {
-      const row = databaseOf("DB_2").prepare(
-        "SELECT moved_until FROM moves WHERE workspace_id = ?",
-      );
-      const until = await row.bind(workspaceId).first<number>("moved_until");
+      const sql = "SELECT moved_until FROM moves WHERE workspace_id = ?";
+      const until = await valueIn<number>("DB_2", sql, workspaceId);
       return Math.round(((until ?? 0) - Date.now()) / 60_000);
     };
     await fail();
@@ -214,12 +212,7 @@ describe("a workspace whose mover died while it was closed", () => {
 describe("a move that has begun", () => {
   test("is continued by the sweep if whoever began it died before the target was told", async () => {
     const { workspaceId } = await openWithLeads();
-    const half = hangingBefore(
-      (name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql),
-    );
-    void moveWorkspace(half.env, workspaceId, "DB_3", always).catch(() => {});
-    await half.hung;
-    await expireLeases();
+    const half = await hangMover(workspaceId, ["DB_3", /insert into "workspaces"/]);
     expect(await moveOf(workspaceId, "DB_3")).toBe(null);
     await sweep(isolated().env, Date.now());
     expect(await placementOf(workspaceId)).toBe("DB_3");
@@ -228,12 +221,7 @@ describe("a move that has begun", () => {
 
   test("leaves nothing at the target if it is told only after the move was cancelled", async () => {
     const { workspaceId } = await openWithLeads();
-    const half = hangingBefore(
-      (name, sql) => name === "DB_3" && /insert into "workspaces"/.test(sql),
-    );
-    void moveWorkspace(half.env, workspaceId, "DB_3", always).catch(() => {});
-    await half.hung;
-    await expireLeases();
+    const half = await hangMover(workspaceId, ["DB_3", /insert into "workspaces"/]);
     await moved(workspaceId, "DB_2");
     await half.release();
     expect(await moveOf(workspaceId, "DB_3")).toMatchObject({ state: "arriving" });
@@ -268,13 +256,13 @@ describe("the gates of a workspace's keys", () => {
 
   /** Inserts keys that have been used. */
   const insertKeys = (workspaceId: string, count: number) =>
-    databaseOf("DB")
-      .prepare(
-        `INSERT INTO api_keys (id, workspace_id, key_hash, created_at, last_used_at)
+    rowsIn(
+      "DB",
+      `INSERT INTO api_keys (id, workspace_id, key_hash, created_at, last_used_at)
           SELECT 'key_' || value || ?1, ?1, 'hash_' || value || ?1, 1, 1 FROM json_each(?2)`,
-      )
-      .bind(workspaceId, JSON.stringify([...Array(count).keys()]))
-      .run();
+      workspaceId,
+      JSON.stringify([...Array(count).keys()]),
+    );
 
   test.each([
     ["is overloaded", () => Promise.reject(Object.assign(new Error("busy"), { overloaded: true }))],
@@ -324,19 +312,14 @@ describe("the gates of a workspace's keys", () => {
     const { workspaceId, api, ids } = await openWithLeads();
     const reads = async () => (await api.get<{ data: unknown[] }>("/v1/leads")).body.data.length;
     const told = () =>
-      databaseOf("DB_2")
-        .prepare("SELECT gates_told FROM moves WHERE workspace_id = ?")
-        .bind(workspaceId)
-        .first<string>("gates_told");
+      valueIn<string>("DB_2", "SELECT gates_told FROM moves WHERE workspace_id = ?", workspaceId);
     while (!(await told())) await beginMoving(workspaceId, 2);
     expect(await reads()).toBe(ids.length);
     // Nobody tells the gate of this.
-    const access = databaseOf("DB_2").prepare(
-      "UPDATE workspaces SET access_granted = ? WHERE id = ?",
-    );
-    await access.bind(0, workspaceId).run();
+    const access = "UPDATE workspaces SET access_granted = ? WHERE id = ?";
+    await rowsIn("DB_2", access, 0, workspaceId);
     expect((await api.get("/v1/leads")).status).toBe(403);
-    await access.bind(1, workspaceId).run();
+    await rowsIn("DB_2", access, 1, workspaceId);
     await moved(workspaceId, "DB_3");
     await record(workspaceId);
     expect(await reads()).toBe(ids.length + 1);

@@ -1,22 +1,23 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../src/db/client.ts";
 import worker from "../../src/index.ts";
 import { Platform } from "../../src/platform/entrypoint.ts";
 import { sweep } from "../../src/sweep.ts";
 import { consume } from "../../src/webhooks/dispatch/consumer.ts";
-import { announce, isNewLead } from "../../src/webhooks/outbox.ts";
 import { deployedAs, leadReport, openApi } from "../support/api.ts";
 import {
   type DatabaseName,
   databaseOf,
   deploymentWith,
   openWorkspaceIn,
+  rowsIn,
   unreachableDatabase,
   WAYS,
 } from "../support/databases.ts";
 import {
+  announcement,
   answered,
   DAY_MS,
   draftLeads,
@@ -53,19 +54,15 @@ async function openSubscribed(database: DatabaseName, behaviour = "ok") {
 /** A subscribed workspace that is owed events since `now`, without a wake message. */
 async function openOwed(database: DatabaseName, now = Date.now(), count = 1) {
   const subscribed = await openSubscribed(database);
-  const db = openDatabase(databaseOf(database));
   const drafts = draftLeads(count, now);
-  await commit(
-    db,
-    announce(
-      subscribed.workspaceId,
-      "lead.created",
-      drafts,
-      isNewLead(subscribed.workspaceId),
-      now,
-    ),
-  );
+  const db = openDatabase(databaseOf(database));
+  await commit(db, announcement(subscribed.workspaceId, drafts, now));
   return subscribed;
+}
+
+/** What `open` opens in each database. */
+async function inEach<T>(open: (name: DatabaseName) => Promise<T>) {
+  return [await open("DB"), await open("DB_2"), await open("DB_3")] as const;
 }
 
 /** The deployment with DB_3 unreachable and queues that keep their messages. */
@@ -100,11 +97,7 @@ function batchOf(hints: Hint[]) {
 
 describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
   test("deliveries in DB and DB_2 are made, in the same batch", async () => {
-    const [first, second, third] = [
-      await openOwed("DB"),
-      await openOwed("DB_2"),
-      await openOwed("DB_3"),
-    ];
+    const [first, second, third] = await inEach(openOwed);
     const deployment = withoutThird(way);
     const { messages, fates } = batchOf([
       { subscriptionId: third.id, lane: "fast", database: "DB_3" },
@@ -145,11 +138,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
 
   test("the sweep wakes, expires and measures the others", async () => {
     const now = Date.UTC(2029, 5, 5, 12);
-    const owed = [
-      await openOwed("DB", now - 61_000),
-      await openOwed("DB_2", now - 61_000),
-      await openOwed("DB_3", now - 61_000),
-    ] as const;
+    const owed = await inEach((name) => openOwed(name, now - 61_000));
     for (const name of ["DB", "DB_2"] as const) await databaseOf(name).exec("DELETE FROM sizes");
     const deployment = withoutThird(way);
     const swept = sweep(deployment.env, now).catch((error: Error) => error.message);
@@ -167,11 +156,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
   });
 
   test("records for the others are stored, and its own come back in order", async () => {
-    const [first, second, third] = [
-      await openWorkspaceIn("DB"),
-      await openWorkspaceIn("DB_2"),
-      await openWorkspaceIn("DB_3"),
-    ];
+    const [first, second, third] = await inEach(openWorkspaceIn);
     const { env: bindings } = withoutThird(way);
     // More than fits into one transaction; the first message fails.
     const bulky = "x".repeat(20_000);
@@ -202,11 +187,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
   });
 
   test("requests to the others are served; its own get 500 or wait", async () => {
-    const [first, second, third] = [
-      await openWorkspaceIn("DB"),
-      await openWorkspaceIn("DB_2"),
-      await openWorkspaceIn("DB_3"),
-    ];
+    const [first, second, third] = await inEach(openWorkspaceIn);
     const fetch = deployedAs(deploymentWith({ DB_3: unreachableDatabase(way) }));
     for (const { apiKey } of [first, second]) {
       const api = openApi(apiKey, fetch);
@@ -227,9 +208,7 @@ describe.each(WAYS)("while DB_3 is unreachable (it %s)", (way) => {
     expect(await platform.setWorkspaceAccess({ workspaceId, granted: false })).toEqual({});
     expect(await platform.revokeApiKey({ keyId })).toMatchObject({ keyId });
     expect(await platform.ledger({ workspaceId })).toMatchObject({ addsUp: true });
-    expect(await platform.backlog({ database: "DB" })).toMatchObject({
-      overdue: expect.any(Number),
-    });
+    expect((await platform.backlog({ database: "DB" })).overdue).toEqual(expect.any(Number));
   });
 });
 
@@ -250,11 +229,12 @@ describe("while the directory is unreachable", () => {
 
 describe("a wake", () => {
   test("dispatches the deliveries of its database", async () => {
-    const owed = [await openOwed("DB"), await openOwed("DB_2"), await openOwed("DB_3")];
+    const owed = await inEach(openOwed);
+    const [first, second, third] = owed;
     const { messages, fates } = batchOf([
-      { subscriptionId: owed[0]?.id ?? "", lane: "fast" },
-      { subscriptionId: owed[1]?.id ?? "", lane: "fast", database: "DB_2" },
-      { subscriptionId: owed[2]?.id ?? "", lane: "fast", database: "DB_3" },
+      { subscriptionId: first.id, lane: "fast" },
+      { subscriptionId: second.id, lane: "fast", database: "DB_2" },
+      { subscriptionId: third.id, lane: "fast", database: "DB_3" },
     ]);
     const context = createExecutionContext();
     await consume(messages, isolated().env, context);
@@ -301,9 +281,8 @@ describe("a wake", () => {
 
 test("a record for a workspace in a database that is not bound comes back, and does not affect others", async () => {
   const [broken, sound] = [await openWorkspaceIn("DB_2"), await openWorkspaceIn("DB_2")];
-  await env.DB.prepare("UPDATE workspaces SET database = 'DB_7' WHERE id = ?")
-    .bind(broken.workspaceId)
-    .run();
+  const unbind = "UPDATE workspaces SET database = 'DB_7' WHERE id = ?";
+  await rowsIn("DB", unbind, broken.workspaceId);
   const bodies = [broken, sound].map(({ workspaceId }) =>
     call("recordLeads", { workspaceId, leads: [leadReport("1")] }),
   );
@@ -314,7 +293,7 @@ test("a record for a workspace in a database that is not bound comes back, and d
 
 test("each database expires its own events", async () => {
   const now = Date.now() + 40 * DAY_MS;
-  const owed = [await openOwed("DB"), await openOwed("DB_2"), await openOwed("DB_3")];
+  const owed = await inEach(openOwed);
   for (const { id, database } of owed) {
     const { messages } = batchOf([{ subscriptionId: id, lane: "fast", database }]);
     const context = createExecutionContext();

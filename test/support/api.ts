@@ -15,6 +15,7 @@ import type { PlatformInput } from "../../src/platform/operations.ts";
 import { mintApiKey } from "../../src/quota/api-key.ts";
 import { makeBody, type WebhookDelivery } from "../../src/webhooks/bodies.ts";
 import { findEvent } from "../../src/webhooks/dispatch/settle-and-claim.ts";
+import type { ExportItem } from "../../src/workspaces/export-item.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 
 /** A response as received; `body` is its JSON, null if there is none. */
@@ -304,6 +305,23 @@ export async function recordLead(
   const leads = [leadReport(crypto.randomUUID(), differences)];
   const { ids } = await exports.Platform.recordLeads({ workspaceId, leads });
   return ids[0] as string;
+}
+
+/** Everything that is exported of a workspace; `between` is called before each page but the first. */
+export async function exportAll(
+  workspaceId: string,
+  between = async () => {},
+): Promise<ExportItem[][]> {
+  const pages: ExportItem[][] = [];
+  let cursor: string | null = null;
+  do {
+    if (cursor !== null) await between();
+    const page: { items: ExportItem[]; nextCursor: string | null } =
+      await exports.Platform.exportWorkspace({ workspaceId, cursor });
+    pages.push(page.items);
+    cursor = page.nextCursor;
+  } while (cursor !== null);
+  return pages;
 }
 
 /** All items of a list, page by page: a page of large items ends early. */

@@ -12,6 +12,26 @@ export function databaseOf(name: DatabaseName): D1Database {
   return bindings[name];
 }
 
+/** The rows of one statement in a database. */
+export async function rowsIn<Row = Record<string, unknown>>(
+  name: DatabaseName,
+  sql: string,
+  ...values: unknown[]
+): Promise<Row[]> {
+  const statement = databaseOf(name).prepare(sql);
+  return (await statement.bind(...values).all<Row>()).results;
+}
+
+/** The only column of the first row of a statement; undefined if there is no row. */
+export async function valueIn<Value = unknown>(
+  name: DatabaseName,
+  sql: string,
+  ...values: unknown[]
+): Promise<Value | undefined> {
+  const [row] = await rowsIn<Record<string, Value>>(name, sql, ...values);
+  return row && Object.values(row)[0];
+}
+
 /** The deployment with some databases replaced. */
 export function deploymentWith(databases: Partial<Record<DatabaseName, D1Database>>): Env {
   return { ...env, ...databases };
@@ -49,16 +69,14 @@ export async function openWorkspaceIn(database: DatabaseName, name = `Agence ${d
  * trail, which outlives what it names.
  */
 export async function tablesWith(database: DatabaseName, text: string): Promise<string[]> {
-  const db = databaseOf(database);
-  const tables = await db
-    .prepare(
-      "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%' AND name <> 'audit_trail'",
-    )
-    .all<{ name: string }>();
+  const tables = await rowsIn<{ name: string }>(
+    database,
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\' AND name NOT LIKE 'sqlite%' AND name <> 'audit_trail'",
+  );
   const found = await Promise.all(
-    tables.results.map(async ({ name }) => {
-      const { results } = await db.prepare(`SELECT * FROM "${name}"`).all();
-      return JSON.stringify(results).includes(text) ? [name] : [];
+    tables.map(async ({ name }) => {
+      const rows = await rowsIn(database, `SELECT * FROM "${name}"`);
+      return JSON.stringify(rows).includes(text) ? [name] : [];
     }),
   );
   return found.flat().toSorted();

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { sweep } from "../../src/sweep.ts";
 import { moveWorkspace } from "../../src/workspaces/moving/move.ts";
 import { leadReport, openWorkspace } from "./api.ts";
-import { databaseOf, NAMES } from "./databases.ts";
+import { type DatabaseName, databaseOf, NAMES, valueIn } from "./databases.ts";
 import { isolated, subscriberUrl } from "./deliveries.ts";
 import { hangingBefore } from "./hanging.ts";
 
@@ -43,6 +43,26 @@ export async function moved(workspaceId: string, database: string): Promise<void
   while (!(await Platform.moveWorkspace({ workspaceId, database })).done);
 }
 
+/** A transaction of a mover: in a database, with a text like this. */
+export type Moment = [database: DatabaseName, sql: RegExp];
+
+/** A mover to DB_3 that hangs right before it makes a transaction, while others may take its move. */
+export async function hangMover(workspaceId: string, [database, text]: Moment) {
+  const { env, hung, release } = hangingBefore((name, sql) => name === database && text.test(sql));
+  const moving = moveWorkspace(env, workspaceId, "DB_3", () => true);
+  const ended = moving.catch(() => {});
+  await hung;
+  await expireLeases();
+  return {
+    moving,
+    /** Returns when it has ended. */
+    release: async () => {
+      await release();
+      await ended;
+    },
+  };
+}
+
 /** Begins a move to DB_3 whose mover gives it back after some steps. */
 export async function beginMoving(workspaceId: string, steps: number) {
   let left = steps;
@@ -63,12 +83,7 @@ export async function copyAll(workspaceId: string): Promise<void> {
 
 /** Begins a move to DB_3 whose mover dies once the workspace is closed. */
 export async function dieClosed(workspaceId: string): Promise<void> {
-  const { env, hung } = hangingBefore(
-    (name, sql) => name === "DB_3" && /update "workspaces"/.test(sql),
-  );
-  void moveWorkspace(env, workspaceId, "DB_3", () => true).catch(() => {});
-  await hung;
-  await expireLeases();
+  await hangMover(workspaceId, ["DB_3", /update "workspaces"/]);
 }
 
 /** As if all who had taken a move had done so long ago. */
@@ -89,6 +104,6 @@ export async function cleanUp(): Promise<void> {
 
 /** Where the directory says that a workspace lives. */
 export async function placementOf(workspaceId: string): Promise<string> {
-  const row = databaseOf("DB").prepare("SELECT database FROM workspaces WHERE id = ?");
-  return (await row.bind(workspaceId).first<{ database: string | null }>())?.database ?? "DB";
+  const sql = "SELECT database FROM workspaces WHERE id = ?";
+  return (await valueIn<string | null>("DB", sql, workspaceId)) ?? "DB";
 }

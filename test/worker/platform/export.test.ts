@@ -12,6 +12,7 @@ import { EXPORT_KINDS, OWNED } from "../../../src/workspaces/manifest.ts";
 import {
   automationReport,
   errorOf,
+  exportAll,
   leadReport,
   openWorkspace,
   recordAutomation,
@@ -29,22 +30,6 @@ import { WORKSPACE_DB } from "../../support/placement.ts";
 import { damageLead } from "../../support/record.ts";
 
 const { Platform } = exports;
-
-/** All pages of an export; `between` is called before each page except the first. */
-async function exportAll(workspaceId: string, between = async () => {}): Promise<ExportItem[][]> {
-  const pages: ExportItem[][] = [];
-  let cursor: string | null = null;
-  do {
-    if (cursor !== null) await between();
-    const page = (await Platform.exportWorkspace({ workspaceId, cursor })) as {
-      items: ExportItem[];
-      nextCursor: string | null;
-    };
-    pages.push(page.items);
-    cursor = page.nextCursor;
-  } while (cursor !== null);
-  return pages;
-}
 
 function idsOf(items: ExportItem[], kind: string) {
   return items.filter((item) => item.kind === kind).map((item) => item.id);
