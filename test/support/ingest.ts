@@ -5,7 +5,7 @@ import { ingest } from "../../src/records/ingest/consumer.ts";
 import type { Lead } from "../../src/records/leads.ts";
 import type { RecordingMethod } from "../../src/records/recording/inputs.ts";
 import type { Run } from "../../src/records/runs.ts";
-import { leadReport, openListeningWorkspace, runReport } from "./api.ts";
+import { eventsOf, leadReport, openListeningWorkspace, runReport } from "./api.ts";
 import { isolated } from "./deliveries.ts";
 
 /** What the consumer of the dead-letter queue would get. */
@@ -76,5 +76,7 @@ export async function openSource() {
       call("recordRuns", { workspaceId, runs: [runReport(reference, automationId)] }),
     leads: async () => (await api.get<{ data: Lead[] }>("/v1/leads?limit=100")).body.data,
     runs: async () => (await api.get<{ data: Run[] }>("/v1/runs?limit=100")).body.data,
+    /** The kinds of its events. */
+    announced: async () => (await eventsOf(workspaceId)).map(({ type }) => type),
   };
 }

@@ -1,15 +1,20 @@
 import { WORKSPACE_DB } from "./placement.ts";
 
-/** The real database, and the number of rows read and written through it. */
-export function meteredDatabase() {
-  const rows = { read: 0, written: 0 };
+/**
+ * The real database, and what goes through it: rows read and written, queries, and the JSON of their
+ * results in bytes. `between` runs before the second query.
+ */
+export function meteredDatabase(between = async () => {}) {
+  const rows = { read: 0, written: 0, queries: 0, bytes: 0 };
   const count = (result: D1Result) => {
     rows.read += result.meta.rows_read ?? 0;
     rows.written += result.meta.rows_written ?? 0;
+    rows.bytes += JSON.stringify(result.results).length;
   };
   const originals = new WeakMap<object, D1PreparedStatement>();
   const meter = (statement: D1PreparedStatement): D1PreparedStatement => {
     const run = async () => {
+      if (++rows.queries === 2) await between();
       const result = await statement.all();
       count(result);
       return result;

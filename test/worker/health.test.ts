@@ -4,7 +4,13 @@ import { DAY_MS, MINUTE_MS } from "../../src/contract/time.ts";
 import { findHealth } from "../../src/health.ts";
 import { sweep } from "../../src/sweep.ts";
 import { deployedWith, openWorkspace, send } from "../support/api.ts";
-import { announceLeads, isolated, subscribe } from "../support/deliveries.ts";
+import {
+  announceLeads,
+  isolated,
+  observedDatabase,
+  setSubscription,
+  subscribe,
+} from "../support/deliveries.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { WORKSPACE_DB } from "../support/placement.ts";
 
@@ -23,18 +29,12 @@ function never() {
 /** Does what a request without a memory of earlier ones gets. */
 function ask(overrides: Partial<Env> = {}, method = "GET") {
   // The memory is the database binding's.
-  const DB =
-    overrides.DB ??
-    new Proxy(env.DB, {
-      get: (target, name) => {
-        const value = Reflect.get(target, name);
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    });
+  const DB = overrides.DB ?? observedDatabase().DB;
   return send("/health", { method }, deployedWith({ ...overrides, DB }));
 }
 
 const WELL = { healthy: true, problems: [] };
+const ill = (problem: string) => ({ healthy: false, problems: [problem] });
 
 beforeEach(async () => {
   await env.DB.prepare("DELETE FROM sweep_positions").run();
@@ -58,15 +58,11 @@ describe("health", () => {
     const now = Date.now();
     await sweep(isolated().env, now);
     expect(await findHealth(env, now + 3 * MINUTE_MS)).toEqual(WELL);
-    expect(await findHealth(env, now + 4 * MINUTE_MS)).toEqual({
-      healthy: false,
-      problems: ["DB: the sweep last ran without a failure 4 minutes ago"],
-    });
+    const late = await findHealth(env, now + 4 * MINUTE_MS);
+    expect(late).toEqual(ill("DB: the sweep last ran without a failure 4 minutes ago"));
     await env.DB.prepare("DELETE FROM sweep_positions").run();
-    expect(await findHealth(env, now + 4 * MINUTE_MS)).toEqual({
-      healthy: false,
-      problems: ["DB: the sweep has never run"],
-    });
+    const never = await findHealth(env, now + 4 * MINUTE_MS);
+    expect(never).toEqual(ill("DB: the sweep has never run"));
   });
 
   test("does not take a sweep that failed for one that ran", async () => {
@@ -87,18 +83,12 @@ describe("health", () => {
     expect(await findHealth(env, now)).toEqual(WELL);
     await announceLeads(workspaceId, 3, now - 12 * MINUTE_MS);
     const name = WORKSPACE_DB === env.DB ? "DB" : "DB_2";
-    expect(await findHealth(env, now)).toEqual({
-      healthy: false,
-      problems: [`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`],
-    });
-    for (const column of ["held_until", "next_at"]) {
-      const set = (at: number) =>
-        WORKSPACE_DB.prepare(`UPDATE subscriptions SET ${column} = ? WHERE id = ?`)
-          .bind(at, id)
-          .run();
-      await set(now + 1_000);
+    const overdue = ill(`${name}: deliveries to 1 webhooks are overdue by more than 10 minutes`);
+    expect(await findHealth(env, now)).toEqual(overdue);
+    for (const column of ["heldUntil", "nextAt"]) {
+      await setSubscription(id, { [column]: now + 1_000 });
       expect(await findHealth(env, now)).toEqual(WELL);
-      await set(0);
+      await setSubscription(id, { [column]: 0 });
     }
     await Platform.eraseWorkspace({ workspaceId });
     expect(await findHealth(env, now)).toEqual(WELL);
@@ -106,16 +96,12 @@ describe("health", () => {
 
   test("tells that a database is nearly full", async () => {
     const today = Math.floor(Date.now() / DAY_MS);
-    const grow = (day: number, bytes: number) =>
-      env.DB.prepare("INSERT OR REPLACE INTO sizes (day, bytes) VALUES (?, ?)")
-        .bind(day, bytes)
-        .run();
-    await grow(today - 1, 1_000_000_000);
-    await grow(today, 2_000_000_000);
-    expect(await Platform.health({})).toEqual({
-      healthy: false,
-      problems: [expect.stringMatching(/^DB: full in (9|10) days$/)],
-    });
+    const grow = env.DB.prepare("INSERT OR REPLACE INTO sizes (day, bytes) VALUES (?, ?)");
+    await grow.bind(today - 1, 1_000_000_000).run();
+    await grow.bind(today, 2_000_000_000).run();
+    expect(await Platform.health({})).toEqual(
+      ill(expect.stringMatching(/^DB: full in (9|10) days$/)),
+    );
     await env.DB.prepare("DELETE FROM sizes").run();
     expect(await Platform.health({})).toEqual(WELL);
   });
@@ -125,15 +111,8 @@ describe("health", () => {
       ...env,
       DEAD_RECORDS: { metrics } as unknown as Queue,
     });
-    expect(
-      await findHealth(
-        queue(async () => ({ backlogCount: 2 })),
-        Date.now(),
-      ),
-    ).toEqual({
-      healthy: false,
-      problems: ["2 records are dead letters"],
-    });
+    const counting = queue(async () => ({ backlogCount: 2 }));
+    expect(await findHealth(counting, Date.now())).toEqual(ill("2 records are dead letters"));
     for (const metrics of [() => Promise.reject(new Error("no metrics")), never])
       expect(await findHealth(queue(metrics), Date.now())).toEqual(WELL);
     expect(lines.map((line) => JSON.parse(line).event)).toContain("queue_metrics_unknown");
@@ -141,10 +120,8 @@ describe("health", () => {
 
   test("tells in seconds that a database does not answer", async () => {
     const startedAt = Date.now();
-    expect(await findHealth({ ...env, DB: HANGING }, Date.now())).toEqual({
-      healthy: false,
-      problems: ["DB does not answer"],
-    });
+    const hanging = await findHealth({ ...env, DB: HANGING }, Date.now());
+    expect(hanging).toEqual(ill("DB does not answer"));
     expect(Date.now() - startedAt).toBeLessThan(6_000);
   });
 });
@@ -168,23 +145,15 @@ describe("GET /health", () => {
   });
 
   test("asks the databases once a second at most, however many ask, in a new isolate too", async () => {
-    let queries = 0;
-    const counting = () =>
-      new Proxy(env.DB, {
-        get(target, name) {
-          if (name === "prepare") queries++;
-          const value = Reflect.get(target, name);
-          return typeof value === "function" ? value.bind(target) : value;
-        },
-      });
-    await ask({ DB: counting() });
-    const once = queries;
+    const first = observedDatabase();
+    await ask({ DB: first.DB });
+    const once = first.trips.length;
     expect(once).toBeGreaterThan(0);
-    const DB = counting();
+    const { DB, trips } = observedDatabase();
     const answers = await Promise.all(Array.from({ length: 20 }, () => ask({ DB })));
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     // Twice if the first look takes a second.
-    expect(queries).toBeLessThanOrEqual(3 * once);
+    expect(trips.length).toBeLessThanOrEqual(2 * once);
   });
 
   test.each([
@@ -192,12 +161,7 @@ describe("GET /health", () => {
     ["does not repeat what it knew an hour ago", 3_600_000, 503],
   ])("%s while somebody else looks", async (_, laterMs, status) => {
     let isFailing = false;
-    const DB = new Proxy(env.DB, {
-      get(target, name) {
-        const value = Reflect.get(isFailing ? HANGING : target, name);
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    });
+    const { DB } = observedDatabase({ before: () => (isFailing ? never() : undefined) });
     await ask({ DB });
     isFailing = true;
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + laterMs });

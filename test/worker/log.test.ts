@@ -10,39 +10,29 @@ import { keepLog } from "../support/log-lines.ts";
 const db = drizzle(env.DB);
 const lines = keepLog();
 
+const rejectionOf = (query: PromiseLike<unknown>) =>
+  query.then(
+    () => expect.unreachable("the query succeeded"),
+    (error: unknown) => error,
+  );
+
 /** The only line that was logged. */
 function written(): Record<string, unknown> {
   expect(lines).toHaveLength(1);
   return JSON.parse(lines[0] ?? "");
 }
 
-async function failureOf(query: PromiseLike<unknown>): Promise<unknown> {
-  return query.then(
-    () => expect.unreachable("the query succeeded"),
-    (error: unknown) => error,
-  );
-}
-
 test("a line is JSON: the event and its fields", () => {
-  log("attempt_failed", { host: "hooks.example.com", status: 200, final: true, claim: null });
-  expect(written()).toEqual({
-    event: "attempt_failed",
-    host: "hooks.example.com",
-    status: 200,
-    final: true,
-    claim: null,
-  });
+  const fields = { host: "hooks.example.com", status: 200, final: true, claim: null };
+  log("attempt_failed", fields);
+  expect(written()).toEqual({ event: "attempt_failed", ...fields });
 });
 
 describe("an error", () => {
   test("of ours is logged with its name and message", () => {
     logError("sweep_failed", new TypeError("no such thing"), { part: 1 });
-    expect(written()).toEqual({
-      event: "sweep_failed",
-      part: 1,
-      error: "TypeError",
-      message: "no such thing",
-    });
+    const error = { error: "TypeError", message: "no such thing" };
+    expect(written()).toEqual({ event: "sweep_failed", part: 1, ...error });
   });
 
   test("is logged without the e-mail addresses in its message", () => {
@@ -52,7 +42,7 @@ describe("an error", () => {
 
   test("of a query is logged as the database's own, without Drizzle's parameters", async () => {
     const person = "zoe@example.com";
-    const error = await failureOf(
+    const error = await rejectionOf(
       db.insert(workspaces).values({ id: null, name: person, adminEmails: [person] } as never),
     );
     expect(String((error as Error).message)).toContain(person);
@@ -66,7 +56,7 @@ describe("an error", () => {
   test("of a retried query is logged in the same way", async () => {
     const person = "zoe@example.com";
     const query = () => db.all(sql`SELECT * FROM nowhere WHERE email = ${person}`);
-    logError("request_failed", await failureOf(retryTransient(query)));
+    logError("request_failed", await rejectionOf(retryTransient(query)));
     expect(written().message).toContain("no such table: nowhere");
     expect(lines.join()).not.toContain(person);
   });

@@ -1,9 +1,7 @@
 import { createScheduledController } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
-import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { commit } from "../../src/db/client.ts";
-import { deliveries } from "../../src/db/schema.ts";
 import { updatePosition } from "../../src/db/sweep-positions.ts";
 import worker from "../../src/index.ts";
 import { sweep } from "../../src/sweep.ts";
@@ -17,6 +15,7 @@ import {
 import {
   announceLeads,
   answered,
+  BROKEN,
   createWorkspace,
   DAY_MS,
   db,
@@ -32,6 +31,7 @@ import {
   REFUSING_QUEUE,
   receivedBy,
   type Sent,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscribe,
@@ -154,12 +154,9 @@ describe("the retention of 30 days", () => {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 3, before - 2 * HOUR_MS);
-    const states = ["delivered", "exhausted", "cancelled"] as const;
-    for (const [i, { eventId }] of (await deliveriesTo(id)).entries())
-      await db
-        .update(deliveries)
-        .set({ state: states[i], settledAt: before - 1 })
-        .where(sql`event_id = ${eventId}`);
+    const drafts = await deliveriesTo(id);
+    for (const [i, state] of (["delivered", "exhausted", "cancelled"] as const).entries())
+      await setDeliveries(id, { state, settledAt: before - 1 }, drafts[i]?.eventId);
     const [young] = await announceLeads(workspaceId, 1, before);
     await dispatchAt(before, [id], answered(200));
     await sweep(isolated().env, NOW);
@@ -180,8 +177,6 @@ describe("the retention of 30 days", () => {
 });
 
 describe("a part of the sweep that fails", () => {
-  const BROKEN = new Error("D1_ERROR: disk I/O error");
-
   /** Something to do for each part of the sweep. */
   async function work() {
     const overdue = await owed(1, NOW - HOUR_MS);

@@ -30,11 +30,6 @@ describe("the closed list of error codes", () => {
   test("is the enumeration of the error body", () => {
     expect(ErrorBody.shape.error.shape.code.options).toEqual(Object.keys(ERRORS));
   });
-
-  test.each(Object.entries(ERRORS))("has a French message for %s", (_, { message }) => {
-    expect(message).toMatch(/^[A-ZÀ-Ý].+\.$/);
-    expect(message).toMatch(FRENCH);
-  });
 });
 
 describe("the list of reasons", () => {
@@ -58,11 +53,14 @@ describe("the list of reasons", () => {
       "idempotency_key_reused",
     ]);
   });
+});
 
-  test.each(Object.entries(REASONS))("has a French message for %s", (_, message) => {
-    expect(message).toMatch(/^[A-ZÀ-Ý].+\.$/);
-    expect(message).toMatch(FRENCH);
-  });
+test.each([
+  ...Object.entries(REASONS),
+  ...Object.entries(ERRORS).map(([code, { message }]) => [code, message] as const),
+])("%s has a French message", (_, message) => {
+  expect(message).toMatch(/^[A-ZÀ-Ý].+\.$/);
+  expect(message).toMatch(FRENCH);
 });
 
 describe("an error", () => {
@@ -71,22 +69,19 @@ describe("an error", () => {
     (code) => {
       const error = new ApiError(code);
       expect(error.status).toBe(ERRORS[code].statuses[0]);
-      expect(error.toBody()).toEqual({
-        error: { code, message: ERRORS[code].message, details: {} },
-      });
+      const { message } = ERRORS[code];
+      expect(error.toBody()).toEqual({ error: { code, message, details: {} } });
       expect(ErrorBody.parse(error.toBody())).toEqual(error.toBody());
     },
   );
 
   test("has the reason's message, if it has a reason", () => {
-    for (const reason of Object.keys(REASONS) as Reason[])
-      expect(new ApiError("invalid_request", { parameter: "limit", reason }).toBody()).toEqual({
-        error: {
-          code: "invalid_request",
-          message: REASONS[reason],
-          details: { parameter: "limit", reason },
-        },
+    for (const reason of Object.keys(REASONS) as Reason[]) {
+      const details = { parameter: "limit", reason };
+      expect(new ApiError("invalid_request", details).toBody()).toEqual({
+        error: { code: "invalid_request", message: REASONS[reason], details },
       });
+    }
   });
 
   test("keeps the statuses for a large body and an unsupported content type", () => {

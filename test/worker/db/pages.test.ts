@@ -13,26 +13,14 @@ import {
   recordAutomation,
   runReport,
 } from "../../support/api.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 
 const ROWS = 120;
 const ALL = { crmSource: true };
 const SOCIAL = { crmSource: false };
 
-let rowsRead = 0;
-const db = openDatabase({
-  prepare: (query: string) => metered(env.DB.prepare(query)),
-} as D1Database);
-
-function metered(statement: D1PreparedStatement): D1PreparedStatement {
-  return {
-    bind: (...values: unknown[]) => metered(statement.bind(...values)),
-    all: async () => {
-      const result = await statement.all();
-      rowsRead += result.meta.rows_read;
-      return result;
-    },
-  } as unknown as D1PreparedStatement;
-}
+const { DB, rows } = meteredDatabase();
+const db = openDatabase(DB);
 
 let workspaceId: string;
 let automationId: string;
@@ -78,11 +66,11 @@ test.each<[string, List, walks?: number]>([
     const seen: string[] = [];
     let after: PageRequest["after"] = null;
     do {
-      rowsRead = 0;
+      rows.read = 0;
       const page = await read({ limit, after });
       seen.push(...(page?.items ?? []).map(({ id }) => id));
-      if (page?.next) expect(rowsRead).toBe(limit + walks);
-      else expect(rowsRead).toBeLessThanOrEqual(limit + walks);
+      if (page?.next) expect(rows.read).toBe(limit + walks);
+      else expect(rows.read).toBeLessThanOrEqual(limit + walks);
       after = page?.next ?? null;
     } while (after);
     expect(seen).toHaveLength(ROWS);
@@ -122,24 +110,20 @@ test("a page reads no more if CRM automations are not served, however many there
   const { workspaceId, social, crm } = await openMixed();
   const request = { limit: 25, after: null };
   const read = async (list: () => Promise<Listing<{ id: string }> | null>) => {
-    rowsRead = 0;
+    rows.read = 0;
     const page = await list();
-    return { shown: page?.items.length, rowsRead };
+    return { shown: page?.items.length, read: rows.read };
   };
-  expect(await read(() => listRuns(db, workspaceId, SOCIAL, request))).toEqual({
-    shown: 25,
-    rowsRead: 26,
-  });
-  expect(await read(() => listAutomations(db, workspaceId, SOCIAL, request))).toEqual({
-    shown: 25,
-    rowsRead: 26,
-  });
+  const runs = () => listRuns(db, workspaceId, SOCIAL, request);
+  expect(await read(runs)).toEqual({ shown: 25, read: 26 });
+  const automations = () => listAutomations(db, workspaceId, SOCIAL, request);
+  expect(await read(automations)).toEqual({ shown: 25, read: 26 });
   const ofSocial = () => listRunsOfAutomation(db, workspaceId, SOCIAL, social, request);
-  expect(await read(ofSocial)).toEqual({ shown: 25, rowsRead: 27 });
+  expect(await read(ofSocial)).toEqual({ shown: 25, read: 27 });
   const ofCrm = () => listRunsOfAutomation(db, workspaceId, SOCIAL, crm, request);
   const unserved = await read(ofCrm);
   expect(unserved.shown).toBeUndefined();
-  expect(unserved.rowsRead).toBeLessThanOrEqual(2);
+  expect(unserved.read).toBeLessThanOrEqual(2);
 });
 
 test("a page of both kinds is sorted, complete, and reads at most one more row of each kind", async () => {
@@ -152,11 +136,11 @@ test("a page of both kinds is sorted, complete, and reads at most one more row o
     let after: PageRequest["after"] = null;
     let last = Number.POSITIVE_INFINITY;
     do {
-      rowsRead = 0;
+      rows.read = 0;
       // An odd number: some pages end between two of the same time.
       const page: Listing<{ id: string }> = await list(db, workspaceId, ALL, { limit: 99, after });
       seen.push(...page.items.map(({ id }) => id));
-      expect(rowsRead).toBeLessThanOrEqual(101);
+      expect(rows.read).toBeLessThanOrEqual(101);
       after = page.next;
       if (after) expect(after.at).toBeLessThanOrEqual(last);
       last = after?.at ?? last;

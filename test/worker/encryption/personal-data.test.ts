@@ -32,10 +32,11 @@ describe("personal data", () => {
     expect(JSON.stringify(opened)).toBe(JSON.stringify(data));
   });
 
-  test("can be read with no other key, for no other lead, and not once a bit of it has changed", async () => {
+  test("is encrypted differently each time, and can be read with no other key, for no other lead, and not once a bit of it has changed", async () => {
     const data = { name: "Zoë", email: null, phone: null, customFields: {} };
     const key = await makeKey("wks_2");
     const sealed = await sealPersonalData(key, "lea_1", data);
+    expect(await sealPersonalData(key, "lea_1", data)).not.toBe(sealed);
     await expect(openPersonalData(await makeKey("wks_3"), "lea_1", sealed)).rejects.toThrow();
     await expect(openPersonalData(key, "lea_2", sealed)).rejects.toThrow();
     for (let i = 0; i < sealed.length / 2; i++) {
@@ -43,16 +44,6 @@ describe("personal data", () => {
       changed[i] = (changed[i] ?? 0) ^ 1;
       await expect(openPersonalData(key, "lea_1", changed.toHex())).rejects.toThrow();
     }
-  });
-
-  test("is never encrypted the same way twice", async () => {
-    const key = await makeKey("wks_4");
-    const data = { name: "Zoë", email: null, phone: null, customFields: {} };
-    const sealed = [
-      await sealPersonalData(key, "lea_1", data),
-      await sealPersonalData(key, "lea_1", data),
-    ];
-    expect(new Set(sealed).size).toBe(2);
   });
 });
 

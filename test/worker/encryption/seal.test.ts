@@ -12,21 +12,16 @@ const OLD = `old:${keyOf(1)}`;
 const NEW = `new:${keyOf(2)}`;
 
 describe("a sealed secret", () => {
-  test("can be decrypted for its own subscription", async () => {
-    const ring = parseEncryptionKeys(OLD);
+  const ring = parseEncryptionKeys(OLD);
+
+  test("can be decrypted for its own subscription, and for no other", async () => {
     const sealed = await seal(ring, "whk_1", SECRET);
     expect(await open(ring, "whk_1", sealed)).toBe(SECRET);
-  });
-
-  test("cannot be decrypted for another subscription", async () => {
-    const ring = parseEncryptionKeys(OLD);
-    const sealed = await seal(ring, "whk_1", SECRET);
     await expect(open(ring, "whk_2", sealed)).rejects.toThrow();
     await expect(open(ring, "", sealed)).rejects.toThrow();
   });
 
   test("contains nothing of the secret in plain text, and is different each time", async () => {
-    const ring = parseEncryptionKeys(OLD);
     const [first, second] = [await seal(ring, "whk_1", SECRET), await seal(ring, "whk_1", SECRET)];
     expect(first).toMatch(/^old\.[A-Za-z0-9+/]+=*$/);
     expect(first).not.toBe(second);
@@ -36,7 +31,6 @@ describe("a sealed secret", () => {
   });
 
   test("cannot be decrypted if a byte of it has changed", async () => {
-    const ring = parseEncryptionKeys(OLD);
     const sealed = await seal(ring, "whk_1", SECRET);
     for (const at of [sealed.indexOf(".") + 1, sealed.length >> 1]) {
       const other = sealed[at] === "A" ? "B" : "A";
@@ -46,7 +40,7 @@ describe("a sealed secret", () => {
   });
 
   test("can be decrypted after a rotation, as long as its key is in the ring", async () => {
-    const sealed = await seal(parseEncryptionKeys(OLD), "whk_1", SECRET);
+    const sealed = await seal(ring, "whk_1", SECRET);
     const rotated = parseEncryptionKeys(`${NEW},${OLD}`);
     expect(await open(rotated, "whk_1", sealed)).toBe(SECRET);
     const resealed = await seal(rotated, "whk_1", SECRET);
@@ -55,7 +49,7 @@ describe("a sealed secret", () => {
   });
 
   test("cannot be decrypted without its key, and the error names the key's id", async () => {
-    const sealed = await seal(parseEncryptionKeys(OLD), "whk_1", SECRET);
+    const sealed = await seal(ring, "whk_1", SECRET);
     await expect(open(parseEncryptionKeys(NEW), "whk_1", sealed)).rejects.toThrow(/\bold\b/);
     const impostor = parseEncryptionKeys(`old:${keyOf(3)}`);
     await expect(open(impostor, "whk_1", sealed)).rejects.toThrow();
@@ -74,10 +68,8 @@ describe("ENCRYPTION_KEYS", () => {
   test.each<[why: string, text: string, where: RegExp]>([
     ["is empty", "", /entry 1/],
     ["lacks an id", key, /entry 1/],
-    ["has an empty id", `:${key}`, /entry 1/],
     ["has an id with a space", `a b:${key}`, /entry 1/],
     ["lacks a key", "old", /entry 1/],
-    ["has an empty key", "old:", /entry 1/],
     ["ends with a comma", `${OLD},`, /entry 2/],
     ["has an invalid second entry", `${OLD},new=${key}`, /entry 2/],
     ["has a key that is not base64", `old:${key.slice(0, 20)}*${key.slice(20)}`, /entry 1/],

@@ -70,11 +70,8 @@ describe("an address", () => {
     expect(await gate.peek(BLOCK, now + 10_000)).toEqual(left);
     expect(await gate.peek(BLOCK, now + 10_000)).toEqual(left);
     const other = openGate();
-    expect(await other.peek(BLOCK, now)).toEqual({
-      limit: LIMIT,
-      remaining: LIMIT,
-      resetMs: 300_000,
-    });
+    const untouched = { limit: LIMIT, remaining: LIMIT, resetMs: 300_000 };
+    expect(await other.peek(BLOCK, now)).toEqual(untouched);
     expect(await stored(other)).toEqual([]);
   });
 
@@ -84,10 +81,8 @@ describe("an address", () => {
     await gate.fail(BLOCK, now);
     await gate.fail(BLOCK, now);
     await evictDurableObject(gate);
-    expect(await gate.fail(BLOCK, now + 1_000)).toEqual({
-      blocked: null,
-      rateLimit: { limit: LIMIT, remaining: LIMIT - 3, resetMs: 299_000 },
-    });
+    const { rateLimit } = await gate.fail(BLOCK, now + 1_000);
+    expect(rateLimit).toEqual({ limit: LIMIT, remaining: LIMIT - 3, resetMs: 299_000 });
   });
 });
 
@@ -108,9 +103,8 @@ describe("the storage of an address", () => {
     const windows = { network: window, blocks: new Map([[BLOCK, window]]) };
     expect(await stored(gate)).toEqual([windows]);
     expect(await gate.peek(BLOCK, now)).toMatchObject({ remaining: LIMIT - 1 });
-    expect(await runInDurableObject(gate, (_, { storage }) => storage.getAlarm())).toBe(
-      now + WINDOW_MS,
-    );
+    const alarm = await runInDurableObject(gate, (_, { storage }) => storage.getAlarm());
+    expect(alarm).toBe(now + WINDOW_MS);
   });
 });
 

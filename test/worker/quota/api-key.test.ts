@@ -101,14 +101,9 @@ describe("what does not have the shape of an API key", () => {
     key.slice(0, -1),
     `${key}0`,
     `${key}\n`,
-    `\n${key}`,
     ` ${key}`,
-    key.toUpperCase(),
-    key.replace("live", "test"),
     key.replace("key_live_", ""),
     key.replace("a", "é"),
-    key.replace("a", "-"),
-    key.repeat(2),
     "k".repeat(100_000),
   ])("is rejected: %j", async (text) => {
     expect(await isApiKey(SECRET, key)).toBe(true);

@@ -1,9 +1,9 @@
 import { runInDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
+import { openKey } from "../../support/gates.ts";
 import { orderedDatabase } from "../../support/ordered-database.ts";
 
 const NOW = 1_790_000_000_000;
@@ -15,13 +15,9 @@ const REQUESTS = 20;
  * how many look-ups they take.
  */
 async function admit(times: (number | undefined)[], order: number[], forgetAfter: number[]) {
-  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
-  const { apiKey } = await exports.Platform.createApiKey({
-    workspaceId,
-    requestsPerWindow: LIMIT,
-  });
-  const keyHash = await hashApiKey(apiKey);
-  return runInDurableObject(env.KEY_GATE.getByName(keyHash), async (_, state) => {
+  const key = await openKey(LIMIT);
+  const { keyHash } = key;
+  return runInDurableObject(key.gate(), async (_, state) => {
     const { db, count, releaseInOrder } = orderedDatabase();
     const gate = new KeyGate(state, { ...env, DB: db });
     const admissions: ReturnType<KeyGate["admit"]>[] = [];

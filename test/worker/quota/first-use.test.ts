@@ -1,34 +1,25 @@
-import { listDurableObjectIds, runInDurableObject } from "cloudflare:test";
+import { listDurableObjectIds } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { commit, openDatabase } from "../../../src/db/client.ts";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
 import { findKeysOfSubscriptions } from "../../../src/workspaces/workspaces.ts";
-import { openWorkspace } from "../../support/api.ts";
 import { subscribe } from "../../support/deliveries.ts";
-import { slowDatabase } from "../../support/slow-database.ts";
+import { openKey, race } from "../../support/gates.ts";
 
 const { Platform } = exports;
 const NOW = 1_790_000_000_000;
 const HOUR_MS = 3_600_000;
 
-async function openKey() {
-  const workspace = await openWorkspace();
-  const keyHash = await hashApiKey(workspace.apiKey);
-  const gate = () => env.KEY_GATE.getByName(keyHash);
+async function openUnused() {
+  const key = await openKey();
+  const lastUse = env.DB.prepare("SELECT last_used_at FROM api_keys WHERE key_hash = ?");
   return {
-    ...workspace,
-    keyHash,
-    gate,
-    admit: (at?: number) => gate().admit(keyHash, at),
-    lastUsedAt: () =>
-      env.DB.prepare("SELECT last_used_at FROM api_keys WHERE key_hash = ?")
-        .bind(keyHash)
-        .first("last_used_at"),
+    ...key,
+    lastUsedAt: () => lastUse.bind(key.keyHash).first("last_used_at"),
     exists: async () => {
       const ids = await listDurableObjectIds(env.KEY_GATE);
-      return ids.some((id) => id.equals(env.KEY_GATE.idFromName(keyHash)));
+      return ids.some((id) => id.equals(env.KEY_GATE.idFromName(key.keyHash)));
     },
   };
 }
@@ -37,7 +28,7 @@ afterEach(() => void vi.restoreAllMocks());
 
 describe("a key that was never used", () => {
   test("gets no gate from what the platform does with it", async () => {
-    const { workspaceId, keyId, exists, lastUsedAt, api } = await openKey();
+    const { workspaceId, keyId, exists, lastUsedAt, api } = await openUnused();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
     await Platform.revokeApiKey({ keyId });
@@ -47,7 +38,7 @@ describe("a key that was never used", () => {
   });
 
   test("has no gate to tell of deliveries until it is used", async () => {
-    const { workspaceId, keyHash, admit } = await openKey();
+    const { workspaceId, keyHash, admit } = await openUnused();
     const { id } = await subscribe(workspaceId);
     const told = () => commit(openDatabase(env.DB), findKeysOfSubscriptions([id], Date.now()));
     expect(await told()).toEqual([]);
@@ -58,7 +49,7 @@ describe("a key that was never used", () => {
 
 describe("the use of a key", () => {
   test("is noted the first time, and again an hour later, even if it was forgotten in between", async () => {
-    const { admit, gate, lastUsedAt } = await openKey();
+    const { admit, gate, lastUsedAt } = await openUnused();
     await admit(NOW);
     expect(await lastUsedAt()).toBe(NOW);
     await admit(NOW + HOUR_MS / 2);
@@ -70,7 +61,7 @@ describe("the use of a key", () => {
   });
 
   test("that a clock ahead has noted does not keep the standing for longer than an hour", async () => {
-    const { keyId, admit } = await openKey();
+    const { keyId, admit } = await openUnused();
     const set = (column: string, time: number) =>
       env.DB.prepare(`UPDATE api_keys SET ${column} = ? WHERE id = ?`).bind(time, keyId).run();
     await set("last_used_at", NOW + 24 * HOUR_MS);
@@ -80,7 +71,7 @@ describe("the use of a key", () => {
   });
 
   test("is noted even without access for the workspace: its gate keeps what it has read", async () => {
-    const { workspaceId, api, lastUsedAt } = await openKey();
+    const { workspaceId, api, lastUsedAt } = await openUnused();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     expect((await api.get("/v1/leads")).status).toBe(403);
     expect(await lastUsedAt()).not.toBeNull();
@@ -91,22 +82,16 @@ describe("the use of a key", () => {
 
 describe("a first use that races", () => {
   test("a revocation after its look-up makes the revocation tell the gate", async () => {
-    const { keyId, keyHash, gate } = await openKey();
-    const verdicts = await runInDurableObject(gate(), async (_, state) => {
-      const { db, reading, release } = slowDatabase();
-      const slow = new KeyGate(state, { ...env, DB: db });
-      const forget = vi.spyOn(KeyGate.prototype, "forget");
-      const admission = slow.admit(keyHash);
-      // The look-up has found a valid key, and its answer is on its way.
-      await reading;
-      await Platform.revokeApiKey({ keyId });
+    const key = await openUnused();
+    const forget = vi.spyOn(KeyGate.prototype, "forget");
+    // The look-up has found a valid key, and its answer is on its way.
+    const verdicts = await race(key, async (gate) => {
+      await Platform.revokeApiKey({ keyId: key.keyId });
       expect(forget).toHaveBeenCalledTimes(1);
       // The revocation told the real gate; this test's gate is told here.
-      slow.forget();
-      release();
-      return [await admission, await slow.admit(keyHash)];
+      gate.forget();
     });
-    expect(verdicts.map(({ verdict }) => verdict)).toEqual(["unknown_key", "unknown_key"]);
+    expect(verdicts).toEqual(["unknown_key", "unknown_key"]);
   });
 
   test.each(["a revocation", "a loss of access"])(
@@ -114,7 +99,7 @@ describe("a first use that races", () => {
     async (what) => {
       const revoking = what === "a revocation";
       const rounds = Array.from({ length: 30 }, async (_, i) => {
-        const { workspaceId, keyId, api } = await openKey();
+        const { workspaceId, keyId, api } = await openUnused();
         const uses = Array.from({ length: 3 }, () => api.get("/v1/leads"));
         await new Promise((resolve) => setTimeout(resolve, i % 6));
         if (revoking) await Platform.revokeApiKey({ keyId });

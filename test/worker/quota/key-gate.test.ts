@@ -1,21 +1,17 @@
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
-import { type Admission, KeyGate } from "../../../src/quota/key-gate.ts";
 import { unknownKey } from "../../support/api.ts";
-import { slowDatabase } from "../../support/slow-database.ts";
+import { openKey, race } from "../../support/gates.ts";
 
 const NOW = 1_790_000_000_000;
 const WINDOW_MS = env.QUOTA_WINDOW_SECONDS * 1000;
 
-/** A key of a new workspace, and its gate. */
+/** A key of a new workspace, and its gate at `NOW`. */
 async function openGate(requestsPerWindow?: number) {
-  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
-  const { keyId, apiKey } = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow });
-  const keyHash = await hashApiKey(apiKey);
-  const stub = env.KEY_GATE.getByName(keyHash);
-  return { workspaceId, keyId, keyHash, stub, admit: (now = NOW) => stub.admit(keyHash, now) };
+  const key = await openKey(requestsPerWindow);
+  return { ...key, stub: key.gate(), admit: (now = NOW) => key.admit(now) };
 }
 
 /** Changes the key without telling the gate, as if `forget` had been lost. */
@@ -35,13 +31,9 @@ describe("the quota of a key", () => {
     const { workspaceId, keyId, admit } = await openGate(2);
     expect(await admit()).toEqual(admitted(workspaceId, 2, 1, 60));
     expect(await admit()).toEqual(admitted(workspaceId, 2, 0, 60));
-    const exceeded = {
-      verdict: "quota_exceeded",
-      keyId,
-      workspaceId,
-      rateLimit: { limit: 2, remaining: 0, resetMs: 60_000 },
-      expiresAt: null,
-    };
+    const rateLimit = { limit: 2, remaining: 0, resetMs: 60_000 };
+    const known = { keyId, workspaceId, expiresAt: null };
+    const exceeded = { verdict: "quota_exceeded", ...known, rateLimit };
     expect(await admit()).toEqual(exceeded);
     expect(await admit()).toEqual(exceeded);
   });
@@ -88,10 +80,8 @@ describe("the quota of a key", () => {
 
   test("belongs to a single key, even within one workspace", async () => {
     const first = await openGate(1);
-    const second = await exports.Platform.createApiKey({
-      workspaceId: first.workspaceId,
-      requestsPerWindow: 1,
-    });
+    const { workspaceId } = first;
+    const second = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow: 1 });
     const keyHash = await hashApiKey(second.apiKey);
     expect(await first.admit()).toMatchObject({ verdict: "admitted" });
     expect(await first.admit()).toMatchObject({ verdict: "quota_exceeded" });
@@ -118,20 +108,17 @@ describe("the standing of a key", () => {
     expect(await admit()).toMatchObject({ verdict: "admitted" });
   });
 
-  test("is dropped by `forget`, from storage too", async () => {
-    const { keyId, stub, admit } = await openGate();
-    await admit();
-    await revokeUnnoticed(keyId);
-    await stub.forget();
-    expect(await admit()).toEqual({ verdict: "unknown_key" });
-
-    const evicted = await openGate();
-    await evicted.admit();
-    await revokeUnnoticed(evicted.keyId);
-    await evicted.stub.forget();
-    await evictDurableObject(evicted.stub);
-    expect(await evicted.admit()).toEqual({ verdict: "unknown_key" });
-  });
+  test.each([false, true])(
+    "is dropped by `forget`, from storage too: evicted %s",
+    async (evicted) => {
+      const { keyId, stub, admit } = await openGate();
+      await admit();
+      await revokeUnnoticed(keyId);
+      await stub.forget();
+      if (evicted) await evictDurableObject(stub);
+      expect(await admit()).toEqual({ verdict: "unknown_key" });
+    },
+  );
 
   test("is read again after an hour, whatever the gate has been told", async () => {
     const { keyId, admit } = await openGate();
@@ -150,29 +137,16 @@ describe("the standing of a key", () => {
 });
 
 describe("a standing that was being read when `forget` came", () => {
-  /**
-   * Lets a gate read the standing, changes it during the read, and returns the next two verdicts.
-   */
-  async function race(
-    { keyHash, stub }: Awaited<ReturnType<typeof openGate>>,
-    change: () => Promise<unknown>,
-  ): Promise<[Admission, Admission]> {
-    return runInDurableObject(stub, async (_, state) => {
-      const { db, reading, release } = slowDatabase();
-      const gate = new KeyGate(state, { ...env, DB: db });
-      const admission = gate.admit(keyHash, NOW);
-      await reading;
-      await change();
+  const change = (key: Awaited<ReturnType<typeof openGate>>, act: () => Promise<unknown>) =>
+    race(key, async (gate) => {
+      await act();
       gate.forget();
-      release();
-      return [await admission, await gate.admit(keyHash, NOW)];
     });
-  }
 
   test("does not return after a revocation", async () => {
     const key = await openGate();
-    const verdicts = await race(key, () => revokeUnnoticed(key.keyId));
-    expect(verdicts).toEqual([{ verdict: "unknown_key" }, { verdict: "unknown_key" }]);
+    const verdicts = await change(key, () => revokeUnnoticed(key.keyId));
+    expect(verdicts).toEqual(["unknown_key", "unknown_key"]);
     await evictDurableObject(key.stub);
     expect(await key.admit()).toEqual({ verdict: "unknown_key" });
   });
@@ -180,15 +154,15 @@ describe("a standing that was being read when `forget` came", () => {
   test("does not return after a loss of access", async () => {
     const key = await openGate();
     const deny = env.DB.prepare("UPDATE workspaces SET access_granted = 0 WHERE id = ?");
-    const verdicts = await race(key, () => deny.bind(key.workspaceId).run());
-    expect(verdicts.map(({ verdict }) => verdict)).toEqual(["access_denied", "access_denied"]);
+    const verdicts = await change(key, () => deny.bind(key.workspaceId).run());
+    expect(verdicts).toEqual(["access_denied", "access_denied"]);
   });
 
   test("does not deny a key whose workspace has its access back", async () => {
     const key = await openGate();
     await exports.Platform.setWorkspaceAccess({ workspaceId: key.workspaceId, granted: false });
     const grant = env.DB.prepare("UPDATE workspaces SET access_granted = 1 WHERE id = ?");
-    const verdicts = await race(key, () => grant.bind(key.workspaceId).run());
-    expect(verdicts.map(({ verdict }) => verdict)).toEqual(["admitted", "admitted"]);
+    const verdicts = await change(key, () => grant.bind(key.workspaceId).run());
+    expect(verdicts).toEqual(["admitted", "admitted"]);
   });
 });

@@ -1,20 +1,9 @@
-import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { evictDurableObject } from "cloudflare:test";
+import { exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
-import { type Admission, KeyGate } from "../../../src/quota/key-gate.ts";
-import { openWorkspace } from "../../support/api.ts";
-import { slowDatabase } from "../../support/slow-database.ts";
+import { openKey, race } from "../../support/gates.ts";
 
 const { Platform } = exports;
-
-/** A key and its gate. */
-async function openKey(key: { requestsPerWindow?: number } = {}) {
-  const workspace = await openWorkspace(key);
-  const keyHash = await hashApiKey(workspace.apiKey);
-  const stub = env.KEY_GATE.getByName(keyHash);
-  return { ...workspace, keyHash, stub, admit: (at?: number) => stub.admit(keyHash, at) };
-}
 
 /** Rolls a key and returns when the old one expires, Unix milliseconds. */
 async function roll(workspaceId: string, keyId: string, overlapSeconds = 60): Promise<number> {
@@ -28,27 +17,27 @@ const UNKNOWN = { verdict: "unknown_key" };
 
 describe("the gate of a key that was rolled", () => {
   test.each(["used before", "never used"])("refuses it to the millisecond: %s", async (use) => {
-    const { workspaceId, keyId, stub, admit } = await openKey();
+    const { workspaceId, keyId, gate, admit } = await openKey();
     if (use === "used before") expect(await admit()).toMatchObject({ verdict: "admitted" });
     const end = await roll(workspaceId, keyId);
     expect(await admit(end - 1)).toMatchObject({ verdict: "admitted" });
     expect(await admit(end)).toEqual(UNKNOWN);
-    await evictDurableObject(stub);
+    await evictDurableObject(gate());
     expect(await admit(end)).toEqual(UNKNOWN);
     expect(await admit(end + 10_000_000)).toEqual(UNKNOWN);
   });
 
   test("keeps the expiry with the standing: an evicted object knows it without being told", async () => {
-    const { workspaceId, keyId, stub, admit } = await openKey();
+    const { workspaceId, keyId, gate, admit } = await openKey();
     const end = await roll(workspaceId, keyId);
     expect(await admit(end - 1)).toMatchObject({ verdict: "admitted" });
-    await evictDurableObject(stub);
+    await evictDurableObject(gate());
     expect(await admit(end - 1)).toMatchObject({ verdict: "admitted" });
     expect(await admit(end)).toEqual(UNKNOWN);
   });
 
   test("returns the expiry with a refusal that an isolate may remember", async () => {
-    const { workspaceId, keyId, admit } = await openKey({ requestsPerWindow: 1 });
+    const { workspaceId, keyId, admit } = await openKey(1);
     const end = await roll(workspaceId, keyId);
     await admit(end - 100);
     expect(await admit(end - 1)).toMatchObject({ verdict: "quota_exceeded", expiresAt: end });
@@ -67,39 +56,15 @@ describe("the gate of a key that was rolled", () => {
 });
 
 describe("a standing that is being read", () => {
-  /**
-   * Lets a cold gate read the standing, does something during the read, and returns the verdict.
-   */
-  async function race(
-    { keyHash, stub }: Awaited<ReturnType<typeof openKey>>,
-    meanwhile: (gate: KeyGate) => Promise<unknown>,
-    at: (admit: (at?: number) => Promise<Admission>) => Promise<Admission[]>,
-  ): Promise<string[]> {
-    return runInDurableObject(stub, async (_, state) => {
-      const { db, reading, release } = slowDatabase();
-      const gate = new KeyGate(state, { ...env, DB: db });
-      const admission = gate.admit(keyHash);
-      await reading;
-      await meanwhile(gate);
-      release();
-      const admissions = [await admission, ...(await at((when) => gate.admit(keyHash, when)))];
-      return admissions.map(({ verdict }) => verdict);
-    });
-  }
-
   test("when the key is rolled without an overlap does not come back", async () => {
     const key = await openKey();
-    const verdicts = await race(
-      key,
-      async (gate) => {
-        await roll(key.workspaceId, key.keyId, 0);
-        // Rolling told the real gate; this test's gate is told here.
-        gate.forget();
-      },
-      async (admit) => [await admit()],
-    );
+    const verdicts = await race(key, async (gate) => {
+      await roll(key.workspaceId, key.keyId, 0);
+      // Rolling told the real gate; this test's gate is told here.
+      gate.forget();
+    });
     expect(verdicts).toEqual(["unknown_key", "unknown_key"]);
-    await evictDurableObject(key.stub);
+    await evictDurableObject(key.gate());
     expect(await key.admit()).toEqual(UNKNOWN);
   });
 
@@ -112,7 +77,7 @@ describe("a standing that is being read", () => {
         end = await roll(key.workspaceId, key.keyId);
         gate.forget();
       },
-      async (admit) => [await admit(end - 1), await admit(end)],
+      () => [end - 1, end],
     );
     expect(verdicts).toEqual(["admitted", "admitted", "unknown_key"]);
   });
@@ -120,11 +85,8 @@ describe("a standing that is being read", () => {
   test("when the key expires admits nobody", async () => {
     const key = await openKey();
     const end = await roll(key.workspaceId, key.keyId, 1);
-    const verdicts = await race(
-      key,
-      () => new Promise((resolve) => setTimeout(resolve, end - Date.now() + 20)),
-      async (admit) => [await admit()],
-    );
+    const expired = () => new Promise((resolve) => setTimeout(resolve, end - Date.now() + 20));
+    const verdicts = await race(key, expired);
     expect(verdicts).toEqual(["unknown_key", "unknown_key"]);
   });
 });

@@ -182,9 +182,8 @@ describe("this version's gates, beside a former Worker", () => {
     for (let i = 0; i < 20; i++) await gate.admit(keyHash, far);
     expect(await gate.admit(keyHash, far)).toMatchObject(like(QUOTA_EXCEEDED) as object);
     expect(await gate.usage(later)).toContainEqual(like(HOUR));
-    await env.DB.prepare("UPDATE workspaces SET access_granted = 0 WHERE id = ?")
-      .bind(workspaceId)
-      .run();
+    const deny = env.DB.prepare("UPDATE workspaces SET access_granted = 0 WHERE id = ?");
+    await deny.bind(workspaceId).run();
     await gate.forget(later);
     expect(await gate.admit(keyHash)).toMatchObject(like(ACCESS_DENIED) as object);
     expect(await gateOf("KEY_GATE", "none").admit("none")).toEqual(NO_SUCH_KEY);

@@ -11,29 +11,23 @@ const RULE = { limit: 3, windowMs: 60_000 };
 const OPEN: Window = { startedAt: 1_000_000, count: 2 };
 
 describe("a window", () => {
-  test("is opened by its first request", () => {
+  test("is opened by its first request, stays the same for its length, and then a new one opens", () => {
     expect(windowAt(undefined, RULE, 5_000)).toEqual({ startedAt: 5_000, count: 0 });
-  });
-
-  test("stays the same for its length, and then a new one opens", () => {
     expect(windowAt(OPEN, RULE, 1_000_000)).toBe(OPEN);
     expect(windowAt(OPEN, RULE, 1_059_999)).toBe(OPEN);
     expect(windowAt(OPEN, RULE, 1_060_000)).toEqual({ startedAt: 1_060_000, count: 0 });
     expect(windowAt(OPEN, RULE, 9_000_000)).toEqual({ startedAt: 9_000_000, count: 0 });
   });
 
-  test("is the same for a clock that is a little behind, and no longer than its length", () => {
+  test("is the same for a clock that is behind by less than its length, and not extended by it", () => {
     expect(windowAt(OPEN, RULE, 999_999)).toBe(OPEN);
     expect(windowAt(OPEN, RULE, 940_001)).toBe(OPEN);
+    expect(windowAt(OPEN, RULE, 940_000)).toEqual({ startedAt: 940_000, count: 0 });
     expect(rateLimitOf(OPEN, RULE, 999_999)).toEqual({ limit: 3, remaining: 1, resetMs: 60_000 });
   });
 
-  test("does not outlive a clock that was set back by more than its length", () => {
-    expect(windowAt(OPEN, RULE, 940_000)).toEqual({ startedAt: 940_000, count: 0 });
-  });
-
   test("admits as many as its limit and no more", () => {
-    let window = windowAt(undefined, RULE, 0);
+    let window = Object.freeze(windowAt(undefined, RULE, 0));
     for (const count of [1, 2, 3]) {
       const taken = take(window, RULE);
       expect(taken).toEqual({ startedAt: 0, count });
@@ -41,12 +35,6 @@ describe("a window", () => {
     }
     expect(take(window, RULE)).toBeNull();
     expect(take({ startedAt: 0, count: 4 }, RULE)).toBeNull();
-  });
-
-  test("is not modified by counting", () => {
-    const window = Object.freeze({ startedAt: 0, count: 0 });
-    expect(take(window, RULE)).toEqual({ startedAt: 0, count: 1 });
-    expect(window.count).toBe(0);
   });
 });
 
@@ -61,10 +49,7 @@ describe("the rate limit of a window", () => {
   });
 
   test("never fall below zero if the limit was lowered in the meantime", () => {
-    expect(rateLimitOf({ startedAt: 0, count: 9 }, RULE, 0)).toEqual({
-      limit: 3,
-      remaining: 0,
-      resetMs: 60_000,
-    });
+    const { remaining } = rateLimitOf({ startedAt: 0, count: 9 }, RULE, 0);
+    expect(remaining).toBe(0);
   });
 });

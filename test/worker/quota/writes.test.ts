@@ -1,18 +1,10 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { env, exports } from "cloudflare:workers";
+import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { hashApiKey } from "../../../src/quota/api-key.ts";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
+import { observeWrites, openKey } from "../../support/gates.ts";
 
 const LIMIT = 10_000;
-
-async function openGate() {
-  const { workspaceId } = await exports.Platform.createWorkspace({ name: "Agence Lumière" });
-  const { apiKey } = await exports.Platform.createApiKey({ workspaceId, requestsPerWindow: LIMIT });
-  const keyHash = await hashApiKey(apiKey);
-  const gate = () => env.KEY_GATE.getByName(keyHash);
-  return { keyHash, gate, admit: () => gate().admit(keyHash) };
-}
 
 function wait(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
@@ -20,15 +12,10 @@ function wait(ms: number): Promise<void> {
 
 describe("the window of a key", () => {
   test("is written at most twice per second, however many requests there are", async () => {
-    const { keyHash, gate } = await openGate();
+    const { keyHash, gate } = await openKey(LIMIT);
     await runInDurableObject(gate(), async (_, state) => {
-      const writes: { at: number; count: number }[] = [];
       const { storage } = state;
-      const put = storage.put.bind(storage);
-      storage.put = ((name: string, value: { window: { count: number } }, options: object) => {
-        writes.push({ at: Date.now(), count: value.window.count });
-        return put(name, value, options);
-      }) as typeof storage.put;
+      const writes = observeWrites(storage);
       const gate = new KeyGate(state, env);
       const startedAt = Date.now();
       let requests = 0;
@@ -38,7 +25,9 @@ describe("the window of a key", () => {
         await wait(5);
       }
       // The last write has all of them.
-      await expect.poll(() => writes.at(-1)?.count, { timeout: 10_000 }).toBe(requests);
+      await expect
+        .poll(() => writes.at(-1)?.value, { timeout: 10_000 })
+        .toMatchObject({ window: { count: requests } });
       expect(requests).toBeGreaterThan(100);
       expect(writes.length).toBeGreaterThanOrEqual(2);
       expect(writes.length).toBeLessThanOrEqual(6);
@@ -49,7 +38,7 @@ describe("the window of a key", () => {
   });
 
   test("is written even if the clock is set back", async () => {
-    const { keyHash, gate } = await openGate();
+    const { keyHash, gate } = await openKey(LIMIT);
     await runInDurableObject(gate(), async (_, state) => {
       const gate = new KeyGate(state, env);
       await gate.admit(keyHash);
@@ -63,7 +52,7 @@ describe("the window of a key", () => {
   });
 
   test("is complete when the object is evicted, however soon after a request", async () => {
-    const { gate, admit } = await openGate();
+    const { gate, admit } = await openKey(LIMIT);
     for (let used = 1; used <= 12; used += 4) {
       await Promise.all([admit(), admit(), admit()]);
       await evictDurableObject(gate());
@@ -72,7 +61,7 @@ describe("the window of a key", () => {
   });
 
   test("loses at most half a second when the object is reset", async () => {
-    const { gate, admit } = await openGate();
+    const { gate, admit } = await openKey(LIMIT);
     for (let i = 0; i < 10; i++) await admit();
     await wait(600);
     for (let i = 0; i < 5; i++) await admit();

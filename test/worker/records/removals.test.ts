@@ -31,18 +31,15 @@ async function openRemoved(runs: number) {
   const automations = [automationReport("1")];
   const { ids } = await Platform.recordAutomations({ workspaceId, automations });
   const id = ids[0] as string;
-  await env.DB.prepare(
+  const insert = env.DB.prepare(
     `INSERT INTO runs (id, workspace_id, reference, automation_id, status, trigger_type, occurred_at, actions)
       WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?3)
       SELECT 'run_' || i || ?2, ?1, i, ?2, 'success', 'comment', i, '[]' FROM n`,
-  )
-    .bind(workspaceId, id, runs)
-    .run();
+  );
+  await insert.bind(workspaceId, id, runs).run();
   const kept = await recordAutomation(workspaceId);
-  const { ids: keptRuns } = await Platform.recordRuns({
-    workspaceId,
-    runs: [runReport("k", kept)],
-  });
+  const keptReports = { workspaceId, runs: [runReport("k", kept)] };
+  const { ids: keptRuns } = await Platform.recordRuns(keptReports);
   await Platform.removeAutomations({ workspaceId, ids: [id] });
   const listed = async (path: string) =>
     (await api.get<Page<Run>>(path)).body.data.map((item) => item.id);
@@ -66,10 +63,8 @@ describe("a removed automation with 20,000 runs", () => {
       expect(await listed("/v1/runs")).toEqual(keptRuns);
     };
     await check();
-    const runs = [runReport("new", id)];
-    expect(await errorOf(Platform.recordRuns({ workspaceId, runs }))).toContain(
-      "no such automation",
-    );
+    const late = Platform.recordRuns({ workspaceId, runs: [runReport("new", id)] });
+    expect(await errorOf(late)).toContain("no such automation");
 
     const { DB, trips } = observedDatabase();
     await cleanUpAutomations(openDatabase(DB), 0);

@@ -82,11 +82,9 @@ describe("a batch", () => {
     );
     expect(result).toEqual({ acknowledged: [0, 1, 2, 3, 4, 5, 7], retried: { 6: 5 } });
     expect(dead).toEqual([]);
-    const shown = await listed<Automation>(workspace, "automations");
-    expect(shown.map(({ id, status }) => [id, status])).toEqual([[automationId, "paused"]]);
-    expect((await listed<Lead>(workspace, "leads")).map(({ id, name }) => [id, name])).toEqual([
-      [leadId, "Zoë"],
-    ]);
+    const shown = await listed(workspace, "automations");
+    expect(shown).toMatchObject([{ id: automationId, status: "paused" }]);
+    expect(await listed(workspace, "leads")).toMatchObject([{ id: leadId, name: "Zoë" }]);
     const ran = await listed<Run>(workspace, "runs");
     expect(ran.map((run) => run.lead_id).sort()).toEqual([leadId, null]);
     const events = await eventsOf(workspaceId);
@@ -101,40 +99,22 @@ describe("a batch", () => {
     ]);
   });
 
-  test("that is too large for one transaction is split into several, in order", async () => {
-    const workspace = await openListeningWorkspace();
-    const { workspaceId } = workspace;
-    const customFields = { notes: "é".repeat(25_000) };
-    const bodies = range(30).map((i) =>
-      call("recordLeads", {
-        workspaceId,
-        leads: [2 * i, 2 * i + 1].map((n) => leadReport(`lead-${n}`, { customFields })),
-      }),
+  test.each([
+    ["that is too large for one transaction", 30, 2, "é".repeat(25_000), [0, 9, 0, 9, 0, 9, 0, 3]],
+    ["with too many records for one transaction", 25, 90, "", [0, 11, 11, 3]],
+  ])("%s is split into several, in order", async (_, messages, each, notes, expected) => {
+    const { workspaceId } = await openListeningWorkspace();
+    const lead = (n: number) => leadReport(`lead-${n}`, { customFields: { notes } });
+    const bodies = range(messages).map((i) =>
+      call("recordLeads", { workspaceId, leads: range(each).map((n) => lead(each * i + n)) }),
     );
     const { DB, trips } = observedDatabase();
     const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
-    expect(acknowledged).toEqual(range(30));
+    expect(acknowledged).toEqual(range(messages));
     const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('into "leads"')).length);
-    expect(inserted).toEqual([0, 9, 0, 9, 0, 9, 0, 3]);
-    expect(await listed<Lead>(workspace, "leads")).toHaveLength(60);
-  });
-
-  test("with too many records for one transaction is split into several, in order", async () => {
-    const workspace = await openListeningWorkspace();
-    const { workspaceId } = workspace;
-    const bodies = range(25).map((i) =>
-      call("recordLeads", {
-        workspaceId,
-        leads: range(90).map((n) => leadReport(`lead-${90 * i + n}`)),
-      }),
-    );
-    const { DB, trips } = observedDatabase();
-    const { acknowledged } = await ingestBodies(bodies, deployment({ DB }).env);
-    expect(acknowledged).toEqual(range(25));
-    const inserted = trips.map((trip) => trip.filter((sql) => sql.includes('into "leads"')).length);
-    expect(inserted).toEqual([0, 11, 11, 3]);
+    expect(inserted).toEqual(expected);
     const stored = WORKSPACE_DB.prepare("SELECT count(*) AS n FROM leads WHERE workspace_id = ?");
-    expect(await stored.bind(workspaceId).first("n")).toBe(2_250);
+    expect(await stored.bind(workspaceId).first("n")).toBe(messages * each);
   });
 
   test("logs its result in one line", async () => {
@@ -157,11 +137,8 @@ describe("the time when a message was sent", () => {
     const workspace = await openListeningWorkspace();
     const { workspaceId, api } = workspace;
     const { env: bindings } = deployment();
-    const status = (to: "active" | "paused" | "error") =>
-      call("recordAutomations", {
-        workspaceId,
-        automations: [automationReport("1", { status: to })],
-      });
+    const status = (status: "active" | "paused" | "error") =>
+      call("recordAutomations", { workspaceId, automations: [automationReport("1", { status })] });
     const shown = async () => {
       const [automation] = await listed<Automation>(workspace, "automations");
       return { id: automation?.id, status: automation?.status, updated: automation?.updated_at };

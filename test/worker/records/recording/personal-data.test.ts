@@ -24,13 +24,10 @@ const PERSON = { name: "Zoé Larrieu", email: "zoe@example.com", phone: "+336000
 
 beforeEach(() => openedDataKeys.clear());
 
-const recordLead = (workspaceId: string, reference: string, DB = env.DB) =>
-  record(
-    { ...env, DB },
-    "recordLeads",
-    { workspaceId, leads: [leadReport(reference, PERSON)] },
-    NOW,
-  );
+function recordLead(workspaceId: string, reference: string, DB = env.DB) {
+  const leads = [leadReport(reference, PERSON)];
+  return record({ ...env, DB }, "recordLeads", { workspaceId, leads }, NOW);
+}
 
 describe("recording leads", () => {
   test("looks up the data key once in each isolate", async () => {
@@ -112,9 +109,8 @@ describe("recorded leads", () => {
     const subscriptions = [await subscribe(broken.workspaceId), await subscribe(fine.workspaceId)];
     for (const { workspaceId } of [broken, fine])
       await record(env, "recordLeads", { workspaceId, leads: [leadReport("1")] }, Date.now());
-    await WORKSPACE_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?")
-      .bind(broken.workspaceId)
-      .run();
+    const lose = WORKSPACE_DB.prepare("UPDATE workspaces SET data_key = NULL WHERE id = ?");
+    await lose.bind(broken.workspaceId).run();
     openedDataKeys.clear();
     expect((await broken.api.get("/v1/leads")).status).toBe(500);
     const ids = subscriptions.map(({ id }) => id);

@@ -55,26 +55,22 @@ async function openHistory() {
     },
     /** Everything observable, except for random ids. */
     async seen() {
-      const { results: found } = await env.DB.prepare(
+      const ask = async (sql: string) =>
+        (await env.DB.prepare(sql).bind(workspaceId).all()).results;
+      const found = await ask(
         "SELECT status, agent_name, updated_at, created_at, revision FROM automations WHERE workspace_id = ? AND removed_at IS NULL",
-      )
-        .bind(workspaceId)
-        .all();
-      const { results: ran } = await env.DB.prepare(
+      );
+      const ran = await ask(
         "SELECT occurred_at FROM runs JOIN automations AS a ON a.id = automation_id AND a.generation = runs.generation WHERE runs.workspace_id = ? AND removed_at IS NULL",
-      )
-        .bind(workspaceId)
-        .all();
+      );
       const told = (await eventsOf(workspaceId)).map(({ type, created_at, data }) => ({
         type,
         created_at,
         data: { ...data, id: "", automation_id: "", agent_id: "" },
       }));
-      const { results: owed } = await env.DB.prepare(
+      const owed = await ask(
         "SELECT json_array_length(owed) AS owed, (SELECT count(*) FROM deliveries AS d WHERE d.event_id = e.id) AS made FROM events AS e WHERE workspace_id = ? ORDER BY created_at",
-      )
-        .bind(workspaceId)
-        .all();
+      );
       return { found, ran, told, owed };
     },
   };

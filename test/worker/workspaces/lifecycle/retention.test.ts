@@ -1,10 +1,9 @@
 import { env } from "cloudflare:workers";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, test } from "vitest";
-import { commit, type Database, openDatabase } from "../../../../src/db/client.ts";
+import { type Database, openDatabase } from "../../../../src/db/client.ts";
 import { deliveries, events } from "../../../../src/db/schema.ts";
 import { findPosition } from "../../../../src/db/sweep-positions.ts";
-import { announce, isNewLead } from "../../../../src/webhooks/outbox.ts";
 import {
   deleteExpired,
   parseRetention,
@@ -18,7 +17,6 @@ import {
   db,
   deliveriesTo,
   dispatchAt,
-  draftLeads,
   HOUR_MS,
   owed,
   setDeliveries,
@@ -40,10 +38,6 @@ function sweepAt(now: number, retention = KEPT, mayGoOn = always, database: Data
 
 async function eventsIn(workspaceId: string) {
   return db.select().from(events).where(sql`workspace_id = ${workspaceId}`);
-}
-
-async function settle(subscriptionId: string, state: "exhausted" | "cancelled", settledAt: number) {
-  await setDeliveries(subscriptionId, { state, settledAt });
 }
 
 beforeEach(async () => {
@@ -81,7 +75,7 @@ describe("an event that was settled late, or not delivered to everyone", () => {
     "is kept for the second retention: %s",
     async (state) => {
       const { id, workspaceId } = await owed(1, T0);
-      await settle(id, state, T0 + 1);
+      await setDeliveries(id, { state: state, settledAt: T0 + 1 });
       expect(await sweepAt(T0 + KEPT.deliveredMs + SLACK_MS + 1)).toBe(0);
       expect(await eventsIn(workspaceId)).toMatchObject([
         { expiresAt: T0 + 1 + KEPT.undeliveredMs },
@@ -113,7 +107,7 @@ describe("an event that was settled late, or not delivered to everyone", () => {
     const [done, exhausted] = [await subscribe(workspaceId), await subscribe(workspaceId)];
     await announceLeads(workspaceId, 1, T0);
     await dispatchAt(T0, [done.id], OK);
-    await settle(exhausted.id, "exhausted", T0 + 4 * DAY_MS);
+    await setDeliveries(exhausted.id, { state: "exhausted", settledAt: T0 + 4 * DAY_MS });
     await sweepAt(T0 + KEPT.deliveredMs + SLACK_MS + 1);
     expect(await eventsIn(workspaceId)).toMatchObject([
       { expiresAt: T0 + 4 * DAY_MS + KEPT.undeliveredMs },
@@ -128,10 +122,7 @@ describe("a sweep of events", () => {
   async function delivered(count: number) {
     const workspaceId = await createWorkspace();
     const { id } = await subscribe(workspaceId);
-    await commit(
-      db,
-      announce(workspaceId, "lead.created", draftLeads(count, T0), isNewLead(workspaceId), T0),
-    );
+    await announceLeads(workspaceId, count, T0);
     await setDeliveries(id, { state: "delivered", settledAt: T0 });
     return { workspaceId, id };
   }
@@ -159,7 +150,7 @@ describe("a sweep of events", () => {
 
   test("does not read again what it cannot delete", async () => {
     const { id, workspaceId } = await owed(200, T0);
-    await settle(id, "exhausted", T0);
+    await setDeliveries(id, { state: "exhausted", settledAt: T0 });
     const first = meteredDatabase();
     const now = T0 + KEPT.deliveredMs + SLACK_MS + 1;
     expect(await sweepAt(now, KEPT, always, openDatabase(first.DB))).toBe(0);

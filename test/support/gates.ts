@@ -1,0 +1,50 @@
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { hashApiKey } from "../../src/quota/api-key.ts";
+import { KeyGate } from "../../src/quota/key-gate.ts";
+import { openWorkspace } from "./api.ts";
+import { slowDatabase } from "./slow-database.ts";
+
+/** A key of a new workspace, and its gate. */
+export async function openKey(requestsPerWindow?: number) {
+  const workspace = await openWorkspace(
+    requestsPerWindow === undefined ? {} : { requestsPerWindow },
+  );
+  const keyHash = await hashApiKey(workspace.apiKey);
+  const gate = () => env.KEY_GATE.getByName(keyHash);
+  return { ...workspace, keyHash, gate, admit: (at?: number) => gate().admit(keyHash, at) };
+}
+
+/**
+ * Lets a cold gate read the standing of a key at `now`, and does something during the read. Returns the
+ * verdict, and those at the times that `later` returns.
+ */
+export async function race(
+  { keyHash, gate }: Awaited<ReturnType<typeof openKey>>,
+  meanwhile: (gate: KeyGate) => Promise<unknown>,
+  later: () => (number | undefined)[] = () => [undefined],
+  now?: number,
+): Promise<string[]> {
+  return runInDurableObject(gate(), async (_, state) => {
+    const { db, reading, release } = slowDatabase();
+    const cold = new KeyGate(state, { ...env, DB: db });
+    const admission = cold.admit(keyHash, now);
+    await reading;
+    await meanwhile(cold);
+    release();
+    const verdicts = [(await admission).verdict];
+    for (const at of later()) verdicts.push((await cold.admit(keyHash, at)).verdict);
+    return verdicts;
+  });
+}
+
+/** Keeps what an object writes with `put`, in order. */
+export function observeWrites(storage: DurableObjectStorage) {
+  const writes: { name: unknown; value: unknown; at: number }[] = [];
+  const put = storage.put.bind(storage) as (...args: unknown[]) => Promise<void>;
+  storage.put = ((name: unknown, value: unknown, ...options: unknown[]) => {
+    writes.push({ name, value: structuredClone(value), at: Date.now() });
+    return put(name, value, ...options);
+  }) as typeof storage.put;
+  return writes;
+}
