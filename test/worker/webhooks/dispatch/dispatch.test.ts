@@ -108,6 +108,19 @@ describe("a dispatch", () => {
     expect(await statesOf(id)).toEqual({ exhausted: 1, delivered: 1 });
   });
 
+  test("leases nothing of a workspace that drains, so that it can be closed", async () => {
+    const { id, workspaceId } = await owed(1, NOW);
+    await db
+      .insert(moves)
+      .values({ workspaceId, state: "draining", moveId: "m", other: "DB_2", since: NOW });
+    const { posts, attempt } = subscriber();
+    const { DB, trips } = observedDatabase();
+    const [finished] = await dispatchOn(DB, NOW, [id], attempt);
+    expect(posts).toEqual([]);
+    expect(trips).toHaveLength(1);
+    expect(finished).toMatchObject({ subscription: { mayPost: false, claimed: false } });
+  });
+
   test.each([
     ["draining", { exhausted: 1 }, 2],
     ["closed", { pending: 1 }, 1],
