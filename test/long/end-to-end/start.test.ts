@@ -1,14 +1,10 @@
 import { spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openApi } from "../../../scripts/shared/local-api.ts";
 import { openPortalSession } from "../../../scripts/shared/portal-session.ts";
-import { urlRules } from "../../../scripts/start/url-rules.ts";
 import type { Page } from "../../../src/http/paging.ts";
 import type { Lead } from "../../../src/records/leads.ts";
 import { type LocalServer, startLocalServer } from "../../node/support/local-server.ts";
@@ -146,68 +142,6 @@ test("a webhook to a host that does not exist takes one line of the terminal and
   await api("DELETE", `/v1/webhooks/${id}`);
 });
 
-describe("npm start -- --strict", () => {
-  let strict: LocalServer;
-  let resolver: Server;
-  beforeAll(async () => {
-    // Knows one name, with a public address.
-    resolver = createServer((request, response) => {
-      const isKnown = request.url?.includes("name=example.com&");
-      const Answer = isKnown ? [{ type: 1, data: "93.184.216.34", TTL: 60 }] : [];
-      response.end(JSON.stringify({ Status: isKnown ? 0 : 3, Answer }));
-    }).listen(0, "127.0.0.1");
-    await once(resolver, "listening");
-    const { port } = resolver.address() as AddressInfo;
-    const env = { DNS_OVER_HTTPS_URL: `http://127.0.0.1:${port}/` };
-    strict = await startLocalServer(() => {}, ["--strict"], env);
-  }, 90_000);
-  afterAll(async () => {
-    await strict?.stop();
-    resolver.close();
-  });
-
-  test.each([
-    ["http://example.com/", "https_required"],
-    ["https://10.0.0.1/", "private_address"],
-    ["https://localhost/", "private_address"],
-    ["https://nope.invalid/", "private_address"],
-    ["https://unknown.example.org/", "unresolvable_host"],
-    ["https://example.com/", undefined],
-  ])("answers to %s as production does: %s", async (url, reason) => {
-    const answer = await fetch(`${strict.base}/v1/webhooks`, {
-      method: "POST",
-      headers: {
-        Authorization: `Bearer ${strict.state.apiKey}`,
-        "Content-Type": "application/json",
-      },
-      body: JSON.stringify({ url, events: ["lead.created"] }),
-    });
-    const body = (await answer.json()) as { error?: { details: { reason: string } } };
-    expect(body.error?.details.reason).toBe(reason);
-    expect(answer.status).toBe(reason ? 400 : 201);
-  });
-
-  test("says what it validates, and that nothing can arrive here", async () => {
-    expect(strict.output()).toMatch(/Hosts are looked\nup with http:\/\/127\.0\.0\.1:\d+\//);
-    const listener = strict.start("listen");
-    expect(await listener.ended).toBe(1);
-    expect(listener.output()).toBe(
-      "The local server refuses URLs on this machine: start it without --strict.\n",
-    );
-  });
-});
-
-test.each([
-  ["http://127.0.0.1:9/", "http://127.0.0.1:9/ does not answer. In production, too, they are then"],
-  ["", "DNS_OVER_HTTPS_URL is empty."],
-])(
-  "npm start -- --strict with the resolver %j says that hosts are not looked up",
-  async (url, sentence) => {
-    const env = { DNS_OVER_HTTPS_URL: url };
-    expect((await withEnv(env, () => urlRules(true))).told).toContain(sentence);
-  },
-);
-
 test.runIf(process.platform === "linux")(
   "npm start restarts a server that has ended, with the same data",
   async () => {
@@ -259,16 +193,6 @@ test.runIf(process.platform === "linux")(
     expect(said()).not.toContain("The server");
   },
 );
-
-async function withEnv<T>(env: Record<string, string>, call: () => Promise<T>): Promise<T> {
-  const before = { ...process.env };
-  Object.assign(process.env, env);
-  try {
-    return await call();
-  } finally {
-    process.env = before;
-  }
-}
 
 /** The processes of the runtime: the proxy that accepts requests, and the Worker behind it. */
 function workerdsOf({ child }: LocalServer): number[] {
