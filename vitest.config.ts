@@ -80,12 +80,13 @@ function inWorkerd(
 }
 
 /** Tests that run in Node, with or without the built Worker. */
-function inNode(name: string, include: string[], globalSetup: string[] = []) {
+function inNode(name: string, include: string[], isolate: boolean, globalSetup: string[] = []) {
   return {
     test: {
       name,
       env: { TMPDIR: DISK },
       include,
+      isolate,
       globalSetup,
       testTimeout: 120_000,
       hookTimeout: 120_000,
@@ -107,7 +108,8 @@ const DISK = tmpdir();
 useMemory();
 
 // Tests start scripts about two hundred times: as quickly as npm does.
-process.env.NODE_OPTIONS = `--import="${join(import.meta.dirname, "scripts/ready.js")}"`;
+const READY = `--import="${join(import.meta.dirname, "scripts/ready.js")}"`;
+process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} ${READY}`;
 process.env.NODE_COMPILE_CACHE ??= join(import.meta.dirname, "node_modules/.cache/node");
 
 export default defineConfig({
@@ -119,8 +121,10 @@ export default defineConfig({
       inWorkerd("worker", ["test/worker/**/*.test.ts"]),
       inWorkerd("databases", ["test/databases/**/*.test.ts"], THREE_DATABASES),
       inWorkerd("repeated", REPEATED, THREE_DATABASES),
-      inNode("node", ["test/node/**/*.test.ts"]),
-      inNode("long", ["test/long/**/*.test.ts"], ["./test/node/support/build.ts"]),
+      // Otherwise each file imports wrangler and the sources again.
+      inNode("node", ["test/node/**/*.test.ts"], false),
+      // Its files set variables that Node and workerd read once, such as certificates.
+      inNode("long", ["test/long/**/*.test.ts"], true, ["./test/node/support/build.ts"]),
     ],
   },
 });
