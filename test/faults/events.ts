@@ -5,7 +5,7 @@ import { type Fault, faultsIn } from "./fault.ts";
 /** Faults of events, their deliveries and what follows from them. */
 export const EVENTS: Fault[] = [
   ...faultsIn("", [
-    ["sweep.ts", "wakeOverdue(placement, env, now),", "Promise.resolve(),", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 2 }],
+    ["sweep.ts", "wakeOverdue(placement, env, now),", "Promise.resolve(),", "what the queues lose is woken", { violation: /is overdue by more than an hour/, seed: 4 }],
     ["sweep.ts", "takeSteps(db, now, hasTime).then((wakes) => wake(env, database, wakes)),", "Promise.resolve(),", "what a call leaves of a range is redelivered", { violation: /is still being redelivered/, seed: 44 }],
     ["sweep.ts", "if (failed > 0) throw", "if (false) throw", "a sweep that fails says so"],
     ["sweep.ts", "const parts = await Promise.allSettled([", "const parts = await Promise.all([", "a part of the sweep that fails stops no other"],
@@ -28,7 +28,7 @@ export const EVENTS: Fault[] = [
     ["history.ts", 'state === "pending" ? isoTime(row.dueAt) : null', "isoTime(row.dueAt)", "what is settled is not due"],
     ["ledger.ts", "row.created === row.pending + row.delivered + row.exhausted + row.cancelled", "true", "the ledger adds up, or says that it does not"],
     ["ledger.ts", "max(${dueAt}, ${nextAt}) <", "${dueAt} <", "a delivery that waits for its subscription is not overdue"],
-    ["outbox.ts", "${isListing} AND ${IS_ACTIVE}", "${isListing}", "an event is owed to active subscriptions only", { violation: /is owed to .*, not to/, seed: 1 }],
+    ["outbox.ts", "${isListing} AND ${IS_ACTIVE}", "${isListing}", "an event is owed to active subscriptions only", { violation: /is owed to .*, not to/, seed: 6 }],
     ["outbox.ts", "WHERE kind.value = ${type})`;\n  const isOwed", "WHERE true)`;\n  const isOwed", "a subscription gets the kinds that it lists"],
     ["outbox.ts", "WHERE ${condition} AND NOT EXISTS", "WHERE NOT EXISTS", "what is recorded again is not owed again"],
     ["outcome.ts", "outcome.status < 300", "outcome.status < 400", "a redirect is a failure"],
