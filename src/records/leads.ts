@@ -11,6 +11,7 @@ import {
   jsonParameters,
   prepared,
   query,
+  readAs,
   type Statements,
 } from "../db/client.ts";
 import {
@@ -22,22 +23,30 @@ import {
   type PageRequest,
   preparePages,
 } from "../db/page.ts";
-import { erasedLeads, leads } from "../db/schema.ts";
+import { erasedLeads, LARGE_BYTES, largeLeads, leads } from "../db/schema.ts";
 import { knownDataKey, openDataKey, openPersonalData } from "../encryption/personal-data.ts";
 import { logError } from "../log.ts";
 import { dataKeyOf } from "../workspaces/data-keys.ts";
 import { type ReportedPerson, SHOWN_PERSON, showPerson } from "./person.ts";
 
+const LARGE = sql`(SELECT ${toJsonValue(largeLeads.sealed)} FROM ${largeLeads} WHERE ${largeLeads.leadId} = ${leads.id})`;
+
+/** SQL expression: a lead's personal data, encrypted, in hexadecimal. */
+export const SEALED = sql<string>`iif(${leads.largeBytes} IS NULL, ${toJsonValue(leads.sealed)}, ${LARGE})`;
+
 const SHOWN = {
-  ...columnsBut(leads, "workspaceId", "reference", "eventId"),
-  sealed: toJsonValue(leads.sealed) as SQL<string>,
+  ...columnsBut(leads, "workspaceId", "reference", "eventId", "largeBytes"),
+  sealed: SEALED,
 };
 
 /** A lead as stored, with `sealed` in hexadecimal. */
-export type LeadRow = Omit<typeof leads.$inferSelect, "workspaceId" | "reference" | "eventId">;
+export type LeadRow = Omit<
+  typeof leads.$inferSelect,
+  "workspaceId" | "reference" | "eventId" | "largeBytes"
+>;
 
 /** Its size in the query's result, where what is encrypted is in hexadecimal. */
-const SIZE = sql<number>`(2 * octet_length(${leads.sealed}))`;
+const SIZE = sql<number>`(2 * coalesce(${leads.largeBytes}, octet_length(${leads.sealed})))`;
 
 const ORDER = { at: leads.createdAt, id: leads.id };
 
@@ -116,9 +125,9 @@ export async function findLeadAs<Shown>(
 }
 
 /** A lead to insert, its personal data encrypted; `eventId` is the event that announces it. */
-export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId">;
+export type NewLead = Omit<typeof leads.$inferSelect, "workspaceId" | "largeBytes">;
 
-const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead)[];
+const INSERTED = Object.keys(columnsBut(leads, "workspaceId")) as (keyof NewLead | "largeBytes")[];
 
 /** SQL condition: the workspace's lead with this id was not erased recently. */
 export function isNotErased(workspaceId: string, id: SQL): SQL {
@@ -128,20 +137,32 @@ export function isNotErased(workspaceId: string, id: SQL): SQL {
 
 /** Inserts leads; those already stored stay unchanged, and those that were erased stay so. */
 export function insertLeads(workspaceId: string, recorded: NewLead[]): Statements<number[]> {
-  return inOrder(
-    jsonParameters(recorded).map((chunk) =>
-      counted(
-        insertFrom(
-          leads,
-          {
-            ...each(leads, INSERTED, fromJson("r")),
-            workspaceId,
-          },
-          sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
-        ),
+  const isLarge = ({ sealed }: NewLead) => sealed.length / 2 > LARGE_BYTES;
+  const rows = recorded.map((lead) =>
+    isLarge(lead) ? { ...lead, sealed: "", largeBytes: lead.sealed.length / 2 } : lead,
+  );
+  const large = recorded.filter(isLarge).map(({ id, sealed }) => ({ leadId: id, sealed }));
+  const inserted = jsonParameters(rows).map((chunk) =>
+    counted(
+      insertFrom(
+        leads,
+        {
+          ...each(leads, INSERTED, fromJson("r")),
+          workspaceId,
+        },
+        sql`FROM json_each(${chunk}) AS r WHERE ${isNotErased(workspaceId, sql`r.value->>'id'`)} ON CONFLICT (id) DO NOTHING`,
       ),
     ),
   );
+  const completed = jsonParameters(large).map((chunk) =>
+    insertFrom(
+      largeLeads,
+      each(largeLeads, ["leadId", "sealed"], fromJson("r")),
+      sql`FROM json_each(${chunk}) AS r JOIN ${leads} ON ${leads.id} = r.value->>'leadId'
+        WHERE ${leads.workspaceId} = ${workspaceId} AND ${leads.largeBytes} IS NOT NULL ON CONFLICT DO NOTHING`,
+    ),
+  );
+  return readAs(inOrder([inOrder(inserted), inOrder(completed)]), ([created]) => created);
 }
 
 /** The leads among those named that exist in the named workspace. */

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
-import { events, leads } from "../db/schema.ts";
+import { events, largeBodies, leads } from "../db/schema.ts";
 import { openDataKey } from "../encryption/personal-data.ts";
 import { Automation } from "../records/automations.ts";
 import { LEAD_AS_JSON, Lead, parseLeadRow, readLead } from "../records/leads.ts";
@@ -62,11 +62,17 @@ export function serializeBody<T extends WebhookDelivery>(
   return JSON.stringify({ id, type, created_at: isoTime(createdAt), data });
 }
 
+const LARGE_BODY = sql`(SELECT ${largeBodies.body} FROM ${largeBodies}
+  WHERE ${largeBodies.workspaceId} = ${events.workspaceId} AND ${largeBodies.eventId} = ${events.id})`;
+
+/** SQL expression: the stored body of an event; "" if it is made from its lead. */
+export const STORED_BODY = sql<string>`iif(${events.largeBytes} IS NULL, ${events.body}, ${LARGE_BODY})`;
+
 /** The fields to select for `makeBody`. */
 export const BODY = {
   eventId: events.id,
   createdAt: events.createdAt,
-  storedBody: events.body,
+  storedBody: STORED_BODY,
   leadId: events.leadId,
   lead: sql<
     string | null

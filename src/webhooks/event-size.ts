@@ -3,6 +3,8 @@ import { qb } from "../db/builder.ts";
 import { CLEANUP_MAX, type Database, type Executable } from "../db/client.ts";
 import { attempts, deliveries, events, workspaces } from "../db/schema.ts";
 
+const BODY_BYTES = sql`coalesce(${events.largeBytes}, octet_length(${events.body}))`;
+
 /** A delivery's row without its response. */
 const DELIVERY_BYTES = 290;
 
@@ -14,7 +16,7 @@ const pagesOf = (row: SQL) => sql`(CASE WHEN ${row} <= 1000 THEN ${row}
  * The approximate size in bytes of an event and its deliveries in the database, without what is kept of
  * their attempts. Accurate to a tenth of the file's growth.
  */
-const EVENT_BYTES = sql`(${pagesOf(sql`(octet_length(${events.body}) + octet_length(${events.owed}) + 150)`)}
+const EVENT_BYTES = sql`(${pagesOf(sql`(${BODY_BYTES} + octet_length(${events.owed}) + 150)`)}
   + ${DELIVERY_BYTES} * json_array_length(${events.owed}))`;
 
 const lengthOf = (text: SQL | Column) => sql`coalesce(octet_length(${text}), 0)`;

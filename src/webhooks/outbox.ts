@@ -4,7 +4,14 @@ import { newEventId } from "../contract/ids.ts";
 import { insertFrom } from "../db/builder.ts";
 import { commit, type Database, inOrder, jsonParameters, type Statements } from "../db/client.ts";
 import { commitOnce } from "../db/commit-once.ts";
-import { deliveries, events, leads, subscriptions } from "../db/schema.ts";
+import {
+  deliveries,
+  events,
+  LARGE_BYTES,
+  largeBodies,
+  leads,
+  subscriptions,
+} from "../db/schema.ts";
 import { isNotErased } from "../records/leads.ts";
 import { serializeBody, type WebhookDelivery } from "./bodies.ts";
 import { IS_ACTIVE } from "./dispatch/lease.ts";
@@ -35,6 +42,12 @@ export function isNewLead(workspaceId: string): SQL {
   return sql`NOT EXISTS (SELECT 1 FROM ${leads} WHERE ${leads.id} = ${id}) AND ${isNotErased(workspaceId, id)}`;
 }
 
+const encoder = new TextEncoder();
+
+function bytesOf({ body }: Draft): number {
+  return encoder.encode(body ?? "").length;
+}
+
 /**
  * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
  * active subscription that lists its kind. An event that no subscription lists is not stored; one
@@ -54,6 +67,10 @@ export function announce(
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
   const isOwed = sql`${isListing} AND ${IS_ACTIVE}`;
+  const large = drafts.filter((draft) => bytesOf(draft) > LARGE_BYTES);
+  const rows = drafts.map((draft) =>
+    large.includes(draft) ? { ...draft, body: "", largeBytes: bytesOf(draft) } : draft,
+  );
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
     // Before the events are inserted: a draft with a stored event counts as announced.
@@ -71,7 +88,7 @@ export function announce(
           WHERE ${condition} AND NOT EXISTS (SELECT 1 FROM ${events}
             WHERE ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id')`,
     ),
-    ...jsonParameters(drafts).map((chunk) =>
+    ...jsonParameters(rows).map((chunk) =>
       insertFrom(
         events,
         {
@@ -82,10 +99,20 @@ export function announce(
           leadId: sql`iif(draft.value->>'body' IS NULL, draft.value->>'subject', NULL)`,
           owed: sql`(SELECT json_group_array(${subscriptions.id}) FROM ${subscriptions} WHERE ${isOwed})`,
           createdAt: now,
+          largeBytes: sql`draft.value->>'largeBytes'`,
         },
         sql`FROM json_each(${chunk}) AS draft
             WHERE ${condition} AND EXISTS (SELECT 1 FROM ${subscriptions} WHERE ${isListing})
             ON CONFLICT DO NOTHING`,
+      ),
+    ),
+    ...jsonParameters(large).map((chunk) =>
+      insertFrom(
+        largeBodies,
+        { workspaceId, eventId: events.id, body: sql`draft.value->>'body'` },
+        sql`FROM json_each(${chunk}) AS draft JOIN ${events}
+              ON ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id'
+            WHERE true ON CONFLICT DO NOTHING`,
       ),
     ),
   ]);

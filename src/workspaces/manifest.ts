@@ -10,6 +10,8 @@ import {
   emails,
   erasedLeads,
   events,
+  largeBodies,
+  largeLeads,
   leads,
   notices,
   runs,
@@ -120,8 +122,16 @@ const MANIFEST = {
     order: [leads.createdAt, leads.id],
     bulk: leads.sealed,
     // Exported decrypted.
-    secret: [leads.sealed],
+    secret: [leads.sealed, leads.largeBytes],
     personal: [leads.sealed],
+  },
+  // Exported with their leads.
+  largeLeads: {
+    kind: null,
+    links: { leadId: leads.id },
+    bulk: largeLeads.sealed,
+    secret: [largeLeads.sealed],
+    personal: [largeLeads.sealed],
   },
   erasedLeads: {
     kind: "erased_lead",
@@ -140,7 +150,15 @@ const MANIFEST = {
     key: [events.workspaceId, events.id],
     order: [events.id],
     bulk: events.body,
+    secret: [events.largeBytes],
     personal: [events.body],
+  },
+  // Exported with their events.
+  largeBodies: {
+    kind: null,
+    links: { workspaceId: events.workspaceId, eventId: events.id },
+    bulk: largeBodies.body,
+    personal: [largeBodies.body],
   },
   deliveries: {
     kind: "delivery",

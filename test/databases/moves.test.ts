@@ -23,7 +23,10 @@ import { record } from "../support/record.ts";
 const { Platform } = exports;
 const databases = env as unknown as Record<string, D1Database>;
 type Page = PageOf<{ id: string }>;
-const TABLES = ["automations", "leads", "runs", "subscriptions", "events", "deliveries", "notices"];
+const TABLES = [
+  ...["automations", "leads", "runs", "subscriptions"],
+  ...["events", "large_bodies", "deliveries", "notices"],
+];
 
 /** The number of the workspace's rows in each database that has any. */
 async function countsOf(workspaceId: string): Promise<Record<string, number>> {
@@ -56,10 +59,16 @@ async function openFull() {
   const [first = "", , removed = ""] = ids;
   await Platform.removeAutomations({ workspaceId, ids: [removed] });
   const leads = Array.from({ length: 30 }, (_, i) =>
-    leadReport(`lead-${i}`, { name: `Zoë “${i}” 🌻`, customFields: { i, text: 'é\n"\\' } }),
+    leadReport(`lead-${i}`, {
+      name: `Zoë “${i}” 🌻`,
+      customFields: { i, text: 'é\n"\\'.repeat(i === 0 ? 5_000 : 1) },
+    }),
   );
   const recorded = await Platform.recordLeads({ workspaceId, leads });
-  const runs = recorded.ids.map((leadId, i) => runReport(`run-${i}`, first, { leadId }));
+  const actions = Array(100).fill({ type: "é".repeat(200), status: "success" });
+  const runs = recorded.ids.map((leadId, i) =>
+    runReport(`run-${i}`, first, { leadId, actions: i === 0 ? actions : [] }),
+  );
   await Platform.recordRuns({ workspaceId, runs });
   const { ledger } = Platform;
   await expect

@@ -2,12 +2,13 @@ import { type Column, getTableColumns, getTableName, sql } from "drizzle-orm";
 import { decodeValues, encodeValues } from "../../contract/cursor.ts";
 import { InputError } from "../../contract/input-error.ts";
 import { isoTime } from "../../contract/time.ts";
-import { qb, toJsonValue } from "../../db/builder.ts";
+import { qb } from "../../db/builder.ts";
 import { type Database, query } from "../../db/client.ts";
-import { type LastAttempt, leads } from "../../db/schema.ts";
+import { events, type LastAttempt, leads } from "../../db/schema.ts";
 import { openDataKey } from "../../encryption/personal-data.ts";
-import { type LeadRow, readPersonalData } from "../../records/leads.ts";
+import { type LeadRow, readPersonalData, SEALED } from "../../records/leads.ts";
 import { toPersonalData } from "../../records/person.ts";
+import { STORED_BODY } from "../../webhooks/bodies.ts";
 import { dataKeyOf } from "../data-keys.ts";
 import type { ExportItem, Json } from "../export-item.ts";
 import { type ChildTable, OWNED, type OwnedTable } from "../manifest.ts";
@@ -80,9 +81,12 @@ async function listRows(
   after: Place["after"],
 ): Promise<Row[]> {
   const selected = [
-    ...columnsOf(owned).map(([name, column]) => sql`${column} AS ${sql.identifier(name)}`),
+    ...columnsOf(owned).map(([name, column]) => {
+      const value = column === events.body ? STORED_BODY : column;
+      return sql`${value} AS ${sql.identifier(name)}`;
+    }),
     sql`${childrenAsJson(exportedChildren(owned), columnsOf)} AS children`,
-    ...(owned.table === leads ? SEALED : []),
+    ...(owned.table === leads ? TO_OPEN : []),
   ];
   const behind = isAfter(owned, after);
   const next = selectRows(owned, workspaceId, selected, atOnce(owned), behind);
@@ -94,10 +98,7 @@ async function listRows(
 }
 
 /** The columns to select for `openLead`. */
-const SEALED = [
-  sql`${toJsonValue(leads.sealed)} AS sealed`,
-  sql`${dataKeyOf(leads.workspaceId)} AS "dataKey"`,
-];
+const TO_OPEN = [sql`${SEALED} AS sealed`, sql`${dataKeyOf(leads.workspaceId)} AS "dataKey"`];
 
 type SealedLead = Pick<LeadRow, "id" | "sealed"> & { dataKey: string | null };
 

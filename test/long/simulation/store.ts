@@ -12,7 +12,10 @@ const LOGS_ATTEMPTS = /insert into "attempts"/;
 const MIGRATIONS = join(import.meta.dirname, "../../../migrations");
 
 /** Tables whose rows belong to the workspace that they name. */
-const OWNED = ["automations", "leads", "runs", "subscriptions", "events", "deliveries", "notices"];
+const OWNED = [
+  ...["automations", "leads", "runs", "subscriptions"],
+  ...["events", "large_bodies", "deliveries", "notices"],
+];
 /** The longest that a slow request to D1, or its reply, is on its way when nothing fails. */
 export const SLOW_REPLY_MS = 1_500;
 let stores = 0;
@@ -80,7 +83,7 @@ export class Store {
       );
     view("workspaces", (d) => `id IN ${living(d)}`);
     for (const table of OWNED) view(table, (d) => `workspace_id IN ${living(d)}`);
-    for (const table of ["attempts", "emails"]) view(table, () => "true");
+    for (const table of ["attempts", "emails", "large_leads"]) view(table, () => "true");
   }
 
   /** The database that a workspace lives in. */

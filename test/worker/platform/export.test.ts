@@ -89,7 +89,7 @@ test("the tables of the manifest are exported with every column except secrets",
   );
   const known = items.map((item) => Object.keys(item).toSorted().join());
   const secrets = ["keyHash", "sealedSecret", "idempotencyKey", "dataKey"];
-  const hidden = [...secrets, "workspaceId", "sealed", "response"];
+  const hidden = [...secrets, "workspaceId", "sealed", "largeBytes", "response"];
   const exported = OWNED.flatMap((owned) => [owned, ...owned.children]);
   for (const { kind, table } of exported) {
     if (kind === null) continue;

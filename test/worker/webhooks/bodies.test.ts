@@ -115,7 +115,7 @@ describe("the body of lead.created", () => {
     const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
     const { DB } = observedDatabase({
       before: async (_, texts) => {
-        if (texts.length === 1 && /^select .* from "events"/.test(texts[0] ?? ""))
+        if (texts.length === 1 && /^select [\s\S]* from "events"/.test(texts[0] ?? ""))
           await Platform.eraseLeads({ workspaceId, ids: ids.slice(0, 1) });
       },
     });

@@ -1,0 +1,105 @@
+import { exports } from "cloudflare:workers";
+import { expect, test } from "vitest";
+import { LARGE_BYTES } from "../../../src/db/schema.ts";
+import type { Lead } from "../../../src/records/leads.ts";
+import type { ExportItem } from "../../../src/workspaces/export-item.ts";
+import { leadReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
+import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliveries.ts";
+import { WORKSPACE_DB } from "../../support/placement.ts";
+
+const { Platform } = exports;
+
+const TEXT = 'é"'.repeat(10_000);
+const ACTIONS = Array.from({ length: 100 }, () => ({ type: "é".repeat(200), status: "done" }));
+
+/** A workspace with a large lead and a large run, both of which were posted to a subscriber. */
+async function openWithLarge() {
+  const workspace = await openWorkspace();
+  const { workspaceId } = workspace;
+  const { id, url } = await subscribe(workspaceId, { events: ["lead.created", "run.completed"] });
+  const leads = [leadReport("large", { customFields: { text: TEXT } }), leadReport("small")];
+  const { ids } = await Platform.recordLeads({ workspaceId, leads });
+  const automationId = await recordAutomation(workspaceId);
+  const runs = [runReport("large", automationId, { actions: ACTIONS, leadId: ids[0] })];
+  await Platform.recordRuns({ workspaceId, runs });
+  await consumeFor([id], isolated().env);
+  await expect.poll(() => receivedBy({ url }), { timeout: 5_000 }).toHaveLength(3);
+  return { ...workspace, ids, webhookId: id, received: await receivedBy({ url }) };
+}
+
+/** The rows of both tables of large parts that belong to a workspace's leads and events. */
+async function largeRows(workspaceId: string, leadIds: string[]): Promise<number[]> {
+  const counts = [
+    WORKSPACE_DB.prepare("SELECT count(*) AS n FROM large_bodies WHERE workspace_id = ?").bind(
+      workspaceId,
+    ),
+    WORKSPACE_DB.prepare(
+      "SELECT count(*) AS n FROM large_leads WHERE lead_id IN (SELECT value FROM json_each(?))",
+    ).bind(JSON.stringify(leadIds)),
+  ];
+  const found = await WORKSPACE_DB.batch<{ n: number }>(counts);
+  return found.map(({ results: [row] }) => row?.n ?? -1);
+}
+
+test("no row is so large that searching its table is slow, however large what was recorded", async () => {
+  const { workspaceId } = await openWithLarge();
+  const tables = await WORKSPACE_DB.prepare(
+    "SELECT name FROM sqlite_schema WHERE sql LIKE '%WITHOUT ROWID' AND name IN ('leads', 'events', 'deliveries')",
+  ).all<{ name: string }>();
+  expect(tables.results).toHaveLength(3);
+  for (const { name } of tables.results) {
+    const { results } = await WORKSPACE_DB.prepare(`SELECT * FROM ${name} WHERE workspace_id = ?`)
+      .bind(workspaceId)
+      .all();
+    expect(results.length).toBeGreaterThan(0);
+    for (const row of results) {
+      const parts = Object.values(row).map((part) =>
+        Array.isArray(part) ? part.length : new TextEncoder().encode(String(part)).length,
+      );
+      expect(parts.reduce((sum, part) => sum + part, 0)).toBeLessThan(LARGE_BYTES + 1_000);
+    }
+  }
+});
+
+test("what is large is listed, posted, read back and exported like what is small", async () => {
+  const { workspaceId, api, ids, webhookId, received } = await openWithLarge();
+  const { body } = await api.get<{ data: Lead[] }>("/v1/leads");
+  const listed = new Map(body.data.map((lead) => [lead.id, lead.custom_fields]));
+  expect(listed).toEqual(
+    new Map([
+      [ids[0], { text: TEXT }],
+      [ids[1], {}],
+    ]),
+  );
+  const { items } = await Platform.exportWorkspace({ workspaceId });
+  for (const { body } of received) {
+    const { id, type, data } = JSON.parse(body);
+    if (type === "run.completed") expect(data.actions).toEqual(ACTIONS);
+    else expect(data.custom_fields).toEqual(listed.get(data.id));
+    expect(await Platform.readDelivery({ webhookId, eventId: id })).toMatchObject({ body });
+    const isEvent = (item: ExportItem) => item.kind === "event" && item.id === id;
+    const stored = type === "run.completed" ? body : "";
+    expect(items.find(isEvent)).toMatchObject({ body: stored });
+  }
+  expect(items.find(({ id }) => id === ids[0])).toMatchObject({ customFields: { text: TEXT } });
+});
+
+test("reporting a lead again, larger or smaller, changes nothing", async () => {
+  const { workspaceId, api, ids } = await openWithLarge();
+  const swapped = [leadReport("large"), leadReport("small", { customFields: { text: TEXT } })];
+  await Platform.recordLeads({ workspaceId, leads: swapped });
+  const { body } = await api.get<{ data: Lead[] }>("/v1/leads");
+  const listed = new Map(body.data.map((lead) => [lead.id, lead.custom_fields]));
+  expect(listed.get(ids[0] as string)).toEqual({ text: TEXT });
+  expect(listed.get(ids[1] as string)).toEqual({});
+  expect(await largeRows(workspaceId, ids)).toEqual([1, 1]);
+});
+
+test("large parts go with what they belong to", async () => {
+  const { workspaceId, ids } = await openWithLarge();
+  expect(await largeRows(workspaceId, ids)).toEqual([1, 1]);
+  await Platform.eraseLeads({ workspaceId, ids });
+  expect(await largeRows(workspaceId, ids)).toEqual([1, 0]);
+  await Platform.eraseWorkspace({ workspaceId });
+  expect(await largeRows(workspaceId, ids)).toEqual([0, 0]);
+});
