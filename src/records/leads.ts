@@ -158,7 +158,7 @@ export function insertLeads(workspaceId: string, recorded: NewLead[]): Statement
     insertFrom(
       largeLeads,
       each(largeLeads, ["leadId", "sealed"], fromJson("r")),
-      sql`FROM json_each(${chunk}) AS r JOIN ${leads} ON ${leads.id} = r.value->>'leadId'
+      sql`FROM json_each(${chunk}) AS r CROSS JOIN ${leads} ON ${leads.id} = r.value->>'leadId'
         WHERE ${leads.workspaceId} = ${workspaceId} AND ${leads.largeBytes} IS NOT NULL ON CONFLICT DO NOTHING`,
     ),
   );

@@ -110,7 +110,7 @@ export function announce(
       insertFrom(
         largeBodies,
         { workspaceId, eventId: events.id, body: sql`draft.value->>'body'` },
-        sql`FROM json_each(${chunk}) AS draft JOIN ${events}
+        sql`FROM json_each(${chunk}) AS draft CROSS JOIN ${events}
               ON ${events.workspaceId} = ${workspaceId} AND ${events.id} = draft.value->>'id'
             WHERE true ON CONFLICT DO NOTHING`,
       ),

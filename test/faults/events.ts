@@ -28,6 +28,8 @@ export const EVENTS: Fault[] = [
     ["history.ts", 'state === "pending" ? isoTime(row.dueAt) : null', "isoTime(row.dueAt)", "what is settled is not due"],
     ["ledger.ts", "row.created === row.pending + row.delivered + row.exhausted + row.cancelled", "true", "the ledger adds up, or says that it does not"],
     ["ledger.ts", "max(${dueAt}, ${nextAt}) <", "${dueAt} <", "a delivery that waits for its subscription is not overdue"],
+    ["outbox.ts", "AS draft CROSS JOIN", "AS draft JOIN", "a large body is stored without a scan of the events"],
+    ["outbox.ts", "draft.value->>'largeBytes'`", "NULL`", "a large body is posted"],
     ["outbox.ts", "${isListing} AND ${IS_ACTIVE}", "${isListing}", "an event is owed to active subscriptions only", { violation: /is owed to .*, not to/, seed: 6 }],
     ["outbox.ts", "WHERE kind.value = ${type})`;\n  const isOwed", "WHERE true)`;\n  const isOwed", "a subscription gets the kinds that it lists"],
     ["outbox.ts", "WHERE ${condition} AND NOT EXISTS", "WHERE NOT EXISTS", "what is recorded again is not owed again"],

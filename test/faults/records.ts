@@ -17,6 +17,8 @@ export const RECORDS: Fault[] = [
     ["control.ts", "isUntouched,\n    now,", "sql`true`,\n    now,", "what loses a race is not announced"],
     ["custom-fields.ts", "if (path.length >= NESTING_MAX)", "if (path.length > NESTING_MAX)", "custom fields have 32 levels"],
     ["custom-fields.ts", "!Number.isSafeInteger(value) ? fault(UNSAFE)", "false ? fault(UNSAFE)", "no number is changed on its way"],
+    ["leads.ts", "AS r CROSS JOIN", "AS r JOIN", "a large lead is stored without a scan of the leads"],
+    ["leads.ts", "AND ${leads.largeBytes} IS NOT NULL ON", "ON", "a lead that is reported again, larger, stays as it is"],
     ["leads.ts", " ON CONFLICT (id) DO NOTHING`", " ON CONFLICT (id) DO UPDATE SET source = excluded.source`", "a lead is recorded once"],
     ["finding.ts", "    if (!found) unreadable.push(row.id);\n", "", "a lead that may be a person's is named, even if it cannot be decrypted"],
     ["person.ts", "`_${letter.toLowerCase()}`", "letter", "public names are in snake case"],

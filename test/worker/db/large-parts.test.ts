@@ -5,7 +5,9 @@ import type { Lead } from "../../../src/records/leads.ts";
 import type { ExportItem } from "../../../src/workspaces/export-item.ts";
 import { leadReport, openWorkspace, recordAutomation, runReport } from "../../support/api.ts";
 import { consumeFor, isolated, receivedBy, subscribe } from "../../support/deliveries.ts";
+import { meteredDatabase } from "../../support/metered-database.ts";
 import { WORKSPACE_DB } from "../../support/placement.ts";
+import { record } from "../../support/record.ts";
 
 const { Platform } = exports;
 
@@ -102,4 +104,23 @@ test("large parts go with what they belong to", async () => {
   expect(await largeRows(workspaceId, ids)).toEqual([1, 0]);
   await Platform.eraseWorkspace({ workspaceId });
   expect(await largeRows(workspaceId, ids)).toEqual([0, 0]);
+});
+
+test("storing them reads a few rows each, however many records there are", async () => {
+  const { workspaceId } = await openWithLarge();
+  const [automationId, now] = [await recordAutomation(workspaceId), Date.now()];
+  const many = Array.from({ length: 100 }, (_, i) => leadReport(`many-${i}`));
+  for (const at of [1, 2, 3])
+    await Platform.recordLeads({
+      workspaceId,
+      leads: many.map((lead) => ({ ...lead, reference: `${lead.reference}-${at}` })),
+    });
+  const { DB, rows } = meteredDatabase();
+  const metered = isolated({ DB }).env;
+  const leads = [leadReport("later", { customFields: { text: TEXT } })];
+  await record(metered, "recordLeads", { workspaceId, leads }, now);
+  const runs = [runReport("later", automationId, { actions: ACTIONS })];
+  await record(metered, "recordRuns", { workspaceId, runs }, now);
+  expect(rows.written).toBeGreaterThan(8);
+  expect(rows.read).toBeLessThan(150);
 });
