@@ -6,6 +6,7 @@ import {
   EVENTS_WITH_BODIES,
   type EventWithBody,
 } from "../../../scripts/shared/stored-bodies.ts";
+import { LARGE_BYTES } from "../../../src/db/schema.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
 import { BACKGROUND_DISPATCHES_MAX } from "../../../src/webhooks/dispatch/consumer.ts";
 import type { Target } from "../../../src/webhooks/dispatch/pipeline.ts";
@@ -104,6 +105,9 @@ const HOUR_MS = 60 * MINUTE_MS;
 const STATES = ["delivered", "exhausted", "cancelled", "missed"];
 const KINDS = ["lead.created", "run.completed", "automation.status_changed"];
 const AGENT = { reference: "agent", name: "Agent" };
+/** Large enough to be stored apart. */
+const LARGE_FIELDS = { text: "x".repeat(LARGE_BYTES) };
+const LARGE_ACTIONS = Array(20).fill({ type: "x".repeat(200) });
 
 /**
  * Simulates one world: some hours of work and faults, then days in which everything must settle.
@@ -463,6 +467,7 @@ class Scenario {
       source: "crm",
       agent: AGENT,
       name: "Lead",
+      customFields: this.#references % 4 === 0 ? LARGE_FIELDS : {},
     }));
     await this.#call("recordLeads", { workspaceId, leads });
   }
@@ -495,6 +500,7 @@ class Scenario {
       automationId: (ids as unknown as string[])[0],
       status: "success",
       triggerType: "lead_ads",
+      actions: this.#references % 2 === 0 ? LARGE_ACTIONS : [],
     };
     await this.#call("recordRuns", { workspaceId, runs: [run] });
   }
