@@ -39,7 +39,8 @@ export async function answerBare(request: Request, env: Env): Promise<Response> 
 /** The same as it is usually written: authenticate, authorise, then query, one after the other. */
 export async function answerNaively(request: Request, env: Env): Promise<Response> {
   const keyHash = await hashApiKey(bearer(request));
-  const workspaceId = await env.DB.prepare(OWNER).bind(keyHash).first<string>("id");
+  const owners = await env.DB.prepare(OWNER).bind(keyHash).all<{ id: string }>();
+  const workspaceId = owners.results[0]?.id;
   if (!workspaceId) return new Response(null, { status: 401 });
   await admitted(env.KEY_GATE.getByName(keyHash).admit(keyHash));
   const { results } = await env.DB.prepare(SQL).bind(workspaceId).all<Stored>();
