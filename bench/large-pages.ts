@@ -1,9 +1,10 @@
-import { once } from "node:events";
-import { Agent, get } from "node:http";
-import { buffer } from "node:stream/consumers";
+import { fork } from "node:child_process";
+import { on } from "node:events";
+import { join } from "node:path";
 import type { Runtime } from "../scripts/shared/runtime.ts";
 import { type Beside, measureBeside } from "./beside.ts";
 import { openWorkspace } from "./isolation.ts";
+import type { Asked } from "./reader.ts";
 
 const LEADS = 100;
 const LEAD_BYTES = 64_000;
@@ -22,16 +23,15 @@ export async function measureLargePages(runtime: Runtime, rounds: number): Promi
     }));
     await runtime.env.PLATFORM.recordLeads({ workspaceId: large.workspaceId, leads });
   }
-  // Over connections of its own: in a pool that both share, a read that follows a page on the same
-  // connection is late although nothing else is going on.
-  const agent = new Agent({ keepAlive: true });
+  // By a process of its own: what is read here would delay the reads that are timed.
+  const reader = fork(join(import.meta.dirname, "reader.ts"));
+  const url = new URL("/v1/leads?limit=100", runtime.url).href;
   const headers = { Authorization: `Bearer ${large.apiKey}` };
+  let asked = 0;
   const ask = async () => {
-    const [answer] = await once(
-      get(new URL("/v1/leads?limit=100", runtime.url), { agent, headers }),
-      "response",
-    );
-    await buffer(answer);
+    const id = asked++;
+    reader.send({ id, url, headers } satisfies Asked);
+    for await (const [answered] of on(reader, "message")) if (answered === id) break;
   };
-  return measureBeside(runtime, rounds, PAGE_EVERY_MS, ask).finally(() => agent.destroy());
+  return measureBeside(runtime, rounds, PAGE_EVERY_MS, ask).finally(() => reader.kill());
 }
