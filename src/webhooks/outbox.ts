@@ -44,10 +44,6 @@ export function isNewLead(workspaceId: string): SQL {
 
 const encoder = new TextEncoder();
 
-function bytesOf({ body }: Draft): number {
-  return encoder.encode(body ?? "").length;
-}
-
 /**
  * Announces the `drafts` for which `condition` holds: inserts each event, with a delivery for every
  * active subscription that lists its kind. An event that no subscription lists is not stored; one
@@ -67,9 +63,13 @@ export function announce(
   const isListing = sql`${subscriptions.workspaceId} = ${workspaceId} AND ${subscriptions.deletedAt} IS NULL
     AND EXISTS (SELECT 1 FROM json_each(${subscriptions.events}) AS kind WHERE kind.value = ${type})`;
   const isOwed = sql`${isListing} AND ${IS_ACTIVE}`;
-  const large = drafts.filter((draft) => bytesOf(draft) > LARGE_BYTES);
-  const rows = drafts.map((draft) =>
-    large.includes(draft) ? { ...draft, body: "", largeBytes: bytesOf(draft) } : draft,
+  const measured = drafts.map((draft) => ({
+    ...draft,
+    bytes: encoder.encode(draft.body ?? "").length,
+  }));
+  const large = measured.filter(({ bytes }) => bytes > LARGE_BYTES);
+  const rows = measured.map(({ bytes, ...draft }) =>
+    bytes > LARGE_BYTES ? { ...draft, body: "", largeBytes: bytes } : draft,
   );
   const subjects = JSON.stringify(drafts.map(({ id, subject }) => ({ id, subject })));
   return inOrder([
