@@ -94,12 +94,12 @@ export function shots(ids: string[], cursors: string[]): fc.Arbitrary<Shot> {
     { weight: 1, arbitrary: fc.record({ method: fc.constantFrom(...METHODS), path }) },
   );
   return fc
-    .record({ target, query, headers: headers(), body: body() })
-    .map(({ target: { method, path }, query, headers, body }) => ({
+    .record({ target, query, headers: headers(), bodies: bodies() })
+    .map(({ target: { method, path }, query, headers, bodies }) => ({
       method,
       path: path + query,
       headers,
-      body: method.toUpperCase() === "GET" || method === "HEAD" ? null : body,
+      body: method === "GET" || method === "HEAD" ? null : (bodies[method] ?? bodies.ANY),
     }));
 }
 
@@ -130,7 +130,8 @@ function headers(): fc.Arbitrary<Record<string, string>> {
   );
 }
 
-function body(): fc.Arbitrary<Shot["body"]> {
+/** A body for any method and, half of the time, one for each method that takes one. */
+function bodies(): fc.Arbitrary<{ [method: string]: Shot["body"]; ANY: Shot["body"] }> {
   const url = fc.oneof(
     fc.webUrl({ validSchemes: ["https"] }),
     fc.webUrl({ validSchemes: ["http", "ftp"] }),
@@ -153,16 +154,23 @@ function body(): fc.Arbitrary<Shot["body"]> {
     { requiredKeys: [] },
   );
   const control = fc.record(
-    { status: fc.oneof(fc.constantFrom("active", "paused", "draft", "error"), fc.jsonValue()) },
+    {
+      status: fc.oneof(
+        { weight: 3, arbitrary: fc.constantFrom("active", "paused", "draft", "error") },
+        fc.jsonValue(),
+      ),
+    },
     { requiredKeys: [] },
   );
   const extra = fc.tuple(
     fc.oneof(creation, control),
     fc.dictionary(junk, fc.jsonValue(), { maxKeys: 2 }),
   );
-  return fc.oneof(
-    { weight: 3, arbitrary: creation.map((value) => JSON.stringify(value)) },
-    { weight: 3, arbitrary: control.map((value) => JSON.stringify(value)) },
+  const POST = creation.map((value) => JSON.stringify(value));
+  const PATCH = control.map((value) => JSON.stringify(value));
+  const ANY = fc.oneof(
+    { weight: 3, arbitrary: POST },
+    { weight: 3, arbitrary: PATCH },
     { weight: 1, arbitrary: extra.map((parts) => JSON.stringify(Object.assign({}, ...parts))) },
     { weight: 1, arbitrary: fc.json() },
     { weight: 1, arbitrary: fc.string({ unit: "binary", maxLength: 60 }) },
@@ -173,4 +181,5 @@ function body(): fc.Arbitrary<Shot["body"]> {
     },
     fc.constant(null),
   );
+  return fc.oneof(fc.record({ ANY }), fc.record({ ANY, POST, PATCH }));
 }
