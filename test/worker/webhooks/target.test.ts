@@ -55,6 +55,17 @@ describe("a subscription's URL is refused", () => {
       "https://0x100000000/",
       "https://[::1/",
       "https://[fe80::1%25eth0]/",
+      // Hosts of the web platform tests (url/resources/urltestdata.json) that browsers refuse.
+      ...to([
+        "％４１.com",
+        "\ufffd.com",
+        "%zz%66%a.com",
+        "ho%2Fst",
+        "ho%40st",
+        "a^b.com",
+        "foo.09",
+      ]),
+      ...to(["foo.0x4", "09.2.3.4", "1.2.3.4.5.", "0..0x300", "0xffffffff1", "[::1.2.3.4x]"]),
       // Characters that the parser would drop or replace.
       "https://hooks.example.com/in\n",
       "https://hooks.exa\tmple.com/in",
@@ -113,6 +124,7 @@ describe("a subscription's URL is refused", () => {
       ...to(["127.0.0.1", "127.0.0.1.", "127.0.0.1:8443", "127.1", "127.0.1", "2130706433"]),
       ...to(["0x7f000001", "0x7f.1", "0X7F.0.0.0x1", "017700000001", "0177.0.0.01", "1２7.0.0.1"]),
       ...to(["１２７。０。０。１", "①②⑦.0.0.1", "%31%32%37.0.0.1", "127%2E0%2E0%2E1"]),
+      ...to(["%30%78%63%30%2e%30%32%35%30.01", "０Ｘｃ０．０２５０．０１", "192.0x00A80001"]),
       // The first and last address of every IPv4 range that is not public.
       ...to(["0", "0.0.0.0", "0.255.255.255", "10.0.0.0", "10.255.255.255"]),
       ...to(["100.64.0.0", "100.127.255.255", "100.100.100.200", "127.255.255.255"]),
