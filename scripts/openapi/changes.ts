@@ -1,184 +1,191 @@
-import { isDeepStrictEqual } from "node:util";
-import { Comparison, type Direction, type Part, resolve } from "./schemas.ts";
+/** A part of an OpenAPI document, used untyped. */
+// biome-ignore lint/suspicious/noExplicitAny: documents are compared by shape, whatever they hold
+export type Part = Record<string, any>;
 
 /** What changes for a client from one OpenAPI document to another. */
 export interface Changes {
-  /** What breaks it, one sentence each: where, and what happened there. */
+  /** What must not happen within a version, one sentence each: where, and what happened there. */
   breaking: string[];
   /** New values of enumerations that may grow, once announced. */
-  growing: { name: string; value: unknown }[];
+  growing: { name: string; value: string }[];
 }
 
-const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+/**
+ * Enumerations whose new values are announced and break nobody: a new channel adds a type of
+ * automation (CHANGELOG.md), and a reason only adds detail to its error code.
+ */
+const GROWING = ["AutomationType", "ErrorReason"];
+
+/** What is written for people. */
+const PROSE = /^(x-.*|title|summary|description|tags|deprecated|examples?|\$comment)$/;
+const METHODS = /^(get|put|post|delete|options|head|patch|trace)$/;
+const REQUIRED = "required";
+const VALUE = /^value "(.*)"$/;
+
+/** Something that a document names: an operation, a parameter, a body, a status, a header, a field. */
+interface Thing {
+  /** What the document says about it, such as `type "string"`. */
+  facts: Set<string>;
+  /** Whether clients send it; otherwise they receive it. */
+  isSent: boolean;
+  /** Where it is in the schema with a name that is nearest: what changes there is reported once. */
+  key: string;
+  /** The enumeration that its values are from, if it may grow. */
+  growing: string | undefined;
+}
 
 /**
- * Compares two OpenAPI 3.1 documents from a client's point of view. Breaking is what makes a
- * correct client fail: a route, parameter, field, value, status, header or error code is removed,
- * more is required of it, or less promised to it. Optional additions are not breaking, nor are
- * changed descriptions.
+ * Compares two OpenAPI 3.1 documents by one rule: within a version, a document only grows. Things may
+ * be added, unless clients must send them; what was there stays, and so does each fact about it, even
+ * one whose change would suit clients. Clients may also be allowed to send more values.
  *
  * No npm library finds as much: `openapi-diff` does not support OpenAPI 3.1; `api-smart-diff` misses
  * webhooks and error codes, and reports a new response field as breaking. `oasdiff` and
  * `openapi-changes` are binaries that npm does not install.
  */
 export function findChanges(before: Part, after: Part): Changes {
-  const comparison = new DocumentComparison(before, after);
-  comparison.compare();
-  const { breaking, growing } = comparison;
-  return { breaking: [...breaking], growing: [...growing.values()] };
-}
-
-class DocumentComparison extends Comparison {
-  compare(): void {
-    const { before, after } = this;
-    for (const { url } of before.servers ?? [])
-      if (!after.servers?.some((server: Part) => server.url === url))
-        this.breaks(`server ${url}`, "it is gone");
-    this.#compareOperations("sent", before.paths, after.paths, (path, method) =>
-      [method.toUpperCase(), path].join(" "),
-    );
-    // The service calls webhooks: clients receive their requests and send their answers.
-    const toName = (name: string) => `webhook ${name}`;
-    this.#compareOperations("received", before.webhooks, after.webhooks, toName);
-  }
-
-  #compareOperations(
-    direction: Direction,
-    before: Part = {},
-    after: Part = {},
-    toName: (path: string, method: string) => string,
-  ): void {
-    for (const [path, item] of Object.entries<Part>(before))
-      for (const method of METHODS.filter((method) => method in item)) {
-        const operation = after[path]?.[method];
-        const at = toName(path, method);
-        if (operation)
-          this.#compareOperation(
-            direction,
-            withShared(item, method),
-            withShared(after[path], method),
-            at,
-          );
-        else this.breaks(at, "it is gone");
-      }
-  }
-
-  #compareOperation(direction: Direction, before: Part, after: Part, at: string): void {
-    if (before.operationId !== after.operationId)
-      this.breaks(at, `its operationId ${before.operationId} became ${after.operationId}`);
-    if (direction === "sent") this.#compareSecurity(before, after, at);
-    for (const place of ["path", "query", "header", "cookie"]) {
-      const inPlace = (document: Part, parameters: Part[]) =>
-        Object.fromEntries(
-          parameters
-            .map((parameter) => resolve(document, parameter).part)
-            .filter((parameter) => parameter.in === place)
-            .map((parameter) => [parameter.name, parameter]),
-        );
-      const was = inPlace(this.before, before.parameters);
-      const is = inPlace(this.after, after.parameters);
-      this.#compareNamed(direction, was, is, place === "header", `${at} ${place}`);
-    }
-    this.#compareBodies(direction, before.requestBody, after.requestBody, at);
-    const answers: Direction = direction === "sent" ? "received" : "sent";
-    for (const [status, response] of Object.entries<Part>(before.responses ?? {})) {
-      const counterpart = after.responses?.[status];
-      if (counterpart) this.#compareResponses(answers, response, counterpart, `${at} ${status}`);
-      else this.breaks(`${at} ${status}`, "it is gone");
-    }
-  }
-
-  /** Credentials that were accepted must still be accepted. */
-  #compareSecurity(before: Part, after: Part, at: string): void {
-    const ways = (document: Part, operation: Part): Part[] =>
-      (operation.security ?? document.security ?? []).map((way: Part) =>
-        Object.entries(way).map(([name, scopes]) => {
-          const { description: _, ...scheme } = document.components.securitySchemes[name];
-          return { scheme, scopes };
-        }),
-      );
-    const was = ways(this.before, before);
-    const is = ways(this.after, after);
-    const open = is.length === 0 || is.some((way) => way.length === 0);
-    const kept = was.length > 0 && was.every((way) => is.some((it) => isDeepStrictEqual(it, way)));
-    if (!open && !kept) this.breaks(at, "its authentication changed");
-  }
-
-  /** Compares parameters or headers by name, like the properties of one object. */
-  #compareNamed(
-    direction: Direction,
-    before: Part,
-    after: Part,
-    ignoreCase: boolean,
-    at: string,
-  ): void {
-    const toObject = (document: Part, named: Part) => {
-      const all = Object.entries<Part>(named).map(([name, part]): [string, Part] => [
-        ignoreCase ? name.toLowerCase() : name,
-        resolve(document, part).part,
-      ]);
-      return {
-        properties: Object.fromEntries(all.map(([name, { schema }]) => [name, schema])),
-        required: all.filter(([, { required }]) => required).map(([name]) => name),
-        all: Object.fromEntries(all),
-      };
-    };
-    const { all: was, ...objectBefore } = toObject(this.before, before);
-    const { all: is, ...objectAfter } = toObject(this.after, after);
-    this.compareSchemas(direction, objectBefore, objectAfter, at);
-    for (const name of Object.keys(was).filter((name) => name in is))
-      for (const key of ["style", "explode", "allowReserved", "allowEmptyValue", "content"])
-        if (!isDeepStrictEqual(was[name]?.[key], is[name]?.[key]))
-          this.breaks(`${at}.${name}`, `its ${key} changed`);
-  }
-
-  #compareBodies(
-    direction: Direction,
-    before: Part | undefined,
-    after: Part | undefined,
-    at: string,
-  ): void {
-    const was = before && resolve(this.before, before).part;
-    const is = after && resolve(this.after, after).part;
-    if (direction === "sent" && is?.required && !was?.required)
-      this.breaks(`${at} body`, "it is now required");
-    if (direction === "received" && was?.required && is && !is.required)
-      this.breaks(`${at} body`, "it is no longer always there");
-    if (was && !is) this.breaks(`${at} body`, "it is gone");
-    if (was && is) this.#compareContent(direction, was.content, is.content, at);
-  }
-
-  #compareContent(direction: Direction, before: Part = {}, after: Part = {}, at: string): void {
-    for (const [type, { schema }] of Object.entries<Part>(before)) {
-      const counterpart = after[type];
-      if (counterpart) this.compareSchemas(direction, schema, counterpart.schema, `${at} body`);
-      else this.breaks(`${at} ${type}`, "it is gone");
-    }
-  }
-
-  #compareResponses(direction: Direction, before: Part, after: Part, at: string): void {
-    const { part: was } = resolve(this.before, before);
-    const { part: is } = resolve(this.after, after);
-    this.#compareNamed(direction, was.headers ?? {}, is.headers ?? {}, true, `${at} header`);
-    this.#compareContent(direction, was.content, is.content, at);
-    const codes = errorCodes(is);
-    for (const code of errorCodes(was))
-      if (!codes.includes(code)) this.breaks(at, `the error code ${code} is gone`);
-  }
-}
-
-/** The operation of a path, with the parameters shared by all its operations. */
-function withShared(item: Part, method: string): Part {
-  const operation = item[method];
-  return {
-    ...operation,
-    parameters: [...(item.parameters ?? []), ...(operation.parameters ?? [])],
+  const breaking = new Map<string, string>();
+  const growing = new Map<string, Changes["growing"][number]>();
+  const breaks = (at: string, key: string, what: string) => {
+    if (!breaking.has(key + what)) breaking.set(key + what, `${at}: ${what}`);
   };
+  const [was, is] = [thingsIn(before), thingsIn(after)];
+  // What is in a thing that is gone, or new, goes without saying.
+  const [gone, added] = [partsMissingIn(is, was), partsMissingIn(was, is)];
+  for (const at of gone) breaks(at, was.get(at)?.key ?? at, "it is gone");
+  for (const [at, { facts, isSent, key, growing: list }] of is) {
+    const known = was.get(at)?.facts;
+    const isMissing = added.includes(at) && isSent && facts.has(REQUIRED);
+    if (isMissing) breaks(at, key, `now ${REQUIRED}`);
+    if (!known) continue;
+    const mayGrow = isSent && [...known].some((fact) => VALUE.test(fact));
+    for (const fact of known) if (!facts.has(fact)) breaks(at, key, `no longer ${fact}`);
+    for (const fact of facts) {
+      const [, value] = VALUE.exec(fact) ?? [];
+      if (known.has(fact)) continue;
+      if (value !== undefined && list) growing.set(fact, { name: list, value });
+      else if (value === undefined || !mayGrow) breaks(at, key, `now ${fact}`);
+    }
+  }
+  return { breaking: [...breaking.values()], growing: [...growing.values()] };
 }
 
-/** The error codes of a response: its examples have one error body for each. */
-function errorCodes({ content = {} }: Part): string[] {
-  return Object.values<Part>(content)
-    .flatMap(({ examples = {} }) => Object.values<Part>(examples))
-    .flatMap(({ value }) => value?.error?.code ?? []);
+/** Where the things are that one document lacks, but not what is in them. */
+function partsMissingIn(one: Map<string, Thing>, other: Map<string, Thing>): string[] {
+  const missing: string[] = [];
+  for (const at of other.keys()) {
+    const isIn = (whole: string) => at.startsWith(whole) && /^[ .[(]/.test(at.slice(whole.length));
+    if (!one.has(at) && !missing.some(isIn)) missing.push(at);
+  }
+  return missing;
+}
+
+/** All things in a document by where they are; what is in a thing follows it. */
+function thingsIn(document: Part): Map<string, Thing> {
+  const things = new Map<string, Thing>();
+  for (const { url } of document.servers ?? []) add(`server ${url}`, false, []);
+  for (const [path, item] of Object.entries<Part>(document.paths ?? {}))
+    for (const [method, operation] of methodsOf(item))
+      addOperation(`${method.toUpperCase()} ${path}`, true, operation);
+  // The service calls webhooks: clients receive their requests and send their answers.
+  for (const [name, item] of Object.entries<Part>(document.webhooks ?? {}))
+    for (const [, operation] of methodsOf(item)) addOperation(`webhook ${name}`, false, operation);
+  return things;
+
+  function add(at: string, isSent: boolean, facts: string[], key = at, growing?: string): void {
+    things.set(at, { facts: new Set(facts), isSent, key, growing });
+  }
+
+  function addOperation(at: string, isSent: boolean, operation: Part): void {
+    const { security = document.security ?? [], operationId, requestBody, responses } = operation;
+    const schemes = security.map((way: Part) => {
+      const named = Object.keys(way).map((name) => document.components.securitySchemes[name]);
+      return `accepts ${show(named.map(({ description: _, ...scheme }) => scheme))}`;
+    });
+    add(at, isSent, [`called ${operationId}`, ...schemes]);
+    for (const one of operation.parameters ?? []) {
+      const { name, in: place, ...parameter } = resolve(one).part;
+      addSchema(`${at} ${place}.${name}`, isSent, parameter.schema, factsOf(parameter));
+    }
+    if (requestBody) addContent(`${at} body`, isSent, resolve(requestBody).part);
+    for (const [status, response] of Object.entries<Part>(responses ?? {})) {
+      const { headers = {}, ...answer } = resolve(response).part;
+      addContent(`${at} ${status}`, !isSent, answer);
+      for (const [name, header] of Object.entries<Part>(headers)) {
+        const { schema, ...rest } = resolve(header).part;
+        addSchema(`${at} ${status} header.${name}`, !isSent, schema, factsOf(rest));
+      }
+    }
+  }
+
+  /** Adds a body, or a response. */
+  function addContent(at: string, isSent: boolean, { content = {}, required }: Part): void {
+    const examples = Object.values<Part>(content).flatMap((one) =>
+      Object.values(one.examples ?? {}),
+    );
+    const codes = (examples as Part[]).flatMap(({ value }) => value?.error?.code ?? []);
+    const types = Object.keys(content).map((type) => `of type ${type}`);
+    const facts = [...types, ...codes.map((code) => `with the code ${code}`)];
+    add(at, isSent, [...facts, ...(required ? [REQUIRED] : [])]);
+    for (const { schema } of Object.values<Part>(content))
+      addSchema(`${at} content`, isSent, schema);
+  }
+
+  function addSchema(
+    at: string,
+    isSent: boolean,
+    given: Part,
+    facts: string[] = [],
+    key = at,
+    within: string[] = [],
+  ): void {
+    const { part: schema, name } = resolve(given);
+    const { properties = {}, required = [], items, additionalProperties: others, ...rest } = schema;
+    const own = name ?? key;
+    add(
+      at,
+      isSent,
+      [...facts, ...factsOf(rest)],
+      own,
+      GROWING.find((one) => one === name),
+    );
+    if (name && within.includes(name)) return;
+    const inner = name ? [...within, name] : within;
+    const addInner = (end: string, part: Part, itsFacts: string[] = []) =>
+      addSchema(at + end, isSent, part, itsFacts, own + end, inner);
+    for (const [field, part] of Object.entries<Part>(properties))
+      addInner(`.${field}`, part, required.includes(field) ? [REQUIRED] : []);
+    if (items) addInner("[]", items);
+    if (typeof others === "object") addInner(".*", others);
+    if (others === false) things.get(at)?.facts.add("without other properties");
+    for (const list of ["allOf", "anyOf", "oneOf"])
+      for (const [i, part] of (schema[list] ?? []).entries()) addInner(`(${list} ${i})`, part);
+  }
+
+  /** Follows the references from `part`; `name` is that of the last one followed. */
+  function resolve(part: Part): { part: Part; name?: string } {
+    if (typeof part.$ref !== "string") return { part };
+    const [, ...keys] = part.$ref.split("/");
+    const found = keys.reduce((parent, key) => parent?.[key], document);
+    if (!found) throw new Error(`nothing found at ${part.$ref}`);
+    return { name: keys.at(-1) ?? "", ...resolve(found) };
+  }
+}
+
+function methodsOf(item: Part): [method: string, operation: Part][] {
+  return Object.entries<Part>(item).filter(([method]) => METHODS.test(method));
+}
+
+/** A fact for each keyword that is not prose. */
+function factsOf(part: Part): string[] {
+  return Object.entries(part).flatMap(([key, value]) => {
+    if (PROSE.test(key) || key === "schema" || value === false) return [];
+    if (key === "enum") return value.map((one: unknown) => `value ${show(one)}`);
+    if (Array.isArray(value) && key !== "type") return `${key} of ${value.length}`;
+    return value === true ? key : `${key} ${show(value)}`;
+  });
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value);
 }

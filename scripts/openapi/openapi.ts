@@ -2,16 +2,15 @@
  * Maintains openapi.json, the OpenAPI document as the Worker serves it, except for its own address.
  *
  *     npm run openapi          writes it
- *     npm run check:openapi    fails if it does not match the code, or breaks its own version
+ *     npm run check:openapi    fails if it does not match the code, or does more than add to its version
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildDocument } from "../../src/http/document/document.ts";
 import { makeWritable, ROOT } from "../shared/checkout.ts";
 import { fail, parseArguments } from "../shared/command.ts";
-import { readCommitted } from "./history.ts";
-import { findFaults } from "./release.ts";
-import type { Part } from "./schemas.ts";
+import type { Part } from "./changes.ts";
+import { findFaults, readCommitted } from "./release.ts";
 
 const FILE = "openapi.json";
 
@@ -19,8 +18,8 @@ const USAGE = `npm run openapi -- [--check]
 
 Writes ${FILE}, the OpenAPI document as the Worker serves it, but for its own address.
 
-  --check  writes nothing, and fails when the file is not what the code says, or breaks clients of a
-           document that was ever committed with the same version
+  --check  writes nothing, and fails when the file is not what the code says, or does more than add to
+           a document that was ever committed with the same version
 `;
 
 const { values } = parseArguments(USAGE, { check: { type: "boolean", default: false } });

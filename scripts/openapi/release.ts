@@ -1,10 +1,47 @@
-import { findChanges } from "./changes.ts";
-import type { CommittedDocument } from "./history.ts";
-import type { Part } from "./schemas.ts";
+import { execFileSync } from "node:child_process";
+import { findChanges, type Part } from "./changes.ts";
+
+/** A past version of a document in the repository. */
+export interface CommittedDocument {
+  /** The short name of a commit that introduced it. */
+  commit: string;
+  document: Part;
+}
+
+/**
+ * Every version of `file` that was ever committed, on any branch that led to the current commit,
+ * newest first.
+ *
+ * @throws Error if the history is not available or incomplete.
+ */
+export function readCommitted(root: string, file: string): CommittedDocument[] {
+  const git = (...words: string[]) =>
+    execFileSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28, stdio: "pipe" });
+  let isShallow: string;
+  try {
+    isShallow = git("rev-parse", "--is-shallow-repository").trim();
+  } catch {
+    throw new Error("The history is not available: run this in a clone, with git installed.");
+  }
+  if (isShallow === "true")
+    throw new Error(
+      "This clone holds only the end of the history, so that earlier documents cannot be seen: run `git fetch --unshallow` (on GitHub Actions, check out with `fetch-depth: 0`).",
+    );
+  const all = ["--full-history", "-m", "--no-renames", "--diff-filter=AM", "--format=%h"];
+  const commits = new Set(
+    git("log", ...all, "--", file)
+      .split("\n")
+      .filter(Boolean),
+  );
+  return [...commits].map((commit) => ({
+    commit,
+    document: JSON.parse(git("show", `${commit}:${file}`)),
+  }));
+}
 
 /**
  * Why `document` must not be published: within one version, nothing that was ever committed may
- * break, whatever else was committed, and CHANGELOG.md must name the version.
+ * change, whatever else was committed, and CHANGELOG.md must name the version.
  */
 export function findFaults(
   document: Part,
@@ -12,26 +49,25 @@ export function findFaults(
   changelog: string,
 ): string[] {
   const { version } = document.info;
-  const faults: string[] = [];
-  const known = new Set<string>();
+  const faults = new Set<string>();
+  let isBroken = false;
   for (const { commit, document: earlier } of committed) {
     const { breaking, growing } = findChanges(earlier, document);
     for (const { name, value } of growing)
       if (!changelog.includes(`\`${value}\``))
-        faults.push(`${name} has the new value \`${value}\`: announce it in CHANGELOG.md`);
-    if (earlier.info.version !== version) continue;
-    const news = breaking.filter((change) => !known.has(change));
-    for (const change of news) known.add(change);
-    if (news.length > 0)
-      faults.push(
-        [
-          `this breaks clients of the document of commit ${commit}, which has the same version, ${version}:`,
-          ...news.map((change) => `  ${change}`),
-          "  Undo it, or move CONTRACT_VERSION in src/http/document/document.ts and say so in CHANGELOG.md.",
-        ].join("\n"),
-      );
+        faults.add(`${name} has the new value \`${value}\`: announce it in CHANGELOG.md`);
+    if (isBroken || breaking.length === 0 || earlier.info.version !== version) continue;
+    // The newest one is enough: those before it say much the same.
+    isBroken = true;
+    faults.add(
+      [
+        `this changes the document of commit ${commit}, which has the same version, ${version}:`,
+        ...breaking.map((change) => `  ${change}`),
+        "  Undo it, or move CONTRACT_VERSION in src/http/document/document.ts and say so in CHANGELOG.md.",
+      ].join("\n"),
+    );
   }
   if (!changelog.split("\n").some((line) => line.startsWith(`## [${version}]`)))
-    faults.push(`CHANGELOG.md has no section "## [${version}]"`);
-  return [...new Set(faults)];
+    faults.add(`CHANGELOG.md has no section "## [${version}]"`);
+  return [...faults];
 }
