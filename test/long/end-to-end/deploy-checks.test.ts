@@ -304,6 +304,16 @@ describe("npm run deploy --rollback", () => {
     );
   });
 
+  test("refuses one that would post empty bodies of what is stored apart", async () => {
+    // Git's name of the empty tree: a commit without migrations.
+    openDeployed({ versions: version("4b825dc642cb6eb9a060e54bf8d69288fbee4904") });
+    expect((await deploy()).code).toBe(0);
+    expectRefusal(
+      await deploy({}, "--rollback", "old"),
+      /has the migration 0010_large_parts_forbids_rollback\.sql/,
+    );
+  });
+
   test("refuses one whose code it does not know", async () => {
     openDeployed({ versions: { ...version("0123456789ab"), bare: {} } });
     expectRefusal(
