@@ -1,5 +1,5 @@
 import { z } from "@hono/zod-openapi";
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { WebhookEvent } from "../contract/enumerations.ts";
 import { idField, timeField } from "../contract/fields.ts";
 import { isoTime } from "../contract/time.ts";
@@ -68,15 +68,17 @@ const LARGE_BODY = sql`(SELECT ${largeBodies.body} FROM ${largeBodies}
 /** SQL expression: the stored body of an event; "" if it is made from its lead. */
 export const STORED_BODY = sql<string>`iif(${events.largeBytes} IS NULL, ${events.body}, ${LARGE_BODY})`;
 
+/** SQL expression: `value` of the lead that an event announces; null if there is none. */
+export const ofLead = (value: SQL<string | null>) =>
+  sql<string | null>`(SELECT ${value} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`;
+
 /** The fields to select for `makeBody`. */
 export const BODY = {
   eventId: events.id,
   createdAt: events.createdAt,
   storedBody: STORED_BODY,
   leadId: events.leadId,
-  lead: sql<
-    string | null
-  >`(SELECT ${LEAD_AS_JSON} FROM ${leads} WHERE ${leads.id} = ${events.leadId})`,
+  lead: ofLead(LEAD_AS_JSON),
 };
 
 /** What `BODY` selects. */

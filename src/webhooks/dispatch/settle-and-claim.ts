@@ -1,4 +1,4 @@
-import { and, type Column, eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import { qb, toTexts } from "../../db/builder.ts";
 import {
   type Database,
@@ -8,11 +8,12 @@ import {
   readAs,
   type Statements,
 } from "../../db/client.ts";
-import { deliveries, events, subscriptions } from "../../db/schema.ts";
+import { deliveries, events, leads, subscriptions } from "../../db/schema.ts";
+import { LEAD_AS_JSON } from "../../records/leads.ts";
 import { dataKeyOf } from "../../workspaces/data-keys.ts";
 import { isWritable } from "../../workspaces/moves.ts";
 import { findKeysOfSubscriptions } from "../../workspaces/workspaces.ts";
-import { BODY, type BodyRow, type Owner } from "../bodies.ts";
+import { BODY, type BodyRow, type Owner, ofLead } from "../bodies.ts";
 import { cancelVoid, exhaustOverdue, OVERDUE_SINCE } from "../endings.ts";
 import { earlierSecretsAt } from "../secrets.ts";
 import {
@@ -27,11 +28,11 @@ import type { Lane, Pace } from "./policy.ts";
 import { type Change, type Settlement, settle, updateSubscriptions } from "./settle.ts";
 
 /**
- * Maximum length in characters of what a claim reads to make an event's body: the stored body, or the
- * lead as JSON, whose encrypted part is in hexadecimal and so twice as long. Anything longer is read
- * separately. This bounds what a dispatch keeps in memory to `CLAIM_MAX` times as much.
+ * Maximum bytes of what a claim reads to make an event's body: the stored body, or the encrypted part of
+ * its lead, in hexadecimal. Anything longer is read separately. This bounds what a dispatch keeps in
+ * memory to about `CLAIM_MAX` times as much.
  */
-export const INLINE_BODY_MAX = 8_192;
+export const INLINE_MAX = 8_192;
 
 /** A subscription as a round trip left it. */
 export interface Snapshot extends Pace, Owner {
@@ -189,11 +190,6 @@ const snapshots = prepared(
     .innerJoin(subscriptions, IS_REQUESTED),
 );
 
-/** Null for what is too long to be read with the claim. */
-function inline(text: SQL | Column): SQL<string | null> {
-  return sql`(SELECT CASE WHEN length(text) <= ${INLINE_BODY_MAX} THEN text END FROM (SELECT ${text} AS text))`;
-}
-
 /**
  * The deliveries claimed in this round trip, longest due first. The limit is an expression because SQLite
  * would compile a statement whose limit is a parameter anew for each value.
@@ -204,8 +200,10 @@ const claimed = prepared(
       subscriptionId: deliveries.subscriptionId,
       attempts: deliveries.attempts,
       ...BODY,
-      storedBody: inline(BODY.storedBody),
-      lead: inline(BODY.lead),
+      storedBody: sql<
+        string | null
+      >`iif(${events.largeBytes} > ${INLINE_MAX}, NULL, ${BODY.storedBody})`,
+      lead: ofLead(sql`iif(2 * ${leads.largeBytes} > ${INLINE_MAX}, NULL, ${LEAD_AS_JSON})`),
     })
     .from(REQUESTS)
     .innerJoin(

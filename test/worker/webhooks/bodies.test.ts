@@ -8,7 +8,7 @@ import {
 } from "../../../src/encryption/personal-data.ts";
 import { showPerson } from "../../../src/records/person.ts";
 import { makeBody } from "../../../src/webhooks/bodies.ts";
-import { INLINE_BODY_MAX } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
+import { INLINE_MAX } from "../../../src/webhooks/dispatch/settle-and-claim.ts";
 import {
   bodyOf,
   leadReport,
@@ -54,7 +54,7 @@ describe("the body of lead.created", () => {
         customFields: { 2: "b", 1: -0, list: [1e15, 0.1, null, [{}]], 'é"': { true: false } },
       }),
       leadReport("null", { name: null, email: null, phone: null, customFields: {} }),
-      leadReport("long", { customFields: { note: "x".repeat(INLINE_BODY_MAX) } }),
+      leadReport("long", { customFields: { note: "x".repeat(INLINE_MAX) } }),
     ]);
     const { body } = await api.get<{ data: { id: string }[] }>("/v1/leads");
     const shown = new Map(body.data.map((lead) => [lead.id, lead]));
@@ -75,7 +75,7 @@ describe("the body of lead.created", () => {
   test("is made from what the claim reads, unless it is long", async () => {
     const { workspaceId } = await openWorkspace();
     const { id, url } = await subscribe(workspaceId);
-    const long = { customFields: { note: "x".repeat(INLINE_BODY_MAX) } };
+    const long = { customFields: { note: "x".repeat(INLINE_MAX) } };
     const leads = [leadReport("short"), leadReport("long", long)];
     const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
     let readAlone = 0;
@@ -110,7 +110,7 @@ describe("the body of lead.created", () => {
   test("is dropped if its lead is erased before it is read alone, and delays no others", async () => {
     const { workspaceId } = await openWorkspace();
     const { id, url } = await subscribe(workspaceId);
-    const long = { customFields: { note: "x".repeat(INLINE_BODY_MAX) } };
+    const long = { customFields: { note: "x".repeat(INLINE_MAX) } };
     const leads = [leadReport("long", long), leadReport("short")];
     const { ids } = await record(env, "recordLeads", { workspaceId, leads }, Date.now());
     const { DB } = observedDatabase({

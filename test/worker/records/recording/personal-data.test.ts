@@ -5,7 +5,7 @@ import { derivedId } from "../../../../src/contract/ids.ts";
 import { openedDataKeys } from "../../../../src/encryption/personal-data.ts";
 import { Platform } from "../../../../src/platform/entrypoint.ts";
 import type { Lead } from "../../../../src/records/leads.ts";
-import { INLINE_BODY_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
+import { INLINE_MAX } from "../../../../src/webhooks/dispatch/settle-and-claim.ts";
 import { leadReport, openWorkspace, recordAutomation, runReport } from "../../../support/api.ts";
 import {
   consumeFor,
@@ -77,7 +77,7 @@ describe("recorded leads", () => {
     const { id: webhookId, url } = await subscribe(workspaceId);
     const names = ["short", "long"];
     const leads = names.map((name) => leadReport(name, { name }));
-    Object.assign(leads[1] ?? {}, { customFields: { note: "x".repeat(INLINE_BODY_MAX) } });
+    Object.assign(leads[1] ?? {}, { customFields: { note: "x".repeat(INLINE_MAX) } });
     await record(env, "recordLeads", { workspaceId, leads }, Date.now());
     const platform = new Platform(createExecutionContext(), env);
     const nameIn = (body: string) => JSON.parse(body).data.name;
