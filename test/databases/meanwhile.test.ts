@@ -362,18 +362,21 @@ describe("a database that a workspace has left, or is closed in", () => {
 });
 
 test("a workspace that has come back is measured anew", async () => {
-  const { workspaceId } = await openWithLeads();
-  const measured = () =>
-    valueIn<number>("DB_2", "SELECT sized_bytes FROM workspaces WHERE id = ?", workspaceId);
-  const measure = () => sweep(isolated().env, Date.now() + 180_000);
-  await measure();
-  const bytes = await measured();
-  expect(bytes).toBeGreaterThan(0);
+  const { workspaceId, ids } = await openWithLeads();
+  const measured = async (name: DatabaseName) => {
+    await sweep(isolated().env, Date.now() + 180_000);
+    const read = "SELECT sized_bytes FROM workspaces WHERE id = ?";
+    return Number(await valueIn<number>(name, read, workspaceId));
+  };
+  const before = await measured("DB_2");
   await moved(workspaceId, "DB_3");
   await cleanUp();
+  await Platform.eraseLeads({ workspaceId, ids: ids.slice(1) });
+  const bytes = await measured("DB_3");
+  expect(bytes).toBeGreaterThan(0);
+  expect(bytes).toBeLessThan(before);
   await moved(workspaceId, "DB_2");
-  await measure();
-  expect(await measured()).toBe(bytes);
+  expect(await measured("DB_2")).toBe(bytes);
 });
 
 describe("moveWorkspace", () => {

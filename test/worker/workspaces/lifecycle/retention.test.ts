@@ -18,8 +18,11 @@ import {
   deliveriesTo,
   dispatchAt,
   HOUR_MS,
+  observedDatabase,
   owed,
+  redeliver,
   setDeliveries,
+  statesOf,
   subscribe,
 } from "../../../support/deliveries.ts";
 import { meteredDatabase } from "../../../support/metered-database.ts";
@@ -100,6 +103,20 @@ describe("an event that was settled late, or not delivered to everyone", () => {
       { expiresAt: settledAt + KEPT.deliveredMs },
     ]);
     expect(await sweepAt(settledAt + KEPT.deliveredMs)).toBe(1);
+  });
+
+  test("is kept if it is redelivered while it expires", async () => {
+    const { id, drafts } = await owed(1, T0);
+    await dispatchAt(T0, [id], OK);
+    const expired = T0 + KEPT.deliveredMs + SLACK_MS + 1;
+    const { DB } = observedDatabase({
+      before: async (_, texts) => {
+        if (texts.some((text) => /^delete from "events"/i.test(text)))
+          await redeliver(id, [drafts[0]?.id ?? ""], expired);
+      },
+    });
+    expect(await sweepAt(expired, KEPT, always, openDatabase(DB))).toBe(0);
+    expect(await statesOf(id)).toEqual({ pending: 1 });
   });
 
   test("is kept as long as one of several subscriptions needs it", async () => {
