@@ -21,6 +21,7 @@ import {
   WAYS,
 } from "../support/databases.ts";
 import { countHops } from "../support/hops.ts";
+import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 
 const platform = exports.Platform;
@@ -89,20 +90,12 @@ describe("the standing of a key", () => {
       vi.spyOn(DB_2, "withSession").mockImplementation((since) => {
         const session = original(since as string);
         if (++times > 1) return session;
-        const hold = (statement: D1PreparedStatement): D1PreparedStatement =>
-          ({
-            bind: (...values: unknown[]) => hold(statement.bind(...values)),
-            all: async () => {
-              const found = await statement.all();
-              asked.resolve();
-              await held.promise;
-              return found;
-            },
-          }) as unknown as D1PreparedStatement;
-        return {
-          prepare: (text: string) => hold(session.prepare(text)),
-          getBookmark: () => session.getBookmark(),
-        } as unknown as D1DatabaseSession;
+        return interposed(session, async ({ go }) => {
+          const found = await go();
+          asked.resolve();
+          await held.promise;
+          return found;
+        });
       });
       const admission = object.admit(keyHash);
       await asked.promise;

@@ -30,7 +30,9 @@ import {
   valueIn,
 } from "../support/databases.ts";
 import { consumeBodies, isolated, subscriberUrl } from "../support/deliveries.ts";
+import { failingDatabase } from "../support/failing.ts";
 import { hangingBefore } from "../support/hanging.ts";
+import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { lossyDatabase } from "../support/lost-reply.ts";
 import { mailbox } from "../support/mailbox.ts";
@@ -163,21 +165,12 @@ describe("while a workspace is copied", () => {
   test("the move ends though there is always something new", async () => {
     const { workspaceId } = await openWithLeads();
     let n = 0;
-    const DB_2 = new Proxy(databaseOf("DB_2"), {
-      get(target, name) {
-        const value = Reflect.get(target, name);
-        if (name !== "batch") return typeof value === "function" ? value.bind(target) : value;
-        return async (statements: D1PreparedStatement[]) => {
-          // Beside each step of the mover, the platform takes one.
-          await Promise.race([
-            Platform.recordLeads({ workspaceId, leads: [leadReport(`more-${n++}`)] }).catch(
-              () => {},
-            ),
-            new Promise((resolve) => setTimeout(resolve, 200)),
-          ]);
-          return target.batch(statements);
-        };
-      },
+    const DB_2 = failingDatabase("DB_2", async (_, go) => {
+      // Beside each step of the mover, the platform takes one.
+      const leads = [leadReport(`more-${n++}`)];
+      const recorded = Platform.recordLeads({ workspaceId, leads }).catch(() => {});
+      await Promise.race([recorded, new Promise((resolve) => setTimeout(resolve, 200))]);
+      return go();
     });
     const startedAt = performance.now();
     const mayGoOn = () => performance.now() - startedAt < 20_000;
@@ -465,21 +458,12 @@ test("a key that is first used at the switch is served", async () => {
     };
     const open = DB_2.withSession.bind(DB_2);
     // It has read the directory when the workspace moves.
-    const spy = vi.spyOn(DB_2, "withSession").mockImplementation((since) => {
-      const session = open(since as string);
-      const wait = (statement: D1PreparedStatement): D1PreparedStatement =>
-        ({
-          bind: (...values: unknown[]) => wait(statement.bind(...values)),
-          all: async () => {
-            await moved(workspaceId, "DB_3");
-            return statement.all();
-          },
-        }) as unknown as D1PreparedStatement;
-      return {
-        prepare: (text: string) => wait(session.prepare(text)),
-        getBookmark: () => session.getBookmark(),
-      } as unknown as D1DatabaseSession;
-    });
+    const spy = vi.spyOn(DB_2, "withSession").mockImplementation((since) =>
+      interposed(open(since as string), async ({ go }) => {
+        await moved(workspaceId, "DB_3");
+        return go();
+      }),
+    );
     const admission = await object.admit(await hashApiKey(apiKey));
     spy.mockRestore();
     return admission;

@@ -16,6 +16,7 @@ import {
 } from "../support/api.ts";
 import { type DatabaseName, NAMES, rowsIn, tablesWith, valueIn } from "../support/databases.ts";
 import { isolated, receivedBy, subscriberUrl } from "../support/deliveries.ts";
+import { failingDatabase } from "../support/failing.ts";
 import { cleanUp, moved } from "../support/moves.ts";
 import { WORKSPACE_DB } from "../support/placement.ts";
 import { record } from "../support/record.ts";
@@ -200,17 +201,15 @@ describe("a mover that dies", () => {
   /** The three databases, as a mover sees them that dies in its call number `last`. */
   function dyingAt(last: number, isCarriedOut: boolean) {
     let calls = 0;
-    const wrap = (database: D1Database) => ({
-      prepare: (sql: string) => database.prepare(sql),
-      async batch(statements: D1PreparedStatement[]) {
+    const dying = NAMES.map((name) => [
+      name,
+      failingDatabase(name, async (_, go) => {
         calls++;
-        if (calls < last) return database.batch(statements);
-        if (calls === last && isCarriedOut) await database.batch(statements);
+        if (calls < last) return go();
+        if (calls === last && isCarriedOut) await go();
         throw new Error("killed");
-      },
-    });
-    const names = ["DB", "DB_2", "DB_3"];
-    const dying = names.map((name) => [name, wrap(databases[name] as D1Database)]);
+      }),
+    ]);
     return {
       bindings: { ...env, ...Object.fromEntries(dying) } as Env,
       calls: () => calls,

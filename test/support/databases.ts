@@ -1,5 +1,6 @@
 import { env, exports } from "cloudflare:workers";
 import { openApi } from "./api.ts";
+import { interposed } from "./interposed.ts";
 
 /** The databases that are bound in these tests. */
 export const NAMES = ["DB", "DB_2", "DB_3"] as const;
@@ -42,19 +43,10 @@ export const WAYS = ["rejects", "hangs"] as const;
 
 /** A database that rejects every call, as D1 does, or never answers. */
 export function unreachableDatabase(way: (typeof WAYS)[number]): D1Database {
-  const call = () =>
-    way === "hangs"
-      ? new Promise<never>(() => {})
-      : Promise.reject(new Error("D1_ERROR: D1 DB is overloaded. Too many requests queued."));
-  const statement = { bind: () => statement, all: call, run: call, raw: call, first: call };
-  const db = {
-    prepare: () => statement,
-    batch: call,
-    exec: call,
-    withSession: () => db,
-    getBookmark: () => null,
-  } as unknown as D1Database;
-  return db;
+  const overloaded = "D1_ERROR: D1 DB is overloaded. Too many requests queued.";
+  return interposed(env.DB, () =>
+    way === "hangs" ? new Promise(() => {}) : Promise.reject(new Error(overloaded)),
+  );
 }
 
 /** A workspace in the given database, with a key, and the API as seen with this key. */

@@ -29,6 +29,7 @@ import type { Outcome } from "../../src/webhooks/outcome.ts";
 import { type Range, takeSteps } from "../../src/webhooks/redelivery/ranges.ts";
 import { enableAgain, redeliverAgain } from "../../src/webhooks/redelivery/redelivery.ts";
 import { mintSecret } from "../../src/webhooks/signature.ts";
+import { interposed } from "./interposed.ts";
 import { DATABASE, inDatabase, WORKSPACE_DB } from "./placement.ts";
 import type { Received } from "./subscribers.ts";
 
@@ -416,44 +417,13 @@ export function observedDatabase({
   after?: (trip: number) => void | Promise<void>;
 } = {}) {
   const trips: string[][] = [];
-  const texts = new WeakMap<D1PreparedStatement, string>();
-  const travel = async <T>(sql: string[], go: () => Promise<T>): Promise<T> => {
-    const trip = trips.push(sql);
-    await before(trip, sql);
+  const DB = interposed(WORKSPACE_DB, async ({ texts, go }) => {
+    const trip = trips.push(texts);
+    await before(trip, texts);
     const result = await go();
     await after(trip);
     return result;
-  };
-  const observe = (statement: D1PreparedStatement, sql: string): D1PreparedStatement => {
-    const observed = new Proxy(statement, {
-      get: (target, name) => {
-        const value = Reflect.get(target, name);
-        if (typeof value !== "function") return value;
-        if (name === "bind") return (...values: unknown[]) => observe(target.bind(...values), sql);
-        return (...args: unknown[]) => travel([sql], () => value.apply(target, args));
-      },
-    });
-    texts.set(observed, sql);
-    return observed;
-  };
-  const observeAll = <T extends D1Client>(client: T): T =>
-    new Proxy(client, {
-      get: (target, name) => {
-        if (name === "prepare") return (sql: string) => observe(target.prepare(sql), sql);
-        if (name === "batch")
-          return (statements: D1PreparedStatement[]) =>
-            travel(
-              statements.map((statement) => texts.get(statement) ?? ""),
-              () => target.batch(statements),
-            );
-        const value = Reflect.get(target, name);
-        if (name === "withSession")
-          return (since: string) =>
-            observeAll((value as D1Database["withSession"]).call(WORKSPACE_DB, since));
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    });
-  const DB = observeAll(WORKSPACE_DB);
+  });
   return { DB, trips };
 }
 

@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { type DatabaseName, databaseOf, NAMES } from "./databases.ts";
+import { interposed } from "./interposed.ts";
 
 /** A transaction of a mover: the database, and the text of its statements. */
 type Describe = (database: DatabaseName, sql: string) => boolean;
@@ -13,39 +14,23 @@ export function hangingBefore(isIt: Describe) {
   const released = Promise.withResolvers<void>();
   const arrived = Promise.withResolvers<unknown>();
   let isOver = false;
-  const bindings = NAMES.map((name) => {
-    const database = databaseOf(name);
-    const texts = new WeakMap<D1PreparedStatement, string>();
-    const wrapped = {
-      prepare(sql: string) {
-        const remember = (statement: D1PreparedStatement): D1PreparedStatement => {
-          texts.set(statement, sql);
-          const { bind } = statement;
-          statement.bind = (...values) => remember(bind.apply(statement, values));
-          return statement;
-        };
-        return remember(database.prepare(sql));
-      },
-      async batch(statements: D1PreparedStatement[]) {
-        const sql = statements.map((statement) => texts.get(statement)).join(";\n");
-        if (isOver) await released.promise;
-        else if (isIt(name, sql)) {
-          isOver = true;
-          hung.resolve();
-          await released.promise;
-          const results = database.batch(statements);
-          arrived.resolve(results.catch(() => {}));
-          return results;
-        }
-        return database.batch(statements);
-      },
-      withSession: () => wrapped,
-      getBookmark: () => null,
-    };
-    return [name, wrapped] as const;
-  });
+  const hanging = (name: DatabaseName) =>
+    interposed(databaseOf(name), async ({ texts, alone, go }) => {
+      if (alone) return go();
+      if (isOver) await released.promise;
+      else if (isIt(name, texts.join(";\n"))) {
+        isOver = true;
+        hung.resolve();
+        await released.promise;
+        const results = go();
+        arrived.resolve(results.catch(() => {}));
+        return results;
+      }
+      return go();
+    });
+  const databases = Object.fromEntries(NAMES.map((name) => [name, hanging(name)]));
   return {
-    env: { ...env, ...Object.fromEntries(bindings) } as unknown as Env,
+    env: { ...env, ...databases },
     hung: hung.promise,
     /** Returns when that transaction has been made, or has failed. */
     release: async () => {

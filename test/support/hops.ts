@@ -1,4 +1,5 @@
 import { env } from "cloudflare:workers";
+import { interposed } from "./interposed.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
 /**
@@ -30,7 +31,7 @@ export function countHops(db = WORKSPACE_DB) {
   };
   return {
     overrides: {
-      DB: hopsToDatabase(db, hop),
+      DB: interposed(db, ({ go }) => hop(go)),
       KEY_GATE: hopsToObjects(env.KEY_GATE, hop),
       ADDRESS_GATE: hopsToObjects(env.ADDRESS_GATE, hop),
     },
@@ -44,33 +45,6 @@ export function countHops(db = WORKSPACE_DB) {
 }
 
 type Hop = <T>(call: () => Promise<T>) => Promise<T>;
-
-function hopsToDatabase<T extends D1Database | D1DatabaseSession>(db: T, hop: Hop): T {
-  const originals = new WeakMap<D1PreparedStatement, D1PreparedStatement>();
-  const statement = (original: D1PreparedStatement): D1PreparedStatement => {
-    const distant = new Proxy(original, {
-      get: (target, name) => {
-        const method = Reflect.get(target, name) as (...parameters: unknown[]) => unknown;
-        return (...parameters: unknown[]) => {
-          const call = () => method.apply(target, parameters);
-          return name === "bind"
-            ? statement(call() as D1PreparedStatement)
-            : hop(async () => call());
-        };
-      },
-    });
-    originals.set(distant, original);
-    return distant;
-  };
-  const distant = {
-    prepare: (query: string) => statement(db.prepare(query)),
-    batch: (statements: D1PreparedStatement[]) =>
-      hop(() => db.batch(statements.map((each) => originals.get(each) ?? each))),
-    withSession: (since: string) => hopsToDatabase((db as D1Database).withSession(since), hop),
-    getBookmark: () => (db as D1DatabaseSession).getBookmark(),
-  };
-  return distant as unknown as T;
-}
 
 function hopsToObjects<T extends Env["KEY_GATE"] | Env["ADDRESS_GATE"]>(objects: T, hop: Hop): T {
   const getByName = (name: string) => {

@@ -1,3 +1,4 @@
+import { interposed } from "./interposed.ts";
 import { WORKSPACE_DB } from "./placement.ts";
 
 /**
@@ -7,29 +8,11 @@ import { WORKSPACE_DB } from "./placement.ts";
 export function slowDatabase() {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { promise: reading, resolve: started } = Promise.withResolvers<void>();
-  const later = async <T>(result: T | Promise<T>): Promise<T> => {
-    const rows = await result;
+  const db = interposed(WORKSPACE_DB, async ({ go }) => {
+    const found = await go();
     started();
     await released;
-    return rows;
-  };
-  const hold = (statement: D1PreparedStatement): D1PreparedStatement =>
-    new Proxy(statement, {
-      get(target, property) {
-        const method = Reflect.get(target, property);
-        if (typeof method !== "function") return method;
-        return (...parameters: unknown[]) => {
-          const result = method.apply(target, parameters);
-          if (property === "bind") return hold(result);
-          return later(result);
-        };
-      },
-    });
-  const db: D1Database = {
-    prepare: (query: string) => hold(WORKSPACE_DB.prepare(query)),
-    batch: (statements: D1PreparedStatement[]) => later(WORKSPACE_DB.batch(statements)),
-    withSession: () => db,
-    getBookmark: () => null,
-  } as unknown as D1Database;
+    return found;
+  });
   return { db, reading, release };
 }

@@ -11,6 +11,7 @@ import {
   setSubscription,
   subscribe,
 } from "../support/deliveries.ts";
+import { interposed } from "../support/interposed.ts";
 import { keepLog } from "../support/log-lines.ts";
 import { WORKSPACE_DB } from "../support/placement.ts";
 
@@ -18,10 +19,7 @@ const { Platform } = exports;
 const lines = keepLog();
 
 /** A database that never answers. */
-const HANGING = {
-  prepare: () => ({ bind: () => HANGING.prepare(""), all: never, raw: never, run: never }),
-  batch: never,
-} as unknown as D1Database;
+const HANGING = interposed(env.DB, never);
 function never() {
   return new Promise<never>(() => {});
 }

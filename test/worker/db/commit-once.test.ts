@@ -11,6 +11,7 @@ import {
   runReport,
 } from "../../support/api.ts";
 import { call, deployment, ingestBodies } from "../../support/ingest.ts";
+import { interposed } from "../../support/interposed.ts";
 import { lossyDatabase } from "../../support/lost-reply.ts";
 import { record } from "../../support/record.ts";
 
@@ -28,15 +29,10 @@ test("a transaction that arrives only after its second try was committed changes
   const { workspaceId } = await openWorkspace();
   const rename = counted(sql`UPDATE workspaces SET name = name || '!' WHERE id = ${workspaceId}`);
   const late: (() => Promise<unknown>)[] = [];
-  const DB = new Proxy(env.DB, {
-    get: (target, name) =>
-      name === "batch"
-        ? async (statements: D1PreparedStatement[]) => {
-            if (late.length > 0) return target.batch(statements);
-            late.push(() => target.batch(statements));
-            throw new Error("D1_ERROR: Network connection lost.");
-          }
-        : Reflect.get(target, name).bind(target),
+  const DB = interposed(env.DB, async ({ go }) => {
+    if (late.length > 0) return go();
+    late.push(go);
+    throw new Error("D1_ERROR: Network connection lost.");
   });
   expect(await commitOnce(openDatabase(DB), rename, NOW)).toBe(1);
   await expect(late[0]?.()).rejects.toThrow("UNIQUE constraint failed");
@@ -83,7 +79,7 @@ test("a transaction leaves one token, which is deleted after an hour", async () 
   const { workspaceId } = await openWorkspace();
   const before = await tokens();
   const input = { workspaceId, automations: [automationReport("1"), automationReport("2")] };
-  const DB = lossyDatabase("reply", async () => {});
+  const DB = lossyDatabase("reply");
   await record({ ...env, DB }, "recordAutomations", input, LONG_AGO);
   expect(await tokens()).toBe(before + 1);
   await commit(openDatabase(env.DB), deleteCommits(LONG_AGO + HOUR_MS));

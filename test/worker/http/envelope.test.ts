@@ -1,4 +1,4 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import {
   type Answer,
@@ -15,16 +15,14 @@ import {
   success,
   withoutRateLimit,
 } from "../../support/api.ts";
+import { BROKEN } from "../../support/deliveries.ts";
+import { interposed } from "../../support/interposed.ts";
 import { keepLog } from "../../support/log-lines.ts";
 
 const NOT_FOUND = refusal(404, "route_not_found");
-const DATABASE_DOWN: D1Database = {
-  withSession: () => DATABASE_DOWN,
-  getBookmark: () => null,
-  prepare() {
-    throw new Error("D1_ERROR: no such table: leads for camille.durand@example.com");
-  },
-} as unknown as D1Database;
+const DATABASE_DOWN = interposed(env.DB, () =>
+  Promise.reject(new Error("D1_ERROR: no such table: leads for camille.durand@example.com")),
+);
 
 const lines = keepLog();
 
@@ -268,13 +266,7 @@ describe("the log", () => {
 
   test("of a failed query contains none of its parameters", async () => {
     const { apiKey } = await openWorkspace();
-    const failing: D1Database = {
-      withSession: () => failing,
-      getBookmark: () => null,
-      prepare: () => ({
-        bind: () => ({ all: () => Promise.reject(new Error("D1_ERROR: disk I/O error")) }),
-      }),
-    } as unknown as D1Database;
+    const failing = interposed(env.DB, () => Promise.reject(BROKEN));
     const api = openApi(apiKey, deployedWith({ DB: failing }));
     const cursor = btoa('[1,"leads",1,"camille@example.com"]').replaceAll("=", "");
     expect(await api.get(`/v1/leads?cursor=${cursor}`)).toEqual(refusal(500, "internal_error"));

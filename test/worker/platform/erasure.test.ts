@@ -158,7 +158,7 @@ describe("eraseLeads", () => {
 
   test("counts what it erased even if the database loses its reply", async () => {
     const { workspaceId, first } = await withLeads();
-    const bindings = { ...env, ...inDatabase({ DB: lossyDatabase("reply", async () => {}) }) };
+    const bindings = { ...env, ...inDatabase({ DB: lossyDatabase("reply") }) };
     const calling = { env: bindings, ctx: { waitUntil: () => {} } };
     const input = { workspaceId, ids: [first], references: null };
     expect(await erasure.run(calling, input)).toEqual({ erased: 1, missing: [] });

@@ -151,7 +151,7 @@ describe("rotateWebhookSecret", () => {
 
   test("takes effect once, even if the database's reply is lost", async () => {
     const { id } = await subscribe(await createWorkspace());
-    const DB = lossyDatabase("reply", async () => {});
+    const DB = lossyDatabase("reply");
     const { secret } = await rotateSecret(openDatabase(DB), KEYS, id, 60, Date.now());
     expect(await earlierOf(id)).toHaveLength(1);
     const { sealedSecret } = await subscriptionRow(id);
@@ -180,7 +180,7 @@ describe("rotateWebhookSecret", () => {
     const { id } = await subscribe(await createWorkspace());
     for (let i = 0; i < 4; i++) await rotateSecret(db, KEYS, id, 60, Date.now());
     const before = await subscriptionRow(id);
-    const DB = openDatabase(lossyDatabase("reply", async () => {}));
+    const DB = openDatabase(lossyDatabase("reply"));
     expect(await errorOf(rotateSecret(DB, KEYS, id, 60, Date.now()))).toContain("overlapSeconds 0");
     expect(await subscriptionRow(id)).toEqual(before);
   });

@@ -1,4 +1,4 @@
-import { exports } from "cloudflare:workers";
+import { env, exports } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import {
   deployedWith,
@@ -8,6 +8,7 @@ import {
   send,
 } from "../../../support/api.ts";
 import { type Operation, operationsOf } from "../../../support/document.ts";
+import { interposed } from "../../../support/interposed.ts";
 
 const { body: document } = await send<object>("/openapi.json");
 const operations = operationsOf(document);
@@ -16,12 +17,7 @@ const operations = operationsOf(document);
 type Json = any;
 
 describe("an example of an error is what the service answers", () => {
-  const DOWN = {
-    withSession: () => DOWN,
-    prepare: () => {
-      throw new Error("down");
-    },
-  } as unknown as D1Database;
+  const DOWN = interposed(env.DB, () => Promise.reject(new Error("down")));
   let id: Record<"active" | "draft", string>;
   let good: string;
   let crowded: string;

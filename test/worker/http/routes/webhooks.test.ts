@@ -371,7 +371,7 @@ describe("DELETE /webhooks/{id}", () => {
   test("is not tried again if the database's reply is lost: the second try would answer 404", async () => {
     const { api, apiKey } = await openWorkspace();
     const { id } = await create(api);
-    const lossy = openApi(apiKey, deployedWith({ DB: lossyDatabase("reply", async () => {}) }));
+    const lossy = openApi(apiKey, deployedWith({ DB: lossyDatabase("reply") }));
     expect((await lossy.delete(`/v1/webhooks/${id}`)).status).toBe(500);
     expect(await api.delete(`/v1/webhooks/${id}`)).toEqual(NOT_FOUND);
   });

@@ -186,7 +186,7 @@ test("what a try wrote is not counted if its reply was lost", async () => {
   const { changed } = await writes.lead()(env.DB, nextHour());
   expect(changed).toBe(1);
   for (const write of [writes.run(), writes.remove(), writes.report({})]) {
-    const DB = lossyDatabase("reply", async () => {});
+    const DB = lossyDatabase("reply");
     expect(await write(DB, nextHour())).toMatchObject({ changed: 0 });
   }
 });
@@ -194,7 +194,7 @@ test("what a try wrote is not counted if its reply was lost", async () => {
 test("what a second try writes is counted if the first was lost", async () => {
   const { writes, nextHour } = await openHistory();
   for (const write of [writes.lead(), writes.run(), writes.remove(), writes.report({})]) {
-    const DB = lossyDatabase("request", async () => {});
+    const DB = lossyDatabase("request");
     expect(await write(DB, nextHour())).toMatchObject({ changed: 1 });
   }
 });

@@ -299,7 +299,7 @@ describe("a sweep that is interrupted", () => {
   test("by a network that loses its request sends them in the second try", async () => {
     await disabled(ADMINS);
     const mail = mailbox();
-    await sendNotices(openDatabase(lossyDatabase("request", async () => {})), mail.env, NOW);
+    await sendNotices(openDatabase(lossyDatabase("request")), mail.env, NOW);
     expect(mail.sent.map(({ to }) => to)).toEqual(ADMINS);
   });
 
