@@ -6,6 +6,7 @@ import { KeyGate } from "../../../src/quota/key-gate.ts";
 import { findKeysOfSubscriptions } from "../../../src/workspaces/workspaces.ts";
 import { subscribe } from "../../support/deliveries.ts";
 import { openKey, race } from "../../support/gates.ts";
+import { openPortal } from "../../support/portal.ts";
 
 const { Platform } = exports;
 const NOW = 1_790_000_000_000;
@@ -31,6 +32,9 @@ describe("a key that was never used", () => {
     const { workspaceId, keyId, exists, lastUsedAt, api } = await openUnused();
     await Platform.setWorkspaceAccess({ workspaceId, granted: false });
     await Platform.setWorkspaceAccess({ workspaceId, granted: true });
+    await Platform.listApiKeys({ workspaceId });
+    const { status, body } = await (await openPortal(workspaceId)).get("/keys");
+    expect([status, body]).toMatchObject([200, { items: [{ keyId }] }]);
     await Platform.revokeApiKey({ keyId });
     expect(await exists()).toBe(false);
     expect((await api.get("/v1/leads")).status).toBe(401);

@@ -1,8 +1,10 @@
-import { evictDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
+import { KeyGate } from "../../../src/quota/key-gate.ts";
 import { unknownKey } from "../../support/api.ts";
+import { observedDatabase } from "../../support/deliveries.ts";
 import { openKey, race } from "../../support/gates.ts";
 
 const NOW = 1_790_000_000_000;
@@ -136,33 +138,43 @@ describe("the standing of a key", () => {
   });
 });
 
-describe("a standing that was being read when `forget` came", () => {
-  const change = (key: Awaited<ReturnType<typeof openGate>>, act: () => Promise<unknown>) =>
-    race(key, async (gate) => {
-      await act();
-      gate.forget();
-    });
-
-  test("does not return after a revocation", async () => {
-    const key = await openGate();
-    const verdicts = await change(key, () => revokeUnnoticed(key.keyId));
-    expect(verdicts).toEqual(["unknown_key", "unknown_key"]);
-    await evictDurableObject(key.stub);
-    expect(await key.admit()).toEqual({ verdict: "unknown_key" });
+test.each([
+  ["a revocation", "UPDATE api_keys SET revoked_at = 1 WHERE id = ?1 OR 0 = ?2", "unknown_key"],
+  [
+    "a loss of access",
+    "UPDATE workspaces SET access_granted = 0 WHERE id IN (?1, ?2)",
+    "access_denied",
+  ],
+  [
+    "access that is back",
+    "UPDATE workspaces SET access_granted = 1 WHERE id IN (?1, ?2)",
+    "admitted",
+  ],
+])("a standing that was being read before %s does not return", async (what, change, verdict) => {
+  const key = await openGate();
+  const { workspaceId, keyId, stub, admit } = key;
+  if (what === "access that is back")
+    await exports.Platform.setWorkspaceAccess({ workspaceId, granted: false });
+  const verdicts = await race(key, async (gate) => {
+    await env.DB.prepare(change).bind(keyId, workspaceId).run();
+    gate.forget();
   });
+  expect(verdicts).toEqual([verdict, verdict]);
+  await evictDurableObject(stub);
+  expect(await admit()).toMatchObject({ verdict });
+});
 
-  test("does not return after a loss of access", async () => {
-    const key = await openGate();
-    const deny = env.DB.prepare("UPDATE workspaces SET access_granted = 0 WHERE id = ?");
-    const verdicts = await change(key, () => deny.bind(key.workspaceId).run());
-    expect(verdicts).toEqual(["access_denied", "access_denied"]);
-  });
-
-  test("does not deny a key whose workspace has its access back", async () => {
-    const key = await openGate();
-    await exports.Platform.setWorkspaceAccess({ workspaceId: key.workspaceId, granted: false });
-    const grant = env.DB.prepare("UPDATE workspaces SET access_granted = 1 WHERE id = ?");
-    const verdicts = await change(key, () => grant.bind(key.workspaceId).run());
-    expect(verdicts).toEqual(["admitted", "admitted"]);
+test("requests that find the gate cold share one look-up, and the quota is exact", async () => {
+  const { keyHash, stub } = await openGate(5);
+  await runInDurableObject(stub, async (_, state) => {
+    const { DB, trips } = observedDatabase();
+    const gate = new KeyGate(state, { ...env, DB });
+    const ask = (count: number) => Array.from({ length: count }, () => gate.admit(keyHash, NOW));
+    const shared = ask(10);
+    await Promise.race(shared);
+    expect(trips).toHaveLength(1);
+    const forgotten = [...ask(5), gate.forget(), ...ask(5), gate.forget(), ...ask(5)];
+    const verdicts = (await Promise.all([...shared, ...forgotten])).map((each) => each?.verdict);
+    expect(verdicts.filter((verdict) => verdict === "admitted")).toHaveLength(5);
   });
 });

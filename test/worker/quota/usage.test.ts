@@ -1,12 +1,11 @@
-import { evictDurableObject, listDurableObjectIds, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { hashApiKey } from "../../../src/quota/api-key.ts";
-import { KeyGate } from "../../../src/quota/key-gate.ts";
 import { countUsage, type HourUsage, lastHours } from "../../../src/quota/usage.ts";
 import { type Answer, deployedWith, openApi, openWorkspace } from "../../support/api.ts";
 import { HOUR_MS, jumpTo } from "../../support/deliveries.ts";
-import { observeWrites, openKey } from "../../support/gates.ts";
+import { openKey } from "../../support/gates.ts";
 import { openPortal } from "../../support/portal.ts";
 
 const HOUR = Math.floor(1_790_000_000_000 / HOUR_MS) * HOUR_MS;
@@ -58,21 +57,6 @@ describe("the usage of a key", () => {
     await admit(HOUR);
     await evictDurableObject(gate());
     expect(await gate().usage()).toEqual([{ startsAt: HOUR, requests: 1, refused: 2, busiest: 1 }]);
-  });
-
-  test("is written with the window: one value and no further write, however many requests", async () => {
-    const { keyHash, gate } = await openKey(1_000);
-    await runInDurableObject(gate(), async (_, state) => {
-      const writes = observeWrites(state.storage);
-      const gate = new KeyGate(state, env);
-      for (let i = 0; i < 100; i++) await gate.admit(keyHash);
-      await new Promise((resolve) => setTimeout(resolve, 700));
-      expect(writes.length).toBeGreaterThanOrEqual(1);
-      expect(writes.length).toBeLessThanOrEqual(3);
-      expect(new Set(writes.map(({ name }) => name))).toEqual(new Set(["counted"]));
-      const counted = { window: { count: 100 }, hours: [{ requests: 100 }] };
-      expect(writes.at(-1)?.value).toMatchObject(counted);
-    });
   });
 
   test("is limited to one day", () => {
@@ -176,16 +160,5 @@ describe("GET /portal/api/keys", () => {
     }
     expect(pages.map(({ length }) => length)).toEqual([20, 20, 5]);
     expect(pages.flat().toSorted()).toEqual(created.toSorted());
-  });
-
-  test("creates no gate for a key that was never used", async () => {
-    const { workspaceId, apiKey, api } = await openWorkspace();
-    const id = String(env.KEY_GATE.idFromName(await hashApiKey(apiKey)));
-    const gates = async () => (await listDurableObjectIds(env.KEY_GATE)).map(String);
-    const portal = await openPortal(workspaceId);
-    expect(await portal.get("/keys")).toMatchObject({ status: 200, body: { items: [{}] } });
-    expect(await gates()).not.toContain(id);
-    await api.get("/v1/leads");
-    expect(await gates()).toContain(id);
   });
 });

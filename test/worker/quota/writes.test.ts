@@ -2,6 +2,7 @@ import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { KeyGate } from "../../../src/quota/key-gate.ts";
+import type { HourUsage } from "../../../src/quota/usage.ts";
 import { observeWrites, openKey } from "../../support/gates.ts";
 
 const LIMIT = 10_000;
@@ -33,7 +34,10 @@ describe("the window of a key", () => {
       expect(writes.length).toBeLessThanOrEqual(6);
       for (const [i, { at }] of writes.entries())
         expect(at - (writes[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(495);
-      expect(await storage.get("counted")).toMatchObject({ window: { count: requests } });
+      expect(new Set(writes.map(({ name }) => name))).toEqual(new Set(["counted"]));
+      const counted = (await storage.get("counted")) as { window: object; hours: HourUsage[] };
+      expect(counted.window).toMatchObject({ count: requests });
+      expect(counted.hours.reduce((sum, hour) => sum + hour.requests, 0)).toBe(requests);
     });
   });
 
