@@ -5,12 +5,11 @@
  */
 
 import { WebhookEvent } from "../src/contract/enumerations.ts";
-import { derivedId } from "../src/contract/ids.ts";
 import type { Page } from "../src/http/paging.ts";
 import type { Automation } from "../src/records/automations.ts";
 import type { Webhook } from "../src/webhooks/subscriptions.ts";
 import { fail, parseArguments } from "./shared/command.ts";
-import { openApi, Refusal } from "./shared/local-api.ts";
+import { openApi } from "./shared/local-api.ts";
 import { findLocalServer, type LocalServer } from "./shared/local-server.ts";
 import { openPlatform, type PlatformClient } from "./shared/platform-client.ts";
 import { freshLead } from "./shared/sample.ts";
@@ -27,9 +26,6 @@ its id and that of its record.
   automation.status_changed  pauses an automation; the next time, activates it
 `;
 
-/** The reference of the automation that this command pauses, and whose runs it records. */
-const AUTOMATION = "trigger";
-
 /** Causes each kind of event, and returns the id of the record that it is about. */
 const TRIGGERS: Record<
   WebhookEvent,
@@ -41,7 +37,7 @@ const TRIGGERS: Record<
     return String(ids[0]);
   },
   "run.completed": async (platform, server) => {
-    const { id: automationId } = await openAutomation(platform, server);
+    const { id: automationId } = await findAutomation(server);
     const { ids } = await platform.call("recordRuns", {
       workspaceId: server.workspaceId,
       runs: [
@@ -56,9 +52,10 @@ const TRIGGERS: Record<
     });
     return String(ids[0]);
   },
-  "automation.status_changed": async (platform, server) => {
-    const { id, status } = await openAutomation(platform, server);
-    await recordAutomation(platform, server, status === "active" ? "paused" : "active");
+  "automation.status_changed": async (_, server) => {
+    const { id, status } = await findAutomation(server);
+    const change = { status: status === "active" ? "paused" : "active" };
+    await openApi(server.base, server.apiKey)("PATCH", `/v1/automations/${id}`, change);
     return id;
   },
 };
@@ -98,32 +95,13 @@ async function findEvent(
   return null;
 }
 
-/** The automation of this command. Recorded for the first time, it announces nothing. */
-async function openAutomation(
-  platform: PlatformClient,
-  server: LocalServer,
-): Promise<Pick<Automation, "id" | "status">> {
-  const id = await derivedId("automation", server.workspaceId, AUTOMATION);
-  try {
-    return await openApi(server.base, server.apiKey)("GET", `/v1/automations/${id}`);
-  } catch (error) {
-    if (!(error instanceof Refusal && error.code === "automation_not_found")) throw error;
-    await recordAutomation(platform, server, "active");
-    return { id, status: "active" };
-  }
-}
-
-async function recordAutomation(
-  platform: PlatformClient,
-  { workspaceId }: LocalServer,
-  status: "active" | "paused",
-): Promise<void> {
-  const automation = {
-    reference: AUTOMATION,
-    type: "social_messages",
-    provider: "instagram",
-    agent: { reference: "garage-du-parc", name: "Garage du Parc" },
-    status,
-  } as const;
-  await platform.call("recordAutomations", { workspaceId, automations: [automation] });
+/** An automation that can be paused or activated: the same each time. */
+async function findAutomation({ base, apiKey }: LocalServer): Promise<Automation> {
+  const { data } = await openApi(base, apiKey)<Page<Automation>>(
+    "GET",
+    "/v1/automations?limit=100",
+  );
+  const found = data.find(({ status }) => status === "active" || status === "paused");
+  if (!found) throw new Error("The sample workspace has no automation that can be paused.");
+  return found;
 }

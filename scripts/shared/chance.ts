@@ -40,9 +40,4 @@ export class Chance {
     if (item === undefined) throw new Error("nothing to pick from");
     return item;
   }
-
-  /** A number with this many decimal digits, as other systems write their ids. */
-  digits(count: number): string {
-    return Array.from({ length: count }, (_, i) => this.between(i === 0 ? 1 : 0, 9)).join("");
-  }
 }

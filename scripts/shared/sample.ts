@@ -3,18 +3,10 @@ import { inGroups } from "../../src/groups.ts";
 import type { PlatformInput } from "../../src/platform/operations.ts";
 import { Chance } from "./chance.ts";
 import type { PlatformClient } from "./platform-client.ts";
-import {
-  type Business,
-  callFields,
-  crmFields,
-  leadAdFields,
-  type Person,
-  socialFields,
-  widgetFields,
-} from "./sample-fields.ts";
 
 type Automation = PlatformInput<"recordAutomations">["automations"][number];
 type Lead = PlatformInput<"recordLeads">["leads"][number];
+type Agent = Lead["agent"];
 type Run = PlatformInput<"recordRuns">["runs"][number];
 
 /** A run that refers to its automation and its lead by their index in the sample. */
@@ -28,11 +20,12 @@ const LEADS = 300;
 const RUNS_WITHOUT_LEAD = 160;
 const SPREAD_MS = 42 * 86_400_000;
 
-const BUSINESSES: readonly [Business, Business, Business, Business] = [
-  { reference: "lumiere-lyon", name: "Agence Lumière Lyon", city: "Lyon", sells: "homes" },
-  { reference: "lumiere-annecy", name: "Agence Lumière Annecy", city: "Annecy", sells: "homes" },
-  { reference: "garage-du-parc", name: "Garage du Parc", city: "Lille", sells: "cars" },
-  { reference: "auto-sud", name: "Auto Sud", city: "Montpellier", sells: "cars" },
+/** The businesses of the sample workspace, each an agent. */
+const AGENTS: readonly [Agent, Agent, Agent, Agent] = [
+  { reference: "lumiere-lyon", name: "Agence Lumière Lyon" },
+  { reference: "lumiere-annecy", name: "Agence Lumière Annecy" },
+  { reference: "garage-du-parc", name: "Garage du Parc" },
+  { reference: "auto-sud", name: "Auto Sud" },
 ];
 
 const FIRST_NAMES =
@@ -70,6 +63,42 @@ const SOURCES = [
   { source: "widget", types: [] },
   { source: "telephony", types: [] },
 ] as { source: Lead["source"]; types: Automation["type"][] }[];
+
+/** What the systems behind each source send along, with their own names and nesting. */
+const CUSTOM_FIELDS: Record<Lead["source"], (chance: Chance) => Record<string, unknown>> = {
+  lead_ads: (chance) => ({
+    platform: chance.pick(["fb", "ig"]),
+    form_name: "Être rappelé",
+    campaign_name: "Rentrée – rappel en 24 h",
+    field_data: [
+      { name: "quel_est_votre_projet_?", values: [chance.pick(["acheter", "vendre", "louer"])] },
+      { name: "votre_budget_en_€", values: [String(chance.between(9, 350) * 1000)] },
+    ],
+    custom_disclaimer_responses: [
+      { checkbox_key: "j_accepte_d_être_recontacté", is_checked: "1" },
+      { checkbox_key: "j_accepte_la_newsletter", is_checked: chance.pick(["1", ""]) },
+    ],
+  }),
+  crm: (chance) => ({
+    lifecycle_stage: chance.pick(["lead", "marketingqualifiedlead", "salesqualifiedlead"]),
+    owner: chance.pick(["Nadia Ferrand", "Paul Lemaire", "Inès Kaddour"]),
+    deal: { stage: "rendez_vous_pris", amount: chance.between(90, 640) * 1000, currency: "EUR" },
+    consent: { email: chance.happens(0.8), phone: chance.happens(0.6), sms: false },
+    tags: chance.pick([[], ["VIP"], ["relance", "parrainage"]]),
+  }),
+  social: (chance) => ({
+    platform: chance.pick(["facebook", "instagram"]),
+    first_message: chance.pick(["Il est toujours disponible ?", "Quel prix ?", "Infos svp 🚗"]),
+  }),
+  widget: (chance) => ({
+    page_url: `https://www.example.com/annonces/${chance.between(100, 999)}`,
+    utm_source: chance.pick(["google", "newsletter", null]),
+  }),
+  telephony: (chance) => ({
+    duration_seconds: chance.between(20, 420),
+    outcome: chance.pick(["rendez_vous", "a_rappeler", "renseignement"]),
+  }),
+};
 
 /** The statuses of runs, repeated by frequency. */
 const ENDINGS = [...Array(7).fill("success"), "partial", "failed"] as Run["status"][];
@@ -109,7 +138,7 @@ export async function loadSample(
 export function freshLead(now: number): Lead {
   const chance = new Chance(now);
   const reference = `demonstration-${now}`;
-  return makeLead(chance, reference, "lead_ads", chance.pick(BUSINESSES), now);
+  return makeLead(chance, reference, "lead_ads", chance.pick(AGENTS), now);
 }
 
 /**
@@ -119,7 +148,7 @@ export function numberedLead(n: number, now: number): Lead {
   const reference = `seed-${n}`;
   const chance = Chance.of(reference);
   const at = now - Math.ceil(chance.number() * SPREAD_MS);
-  return makeLead(chance, reference, chance.pick(SOURCES).source, chance.pick(BUSINESSES), at);
+  return makeLead(chance, reference, chance.pick(SOURCES).source, chance.pick(AGENTS), at);
 }
 
 function makeSample(now: number) {
@@ -134,8 +163,8 @@ function makeSample(now: number) {
     const { source, types } = chance.pick(SOURCES);
     const capturing = running.filter(([, { type }]) => types.includes(type));
     const [place, automation] = capturing.length > 0 ? chance.pick(capturing) : [];
-    const business = automation?.business ?? chance.pick(BUSINESSES);
-    const lead = leads.push(makeLead(chance, `lead-${leads.length}`, source, business, at)) - 1;
+    const agent = automation?.agent ?? chance.pick(AGENTS);
+    const lead = leads.push(makeLead(chance, `lead-${leads.length}`, source, agent, at)) - 1;
     if (automation && place !== undefined)
       runs.push({ ...makeRun(chance, automation.type, at), automation: place, lead });
   }
@@ -144,10 +173,7 @@ function makeSample(now: number) {
     runs.push({ ...makeRun(chance, type, time()), automation, lead: null });
   }
   return {
-    automations: made.map(({ business, ...automation }) => ({
-      ...automation,
-      agent: agentOf(business),
-    })),
+    automations: made,
     leads,
     runs: runs.map((run, i) => ({ ...run, reference: `run-${i}` })),
   };
@@ -159,20 +185,20 @@ function makeAutomations(chance: Chance, time: () => number) {
     type: Automation["type"],
     provider: string,
     status: Automation["status"],
-    business: Business,
+    agent: Agent,
     name: string | null = null,
   ) => {
-    const reference = `${type}-${business.reference}`;
+    const reference = `${type}-${agent.reference}`;
     const updatedAt = new Date(time()).toISOString();
-    return { reference, type, provider, status, business, name, updatedAt };
+    return { reference, type, provider, status, agent, name, updatedAt };
   };
   const social = SOCIAL_TYPES.flatMap((type, turn) =>
-    BUSINESSES.map((business, i) => {
+    AGENTS.map((agent, i) => {
       const status = STATES[(i + turn) % STATES.length] ?? "active";
-      return make(type, chance.pick(PROVIDERS[type]), status, business);
+      return make(type, chance.pick(PROVIDERS[type]), status, agent);
     }),
   );
-  const [, annecy, garage] = BUSINESSES;
+  const [, annecy, garage] = AGENTS;
   return [
     ...social,
     make("crm_source", "hubspot", "active", annecy, `Nouveau contact HubSpot – ${annecy.name}`),
@@ -180,39 +206,29 @@ function makeAutomations(chance: Chance, time: () => number) {
   ];
 }
 
+/** A lead with what its source knows: a call brings a number, a chat no number. */
 function makeLead(
   chance: Chance,
   reference: string,
   source: Lead["source"],
-  business: Business,
+  agent: Agent,
   at: number,
 ): Lead {
-  const person = makePerson(chance);
-  const createdAt = new Date(at).toISOString();
-  const lead = { reference, source, agent: agentOf(business), ...person, createdAt };
-  switch (source) {
-    case "lead_ads":
-      return { ...lead, customFields: leadAdFields(chance, business, person, at) };
-    case "crm":
-      return { ...lead, customFields: crmFields(chance, business, person, at) };
-    case "social":
-      return {
-        ...lead,
-        email: chance.happens(0.3) ? person.email : null,
-        phone: chance.happens(0.3) ? person.phone : null,
-        customFields: socialFields(chance, business, person),
-      };
-    case "widget":
-      return { ...lead, phone: null, customFields: widgetFields(chance, business) };
-    case "telephony":
-      return { ...lead, name: null, email: null, customFields: callFields(chance) };
-  }
+  const { name, email, phone } = makePerson(chance);
+  return {
+    ...{ reference, source, agent },
+    name: source === "telephony" ? null : name,
+    email: source === "telephony" ? null : email,
+    phone: source === "widget" ? null : phone,
+    customFields: CUSTOM_FIELDS[source](chance),
+    createdAt: new Date(at).toISOString(),
+  };
 }
 
 /**
  * A person with an address at example.com and a phone number from the range reserved for fiction.
  */
-function makePerson(chance: Chance): Person {
+function makePerson(chance: Chance) {
   const first = chance.pick(FIRST_NAMES.split(" "));
   const last = chance.pick(LAST_NAMES.split(" "));
   const address = `${first}.${last}`.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
@@ -237,8 +253,4 @@ function makeRun(chance: Chance, type: Automation["type"], at: number) {
       return { type: action, status: status === "partial" ? "success" : "skipped" };
     }),
   };
-}
-
-function agentOf({ reference, name }: Business) {
-  return { reference, name };
 }
