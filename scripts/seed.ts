@@ -7,9 +7,8 @@
  * interruption, `--from` skips existing ones.
  */
 import { RECORDS_MAX } from "../src/contract/limits.ts";
-import { fail, parseArguments, parseCount } from "./shared/command.ts";
+import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { readState } from "./shared/local-state.ts";
-import { openMeter } from "./shared/meter.ts";
 import { openPlatform, type PlatformClient, SELECTION } from "./shared/platform-client.ts";
 import { numberedLead } from "./shared/sample.ts";
 
@@ -55,16 +54,15 @@ async function seed(workspaceId: string, from: number, last: number): Promise<vo
   const startedAt = performance.now();
   const leads = last - from + 1;
   const total = leads.toLocaleString("en-US");
-  const meter = openMeter(leads, `${total} leads`);
+  const step = openSteps();
   let done = 0;
-  const text = () => `${done.toLocaleString("en-US")} of ${total} leads`;
   try {
     await recordAll(platform, workspaceId, from, last, (count) => {
       done += count;
-      meter.show(done, text());
+      step(`${done.toLocaleString("en-US")} of ${total} leads`, 5_000);
     });
   } finally {
-    meter.end(text());
+    step("");
   }
   const seconds = (performance.now() - startedAt) / 1000;
   console.log(

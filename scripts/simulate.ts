@@ -11,7 +11,7 @@ import { registerHooks } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { loadWorker, simulate } from "../test/long/simulation/scenario.ts";
-import { fail, openProgress, parseArguments, parseCount } from "./shared/command.ts";
+import { fail, openSteps, parseArguments, parseCount } from "./shared/command.ts";
 import { D1_FAULTS, type Fault } from "./shared/faults.ts";
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--jobs N] [--src DIR] [--verbose]
@@ -89,9 +89,9 @@ async function simulateAll(): Promise<void> {
   const worker = await loadWorker(values.src);
   const totals = { events: 0, posts: 0, crashes: 0, simulatedHours: 0 };
   const injected = new Set<Fault>();
-  const progress = openProgress();
+  const step = openSteps();
   for (let seed = first; seed < first + seeds; seed++) {
-    progress(`seeds ${first} to ${first + seeds - 1}: at ${seed}`);
+    step(`seeds ${first} to ${first + seeds - 1}: at ${seed}`, 5_000);
     const result = await simulate(seed, worker);
     totals.events += result.events;
     totals.posts += result.posts;

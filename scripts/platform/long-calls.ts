@@ -1,7 +1,6 @@
 import type { PlatformInput, PlatformOutput } from "../../src/platform/operations.ts";
 import type { ExportItem } from "../../src/workspaces/export-item.ts";
-import { EXPORT_KINDS } from "../../src/workspaces/manifest.ts";
-import { openMeter } from "../shared/meter.ts";
+import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 
 /**
@@ -13,12 +12,11 @@ export async function exportLines(
   platform: PlatformClient,
   input: PlatformInput<"exportWorkspace">,
 ): Promise<void> {
-  const meter = openMeter(EXPORT_KINDS.length, "Exporting");
+  const step = openSteps();
   // If the reader of a pipe stops, `print` fails, which is enough.
   process.stdout.on("error", () => {});
   let { cursor = null } = input;
   let count = 0;
-  const text = () => `${count.toLocaleString("en-US")} items`;
   try {
     do {
       const page = await platform.call("exportWorkspace", { ...input, cursor });
@@ -26,23 +24,22 @@ export async function exportLines(
       await print(items.map((item) => `${JSON.stringify(item)}\n`).join(""));
       cursor = page.nextCursor;
       count += items.length;
-      meter.show(EXPORT_KINDS.indexOf(items.at(-1)?.kind ?? "workspace"), text());
+      step(`${count.toLocaleString("en-US")} items`, 5_000);
     } while (cursor !== null);
   } catch (error) {
-    meter.end(text());
     if (cursor === null) throw error;
     const rest = JSON.stringify({ ...input, cursor });
     throw new Error(
       `${(error as Error).message}\nThe output so far is complete; continue with '${rest}'`,
     );
+  } finally {
+    step("");
   }
-  meter.show(EXPORT_KINDS.length, text());
-  meter.end(text());
 }
 
 /** Searches all leads of a workspace for a person, in as many calls as it takes. */
 export async function findAll(platform: PlatformClient, input: PlatformInput<"findLeads">) {
-  const meter = openMeter(null, "Searching");
+  const step = openSteps();
   let { cursor = null } = input;
   const items: PlatformOutput<"findLeads">["items"] = [];
   const unreadable: string[] = [];
@@ -51,9 +48,9 @@ export async function findAll(platform: PlatformClient, input: PlatformInput<"fi
     items.push(...page.items);
     unreadable.push(...page.unreadable);
     cursor = page.nextCursor;
-    if (cursor === null) return { items, unreadable, nextCursor: null };
     const found = items.length.toLocaleString("en-US");
-    meter.show(calls, `${found} found; call ${calls + 1}, up to 5,000 leads each`);
+    step(cursor === null ? "" : `${found} found; call ${calls + 1}, up to 5,000 leads each`, 5_000);
+    if (cursor === null) return { items, unreadable, nextCursor: null };
   }
 }
 
@@ -71,20 +68,18 @@ function print(text: string): Promise<void> {
  */
 export async function eraseAll(platform: PlatformClient, input: PlatformInput<"eraseWorkspace">) {
   let answer = await platform.call("eraseWorkspace", input);
-  const total = answer.remaining;
-  if (answer.done) return answer;
   const text = () => `${answer.remaining.toLocaleString("en-US")} rows remain`;
-  const meter = openMeter(total, text());
+  const step = openSteps();
   try {
     while (!answer.done) {
-      meter.show(total - answer.remaining, text());
+      step(text(), 5_000);
       const before = answer.remaining;
       answer = await platform.call("eraseWorkspace", input);
       if (!answer.done && answer.remaining >= before)
         throw new Error(`${text()}: stop recording into the workspace, and run this again`);
     }
   } finally {
-    meter.end(text());
+    step("");
   }
   return answer;
 }

@@ -1,10 +1,10 @@
-import { createReadStream, statSync } from "node:fs";
+import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { RECORDS_MAX } from "../../src/contract/limits.ts";
 import type { PlatformOutput } from "../../src/platform/operations.ts";
 import { parseRecordingInput } from "../../src/records/recording/inputs.ts";
-import { openMeter } from "../shared/meter.ts";
+import { openSteps } from "../shared/command.ts";
 import type { PlatformClient } from "../shared/platform-client.ts";
 
 /** The methods that take many records, and the input field that contains them. */
@@ -55,9 +55,8 @@ export async function recordLines(
   file: string,
 ): Promise<{ recorded: number; created: number }> {
   const done = { recorded: 0, created: 0 };
-  const text = () => `${done.recorded.toLocaleString("en-US")} ${FIELDS[method]} recorded`;
-  const meter = openMeter(sizeOf(file), text());
-  let [bytes, lastLine] = [0, 0];
+  const step = openSteps();
+  let lastLine = 0;
   let lines: Line[] = [];
   const send = async () => {
     if (lines.length === 0) return;
@@ -66,13 +65,12 @@ export async function recordLines(
     done.created += created;
     lastLine = lines.at(-1)?.number ?? 0;
     lines = [];
-    meter.show(bytes, text());
+    step(`${done.recorded.toLocaleString("en-US")} ${FIELDS[method]} recorded`, 5_000);
   };
   try {
     let number = 0;
     for await (const line of createInterface({ input: open(file), crlfDelay: Infinity })) {
       number++;
-      bytes += Buffer.byteLength(line) + 1;
       if (line.trim() === "") continue;
       lines.push(parseLine(method, workspaceId, line, number));
       if (lines.length === RECORDS_MAX) await send();
@@ -83,7 +81,7 @@ export async function recordLines(
       `${(error as Error).message}\n${describeProgress(error as Error, method, lastLine, done)}`,
     );
   } finally {
-    meter.end(text());
+    step("");
   }
   return done;
 }
@@ -107,12 +105,6 @@ function describeProgress(
   if (isRefused) return `${recorded}, and no later lines.`;
   const after = lastLine === 0 ? "Some lines may be recorded" : `${recorded}; later lines may be`;
   return `${after}. Run it again: ${advice}`;
-}
-
-/** The size of a file in bytes; null if it has none, such as a pipe. */
-function sizeOf(file: string): number | null {
-  const found = file === "-" ? null : statSync(file);
-  return found?.isFile() ? found.size : null;
 }
 
 function open(file: string): Readable {

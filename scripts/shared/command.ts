@@ -43,24 +43,13 @@ export function fail(error: unknown): never {
   process.exit(1);
 }
 
-/** Writes at most one line per five seconds to standard error, to show that long work continues. */
-export function openProgress(): (text: string) => void {
-  const everyMs = 5_000;
-  let last = performance.now();
-  return (text) => {
-    if (performance.now() - last < everyMs) return;
-    last = performance.now();
-    console.error(text);
-  };
-}
-
 /**
- * Shows progress on standard error, with the seconds since the start. A terminal shows a single
- * line, which `""` clears; elsewhere each text is a line, unless another was written less than
- * `everyMs` ago.
+ * Shows progress on standard error, with the seconds since the start; standard output is for results. A
+ * terminal shows a single line, which `""` clears; elsewhere each text is a line, unless another was
+ * written, or the command started, less than `everyMs` ago.
  */
 export function openSteps(): (text: string, everyMs?: number) => void {
-  let last = Number.NEGATIVE_INFINITY;
+  let last = performance.now();
   return (text, everyMs = 0) => {
     const now = performance.now();
     const line = text && `${Math.round(now / 1000)} s  ${text}`;

@@ -255,13 +255,12 @@ describe("exportWorkspace --ndjson", () => {
   });
 
   test.runIf(process.platform === "linux")(
-    "shows a progress bar on standard error, in a terminal",
+    "shows its progress on standard error, in a terminal",
     async () => {
       const file = join(registry, "export.ndjson");
       const { stdout: shown } = await inTerminal(
         `scripts/platform/platform.ts exportWorkspace '{"workspaceId":"${workspaceId}"}' --ndjson > ${file}`,
       );
-      expect(shown).toContain("━");
       expect(shown).toContain("1,201 items");
       expect(leadsOf(readFileSync(file, "utf8"))).toHaveLength(1_200);
     },

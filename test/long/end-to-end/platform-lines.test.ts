@@ -165,18 +165,14 @@ describe("records, one per line", () => {
     expect(code).toBe(1);
   });
 
-  test.runIf(process.platform === "linux")(
-    "are counted by a progress bar in a terminal",
-    async () => {
-      writeFileSync(file, linesOf(leads(300)));
-      const { stdout } = await command.inTerminal(
-        `scripts/platform/platform.ts recordLeads ${file} --ndjson --workspace ${workspaceId}`,
-      );
-      expect(stdout).toContain("━");
-      expect(stdout).toContain("300 leads recorded");
-      expect(stdout).toMatch(/^created {3}300\r$/m);
-    },
-  );
+  test.runIf(process.platform === "linux")("are counted in a terminal", async () => {
+    writeFileSync(file, linesOf(leads(300)));
+    const { stdout } = await command.inTerminal(
+      `scripts/platform/platform.ts recordLeads ${file} --ndjson --workspace ${workspaceId}`,
+    );
+    expect(stdout).toContain("300 leads recorded");
+    expect(stdout).toMatch(/^created {3}300\r$/m);
+  });
 
   test.each([
     [["recordLeads", "--ndjson", "--workspace", "wks_1"], "--ndjson needs a file, or -\n"],

@@ -32,11 +32,10 @@ describe("npm run seed", () => {
     expect(await countLeads(workspaceId)).toBe(250);
   });
 
-  test.runIf(process.platform === "linux")("draws a bar in a terminal", async () => {
+  test.runIf(process.platform === "linux")("shows its progress in a terminal", async () => {
     const workspaceId = await makeWorkspace();
     const { stdout } = await inTerminal(`scripts/seed.ts --leads 5000 --workspace ${workspaceId}`);
     expect(stdout).toContain("5,000 of 5,000 leads");
-    expect(stdout).toContain("━");
   });
 
   test.each([
