@@ -6,7 +6,6 @@
 import { spawnSync } from "node:child_process";
 import {
   cpSync,
-  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -37,8 +36,6 @@ const COPY = join(ROOT, "dist/faults");
 const NEAR_MAX_MS = 120_000;
 const ALL_MAX_MS = 1_200_000;
 const CLOSE_MAX_MS = 15_000;
-/** Who noticed each fault the last time, and is asked first. */
-const MEMORY = join(ROOT, "node_modules/.cache/faults.json");
 
 const { values } = parseArguments(USAGE, {
   in: { type: "string", multiple: true, default: [""] },
@@ -55,9 +52,6 @@ const TESTS = readdirSync("test", { recursive: true, encoding: "utf8" })
   .map((path) => join("test", path));
 let vitest = await openVitest();
 const unnoticed: Fault[] = [];
-const noticedBy: Record<string, string> = existsSync(MEMORY)
-  ? JSON.parse(readFileSync(MEMORY, "utf8"))
-  : {};
 for (const [i, fault] of faults.entries()) {
   const startedAt = performance.now();
   const noticed = await plant(fault);
@@ -68,7 +62,8 @@ for (const [i, fault] of faults.entries()) {
 }
 await vitest.close();
 console.log(`${faults.length} faults, ${unnoticed.length} noticed by nobody`);
-for (const fault of unnoticed) console.log(nameOf(fault));
+for (const { file, text, replacement } of unnoticed)
+  console.log(`${file}: ${text} → ${replacement}`);
 process.exit(unnoticed.length > 0 ? 1 : 0);
 
 function readMax(): number {
@@ -99,29 +94,16 @@ async function plant(fault: Fault): Promise<string | null> {
   vitest.invalidateFile(path);
   const passed = new Set<string>();
   try {
-    const known = noticedBy[nameOf(fault)];
     const all = values.near ? [] : [[]];
-    for (const filters of [...(known ? [[known]] : []), ...mirrorsOf(fault.file), ...all]) {
+    for (const filters of [...mirrorsOf(fault.file), ...all]) {
       const noticed = await firstFailureInTime(filters, passed);
-      if (noticed) return remember(fault, noticed);
+      if (noticed) return noticed;
     }
     return fault.simulated && !values.near ? simulate(fault.simulated) : null;
   } finally {
     writeFileSync(path, sound);
     vitest.invalidateFile(path);
   }
-}
-
-function nameOf({ file, text, replacement }: Fault): string {
-  return `${file}: ${text} → ${replacement}`;
-}
-
-function remember(fault: Fault, noticed: string): string {
-  const [path] = /test\/\S+\.test\.ts/.exec(noticed) ?? [];
-  if (path) noticedBy[nameOf(fault)] = path;
-  mkdirSync(dirname(MEMORY), { recursive: true });
-  writeFileSync(MEMORY, JSON.stringify(noticedBy, null, 2));
-  return noticed;
 }
 
 /**

@@ -121,10 +121,8 @@ describe("a folder", () => {
     child.kill("SIGKILL");
     await once(child, "exit");
     (await holdFolder(folder, "fourth"))();
-    for (const garbage of ["", "{}", '{"port":1,"token":"x","address":"y"}']) {
-      writeFileSync(join(folder, "start.json"), garbage);
-      (await holdFolder(folder, "fifth"))();
-    }
+    writeFileSync(join(folder, "start.sock"), "not a socket");
+    (await holdFolder(folder, "fifth"))();
   });
 
   test("whose encryption key has its former name is not started, and stays as it is", async () => {
