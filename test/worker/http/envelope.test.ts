@@ -12,7 +12,6 @@ import {
   recordAutomation,
   refusal,
   send,
-  success,
   withoutRateLimit,
 } from "../../support/api.ts";
 import { BROKEN } from "../../support/deliveries.ts";
@@ -273,11 +272,4 @@ describe("the log", () => {
     expect(lines.join("\n")).toContain("disk I/O error");
     expect(lines.join("\n")).not.toContain("camille");
   });
-});
-
-test("an empty workspace has four empty lists", async () => {
-  const { api } = await openWorkspace();
-  const empty = success(200, { data: [], has_more: false, next_cursor: null });
-  for (const path of ["/v1/automations", "/v1/leads", "/v1/runs", "/v1/webhooks"])
-    expect(await api.get(path), path).toEqual(empty);
 });

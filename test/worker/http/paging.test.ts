@@ -109,30 +109,11 @@ describe("the cursor of a page", () => {
     },
   );
 
-  test("leads to the next page, and the last page has none", async () => {
-    const { body } = await workspace.api.get<Page>(`/v1/leads?cursor=${first.next_cursor}`);
-    expect(first).toMatchObject({
-      has_more: true,
-      data: [{ created_at: "2026-01-02T00:00:00.000Z" }],
-    });
-    expect(body).toEqual({
-      data: [expect.objectContaining({ created_at: "2026-01-01T00:00:00.000Z" })],
-      has_more: false,
-      next_cursor: null,
-    });
-  });
-
   test.each([
     ["garbage", "garbage"],
     ["NULL in capitals", "NULL"],
-    ["a space", "%20"],
     ["bytes that are not UTF-8", "%ff"],
-    ["broken percent-encoding", "%zz"],
-    ["an emoji", "😀"],
-    ["overlong", "A".repeat(8_000)],
-    ["another version", forged('[2,"leads",1,"lea_1"]')],
     ["another list", forged('[1,"runs",1,"run_1"]')],
-    ["an injection", forged('[1,"leads",1,"\' OR 1=1 --",0]')],
   ])("is rejected with a 400 that names it: %s", async (_, cursor) => {
     expect(await workspace.api.get(`/v1/leads?cursor=${cursor}`)).toEqual(unreadable);
   });

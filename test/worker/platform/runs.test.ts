@@ -76,23 +76,6 @@ describe("recordRuns", () => {
     expect([await listed(), await announced()]).toEqual(before);
   });
 
-  test("announces a run once if several callers report it concurrently", async () => {
-    const { automationId, record, announced } = await openAutomation();
-    await Promise.all(Array.from({ length: 10 }, () => record(runReport("1", automationId))));
-    expect(await announced()).toHaveLength(1);
-  });
-
-  test("applies the first of several reports of one reference in a call, once", async () => {
-    const { automationId, record, listed, announced } = await openAutomation();
-    const { ids } = await record(
-      runReport("1", automationId, { status: "partial" }),
-      runReport("1", automationId, { status: "failed" }),
-    );
-    expect(ids[1]).toBe(ids[0]);
-    expect((await listed()).map(({ status }) => status)).toEqual(["partial"]);
-    expect(await announced()).toHaveLength(1);
-  });
-
   test("shows occurredAt in UTC, and the time of the report if it is missing", async () => {
     const { automationId, record, listed } = await openAutomation();
     await record(runReport("1", automationId, { occurredAt: "2026-01-01T00:30:00+05:30" }));
@@ -131,15 +114,6 @@ describe("recordRuns", () => {
     await Platform.removeAutomations({ workspaceId, ids: [automationId] });
     await Platform.recordAutomations(automations);
     expect((await record(...runs)).created).toBe(2);
-  });
-
-  test("does not let one workspace's run replace another's with the same reference", async () => {
-    const [one, other] = [await openAutomation(), await openAutomation()];
-    const first = await one.record(runReport("same", one.automationId));
-    const second = await other.record(runReport("same", other.automationId));
-    expect(second.ids).not.toEqual(first.ids);
-    expect((await one.listed()).map(({ id }) => id)).toEqual(first.ids);
-    expect((await other.listed()).map(({ id }) => id)).toEqual(second.ids);
   });
 
   test.each([
