@@ -27,7 +27,6 @@ describe.concurrent("an incorrect call is explained, and nothing is sent:", () =
       "",
       "not accepted on the command line",
     ],
-    ["another option", [PUBLIC, "--force"], SECRET, "Unknown option '--force'"],
   ])("%s", async (_name, args, secret, message) => {
     const { code, stdout, stderr } = await checkWith(secret, [CHECKER, ...args]);
     expect(stderr).toContain(message);

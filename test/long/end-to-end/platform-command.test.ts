@@ -89,7 +89,6 @@ describe("npm run platform", () => {
       "recordLeads: leads[0].source, leads[0].agent are missing; leads[0].reference: ",
     ],
     [["ledger", "{}", "{}"], "expected one method and one JSON text, in quotes"],
-    [["ledger", "--jsno"], "Unknown option '--jsno'"],
     [["ledger", '{ "workspaceId": "wks_unknown" }'], "ledger: workspaceId: no such workspace\n"],
   ])("says in one sentence what is wrong with %j", async (args, sentence) => {
     const { code, stdout, stderr } = await platform(...args);

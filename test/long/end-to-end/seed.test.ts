@@ -43,7 +43,6 @@ describe("npm run seed", () => {
     [[], "--leads: a whole number from 1 on is expected"],
     [["--leads", "10", "--from", "11"], "--from: 11 lies beyond --leads 10"],
     [["--leads", "10", "--workspace", "wks_unknown"], "workspaceId: no such workspace"],
-    [["--lead", "10"], "Unknown option '--lead'"],
   ])("says in one sentence what is wrong with %j", async (args, sentence) => {
     const { code, stdout, stderr } = await seed(...args);
     expect(stderr).toContain(sentence);
