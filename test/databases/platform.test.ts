@@ -206,8 +206,8 @@ describe("a workspace of another database", () => {
       const platform = new Platform(createExecutionContext(), bindings);
       const startedAt = Date.now();
       expect(await platform.listDeliveries({ webhookId })).toMatchObject({ items: [] });
-      // It does not wait for the database that is unreachable.
-      expect(Date.now() - startedAt).toBeLessThan(2_000);
+      // It does not wait for the database that is unreachable, which takes five seconds.
+      expect(Date.now() - startedAt).toBeLessThan(4_900);
       // It cannot know that the subscription does not exist.
       const sentence = await errorOf(platform.disableWebhook({ webhookId: "whk_nobody" }));
       expect(sentence).toMatch(way === "hangs" ? "DB_3 does not answer" : "overloaded");

@@ -74,27 +74,11 @@ export interface SimulationResult {
 }
 
 /** How a subscriber's server behaves; this changes over time. */
-type Behaviour =
-  | "fine"
-  | "slow"
-  | "flaky"
-  | "poisoned"
-  | "error"
-  | "hang"
-  | "unreachable"
-  | "stall"
-  | "overloaded";
-const BEHAVIOURS: Behaviour[] = [
-  "fine",
-  "slow",
-  "flaky",
-  "poisoned",
-  "error",
-  "hang",
-  "unreachable",
-  "stall",
-  "overloaded",
+const BEHAVIOURS = [
+  ...(["fine", "slow", "flaky", "poisoned", "error", "hang"] as const),
+  ...(["unreachable", "stall", "overloaded"] as const),
 ];
+type Behaviour = (typeof BEHAVIOURS)[number];
 
 /**
  * One wave and the probes of two ladders: a delivery may end after its subscription was re-enabled.

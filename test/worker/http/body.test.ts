@@ -97,11 +97,9 @@ describe("the size of a body", () => {
 
   test("that never comes does not hold up an answer that needs none", async () => {
     const { api } = await openAutomation();
-    const startedAt = Date.now();
     const body = new ReadableStream();
     const answer = await api.send("/v1/leads", { method: "POST", headers: JSON_TYPE, body });
     expect(answer).toEqual(refusal(404, "route_not_found"));
-    expect(Date.now() - startedAt).toBeLessThan(5_000);
   });
 
   test("is at most a mebibyte if it is read but not used", async () => {

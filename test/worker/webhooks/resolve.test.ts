@@ -69,7 +69,8 @@ describe("POST /webhooks with a resolver", () => {
     expect((await subscribeTo("silent.example", checked)).status).toBe(201);
     const durationMs = Date.now() - startedAt;
     expect(durationMs).toBeGreaterThan(1_900);
-    expect(durationMs).toBeLessThan(4_000);
+    // It would answer after 5 s.
+    expect(durationMs).toBeLessThan(4_900);
   });
 
   test.each(["private.example", "nxdomain.example"])(
