@@ -27,6 +27,7 @@ import {
   noticesOf,
   observedDatabase,
   once,
+  setDeliveries,
   setSubscription,
   statesOf,
   subscribe,
@@ -239,7 +240,9 @@ describe("a subscription is disabled", () => {
     const { id } = await subscribe(workspaceId);
     await announceLeads(workspaceId, 1, T0);
     let now = T0;
-    for (let attempt = 0; attempt <= RETRY_WAITS_SECONDS.length; attempt++) {
+    for (let n = 0; n <= RETRY_WAITS_SECONDS.length && (await disabledAt(id)) === null; n++) {
+      const disables = now >= T0 + DISABLE_AFTER_MS;
+      if (disables) await setDeliveries(id, { attempts: RETRY_WAITS_SECONDS.length });
       await failAt(id, [now]);
       now = (await deliveriesTo(id))[0]?.dueAt ?? now;
     }
