@@ -61,7 +61,7 @@ function show(worker: string): void {
     console.log(`${alarm.name}: ${"page" in alarm ? alarm.page : conditionOf(alarm)}`);
     if (!("page" in alarm)) console.log(`  ${queryOf(worker, alarm)}`);
   }
-  console.log("\nWhat to do: docs/operations.md, What pages.");
+  console.log("\nWhat to do: docs/operations.md, Alarms.");
 }
 
 function conditionOf({ count, minutes }: LogAlarm): string {
@@ -95,7 +95,7 @@ async function apply(worker: string, origin: string, email: string): Promise<voi
   const notify = (name: string, alert_type: string, filters: object) =>
     api.put("/alerting/v3/policies", {
       name: `${worker}: ${name}`,
-      description: "docs/operations.md, What pages",
+      description: "docs/operations.md, Alarms",
       enabled: true,
       alert_type,
       filters,

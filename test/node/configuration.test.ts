@@ -106,7 +106,7 @@ describe("docs/operations.md", () => {
       readFileSync(join(ROOT, "scripts/alarms/alarms.json"), "utf8"),
     );
     const page = readFileSync(join(ROOT, "docs/operations.md"), "utf8");
-    const [, section = ""] = page.split(/^### What pages$/m);
+    const [, section = ""] = page.split(/^### Alarms$/m);
     const [own = ""] = section.split(/^###? /m);
     const told = [...own.matchAll(/^- (?:`(\w+)`|\*\*(\w+)\*\*)/gm)].map(([, a, b]) => a ?? b);
     expect(told).toEqual(alarms.map(({ name }) => name));
